@@ -1,0 +1,78 @@
+# Everything runs in .venv, which the first target that needs it creates.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+MEASURABLE := $(VENV)/.measurable
+
+# More for pytest, e.g. PYTEST_ARGS="-x -k claim" or PYTEST_ARGS="-n 2".
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+SOAK_MINUTES ?= 10
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv test pytest lint format bench soak clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(INSTALLED) ## Create .venv with swath, its extras and all development tools
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "swath needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@if ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then \
+		if [ "$$(id -u)" = 0 ] && [ -e /etc/debian_version ]; then \
+			echo "installing python3-venv, which Debian keeps apart from python3"; \
+			apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv >/dev/null; \
+		else \
+			echo "$(PYTHON) cannot create virtual environments." >&2; \
+			echo "On Debian or Ubuntu run: sudo apt-get install python3-venv" >&2; \
+			exit 1; \
+		fi; \
+	fi
+	@$(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV)"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[all,dev]'
+	@touch $@
+
+test: lint pytest ## Run lint and all tests; PYTEST_ARGS is passed on
+
+pytest: $(INSTALLED)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(INSTALLED) ## Check style, types and the import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(INSTALLED) ## Mend style
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+# The peers stay out of the environment that tests run in until somebody measures.
+$(MEASURABLE): $(INSTALLED)
+	@echo "installing the queues to compare with into $(VENV)"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[bench]'
+	@touch $@
+
+bench: $(MEASURABLE) ## Measure; see docs/benchmarks.md for BENCH_ONLY, BENCH_ITEMS, BENCH_SECONDS and the others
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+# Each round gets a fresh seed and prints it; SWATH_SEED=n make pytest repeats one.
+soak: $(INSTALLED) ## Run the stateful and crash tests with fresh seeds for SOAK_MINUTES (10)
+	@end=$$(( $$(date +%s) + $(SOAK_MINUTES) * 60 )); round=0; \
+	while [ "$$(date +%s)" -lt "$$end" ]; do \
+		round=$$(( round + 1 )); seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); \
+		echo "soak round $$round, SWATH_SEED=$$seed"; \
+		SWATH_SOAK=1 SWATH_SEED=$$seed $(BIN)/python -m pytest -x tests/stateful tests/crash $(PYTEST_ARGS) || \
+			{ echo "failed with SWATH_SEED=$$seed" >&2; exit 1; }; \
+	done; \
+	echo "$$round rounds without a failure"
+
+clean: ## Remove .venv, caches and build products
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

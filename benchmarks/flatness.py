@@ -1,0 +1,140 @@
+"""Claim latency at one size after another, side by side: rounds of claims go from the smallest frontier to the largest
+and start again, so that whatever the machine does meanwhile happens to all of them.
+
+Every item that is settled leads to a new one in its lane, so that a frontier keeps its size while it is measured.
+"""
+
+import asyncio
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+
+import swath
+from benchmarks.lab import Lab, PostgresLab
+from benchmarks.progress import say
+from benchmarks.results import Figure, Results
+from benchmarks.settings import ITEMS_PER_LANE, Settings
+from benchmarks.work import page
+from swath.core.item import Item
+
+BATCH = 50
+ROUND = 20  # claims of one frontier before it is the next one's turn
+WARM_UP = 20  # claims
+MOST_CLAIMS = 100_000
+PARTITIONS = {"sqlite": 1, "postgres": 8}  # few, so that also the smallest frontier has a batch ready in each
+BLOCKED_OF_TEN = 9
+
+_loaded: set[str] = set()
+
+
+def frontier_of(lab: Lab, items: int) -> str:
+    """The name of a loaded frontier of this size, which other parts may use too."""
+    name = f"flat_{items}"
+    if (key := f"{lab.store} {name}") not in _loaded:
+        lab.load(name, items=items, partitions=PARTITIONS[lab.store])
+        _loaded.add(key)
+    return name
+
+
+def forget(lab: Lab, items: int) -> None:
+    if (key := f"{lab.store} flat_{items}") in _loaded:
+        lab.drop(f"flat_{items}")
+        _loaded.discard(key)
+
+
+def clean(lab: Lab, settings: Settings) -> None:
+    for items in settings.sizes:
+        forget(lab, items)
+
+
+def measure(lab: Lab, settings: Settings, results: Results) -> None:
+    names = {items: frontier_of(lab, items) for items in settings.sizes}
+    _variant("all lanes ready", lab, names, settings, results)
+    if isinstance(lab, PostgresLab):
+        _variant("all lanes ready, snapshot pinned", lab, names, settings, results, meanwhile=lab.pinned)
+    try:
+        for name in names.values():
+            lab.block(name, lanes_of_ten=BLOCKED_OF_TEN)
+        _variant("9 of 10 lanes not ready", lab, names, settings, results)
+    finally:
+        for name in names.values():
+            lab.block(name, lanes_of_ten=0)
+
+
+def _variant(
+    variant: str,
+    lab: Lab,
+    names: Mapping[int, str],
+    settings: Settings,
+    results: Results,
+    *,
+    meanwhile: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> None:
+    with meanwhile():
+        urls = {items: lab.url(name) for items, name in names.items()}
+        latencies = asyncio.run(_latencies(urls, settings.seconds, variant))
+    smallest = None
+    for items, seconds in sorted(latencies.items()):
+        figure: Figure = {
+            "variant": variant,
+            "items": items,
+            "lanes": items // ITEMS_PER_LANE,
+            "partitions": PARTITIONS[lab.store],
+            "batch": BATCH,
+            **summary(seconds),
+        }
+        smallest = smallest or figure
+        figure["p99_to_smallest"] = figure["p99_ms"] / smallest["p99_ms"]
+        results.add(figure)
+        say(
+            f"flatness, {lab.store}, {variant}, {items:,} items: p50 {figure['p50_ms']:.2f} ms, "
+            f"p99 {figure['p99_ms']:.2f} ms ({figure['p99_to_smallest']:.2f}) over {figure['claims']:,} claims"
+        )
+
+
+async def _latencies(urls: Mapping[int, str], seconds: float, variant: str) -> dict[int, list[float]]:
+    """Seconds of every claim, by size; `seconds` of measuring for each size."""
+    new = f"{variant.replace(' ', '').replace(',', '')}-{os.getpid()}"
+    latencies: dict[int, list[float]] = {items: [] for items in urls}
+    async with AsyncExitStack() as stack:
+        frontiers = {items: await stack.enter_async_context(swath.open(url)) for items, url in urls.items()}
+        found = 0
+        for frontier in frontiers.values():
+            await _claims(frontier, WARM_UP, f"{new}-warm")
+        end = time.monotonic() + seconds * len(urls)
+        while time.monotonic() < end and found < MOST_CLAIMS:
+            found += ROUND
+            for items, frontier in frontiers.items():
+                latencies[items] += await _claims(frontier, ROUND, f"{new}-{found}")
+    return latencies
+
+
+async def _claims(frontier: swath.Frontier, count: int, new: str) -> list[float]:
+    seconds = []
+    for number in range(count):
+        began = time.perf_counter()
+        claim = await frontier.claim(BATCH, lease=60.0)
+        seconds.append(time.perf_counter() - began)
+        if claim is None:
+            raise RuntimeError("nothing was ready: the frontier is too small for this")
+        outcomes = [
+            item.done(discovered=[Item(page(item.lane, f"{new}-{number}-{item.position}"), item.lane)])
+            for item in claim.items
+        ]
+        await claim.settle(outcomes)
+    return seconds
+
+
+def summary(seconds: Sequence[float]) -> dict[str, float]:
+    """p50, p99 and the largest in milliseconds, and how the median moved from the first quarter to the last."""
+    cuts = statistics.quantiles(seconds, n=100, method="inclusive")
+    quarter = max(1, len(seconds) // 4)
+    return {
+        "claims": len(seconds),
+        "p50_ms": cuts[49] * 1e3,
+        "p99_ms": cuts[98] * 1e3,
+        "max_ms": max(seconds) * 1e3,
+        "last_to_first_quarter": statistics.median(seconds[-quarter:]) / statistics.median(seconds[:quarter]),
+    }

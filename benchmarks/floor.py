@@ -1,0 +1,51 @@
+"""The floor: the same rows moved by bare SQL over the same driver, with no library around.
+
+It is as naive as it likes in policy: one priority, one item a lane, no fairness, no checkpoint, no take-over. But it
+moves the same rows between the same tables with the same indexes, writes the same counters, and makes the same two
+commits a batch. What a library does beyond that is what it costs.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from hashlib import blake2b
+from typing import NamedTuple, Protocol
+
+from benchmarks.work import Link
+from swath.core.lane import address
+
+LEASE = 60_000_000
+
+
+class Counted(NamedTuple):
+    items: int
+    links: int
+
+
+class Floor(Protocol):
+    def cycle(self, batch: int, *, links: bool) -> Counted:
+        """Claim a batch and settle it, with what its pages link to where `links` is set."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Arrival(NamedTuple):
+    partition: int
+    hash: bytes
+    key: str
+    lane: str
+
+
+@cache
+def _address(lane: str, partitions: int) -> tuple[int, bytes]:
+    return address(lane, partitions)
+
+
+def arrivals(links: Sequence[Link], partitions: int) -> list[Arrival]:
+    """Links with their hashes, each once."""
+    found = {}
+    for key, lane in links:
+        partition, lane_hash = _address(lane, partitions)
+        digest = blake2b(key.encode(), digest_size=16).digest() + lane_hash
+        found[digest] = Arrival(partition, digest, key, lane)
+    return list(found.values())

@@ -1,0 +1,150 @@
+"""The floor on SQLite: the standard library's driver, one transaction for a claim and one for a settlement."""
+
+import secrets
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.floor import LEASE, Arrival, Counted, arrivals
+from benchmarks.loading import LEVEL, RANK
+from benchmarks.work import Web
+
+PARTITION = 0  # a file has one
+BUSY_SECONDS = 60.0
+
+READY_LANES = (
+    "SELECT number, name FROM lane WHERE partition = 0 AND level = ? AND ready_at <= ? "
+    "ORDER BY ready_at, number LIMIT ?"
+)
+HEAD = (
+    "SELECT place, position, hash, key, payload, span, attempts FROM item "
+    "WHERE partition = 0 AND lane = ? AND rank = ? ORDER BY place LIMIT 1"
+)
+DELETE_ITEM = "DELETE FROM item WHERE partition = 0 AND lane = ? AND rank = ? AND place = ?"
+INSERT_CLAIMED = (
+    "INSERT INTO claimed (partition, fence, position, lane, priority, hash, key, payload, span, attempts) "
+    "VALUES (0, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+START_LANE = (
+    "UPDATE lane SET waiting = waiting - 1, in_flight = in_flight + 1, last_at = ?, level = NULL "
+    "WHERE partition = 0 AND number = ?"
+)
+INSERT_DONE = (
+    "INSERT INTO done (partition, position, lane, priority, hash, key, payload, span, settled_at) "
+    "VALUES (0, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+DELETE_CLAIMED = "DELETE FROM claimed WHERE partition = 0 AND fence = ?"
+# The head stays what it was while something waits: the floor knows one priority.
+SETTLE_LANE = (
+    "UPDATE lane SET in_flight = in_flight - 1, ready_at = ?, head = CASE WHEN waiting > 0 THEN ? END, "
+    "level = CASE WHEN waiting > 0 THEN ? END WHERE partition = 0 AND number = ?"
+)
+IS_SEEN = "SELECT 1 FROM seen WHERE partition = 0 AND hash = ?"
+INSERT_SEEN = "INSERT INTO seen (partition, hash, position) VALUES (0, ?, ?)"
+LANE_NUMBER = "SELECT number FROM lane WHERE partition = 0 AND name = ?"
+INSERT_ITEM = (
+    "INSERT INTO item (partition, lane, rank, place, position, hash, key, span, attempts) "
+    "VALUES (0, ?, ?, ?, ?, ?, ?, 1, 0)"
+)
+GROW_LANE = (
+    "UPDATE lane SET waiting = waiting + ?, head = ?, level = CASE WHEN in_flight = 0 THEN ? END, "
+    "ready_at = CASE WHEN level IS NULL THEN ? ELSE ready_at END WHERE partition = 0 AND number = ?"
+)
+
+
+class SqliteFloor:
+    def __init__(self, path: str, *, synchronous: str, web: Web) -> None:
+        self._web = web
+        self._db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS, cached_statements=256)
+        for pragma in (
+            "journal_mode = WAL",
+            f"synchronous = {synchronous}",
+            "cache_size = -65536",
+            "wal_autocheckpoint = 8000",
+            "journal_size_limit = 67108864",
+            "temp_store = MEMORY",
+            "secure_delete = OFF",
+        ):
+            self._db.execute(f"PRAGMA {pragma}")
+
+    def cycle(self, batch: int, *, links: bool) -> Counted:
+        fence, taken = self._claim(batch)
+        if not taken:
+            return Counted(0, 0)
+        found = [link for _, name, _ in taken for link in self._web.links(name)] if links else []
+        self._settle(fence, taken, arrivals(found, 1))
+        return Counted(len(taken), len(found))
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _claim(self, batch: int) -> tuple[int, list[tuple[int, str, tuple[Any, ...]]]]:
+        """The fence, and for each item its lane's number and name and its row."""
+        db, now = self._db, time.time_ns() // 1_000
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("SELECT * FROM partition_state WHERE partition = 0").fetchone()
+        (fence,) = db.execute("SELECT coalesce(max(fence), 0) + 1 FROM claim").fetchone()
+        taken = []
+        for number, name in db.execute(READY_LANES, (LEVEL, now, batch)).fetchall():
+            taken.append((number, name, db.execute(HEAD, (number, RANK)).fetchone()))
+        db.executemany(
+            INSERT_CLAIMED,
+            [(fence, row[1], number, LEVEL, row[2], row[3], row[4], row[5], row[6]) for number, _, row in taken],
+        )
+        db.executemany(DELETE_ITEM, [(number, RANK, row[0]) for number, _, row in taken])
+        db.executemany(START_LANE, [(now, number) for number, _, _ in taken])
+        db.execute(
+            "UPDATE partition_state SET time = ?, ready = ready - ?, claimed = claimed + ?, "
+            "claims_made = claims_made + 1 WHERE partition = 0",
+            (now, len(taken), len(taken)),
+        )
+        if taken:
+            db.execute(
+                "INSERT INTO claim (fence, token, worker, expires_at) VALUES (?, ?, 'floor', ?)",
+                (fence, secrets.randbits(63), now + LEASE),
+            )
+            db.execute(
+                "INSERT INTO hold (fence, partition, expires_at, held) VALUES (?, 0, ?, ?)",
+                (fence, now + LEASE, len(taken)),
+            )
+        db.execute("COMMIT")
+        return fence, taken
+
+    def _settle(self, fence: int, taken: Sequence[tuple[int, str, tuple[Any, ...]]], found: Sequence[Arrival]) -> None:
+        db, now = self._db, time.time_ns() // 1_000
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("SELECT token, lost, number FROM claim WHERE fence = ?", (fence,)).fetchone()
+        next_position, next_place = db.execute(
+            "SELECT next_position, next_place FROM partition_state WHERE partition = 0"
+        ).fetchone()
+        db.executemany(
+            INSERT_DONE, [(row[1], number, LEVEL, row[2], row[3], row[4], row[5], now) for number, _, row in taken]
+        )
+        db.execute(DELETE_CLAIMED, (fence,))
+        db.executemany(SETTLE_LANE, [(now, LEVEL, LEVEL, number) for number, _, _ in taken])
+        fresh = [(one, self._lane_of(one)) for one in found if db.execute(IS_SEEN, (one.hash,)).fetchone() is None]
+        if fresh:
+            db.executemany(INSERT_SEEN, sorted((one.hash, next_position + nth) for nth, (one, _) in enumerate(fresh)))
+            db.executemany(
+                INSERT_ITEM,
+                sorted(
+                    (number, RANK, next_place + nth, next_position + nth, one.hash, one.key)
+                    for nth, (one, number) in enumerate(fresh)
+                ),
+            )
+            more = Counter(number for _, number in fresh)
+            db.executemany(GROW_LANE, [(count, LEVEL, LEVEL, now, number) for number, count in more.items()])
+        db.execute("UPDATE claim SET number = 1 WHERE fence = ?", (fence,))
+        db.execute("DELETE FROM hold WHERE fence = ? AND partition = 0", (fence,))
+        db.execute(
+            "UPDATE partition_state SET time = ?, next_position = next_position + ?, next_place = next_place + ?, "
+            "ready = ready + ?, claimed = claimed - ?, done = done + ? WHERE partition = 0",
+            (now, len(fresh), len(fresh), len(fresh), len(taken), len(taken)),
+        )
+        db.execute("COMMIT")
+
+    def _lane_of(self, found: Arrival) -> int:
+        number: int = self._db.execute(LANE_NUMBER, (found.lane,)).fetchone()[0]
+        return number

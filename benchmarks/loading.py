@@ -1,0 +1,70 @@
+"""What a loaded frontier holds, for both stores: lanes in their partitions, all ready, with the same number of items.
+
+Ten million items go straight into the tables, since adding them would take an hour. `check` holds the result to the
+store's own count of its rows.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import swath
+from benchmarks.settings import ITEMS_PER_LANE
+from benchmarks.work import lane_name
+from swath.core.clock import SECOND
+from swath.core.item import DEFAULT_PRIORITY
+from swath.core.lane import FRESH, address, rank_of
+
+LEVEL = DEFAULT_PRIORITY
+RANK = rank_of(DEFAULT_PRIORITY, FRESH)
+A_DAY = 86_400 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedLane:
+    number: int  # in its partition, from 1
+    name: str
+    hash: bytes  # the lane's part of its items' hashes
+    ready_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Partitions with their lanes. Item `n` of lane `l` of a partition has position (n - 1) * lanes + l."""
+
+    partitions: Sequence[Sequence[PlannedLane]]
+
+    @property
+    def items(self) -> int:
+        return sum(map(len, self.partitions)) * ITEMS_PER_LANE
+
+
+def plan(items: int, partitions: int) -> Plan:
+    planned: list[list[PlannedLane]] = [[] for _ in range(partitions)]
+    lanes = max(1, items // ITEMS_PER_LANE)
+    start = time.time_ns() // 1_000 - lanes - SECOND
+    for index in range(lanes):
+        name = lane_name(index)
+        partition, lane_hash = address(name, partitions)
+        there = planned[partition]
+        there.append(PlannedLane(len(there) + 1, name, lane_hash, start + index))
+    return Plan(planned)
+
+
+async def create(url: str, *, partitions: int) -> None:
+    """An empty frontier in which a lane has one item in flight, as a crawler's has."""
+    async with swath.open(url, partitions=partitions, concurrency=1):
+        pass
+
+
+async def check(url: str, expected: int) -> None:
+    """The counters equal the rows, and there are as many as there should be."""
+    async with swath.open(url, create=False) as frontier:
+        store = frontier.store
+        counted, kept = await store.recount(), (await store.status()).partitions
+    if list(counted) != list(kept):
+        wrong = next((one, other) for one, other in zip(counted, kept, strict=True) if one != other)
+        raise RuntimeError(f"{url} was loaded wrongly: its rows give {wrong[0]}, its counters {wrong[1]}")
+    ready = sum(part.ready for part in kept)
+    if ready != expected:
+        raise RuntimeError(f"{url} was loaded wrongly: {ready:,} items are ready, not {expected:,}")

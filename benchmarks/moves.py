@@ -1,0 +1,288 @@
+"""Claim and settle: swath beside its floor, in turns, in one to four processes that start together."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import NamedTuple
+
+import swath
+from benchmarks.children import Child, answer
+from benchmarks.floor import Counted, Floor
+from benchmarks.floor_postgres import PostgresFloor
+from benchmarks.floor_sqlite import SqliteFloor
+from benchmarks.lab import PARTITIONS, Lab, PostgresLab, SqliteLab
+from benchmarks.progress import say
+from benchmarks.results import Figure, Results
+from benchmarks.settings import ITEMS_PER_LANE, Settings
+from benchmarks.work import KNOWN_SHARE, LINKS, Web
+from swath.core.item import Item
+
+LINKS_BATCH = 500
+ORDER = ("swath", "floor", "floor", "swath")  # in turns, so that whatever drifts does so under both
+WARM_UP_SECONDS = 0.3
+HEAD_START = 0.05  # seconds until a round begins, so that it has reached every process
+ANSWER_SECONDS = 120.0
+DRY_TRIES = 100  # claims without an item before a frontier counts as worked off
+LANES_PER_PARTITION = 1_000  # at least
+LEFT_SHARE = 0.4  # of the items, below which the frontiers are loaded anew
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a process finds the two frontiers: equal, and apart, since the floor keeps none of swath's promises."""
+
+    store: str
+    swath_url: str
+    floor_at: str  # a path, or a DSN
+    floor_name: str
+    synchronous: str
+    partitions: int
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    side: str
+    batch: int
+    links: bool
+    start_at: float  # on the monotonic clock, which all processes of a machine share
+    seconds: float
+
+
+class Measured(NamedTuple):
+    items: int
+    links: int
+    cycles: int
+    seconds: float  # from the common start to the end of the last cycle
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    batch: int
+    links: bool
+    processes: int
+
+    def __str__(self) -> str:
+        what = f"batch {self.batch}, {LINKS} links an item" if self.links else f"batch {self.batch}"
+        return f"{what}, {self.processes} process{'es' if self.processes > 1 else ''}"
+
+
+def measure(lab: Lab, settings: Settings, results: Results) -> None:
+    _measure(lab, settings, results, list(_cases(settings)))
+    if isinstance(lab, SqliteLab):
+        # DESIGN's prototype ran with NORMAL: what the sync of each commit costs is worth a row.
+        normal = SqliteLab(lab.directory, synchronous="normal")
+        _measure(normal, settings, results, [case for case in _cases(settings) if case.processes == 1])
+
+
+def _cases(settings: Settings) -> Iterator[Case]:
+    for processes in settings.processes:
+        for batch in settings.batches:
+            yield Case(batch, links=False, processes=processes)
+        yield Case(min(LINKS_BATCH, max(settings.batches)), links=True, processes=processes)
+
+
+def _measure(lab: Lab, settings: Settings, results: Results, cases: Sequence[Case]) -> None:
+    site = _load(lab, settings)
+    with ExitStack() as stack:
+        fleet = [stack.enter_context(Child(work)) for _ in range(max(case.processes for case in cases))]
+        _tell(fleet, site)
+        for case in cases:
+            if min(map(_ready, (lab.url("moves_swath"), lab.url("moves_floor")))) < LEFT_SHARE * settings.moves_items:
+                _tell(fleet, None)
+                site = _load(lab, settings)
+                _tell(fleet, site)
+            figure: Figure = {
+                "synchronous": site.synchronous,
+                "batch": case.batch,
+                "links_per_item": LINKS if case.links else 0,
+                "known_share": KNOWN_SHARE if case.links else None,
+                "processes": case.processes,
+                "items": site.lanes * ITEMS_PER_LANE,
+                "lanes": site.lanes,
+                "partitions": site.partitions,
+                **_case(fleet[: case.processes], case, settings.seconds),
+            }
+            results.add(figure)
+            say(f"moves, {lab.store} {site.synchronous}, {case}: {_told(figure)}")
+    for name in ("moves_swath", "moves_floor"):
+        lab.drop(name)
+
+
+def _case(fleet: Sequence[Child], case: Case, seconds: float) -> dict[str, float | None]:
+    for side in ("swath", "floor"):
+        _round(fleet, case, side, WARM_UP_SECONDS)
+    rates: dict[str, list[tuple[float, float]]] = {"swath": [], "floor": []}
+    for side in ORDER:
+        rates[side].append(_round(fleet, case, side, seconds * 2 / len(ORDER)))
+    swath_items, swath_links = _mean(rates["swath"])
+    floor_items, floor_links = _mean(rates["floor"])
+    return {
+        "swath_items_per_s": swath_items,
+        "floor_items_per_s": floor_items,
+        "swath_links_per_s": swath_links,
+        "floor_links_per_s": floor_links,
+        "ratio": swath_items / floor_items if floor_items else None,
+    }
+
+
+def _round(fleet: Sequence[Child], case: Case, side: str, seconds: float) -> tuple[float, float]:
+    """Items and links a second of all processes together, over one window."""
+    question = Round(side, case.batch, case.links, time.monotonic() + HEAD_START, seconds)
+    for child in fleet:
+        child.send(question)
+    measured: list[Measured] = [child.receive(timeout=seconds + ANSWER_SECONDS) for child in fleet]
+    alive = [one for one in measured if one.items]
+    return sum(one.items / one.seconds for one in alive), sum(one.links / one.seconds for one in alive)
+
+
+def _mean(rates: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    return sum(items for items, _ in rates) / len(rates), sum(links for _, links in rates) / len(rates)
+
+
+def _told(figure: Figure) -> str:
+    links = f" and {figure['swath_links_per_s']:,.0f} links/s" if figure["links_per_item"] else ""
+    ratio = f"{figure['ratio']:.0%}" if isinstance(figure["ratio"], float) else "no share"
+    return f"{figure['swath_items_per_s']:,.0f} items/s{links}, {ratio} of the floor"
+
+
+def _load(lab: Lab, settings: Settings) -> Site:
+    lanes = settings.moves_items // ITEMS_PER_LANE
+    # As many as swath makes by itself; fewer in a trial, so that a partition has lanes for the largest batch.
+    partitions = max(1, min(PARTITIONS[lab.store], lanes // LANES_PER_PARTITION))
+    for name in ("moves_swath", "moves_floor"):
+        lab.load(name, items=settings.moves_items, partitions=partitions)
+    url = lab.url("moves_swath")
+    if isinstance(lab, SqliteLab):
+        path = str(lab.path("moves_floor"))
+        return Site("sqlite", url, path, "", lab.synchronous, partitions, lanes)
+    assert isinstance(lab, PostgresLab)
+    return Site("postgres", url, lab.dsn, "moves_floor", "on", partitions, lanes)
+
+
+def _tell(fleet: Sequence[Child], site: Site | None) -> None:
+    for child in fleet:
+        child.send(site)
+    for child in fleet:
+        child.receive(timeout=ANSWER_SECONDS)
+
+
+def _ready(url: str) -> int:
+    async def ask() -> int:
+        async with swath.open(url, create=False) as frontier:
+            return (await frontier.status()).ready
+
+    return asyncio.run(ask())
+
+
+# in the process
+
+
+def work(connection: Connection) -> None:
+    """Open what the parent names, and answer round after round until it hangs up."""
+    bench: _Bench | None = None
+    with asyncio.Runner() as runner:
+        try:
+            while True:
+                question = connection.recv()
+                if isinstance(question, Round):
+                    assert bench is not None
+                    answer(connection, bench.run(question))
+                    continue
+                if bench is not None:
+                    bench.close()
+                bench = None if question is None else _Bench(question, runner)
+                answer(connection, True)
+        finally:
+            if bench is not None:
+                bench.close()
+
+
+class _Bench:
+    """Both sides, open."""
+
+    def __init__(self, site: Site, runner: asyncio.Runner) -> None:
+        self._runner = runner
+        self._floor = _floor(site)
+        self._web = _web(site, "swath")
+        self._frontier: swath.Frontier = runner.run(_open(site.swath_url))
+
+    def close(self) -> None:
+        self._floor.close()
+        self._runner.run(self._frontier.close())
+
+    def run(self, question: Round) -> Measured:
+        time.sleep(max(0.0, question.start_at - time.monotonic()))
+        if question.side == "floor":
+            return _floor_round(self._floor, question)
+        return self._runner.run(_swath_round(self._frontier, self._web, question))
+
+
+async def _open(url: str) -> swath.Frontier:
+    return await swath.open(url, create=False)
+
+
+def _floor_round(floor: Floor, question: Round) -> Measured:
+    tally = _Tally(question)
+    while tally.goes_on():
+        tally.count(floor.cycle(question.batch, links=question.links))
+    return tally.measured()
+
+
+async def _swath_round(frontier: swath.Frontier, web: Web, question: Round) -> Measured:
+    tally = _Tally(question)
+    while tally.goes_on():
+        tally.count(await _swath_cycle(frontier, web, question.batch, links=question.links))
+    return tally.measured()
+
+
+async def _swath_cycle(frontier: swath.Frontier, web: Web, batch: int, *, links: bool) -> Counted:
+    claim = await frontier.claim(batch, lease=60.0)
+    if claim is None:
+        return Counted(0, 0)
+    if links:
+        outcomes = [item.done(discovered=[Item(*link) for link in web.links(item.lane)]) for item in claim.items]
+    else:
+        outcomes = [item.done() for item in claim.items]
+    await claim.settle(outcomes)
+    return Counted(len(claim.items), LINKS * len(claim.items) if links else 0)
+
+
+class _Tally:
+    def __init__(self, question: Round, clock: Callable[[], float] = time.monotonic) -> None:
+        self._question = question
+        self._clock = clock
+        self._items = self._links = self._cycles = self._empty = 0
+        self._last = question.start_at
+
+    def goes_on(self) -> bool:
+        return self._clock() < self._question.start_at + self._question.seconds and self._empty < DRY_TRIES
+
+    def count(self, counted: Counted) -> None:
+        if not counted.items:
+            self._empty += 1
+            return
+        self._empty = 0
+        self._items += counted.items
+        self._links += counted.links
+        self._cycles += 1
+        self._last = self._clock()
+
+    def measured(self) -> Measured:
+        return Measured(self._items, self._links, self._cycles, max(self._last - self._question.start_at, 1e-9))
+
+
+def _web(site: Site, side: str) -> Web:
+    return Web(lanes=site.lanes, name=f"{side}{os.getpid()}", seed=os.getpid())
+
+
+def _floor(site: Site) -> Floor:
+    web = _web(site, "floor")
+    if site.store == "sqlite":
+        return SqliteFloor(site.floor_at, synchronous=site.synchronous, web=web)
+    first = os.getpid() % site.partitions
+    return PostgresFloor(site.floor_at, site.floor_name, partitions=site.partitions, first=first, web=web)

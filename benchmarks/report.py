@@ -1,0 +1,231 @@
+"""Tables out of saved figures, printed and written between the markers of docs/benchmarks.md. No figure is typed."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.results import saved
+
+Saved = Mapping[str, Any]
+
+# What the issue asks for; a figure that falls short of it says so.
+FLOOR_SHARE = 0.8
+FLOOR_SHARE_FROM_BATCH = 100
+FLAT = 1.5
+RSS_MB = 250
+PROTOTYPE = {  # DESIGN, section 3: items/s at batch 500, and links/s
+    "postgres": {"items": 38_000, "links": 158_000},
+    "sqlite": {"items": 20_000, "links": 104_000},
+}
+NAMES = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
+
+
+def write(results: Path, docs: Path) -> None:
+    """Renew every generated section of the docs; sections without figures say so."""
+    if not docs.exists():
+        return
+    found = list(saved(results)) if results.exists() else []
+    text = docs.read_text(encoding="utf-8")
+    for section, render in SECTIONS.items():
+        body = render(found) or "_Not measured yet: `make bench`._"
+        marked = re.compile(rf"(<!-- {section}:begin -->\n).*?(<!-- {section}:end -->)", re.DOTALL)
+        text = marked.sub(lambda match, body=body: f"{match[1]}\n{body}\n\n{match[2]}", text)  # type: ignore[misc]
+    docs.write_text(text, encoding="utf-8")
+
+
+def show(results: Path) -> None:
+    found = list(saved(results)) if results.exists() else []
+    for render in SECTIONS.values():
+        if body := render(found):
+            print(f"\n{body}")
+
+
+# sections
+
+
+def _moves(found: Sequence[Saved]) -> str:
+    return _by_store("moves", found, _moves_table)
+
+
+def _moves_table(file: Saved) -> str:
+    rows = []
+    for figure in file["figures"]:
+        links = figure["links_per_item"]
+        rows.append(
+            [
+                str(figure["batch"]) + (f", {links} links an item" if links else ""),
+                str(figure["processes"]),
+                figure["synchronous"],
+                _rate(figure["swath_items_per_s"]),
+                _rate(figure["floor_items_per_s"]),
+                _rate(figure["swath_links_per_s"]) if links else "",
+                _rate(figure["floor_links_per_s"]) if links else "",
+                _share(figure),
+            ]
+        )
+    first = file["figures"][0]
+    head = ["batch", "processes", "synchronous", "items/s", "floor", "links/s", "floor", "of the floor"]
+    size = (
+        f"{first['items']:,} items in {first['lanes']:,} lanes of one in flight, {first['partitions']} partition(s). "
+        "Rows with links: 85% of them known already."
+    )
+    return "\n\n".join([size, _table(head, rows), _prototype(file)])
+
+
+def _share(figure: Saved) -> str:
+    if figure["ratio"] is None:
+        return ""
+    short = figure["batch"] >= FLOOR_SHARE_FROM_BATCH and figure["ratio"] < FLOOR_SHARE
+    return f"{figure['ratio']:.0%}" + (f" (goal {FLOOR_SHARE:.0%})" if short else "")
+
+
+def _prototype(file: Saved) -> str:
+    goal = PROTOTYPE[file["store"]]
+    plain = max((one["swath_items_per_s"] for one in file["figures"] if not one["links_per_item"]), default=0.0)
+    links = max((one["swath_links_per_s"] for one in file["figures"] if one["links_per_item"]), default=0.0)
+    return (
+        f"The prototype of the design reached {goal['items']:,} items/s and {goal['links']:,} links/s on another "
+        f"machine of this kind; the best here are {plain:,.0f} and {links:,.0f}."
+    )
+
+
+def _flatness(found: Sequence[Saved]) -> str:
+    return _by_store("flatness", found, _flatness_table)
+
+
+def _flatness_table(file: Saved) -> str:
+    head = ["variant", "items", "claims", "p50 ms", "p99 ms", "p99 to smallest", "median, last to first quarter"]
+    rows = [
+        [
+            figure["variant"],
+            f"{figure['items']:,}",
+            f"{figure['claims']:,}",
+            f"{figure['p50_ms']:.2f}",
+            f"{figure['p99_ms']:.2f}",
+            f"{figure['p99_to_smallest']:.2f}" + (f" (goal {FLAT})" if figure["p99_to_smallest"] > FLAT else ""),
+            f"{figure['last_to_first_quarter']:.2f}",
+        ]
+        for figure in file["figures"]
+    ]
+    first = file["figures"][0]
+    return f"Claims of {first['batch']}, one lane for every 20 items.\n\n{_table(head, rows)}"
+
+
+def _runner(found: Sequence[Saved]) -> str:
+    return _by_store("runner", found, _runner_table)
+
+
+def _runner_table(file: Saved) -> str:
+    head = ["workers", "items in the frontier", "items/s", "connections", "threads", "peak RSS, MB"]
+    rows = [
+        [
+            f"{figure['workers']:,}",
+            f"{figure['items']:,}",
+            _rate(figure["items_per_s"]),
+            str(figure["connections"]),
+            str(figure["threads"]),
+            f"{figure['rss_mb']:.0f}" + (f" (goal {RSS_MB})" if figure["rss_mb"] > RSS_MB else ""),
+        ]
+        for figure in file["figures"]
+    ]
+    return _table(head, rows)
+
+
+def _peers(found: Sequence[Saved]) -> str:
+    return _by_store("peers", found, _peers_table)
+
+
+def _peers_table(file: Saved) -> str:
+    head = ["queue", "added/s", "worked off/s", "does", "does not"]
+    rows = [
+        [
+            figure["name"],
+            _rate(figure["added_per_s"]),
+            _rate(figure["worked_per_s"])
+            + ("" if figure["finished"] else f" ({figure['worked']:,} in the time given)"),
+            figure["does"],
+            figure["lacks"],
+        ]
+        for figure in file["figures"]
+    ]
+    count = f"{file['figures'][0]['items']:,} keys, added in bulk, then worked off by one process."
+    wins = _wins(file["figures"], {"added_per_s": "added a second", "worked_per_s": "worked off a second"}, larger=True)
+    return "\n\n".join([count, _table(head, rows), wins])
+
+
+def _size(found: Sequence[Saved]) -> str:
+    return _by_store("peers", found, _size_table)
+
+
+def _size_table(file: Saved) -> str:
+    head = ["queue", "ready", "done, as left", "done, after VACUUM (FULL)"]
+    rows = [
+        [figure["name"], *(_rate(figure[name]) for name in ("bytes_ready", "bytes_done", "bytes_done_vacuumed"))]
+        for figure in file["figures"]
+    ]
+    kinds = {"bytes_ready": "bytes an item that is ready", "bytes_done_vacuumed": "bytes an item that is done"}
+    note = "Bytes an item, tables and indexes. A queue that forgets what is done, or keeps no seen-set, needs fewer."
+    return "\n\n".join([note, _table(head, rows), _wins(file["figures"], kinds, larger=False)])
+
+
+def _wins(figures: Sequence[Saved], kinds: Mapping[str, str], *, larger: bool) -> str:
+    """Where a peer beats swath as it comes, in so many words."""
+    ours = next((figure for figure in figures if figure["name"] == "swath"), None)
+    if ours is None:
+        return ""
+    lines = []
+    for key, words in kinds.items():
+        for figure in figures:
+            mine, theirs = ours[key], figure[key]
+            if figure["name"].startswith("swath") or mine is None or theirs is None:
+                continue
+            if (theirs > mine) if larger else (theirs < mine):
+                lines.append(f"- **{figure['name']} wins**: {theirs:,.0f} {words}, swath {mine:,.0f}.")
+    return "\n".join(lines) or f"No peer beats swath in {' or '.join(kinds.values())}."
+
+
+SECTIONS: Mapping[str, Callable[[Sequence[Saved]], str]] = {
+    "moves": _moves,
+    "flatness": _flatness,
+    "runner": _runner,
+    "peers": _peers,
+    "size": _size,
+}
+
+
+# pieces
+
+
+def _by_store(part: str, found: Sequence[Saved], table: Callable[[Saved], str]) -> str:
+    blocks = [
+        f"### {NAMES[file['store']]}\n\n{table(file)}\n\n{_about(file)}"
+        for file in found
+        if file["part"] == part and file["figures"]
+    ]
+    return "\n\n".join(blocks)
+
+
+def _about(file: Saved) -> str:
+    """What the figures were measured with, in small print under them."""
+    machine, versions = file["machine"], file["versions"]
+    trial = "**A trial run: too small or too short to say how fast anything is.** " if file["trial"] else ""
+    return (
+        f"<sub>{trial}{file['started']}; {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, "
+        f"{machine['system']}, load before {machine['load_before']}; {_pairs(versions)}; {_pairs(file['settings'])}; "
+        f"commit {file['commit']}; `{file['command']}`</sub>"
+    )
+
+
+def _pairs(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def _rate(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}"

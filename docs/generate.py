@@ -1,0 +1,125 @@
+"""Writes the parts of the reference that the code already says: `python -m docs.generate`. A test finds drift."""
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from swath.cli.app import app
+from swath.cli.exits import MEANING, exit_code
+from swath.core import errors
+from swath.core.errors import SwathError
+
+REFERENCE = Path(__file__).parent / "reference"
+NOTICE = "<!-- Written by `python -m docs.generate`. Change the code instead. -->"
+
+CLI_INTRODUCTION = """\
+`pip install 'swath[cli]'` brings the command `swath`; `python -m swath` is the same.
+
+The store is `--store URL` after the command, or `SWATH_STORE` in the environment. Only `swath add` and `swath db init`
+create one; everything else says when there is none. Passwords in a store URL are never printed.
+
+Lengths of time are seconds, or have a unit: `1.5`, `250ms`, `70s`, `10m`, `2h`, `1d`. Moments are ISO 8601 with a time
+zone: `2030-01-31T12:00:00Z`.
+
+## Output
+
+On a terminal, output is laid out for people. Elsewhere it is plain and stable: `name<tab>value` lines, or tab-separated
+columns without a header for listings. Characters that do not print are shown as escapes.
+
+`--json` prints one JSON document; `swath lanes list`, `swath dead list` and `swath status --watch` print JSON Lines,
+one object a line. Times are ISO 8601 in UTC, intervals are seconds, and what does not apply is `null`.
+
+Results go to standard output; errors, progress and remarks to standard error. Errors of swath are one line that starts
+with `swath:`.
+"""
+
+
+def cli() -> str:
+    """The command line, from its definitions."""
+    lines = ["# Command line", "", NOTICE, "", CLI_INTRODUCTION, "## Exit codes", "", "| code | meaning |", "|---|---|"]
+    lines += [f"| {code:d} | {meaning} |" for code, meaning in MEANING.items()]
+    lines += ["", "A traceback is a bug in swath; its exit code is 1, too.", ""]
+    for path, command in _commands(typer.main.get_command(app), ("swath",)):
+        lines += _command(path, command)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _commands(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if len(path) > 1:
+        yield path, command
+    if hasattr(command, "commands"):
+        for name in command.list_commands(None):
+            yield from _commands(command.commands[name], (*path, name))
+
+
+def _command(path: tuple[str, ...], command: Any) -> list[str]:
+    group = hasattr(command, "commands")
+    params = [param for param in command.params if param.name != "help"]
+    usage = " ".join(path) + (" COMMAND" if group else "".join(f" {piece}" for piece in _usage(params)))
+    lines = [f"{'##' if len(path) == 2 else '###'} {' '.join(path)}", "", "```", usage, "```", ""]
+    lines += [re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(command.help)), ""]
+    if params:
+        lines += ["| | |", "|---|---|", *(f"| {_name(param)} | {_help(param)} |" for param in params), ""]
+    return lines
+
+
+def _usage(params: list[Any]) -> Iterator[str]:
+    for param in params:
+        if param.param_type_name == "argument":
+            name = param.metavar + ("..." if param.nargs == -1 else "")
+            yield name if param.required else f"[{name}]"
+    yield "[OPTIONS]"
+
+
+def _name(param: Any) -> str:
+    if param.param_type_name == "argument":
+        return f"`{param.metavar}`"
+    value = "" if param.is_flag else f" {param.metavar}"
+    return ", ".join(f"`{name}{value}`" for name in param.opts)
+
+
+def _help(param: Any) -> str:
+    text: str = param.help.replace("|", "\\|")
+    if param.envvar:
+        text += f" (`{param.envvar}`)"
+    default = param.show_default if isinstance(param.show_default, str) else param.default
+    if default not in (None, False) and param.show_default:
+        text += f" (default: {default})"
+    return text
+
+
+def error_reference() -> str:
+    """Every exception, from its docstring."""
+    tree = inspect.cleandoc(errors.__doc__ or "").partition("\n\n")
+    lines = ["# Errors", "", NOTICE, "", tree[0], "", "```", tree[2], "```", ""]
+    lines += ["A message says what happened, with values, and then what to do.", ""]
+    lines += ["| error | is a | meaning | exit code of `swath` |", "|---|---|---|---|"]
+    for error in _errors():
+        parents = ", ".join(f"`{parent.__name__}`" for parent in error.__bases__)
+        code = f"{exit_code(error('')):d}" if error is not SwathError else ""
+        lines.append(f"| `swath.{error.__name__}` | {parents} | {inspect.getdoc(error)} | {code} |")
+    return "\n".join(lines) + "\n"
+
+
+def _errors() -> Iterator[type[SwathError]]:
+    for value in vars(errors).values():
+        if isinstance(value, type) and issubclass(value, SwathError):
+            yield value
+
+
+PAGES = {"cli.md": cli, "errors.md": error_reference}
+
+
+def main() -> int:
+    for name, page in PAGES.items():
+        (REFERENCE / name).write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

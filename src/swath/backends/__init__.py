@@ -1,0 +1,1 @@
+"""The stores: memory, SQLite and PostgreSQL behind one seam, `swath.core.store.Store`."""

@@ -1,0 +1,609 @@
+"""The plainest possible Store: the model that the durable ones are held to.
+
+It keeps every promise except durability, and flat cost only roughly: a claim looks at every lane.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from swath.core.clock import Clock, SystemClock
+from swath.core.errors import InvalidOutcome, LeaseLost, OutputConflict, WrongTransaction
+from swath.core.item import LEVELS
+from swath.core.lane import (
+    FRESH,
+    KEY_HASH_BYTES,
+    NO_LIMITS,
+    RETURNED,
+    LaneLimits,
+    Pacing,
+    earliest_start,
+    level_of,
+    low_share,
+    rank_of,
+    room,
+    starts_count,
+)
+from swath.core.store import (
+    AHEAD_LIMIT,
+    DEFAULT,
+    DELAYED_DRAIN,
+    LOST_WORKER,
+    PARTITIONS_PER_CLAIM,
+    ClaimRef,
+    ClaimReply,
+    ClaimRequest,
+    DeadItem,
+    Found,
+    HeldItem,
+    LaneChange,
+    LaneStatus,
+    Move,
+    MoveKind,
+    NewItem,
+    OutputMove,
+    PartitionStatus,
+    Settings,
+    Settlement,
+    SettleReply,
+    Signal,
+    StoreStatus,
+)
+
+
+@dataclass(slots=True)
+class _Row:
+    """An item, wherever it is."""
+
+    position: int
+    lane: "_Lane"
+    priority: int
+    key: str
+    hash: bytes
+    payload: str | None
+    span: int
+    state: str = ""
+    rank: int = 0
+    place: int = 0
+    attempts: int = 0
+    due_at: int = 0
+    revisit: bool = False
+    fence: int = 0
+    settled_at: int | None = None
+    result: str | None = None
+    reason: str | None = None
+    error: str | None = None
+
+    @property
+    def unsettled(self) -> bool:
+        return self.state in {"ready", "claimed"} or (self.state == "delayed" and not self.revisit)
+
+
+@dataclass(slots=True)
+class _Lane:
+    partition: int
+    number: int
+    name: str
+    limits: LaneLimits = NO_LIMITS
+    waiting: list[tuple[int, int, _Row]] = field(default_factory=list)  # a heap by (rank, place)
+    in_flight: int = 0
+    last_at: int = 0
+    level: int | None = None  # priority of its head; None: not in the queue
+    ready_at: int = 0
+
+    @property
+    def head_level(self) -> int:
+        return level_of(self.waiting[0][0])
+
+
+@dataclass(slots=True)
+class _Claim:
+    fence: int
+    token: int
+    worker: str
+    expires_at: int
+    lost: bool = False
+    number: int = 0  # of its last settlement
+
+
+@dataclass(slots=True)
+class _Partition:
+    number: int
+    time: int = 0
+    next_position: int = 1
+    next_place: int = 1
+    checkpoint: int = 0
+    claims_made: int = 0
+    lanes: dict[str, _Lane] = field(default_factory=dict)
+    seen: dict[bytes, _Row] = field(default_factory=dict)
+    rows: dict[int, _Row] = field(default_factory=dict)  # by position
+
+    def tick(self, clock: int) -> int:
+        """Partition time: never behind the clock, and never the same twice."""
+        self.time = max(clock, self.time + 1)
+        return self.time
+
+    def lane(self, name: str) -> _Lane:
+        return self.lanes.setdefault(name, _Lane(self.number, len(self.lanes) + 1, name))
+
+    def allot(self, span: int) -> int:
+        position = self.next_position
+        self.next_position += span
+        return position
+
+    def in_state(self, *states: str) -> list[_Row]:
+        return [row for _, row in sorted(self.rows.items()) if row.state in states]
+
+
+class MemoryStore:
+    """A frontier in this process's memory, gone with it."""
+
+    generation = 0
+
+    def __init__(self, settings: Settings, *, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self._clock = clock or SystemClock()
+        self._partitions = [_Partition(number) for number in range(settings.partitions)]
+        self._claims: dict[int, _Claim] = {}
+        self._outputs: dict[str, int] = {}
+        self._signal = Signal(paused=False, version=0)
+        self._woken = asyncio.Event()
+
+    # add
+
+    async def add(self, items: Sequence[NewItem]) -> int:
+        added = 0
+        for number in sorted({item.partition for item in items}):
+            partition = self._partitions[number]
+            added += self._take_in(partition, items, partition.tick(self._clock.now()))
+        self._wake()
+        return added
+
+    def _take_in(self, partition: _Partition, items: Iterable[NewItem], now: int) -> int:
+        """Those of `items` that belong to this partition and are new to it."""
+        entered = []
+        for item in items:
+            if item.partition == partition.number and item.hash not in partition.seen:
+                lane = partition.lane(item.lane)
+                self._enter(partition, lane, item, partition.allot(item.span), now)
+                entered.append(lane)
+        self._place(entered, now)
+        return len(entered)
+
+    def _enter(self, partition: _Partition, lane: _Lane, item: NewItem, position: int, now: int) -> None:
+        row = _Row(position, lane, item.priority, item.key, item.hash, item.payload, item.span)
+        partition.seen[item.hash] = partition.rows[position] = row
+        if item.not_before is not None and item.not_before > now:
+            row.state, row.due_at = "delayed", item.not_before
+        else:
+            self._make_ready(partition, row, FRESH)
+
+    def _make_ready(self, partition: _Partition, row: _Row, band: int) -> None:
+        row.state, row.fence, row.revisit = "ready", 0, False
+        row.rank, row.place = rank_of(row.priority, band), partition.next_place
+        partition.next_place += 1
+        heapq.heappush(row.lane.waiting, (row.rank, row.place, row))
+
+    # lanes
+
+    def _pacing(self, lane: _Lane) -> Pacing:
+        return lane.limits.pacing(Pacing(self.settings.min_interval, self.settings.concurrency))
+
+    def _place(self, lanes: Iterable[_Lane], now: int, *, new_turn: bool = False) -> None:
+        """The one place where a lane enters, leaves or moves in the queue, whatever the cause."""
+        for lane in {lane.number: lane for lane in lanes}.values():
+            pacing = self._pacing(lane)
+            busy = pacing.concurrency and lane.in_flight >= pacing.concurrency
+            if not lane.waiting or lane.limits.paused or busy:
+                lane.level = None
+                continue
+            keeps_turn = lane.level == lane.head_level and not new_turn
+            earliest = earliest_start(pacing, blocked_until=lane.limits.blocked_until, last_at=lane.last_at)
+            lane.ready_at = max(lane.ready_at if keeps_turn else now, earliest)
+            lane.level = lane.head_level
+
+    # claim
+
+    async def claim(self, request: ClaimRequest) -> ClaimReply:
+        clock = self._clock.now()
+        taken: list[_Row] = []
+        recovered = died = visited = 0
+        fence = max(self._claims, default=0) + 1
+        seen: list[_Partition] = []
+        now = clock
+        if not self._signal.paused:
+            for number in request.order:
+                if len(taken) >= request.limit or visited >= PARTITIONS_PER_CLAIM:
+                    break
+                partition = self._partitions[number]
+                seen.append(partition)
+                ready = self._next_ready_at(partition)
+                if ready is None or ready > max(clock, partition.time + 1):
+                    continue
+                time = partition.tick(clock)
+                now = max(now, time)  # the lease must not have ended already where time is ahead of the clock
+                back, gone = self._take_back(partition, time)
+                recovered, died = recovered + back, died + gone
+                self._drain_delayed(partition, time)
+                rows = self._take(partition, request.limit - len(taken), fence, time)
+                taken += rows
+                visited += bool(rows)
+        expires_at = now + request.lease
+        if taken:
+            self._claims[fence] = _Claim(fence, request.token, request.worker, expires_at)
+        return ClaimReply(
+            now=now,
+            fence=fence if taken else 0,
+            items=[_held(row) for row in taken],
+            expires_at=expires_at,
+            next_ready_at=min((at for at in map(self._next_ready_at, seen) if at is not None), default=None),
+            skipped=(),
+            recovered=recovered,
+            died=died,
+            signal=self._signal,
+        )
+
+    def _next_ready_at(self, partition: _Partition) -> int | None:
+        moments = [lane.ready_at for lane in partition.lanes.values() if lane.level is not None]
+        moments += [row.due_at for row in partition.in_state("delayed")]
+        moments += [self._claims[row.fence].expires_at for row in partition.in_state("claimed")]
+        return min(moments, default=None)
+
+    def _take_back(self, partition: _Partition, now: int) -> tuple[int, int]:
+        """Items of claims whose lease has ended are ready again, or dead when that has happened too often."""
+        rows = []
+        for row in partition.in_state("claimed"):
+            claim = self._claims[row.fence]
+            claim.lost = claim.lost or claim.expires_at <= now
+            if claim.lost:
+                rows.append(row)
+        died = 0
+        for row in rows:
+            row.attempts += 1
+            row.lane.in_flight -= 1
+            row.lane.last_at = now
+            if row.attempts >= self.settings.max_attempts:
+                died += 1
+                row.state, row.fence, row.settled_at = "dead", 0, now
+                row.reason = LOST_WORKER.format(attempts=row.attempts)
+            else:
+                self._make_ready(partition, row, RETURNED)
+        self._place((row.lane for row in rows), now)
+        self._advance(partition)
+        return len(rows), died
+
+    def _drain_delayed(self, partition: _Partition, now: int) -> None:
+        due = sorted((row.due_at, row.position, row) for row in partition.in_state("delayed") if row.due_at <= now)
+        for _, _, row in due[:DELAYED_DRAIN]:
+            if row.revisit:
+                self._renumber(partition, row)
+            self._make_ready(partition, row, RETURNED if row.attempts else FRESH)
+        self._place((row.lane for *_, row in due[:DELAYED_DRAIN]), now)
+
+    def _renumber(self, partition: _Partition, row: _Row) -> None:
+        """A revisit and a re-opened item are new work for the checkpoint, which has passed their old position."""
+        del partition.rows[row.position]
+        row.position = partition.allot(row.span)
+        row.settled_at = row.result = row.reason = row.error = None
+        partition.rows[row.position] = row
+
+    def _take(self, partition: _Partition, limit: int, fence: int, now: int) -> list[_Row]:
+        levels = {lane.level for lane in self._ready_lanes(partition, now)}
+        low = low_share(limit, partition.claims_made) if len(levels) > 1 else 0
+        taken: list[_Row] = []
+        for level in range(LEVELS - 1, -1, -1):
+            taken += self._take_level(partition, level, limit - low - len(taken), fence, now)
+        for level in range(LEVELS):
+            taken += self._take_level(partition, level, limit - len(taken), fence, now)
+        partition.claims_made += bool(taken)
+        return taken
+
+    def _ready_lanes(self, partition: _Partition, now: int) -> list[_Lane]:
+        ready = (lane for lane in partition.lanes.values() if lane.level is not None and lane.ready_at <= now)
+        return sorted(ready, key=lambda lane: (lane.ready_at, lane.number))
+
+    def _take_level(self, partition: _Partition, level: int, limit: int, fence: int, now: int) -> list[_Row]:
+        taken: list[_Row] = []
+        for lane in self._ready_lanes(partition, now):
+            if len(taken) >= limit:
+                break
+            if lane.level != level:
+                continue
+            pacing = self._pacing(lane)
+            if earliest_start(pacing, blocked_until=lane.limits.blocked_until, last_at=lane.last_at) > now:
+                self._place([lane], now, new_turn=True)  # the limits were changed since it was placed
+                continue
+            count = room(pacing, in_flight=lane.in_flight, limit=limit - len(taken))
+            rows: list[_Row] = []
+            while lane.waiting and len(rows) < count and lane.head_level == level:
+                rows.append(heapq.heappop(lane.waiting)[2])
+            for row in rows:
+                row.state, row.fence = "claimed", fence
+            lane.in_flight += len(rows)
+            if rows and starts_count(pacing):
+                lane.last_at = now
+            self._place([lane], now, new_turn=True)  # taken in part, it goes back behind the others
+            taken += rows
+        return taken
+
+    async def renew(self, claim: ClaimRef, lease: int) -> int:
+        now = self._clock.now()
+        held = self._held_claim(claim)
+        if held.expires_at <= now:
+            raise LeaseLost(f"claim {claim.fence}: its lease ended {(now - held.expires_at) / 1e6:.1f} s ago")
+        held.expires_at = max(held.expires_at, now + lease)  # a clock that stepped back shortens no lease
+        return held.expires_at
+
+    def _held_claim(self, ref: ClaimRef) -> _Claim:
+        claim = self._claims.get(ref.fence)
+        if claim is None or claim.token != ref.token or claim.lost:
+            raise LeaseLost(f"claim {ref.fence} was replaced after its lease ended")
+        return claim
+
+    # settle
+
+    async def settle(self, claim: ClaimRef, settlement: Settlement, *, connection: Any = None) -> SettleReply:
+        if connection is not None:
+            raise WrongTransaction("a frontier in memory has no transaction to share: open it with a database URL")
+        partition = self._partitions[settlement.partition]
+        known = self._claims.get(claim.fence)
+        if known and known.token == claim.token and settlement.number <= known.number:
+            return SettleReply(partition.time, 0, partition.checkpoint)  # its reply was lost
+        held = self._held_claim(claim)
+        rows = self._settled_rows(partition, claim.fence, settlement.moves)
+        for output in settlement.outputs:
+            self._check_output(output)
+        # Nothing below can fail: the settlement is whole.
+        now = partition.tick(self._clock.now())
+        held.number = settlement.number
+        for row, move in zip(rows, settlement.moves, strict=True):
+            self._settle_row(partition, row, move, now)
+        self._place((row.lane for row in rows), now)
+        discovered = 0
+        for number in sorted({item.partition for item in settlement.discovered}):
+            other = self._partitions[number]
+            time = now if other is partition else other.tick(self._clock.now())
+            discovered += self._take_in(other, settlement.discovered, time)
+        self._outputs |= {output.name: output.new for output in settlement.outputs}
+        self._advance(partition)
+        self._wake()
+        return SettleReply(now, discovered, partition.checkpoint)
+
+    def _settled_rows(self, partition: _Partition, fence: int, moves: Sequence[Move]) -> list[_Row]:
+        rows = [partition.rows.get(move.position) for move in moves]
+        found = [row for row in rows if row is not None and row.state == "claimed" and row.fence == fence]
+        if len({row.position for row in found}) != len(moves):
+            raise InvalidOutcome(f"claim {fence} does not hold all of these items, or one is named twice")
+        for row, move in zip(found, moves, strict=True):
+            if move.rest is not None and row.span > 1 and move.rest.hash in partition.seen:
+                raise InvalidOutcome(f"the range {move.rest.key!r} is there already")
+        return found
+
+    def _check_output(self, move: OutputMove) -> None:
+        committed = self._outputs.get(move.name, 0)
+        if committed != move.old:
+            raise OutputConflict(f"output {move.name} is committed up to {committed}, not {move.old}")
+
+    def _settle_row(self, partition: _Partition, row: _Row, move: Move, now: int) -> None:
+        lane, row.fence = row.lane, 0
+        lane.in_flight -= 1
+        if not starts_count(self._pacing(lane)) and (move.kind is not MoveKind.RELEASE or move.started):
+            lane.last_at = now
+        row.settled_at = now
+        match move.kind:
+            case MoveKind.DONE:
+                row.state, row.result, row.attempts, row.reason, row.error = "done", move.result, 0, None, None
+                if move.delay is not None:
+                    row.state, row.revisit, row.due_at = "delayed", True, now + move.delay
+            case MoveKind.RETRY:
+                row.settled_at = None
+                row.state, row.due_at, row.attempts = "delayed", now + (move.delay or 0), row.attempts + 1
+                row.reason, row.error = move.reason, move.error
+            case MoveKind.DEAD:
+                row.state, row.attempts, row.reason, row.error = "dead", row.attempts + 1, move.reason, move.error
+            case MoveKind.RELEASE:
+                row.settled_at = None
+                self._make_ready(partition, row, RETURNED)
+            case MoveKind.SPLIT:
+                self._split(partition, row, move, now)
+
+    def _split(self, partition: _Partition, row: _Row, move: Move, now: int) -> None:
+        assert move.rest is not None
+        if row.span == 1:
+            row.settled_at, row.payload = None, move.rest.payload
+            self._make_ready(partition, row, RETURNED)
+            return
+        keeps = row.span // 2
+        position = row.position + keeps
+        rest = move.rest._replace(span=row.span - keeps)
+        row.state, row.result, row.attempts, row.payload, row.span = "done", move.result, 0, move.payload, keeps
+        row.reason = row.error = None
+        self._enter(partition, row.lane, rest, position, now)
+
+    def _advance(self, partition: _Partition) -> None:
+        """The checkpoint stands just below the lowest unsettled position (INV-6)."""
+        unsettled = (row.position for row in partition.rows.values() if row.unsettled)
+        partition.checkpoint = min(unsettled, default=partition.next_position) - 1
+
+    # change
+
+    async def change_lane(self, partition: int, lane: str, change: LaneChange) -> None:
+        part = self._partitions[partition]
+        now = part.tick(self._clock.now())
+        row = part.lane(lane)
+        row.limits = LaneLimits(
+            min_interval=_changed(row.limits.min_interval, change.min_interval),
+            concurrency=_changed(row.limits.concurrency, change.concurrency),
+            paused=row.limits.paused if change.paused is None else change.paused,
+            blocked_until=row.limits.blocked_until if change.blocked_until is None else change.blocked_until,
+        )
+        self._place([row], now, new_turn=True)
+        if change.paused:
+            self._signal = self._signal._replace(version=self._signal.version + 1)
+        self._wake()
+
+    async def change_settings(
+        self,
+        *,
+        min_interval: int | None = None,
+        concurrency: int | None = None,
+        max_attempts: int | None = None,
+        paused: bool | None = None,
+    ) -> None:
+        given = {"min_interval": min_interval, "concurrency": concurrency, "max_attempts": max_attempts}
+        self.settings = self.settings._replace(**{k: v for k, v in given.items() if v is not None})
+        if paused is not None:
+            self._signal = Signal(paused, self._signal.version + 1)
+        self._wake()
+
+    async def reopen(self, places: Sequence[tuple[int, int]]) -> int:
+        reopened = 0
+        for number in sorted({number for number, _ in places}):
+            partition = self._partitions[number]
+            rows = [partition.rows.get(position) for where, position in dict.fromkeys(places) if where == number]
+            closed = [row for row in rows if row is not None and row.state in {"done", "dead"}]
+            now = partition.tick(self._clock.now())
+            for row in closed:
+                self._renumber(partition, row)
+                row.attempts = 0
+                self._make_ready(partition, row, FRESH)
+            self._place((row.lane for row in closed), now)
+            reopened += len(closed)
+        self._wake()
+        return reopened
+
+    # look
+
+    async def signal(self) -> Signal:
+        return self._signal
+
+    async def status(self) -> StoreStatus:
+        return StoreStatus(self.settings, self._signal, self._clock.now(), await self.recount())
+
+    async def recount(self) -> Sequence[PartitionStatus]:
+        return [self._count(partition) for partition in self._partitions]
+
+    def _count(self, partition: _Partition) -> PartitionStatus:
+        count = {state: len(partition.in_state(state)) for state in ("ready", "delayed", "claimed", "done", "dead")}
+        return PartitionStatus(
+            partition=partition.number,
+            **count,
+            lanes=len(partition.lanes),
+            inbox=0,
+            checkpoint=partition.checkpoint,
+            checkpoint_dead=sum(row.position <= partition.checkpoint for row in partition.in_state("dead")),
+            end=partition.next_position - 1,
+            next_ready_at=self._next_ready_at(partition),
+            time=partition.time,
+        )
+
+    async def find(self, key_hash: bytes, lane_hash: bytes | None) -> Sequence[Found]:
+        found = []
+        for partition in self._partitions:
+            for known, row in partition.seen.items():
+                if known[:KEY_HASH_BYTES] == key_hash and lane_hash in (None, known[KEY_HASH_BYTES:]):
+                    found.append(self._found(partition, row))
+        return found
+
+    def _found(self, partition: _Partition, row: _Row) -> Found:
+        claim = self._claims.get(row.fence)
+        ahead = sum(1 for rank, place, _ in row.lane.waiting if (rank, place) < (row.rank, row.place))
+        return Found(
+            state=row.state,
+            partition=partition.number,
+            position=row.position,
+            lane=_lane_status(row.lane),
+            key=row.key,
+            priority=row.priority,
+            payload=row.payload,
+            attempts=row.attempts,
+            ahead=min(ahead, AHEAD_LIMIT) if row.state == "ready" else None,
+            due_at=row.due_at if row.state == "delayed" else None,
+            fence=row.fence or None,
+            worker=claim.worker if claim else None,
+            expires_at=claim.expires_at if claim else None,
+            settled_at=row.settled_at,
+            result=row.result,
+            reason=row.reason,
+            error=row.error,
+        )
+
+    async def lanes(
+        self,
+        *,
+        partition: int | None = None,
+        lane: str | None = None,
+        after: tuple[int, int] | None = None,
+        limit: int = 100,
+    ) -> Sequence[tuple[int, LaneStatus]]:
+        rows = [
+            (row.number, _lane_status(row))
+            for part in self._partitions
+            for row in part.lanes.values()
+            if partition in (None, part.number)
+            and lane in (None, row.name)
+            and (after is None or (part.number, row.number) > after)
+        ]
+        return rows[:limit]
+
+    async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadItem]:
+        rows = [
+            DeadItem(
+                partition=part.number,
+                position=row.position,
+                lane=row.lane.name,
+                priority=row.priority,
+                key=row.key,
+                payload=row.payload,
+                attempts=row.attempts,
+                settled_at=row.settled_at or 0,
+                reason=row.reason or "",
+                error=row.error,
+            )
+            for part in self._partitions
+            for row in part.in_state("dead")
+            if after is None or (part.number, row.position) > after
+        ]
+        return rows[:limit]
+
+    async def outputs(self) -> dict[str, int]:
+        return dict(self._outputs)
+
+    async def wait(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._woken.wait(), seconds)
+        except TimeoutError:
+            return
+
+    def _wake(self) -> None:
+        self._woken.set()
+        self._woken = asyncio.Event()
+
+    async def close(self) -> None:
+        return
+
+
+def _changed(value: int | None, change: int | None) -> int | None:
+    if change is None:
+        return value
+    return None if change == DEFAULT else change
+
+
+def _held(row: _Row) -> HeldItem:
+    return HeldItem(
+        row.lane.partition, row.position, row.lane.name, row.priority, row.key, row.payload, row.attempts, row.span
+    )
+
+
+def _lane_status(lane: _Lane) -> LaneStatus:
+    return LaneStatus(
+        lane=lane.name,
+        partition=lane.partition,
+        limits=lane.limits,
+        waiting=len(lane.waiting),
+        in_flight=lane.in_flight,
+        ready_at=None if lane.level is None else lane.ready_at,
+        last_at=lane.last_at,
+    )

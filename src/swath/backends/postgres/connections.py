@@ -1,0 +1,63 @@
+"""A handful of connections, each borrowed for one transaction. No state is kept in a session, so a pooler in
+transaction mode may stand in between."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+
+from swath.core.errors import StoreUnavailable
+
+MOST = 4  # connections of one process, whatever its workers
+CONNECT_TIMEOUT = 10
+
+AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
+
+
+class Connections:
+    """Lends connections in autocommit mode, so that one call of a function is one transaction."""
+
+    def __init__(self, connect: Callable[[], Awaitable[AsyncConnection]], *, most: int = MOST) -> None:
+        self._connect = connect
+        self._free = asyncio.Semaphore(most)
+        self._idle: list[AsyncConnection] = []
+        self._closed = False
+        self.broken = 0  # connections that failed in use
+
+    @asynccontextmanager
+    async def lend(self) -> AsyncIterator[AsyncConnection]:
+        async with self._free:
+            if self._closed:
+                raise StoreUnavailable("this frontier was closed: open it again")
+            connection = self._idle.pop() if self._idle else await self._connect()
+            sound = False
+            try:
+                yield connection
+                sound = True
+            except psycopg.Error:
+                sound = connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+                raise
+            finally:
+                # Cancelled or broken in the middle: what the session is doing is not known.
+                if sound and not connection.closed and not self._closed:
+                    self._idle.append(connection)
+                else:
+                    self.broken += 1
+                    await connection.close()
+                    await self._drop_idle()  # what ended this one has ended them too
+
+    async def close(self) -> None:
+        self._closed = True
+        await self._drop_idle()
+
+    async def _drop_idle(self) -> None:
+        while self._idle:
+            await self._idle.pop().close()
+
+
+async def connect(dsn: str) -> AsyncConnection:
+    return await psycopg.AsyncConnection.connect(
+        dsn, autocommit=True, prepare_threshold=None, connect_timeout=CONNECT_TIMEOUT, application_name="swath"
+    )

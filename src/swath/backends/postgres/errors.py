@@ -1,0 +1,101 @@
+"""What PostgreSQL says, in our words."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import errors as pg
+
+from swath.core.errors import (
+    InvalidOutcome,
+    LeaseLost,
+    NotAFrontier,
+    OutputConflict,
+    SchemaOutdated,
+    SchemaTooNew,
+    StoreFull,
+    StoreUnavailable,
+    SwathError,
+    WrongTransaction,
+)
+
+FORMAT = 1
+
+LEASE_LOST, NOT_HELD, OUTPUT_MOVED, WRONG_ISOLATION, WRONG_FORMAT = "SW001", "SW002", "SW003", "SW004", "SW005"
+
+_FULL = (pg.DiskFull, pg.OutOfMemory)
+_GONE = (pg.UndefinedTable, pg.UndefinedFunction, pg.InvalidSchemaName)
+_WAIT = (
+    pg.LockNotAvailable,
+    pg.DeadlockDetected,
+    pg.SerializationFailure,
+    pg.QueryCanceled,
+    pg.TooManyConnections,
+    pg.ReadOnlySqlTransaction,  # a stand-by that is not promoted yet
+)
+
+
+@contextmanager
+def translated(shown: str, *, doing: str, elsewhere: str | None = None) -> Iterator[None]:
+    """Raise what psycopg raises as an error of ours. `elsewhere` is what to say when a caller's own connection leads to
+    a database without the frontier."""
+    try:
+        yield
+    except _GONE as error:
+        if elsewhere is not None:
+            raise WrongTransaction(elsewhere) from error
+        raise translate(error, shown, doing=doing) from error
+    except psycopg.Error as error:
+        raise translate(error, shown, doing=doing) from error
+
+
+def translate(error: psycopg.Error, shown: str, *, doing: str) -> SwathError:
+    """The error of ours that tells the caller what to do."""
+    said = (error.diag.message_primary or str(error)).strip()
+    match error.sqlstate:
+        case code if code == LEASE_LOST:
+            return LeaseLost(_lost(doing, said))
+        case code if code == NOT_HELD:
+            return InvalidOutcome(f"{doing}: the claim {said} of these items in this partition; nothing was settled")
+        case code if code == OUTPUT_MOVED:
+            committed, believed, name = said.split(" ", 2)
+            return OutputConflict(
+                f"{doing}: output {name} is committed up to {committed} bytes, not {believed}; nothing was settled. "
+                "Cut the file to the committed length and write it again"
+            )
+        case code if code == WRONG_ISOLATION:
+            return WrongTransaction(f"{doing}: {said}, and a settlement needs read committed; nothing was settled")
+        case code if code == WRONG_FORMAT:
+            return wrong_format(int(said.rsplit(" ", 1)[1]), shown)
+    if isinstance(error, pg.UniqueViolation):
+        return InvalidOutcome(f"{doing}: a range split off is there already ({error.diag.message_detail})")
+    if isinstance(error, _FULL):
+        return StoreFull(f"{shown} has no room left ({said}). Make room and try again; nothing was changed")
+    if isinstance(error, _GONE):
+        return NotAFrontier(f"{shown} has no frontier (any more): {said}. `swath db init` makes one")
+    if isinstance(error, pg.InsufficientPrivilege):
+        return StoreUnavailable(f"{shown}: {said}. Grant this role CREATE on the database, or name a schema of its own")
+    if isinstance(error, _WAIT):
+        return StoreUnavailable(f"{shown} is busy: {said}. Try again")
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return StoreUnavailable(f"{shown} cannot be reached: {said}. Is the server running, and the URL right?")
+    return SwathError(f"{shown} refused while {doing}: {said}")
+
+
+def wrong_format(found: int, shown: str) -> SwathError:
+    if found < FORMAT:
+        return SchemaOutdated(
+            f"{shown} has format {found}, this swath works with {FORMAT}: run `swath db migrate --store {shown}`"
+        )
+    return SchemaTooNew(f"{shown} has format {found}, this swath works with {FORMAT}: upgrade swath")
+
+
+def _lost(doing: str, said: str) -> str:
+    state, ago = said.split(" ", 1)
+    if state == "unknown":
+        return f"{doing}: the store knows no such claim (any more). Another worker has these items; discard the results"
+    what = "was replaced after its lease ended" if state == "lost" else "has no lease any more: it ended"
+    return (
+        f"{doing}: the claim {what} {max(0, int(ago)) / 1e6:.1f} s ago. Another worker has these items or will; "
+        "discard the results. Longer work wants a longer lease="
+    )

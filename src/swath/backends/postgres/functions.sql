@@ -1,0 +1,1123 @@
+-- The moves, as functions: one call is one round trip and one transaction, and every statement inside sees what was
+-- committed before it began, so that what is read after the lock is true (rule 1). `{schema}` is replaced by the
+-- quoted name of the frontier's schema. Each function turns sequential scans off for itself and plans once, so that no
+-- plan depends on statistics (INV-8), and has a limit on the time it waits for a lock.
+
+-- name: store_time
+-- The seam for tests: `_given` is null in production, and the time is the database's.
+CREATE OR REPLACE FUNCTION {schema}.store_time(_given bigint) RETURNS bigint
+LANGUAGE sql VOLATILE AS $$
+    SELECT coalesce(_given, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+$$;
+
+-- name: lock_partition
+-- INV-6. Lock, then look: the state is read by a later statement than the lock. Partition time never stands still.
+CREATE OR REPLACE FUNCTION {schema}.lock_partition(_partition integer, _format integer, _given bigint)
+RETURNS {schema}.partition_state
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+DECLARE
+    s {schema}.partition_state;
+    _found integer;
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'the transaction is %', current_setting('transaction_isolation') USING ERRCODE = 'SW004';
+    END IF;
+    PERFORM 1 FROM {schema}.partition WHERE partition = _partition FOR UPDATE;
+    SELECT format INTO STRICT _found FROM {schema}.frontier;
+    IF _found <> _format THEN
+        RAISE EXCEPTION 'the store has format %', _found USING ERRCODE = 'SW005';
+    END IF;
+    SELECT * INTO STRICT s FROM {schema}.partition_state
+    WHERE partition = _partition ORDER BY version DESC LIMIT 1;
+    s.time := greatest({schema}.store_time(_given), s.time + 1);
+    RETURN s;
+END
+$$;
+
+-- name: write_state
+-- Insert-new, delete-old. `_notify` wakes sleeping processes when the partition went from idle to ready, at a bounded rate.
+CREATE OR REPLACE FUNCTION {schema}.write_state(
+    s {schema}.partition_state, _old {schema}.partition_state, _notify boolean
+) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+BEGIN
+    IF s.version = _old.version THEN
+        s.version := s.version + 1;
+    END IF;
+    IF _notify AND s.next_ready_at <= s.time AND s.notified_at + 100000 < s.time
+        AND (_old.next_ready_at IS NULL OR _old.next_ready_at > s.time)
+    THEN
+        s.notified_at := s.time;
+        PERFORM pg_notify('swath', {schema_literal});
+    END IF;
+    DELETE FROM {schema}.partition_state WHERE partition = _old.partition AND version = _old.version;
+    INSERT INTO {schema}.partition_state SELECT (s).*;
+END
+$$;
+
+-- name: raise_heads
+-- The first place, of the two ranks of one priority, at which a living item of a deep lane can be.
+CREATE OR REPLACE FUNCTION {schema}.raise_heads(_heads bigint[], _rank integer, _returned bigint, _fresh bigint)
+RETURNS bigint[]
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    _heads := coalesce(_heads, array_fill(0::bigint, ARRAY[16]));
+    _heads[_rank + 1] := coalesce(_returned + 1, _heads[_rank + 1]);
+    _heads[_rank + 2] := coalesce(_fresh + 1, _heads[_rank + 2]);
+    RETURN _heads;
+END
+$$;
+
+-- name: change_lanes
+-- INV-3. The one place where a lane enters, leaves or moves in the queue, whatever the cause. Per change: what is added
+-- to its waiting items of a priority and to its items in flight, and whether its clock starts anew: always for 'back'
+-- (taken back from a lost worker), for 'settle' where one at a time is allowed, for 'start' where more are.
+CREATE OR REPLACE FUNCTION {schema}.change_lanes(
+    s {schema}.partition_state, _lanes integer[], _levels smallint[], _waits integer[], _flights integer[],
+    _stamps boolean[], _cause text, _returned bigint[] DEFAULT '{}', _fresh bigint[] DEFAULT '{}'
+) RETURNS {schema}.partition_state
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+DECLARE
+    f {schema}.frontier;
+    _first bigint;
+BEGIN
+    SELECT * INTO STRICT f FROM {schema}.frontier;
+    s.version := s.version + 1;
+    WITH delta AS (
+        SELECT
+            d.lane, sum(d.flight)::integer AS flight, bool_or(d.stamp) AS stamp,
+            max(d.level) AS level, max(d.returned) AS returned, max(d.fresh) AS fresh,
+            coalesce(sum(d.wait) FILTER (WHERE d.level = 0), 0)::integer AS w0,
+            coalesce(sum(d.wait) FILTER (WHERE d.level = 1), 0)::integer AS w1,
+            coalesce(sum(d.wait) FILTER (WHERE d.level = 2), 0)::integer AS w2,
+            coalesce(sum(d.wait) FILTER (WHERE d.level = 3), 0)::integer AS w3,
+            coalesce(sum(d.wait) FILTER (WHERE d.level = 4), 0)::integer AS w4,
+            coalesce(sum(d.wait) FILTER (WHERE d.level = 5), 0)::integer AS w5,
+            coalesce(sum(d.wait) FILTER (WHERE d.level = 6), 0)::integer AS w6,
+            coalesce(sum(d.wait) FILTER (WHERE d.level = 7), 0)::integer AS w7
+        FROM unnest(_lanes, _levels, _waits, _flights, _stamps, _returned, _fresh)
+            AS d(lane, level, wait, flight, stamp, returned, fresh)
+        GROUP BY d.lane
+    ), changed AS (
+        SELECT
+            d.lane, d.stamp, d.returned, d.fresh, d.level AS taken_level,
+            o.ctid AS old_row, o.min_interval, o.concurrency, o.ready_at AS old_ready_at, o.level AS old_level, o.heads,
+            coalesce(o.min_interval, f.min_interval) AS pause,
+            coalesce(o.concurrency, f.concurrency) AS at_once,
+            coalesce(o.in_flight, 0) + d.flight AS in_flight,
+            coalesce(o.paused, false) AS paused,
+            coalesce(o.blocked_until, 0) AS blocked_until,
+            coalesce(o.last_at, 0) AS last_at,
+            ARRAY[
+                coalesce(o.counts[1], 0) + d.w0, coalesce(o.counts[2], 0) + d.w1,
+                coalesce(o.counts[3], 0) + d.w2, coalesce(o.counts[4], 0) + d.w3,
+                coalesce(o.counts[5], 0) + d.w4, coalesce(o.counts[6], 0) + d.w5,
+                coalesce(o.counts[7], 0) + d.w6, coalesce(o.counts[8], 0) + d.w7
+            ] AS counts
+        FROM delta AS d
+        LEFT JOIN LATERAL (
+            SELECT l.ctid, l.* FROM {schema}.lane_state AS l
+            WHERE l.partition = s.partition AND l.lane = d.lane
+            ORDER BY l.version DESC LIMIT 1
+        ) AS o ON true
+    ), paced AS (
+        SELECT
+            c.*,
+            CASE
+                WHEN c.stamp AND (
+                    _cause = 'back' OR (_cause = 'settle' AND c.at_once = 1) OR (_cause = 'start' AND c.at_once <> 1)
+                ) THEN s.time
+                ELSE c.last_at
+            END AS stamped_at,
+            (CASE
+                WHEN c.paused OR (c.at_once > 0 AND c.in_flight >= c.at_once) THEN NULL
+                WHEN c.counts[8] > 0 THEN 7 WHEN c.counts[7] > 0 THEN 6
+                WHEN c.counts[6] > 0 THEN 5 WHEN c.counts[5] > 0 THEN 4
+                WHEN c.counts[4] > 0 THEN 3 WHEN c.counts[3] > 0 THEN 2
+                WHEN c.counts[2] > 0 THEN 1 WHEN c.counts[1] > 0 THEN 0
+            END)::smallint AS level
+        FROM changed AS c
+    ), gone AS (
+        DELETE FROM {schema}.lane_state WHERE ctid = ANY (ARRAY(SELECT c.old_row FROM changed AS c))
+    ), placed AS (
+        INSERT INTO {schema}.lane_state (
+            version, ready_at, last_at, blocked_until, min_interval, lane, in_flight, concurrency, partition, level,
+            paused, counts, heads
+        )
+        SELECT
+            s.version,
+            greatest(
+                -- A lane that stays where it was keeps its turn; one taken in part goes back behind the others.
+                CASE
+                    WHEN p.level = p.old_level AND _cause NOT IN ('start', 'limits') THEN p.old_ready_at
+                    ELSE s.time
+                END,
+                p.blocked_until,
+                CASE WHEN p.stamped_at > 0 AND p.pause > 0 THEN p.stamped_at + p.pause ELSE 0 END
+            ),
+            p.stamped_at, p.blocked_until, p.min_interval, p.lane, p.in_flight, p.concurrency, s.partition, p.level,
+            p.paused, p.counts,
+            CASE
+                WHEN _cause <> 'start' OR (p.heads IS NULL AND p.counts[p.taken_level + 1] < 64) THEN p.heads
+                ELSE {schema}.raise_heads(p.heads, (7 - p.taken_level) * 2, p.returned, p.fresh)
+            END
+        FROM paced AS p
+        RETURNING ready_at, level
+    )
+    SELECT min(p.ready_at) INTO _first FROM placed AS p WHERE p.level IS NOT NULL;
+    s.next_ready_at := least(s.next_ready_at, _first);
+    RETURN s;
+END
+$$;
+
+-- name: advance_checkpoint
+-- INV-6. The checkpoint stands just below the lowest unsettled position, which three index probes find. Called only when
+-- the item just above it was settled, so what is dead between is walked once.
+CREATE OR REPLACE FUNCTION {schema}.advance_checkpoint(s {schema}.partition_state)
+RETURNS {schema}.partition_state
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+DECLARE
+    _old bigint := s.checkpoint;
+BEGIN
+    s.checkpoint := coalesce(least(
+        (SELECT i.position FROM {schema}.item AS i
+         WHERE i.partition = s.partition AND i.position > _old ORDER BY i.position LIMIT 1),
+        (SELECT d.position FROM {schema}.delayed AS d
+         WHERE d.partition = s.partition AND d.position > _old AND NOT d.revisit ORDER BY d.position LIMIT 1),
+        (SELECT min(c.position) FROM unnest(s.claims) AS held(fence) CROSS JOIN LATERAL (
+            SELECT position FROM {schema}.claimed
+            WHERE partition = s.partition AND fence = held.fence ORDER BY position LIMIT 1
+        ) AS c)
+    ), s.next_position) - 1;
+    s.checkpoint_dead := s.checkpoint_dead + (
+        SELECT count(*) FROM {schema}.dead AS d
+        WHERE d.partition = s.partition AND d.position > _old AND d.position <= s.checkpoint
+    );
+    RETURN s;
+END
+$$;
+
+-- name: take_in
+-- INV-4, INV-7. What is new gets a position and a place, in the order given; its lane exists before it does (F11).
+CREATE OR REPLACE FUNCTION {schema}.take_in(
+    s {schema}.partition_state, _hashes bytea[], _lanes text[], _priorities smallint[], _keys text[], _payloads text[],
+    _not_befores bigint[], _spans bigint[]
+) RETURNS {schema}.partition_state
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+DECLARE
+    _count integer;
+    _delayed integer;
+    _positions bigint;
+    _first_due bigint;
+    _numbers integer[];
+    _levels smallint[];
+    _waits integer[];
+BEGIN
+    SELECT
+        array_agg(n.hash), array_agg(n.lane), array_agg(n.priority), array_agg(n.key), array_agg(n.payload),
+        array_agg(n.not_before), array_agg(n.span)
+    INTO _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans
+    FROM (
+        SELECT u.* FROM (
+            SELECT DISTINCT ON (o.hash)
+                o.hash, o.lane, coalesce(o.priority, 3::smallint) AS priority, o.key, o.payload, o.not_before,
+                coalesce(o.span, 1) AS span, o.ord
+            FROM unnest(_hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans) WITH ORDINALITY
+                AS o(hash, lane, priority, key, payload, not_before, span, ord)
+            LEFT JOIN LATERAL (
+                SELECT true AS known FROM {schema}.seen AS e
+                WHERE e.partition = s.partition AND e.hash = o.hash LIMIT 1
+            ) AS k ON true
+            WHERE k.known IS NULL
+            ORDER BY o.hash, o.ord
+        ) AS u ORDER BY u.ord
+    ) AS n;
+    IF _hashes IS NULL THEN
+        RETURN s;
+    END IF;
+
+    INSERT INTO {schema}.lane (number, partition, name)
+    SELECT s.lanes + row_number() OVER (ORDER BY n.first), s.partition, n.name
+    FROM (SELECT l.name, min(l.ord) AS first FROM unnest(_lanes) WITH ORDINALITY AS l(name, ord) GROUP BY l.name) AS n
+    LEFT JOIN LATERAL (
+        SELECT true AS known FROM {schema}.lane AS l WHERE l.partition = s.partition AND l.name = n.name LIMIT 1
+    ) AS k ON true
+    WHERE k.known IS NULL;
+    GET DIAGNOSTICS _count = ROW_COUNT;
+    s.lanes := s.lanes + _count;
+
+    WITH fresh AS (
+        SELECT
+            o.*, l.number, coalesce(o.not_before > s.time, false) AS later,
+            s.next_position + sum(o.span) OVER (ORDER BY o.ord)::bigint - o.span AS position
+        FROM unnest(_hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans) WITH ORDINALITY
+            AS o(hash, lane, priority, key, payload, not_before, span, ord)
+        CROSS JOIN LATERAL (
+            SELECT number FROM {schema}.lane WHERE partition = s.partition AND name = o.lane LIMIT 1
+        ) AS l
+    ), known AS (
+        INSERT INTO {schema}.seen (position, partition, hash)
+        SELECT f.position, s.partition, f.hash FROM fresh AS f ORDER BY f.hash
+    ), later AS (
+        INSERT INTO {schema}.delayed (due_at, position, span, lane, partition, priority, attempts, revisit, key, payload)
+        SELECT f.not_before, f.position, f.span, f.number, s.partition, f.priority, 0, false, f.key, f.payload
+        FROM fresh AS f WHERE f.later
+    ), ready AS (
+        INSERT INTO {schema}.item (place, position, span, lane, partition, rank, attempts, key, payload)
+        SELECT
+            s.next_place + row_number() OVER (ORDER BY f.ord) - 1, f.position, f.span, f.number, s.partition,
+            (7 - f.priority) * 2 + 1, 0, f.key, f.payload
+        FROM fresh AS f WHERE NOT f.later
+    )
+    SELECT
+        count(*) FILTER (WHERE NOT f.later), count(*) FILTER (WHERE f.later), sum(f.span)::bigint,
+        min(f.not_before) FILTER (WHERE f.later),
+        array_agg(f.number), array_agg(f.priority), array_agg((NOT f.later)::integer)
+    INTO _count, _delayed, _positions, _first_due, _numbers, _levels, _waits
+    FROM fresh AS f;
+
+    s.ready := s.ready + _count;
+    s.delayed := s.delayed + _delayed;
+    s.next_position := s.next_position + _positions;
+    s.next_place := s.next_place + _count;
+    s.next_ready_at := least(s.next_ready_at, _first_due);
+    RETURN {schema}.change_lanes(
+        s, _numbers, _levels, _waits, array_fill(0, ARRAY[cardinality(_numbers)]), NULL, 'add');
+END
+$$;
+
+-- name: add
+CREATE OR REPLACE FUNCTION {schema}.add(
+    _format integer, _given bigint, _partition integer, _hashes bytea[], _lanes text[], _priorities smallint[],
+    _keys text[], _payloads text[], _not_befores bigint[], _spans bigint[]
+) RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan SET lock_timeout TO '30s' AS $$
+DECLARE
+    _old {schema}.partition_state := {schema}.lock_partition(_partition, _format, _given);
+    s {schema}.partition_state := _old;
+BEGIN
+    s := {schema}.take_in(s, _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans);
+    PERFORM {schema}.write_state(s, _old, true);
+    RETURN s.ready + s.delayed - _old.ready - _old.delayed;
+END
+$$;
+
+-- name: take_back
+-- INV-2, INV-4. Take-over begins on the claim's row, where it meets renewal; lost in one partition is lost in all.
+-- Items are ready again, or dead when this has happened too often.
+CREATE OR REPLACE FUNCTION {schema}.take_back(s {schema}.partition_state) RETURNS {schema}.partition_state
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+DECLARE
+    f {schema}.frontier;
+    _lost bigint[];
+    _count integer;
+    _died integer;
+    _lanes integer[];
+    _levels smallint[];
+    _waits integer[];
+    _blocked boolean;
+BEGIN
+    SELECT * INTO STRICT f FROM {schema}.frontier;
+    -- A row that is locked is being settled or renewed at this moment: its holder lives.
+    UPDATE {schema}.claim SET lost = true WHERE fence = ANY (ARRAY(
+        SELECT c.fence FROM {schema}.claim AS c
+        WHERE c.fence = ANY (s.claims) AND NOT c.lost AND c.expires_at <= s.time FOR UPDATE SKIP LOCKED
+    ));
+    -- A claim whose row is gone ended so long ago that it was forgotten.
+    _lost := ARRAY(
+        SELECT k.fence FROM unnest(s.claims) AS k(fence)
+        LEFT JOIN LATERAL (SELECT c.lost FROM {schema}.claim AS c WHERE c.fence = k.fence) AS c ON true
+        WHERE coalesce(c.lost, true)
+    );
+    WITH held AS (
+        DELETE FROM {schema}.claimed WHERE partition = s.partition AND fence = ANY (_lost) RETURNING *
+    ), back AS (
+        SELECT h.*, h.attempts + 1 >= f.max_attempts AS dies,
+            sum((h.attempts + 1 < f.max_attempts)::integer) OVER (ORDER BY h.position) - 1 AS nth
+        FROM held AS h
+    ), died AS (
+        INSERT INTO {schema}.dead (
+            position, settled_at, span, lane, partition, priority, attempts, origin, key, payload, reason, error
+        )
+        SELECT b.position, s.time, b.span, b.lane, s.partition, b.priority, b.attempts + 1, b.origin, b.key, b.payload,
+            replace({lost_worker}, '{attempts}', (b.attempts + 1)::text), b.error
+        FROM back AS b WHERE b.dies
+    ), ready AS (
+        INSERT INTO {schema}.item (
+            place, position, span, lane, partition, rank, attempts, origin, key, payload, reason, error
+        )
+        SELECT s.next_place + b.nth, b.position, b.span, b.lane, s.partition, (7 - b.priority) * 2, b.attempts + 1,
+            b.origin, b.key, b.payload, b.reason, b.error
+        FROM back AS b WHERE NOT b.dies
+    )
+    SELECT count(*), count(*) FILTER (WHERE b.dies), array_agg(b.lane), array_agg(b.priority),
+        array_agg((NOT b.dies)::integer), bool_or(b.dies AND b.position = s.checkpoint + 1)
+    INTO _count, _died, _lanes, _levels, _waits, _blocked
+    FROM back AS b;
+    s.claims := ARRAY(SELECT k.fence FROM unnest(s.claims) AS k(fence) WHERE k.fence <> ALL (_lost));
+    s.next_expiry := (SELECT min(c.expires_at) FROM {schema}.claim AS c WHERE c.fence = ANY (s.claims));
+    IF _count = 0 THEN
+        RETURN s;
+    END IF;
+    s.claimed := s.claimed - _count;
+    s.dead := s.dead + _died;
+    s.ready := s.ready + _count - _died;
+    s.next_place := s.next_place + _count - _died;
+    s := {schema}.change_lanes(
+        s, _lanes, _levels, _waits, array_fill(-1, ARRAY[_count]), array_fill(true, ARRAY[_count]), 'back');
+    IF _blocked THEN
+        s := {schema}.advance_checkpoint(s);
+    END IF;
+    RETURN s;
+END
+$$;
+
+-- name: drain_inbox
+-- INV-4. Takes in what others discovered for this partition, a bounded number a time. Rows become visible in the order
+-- in which their transactions commit, so what was drained is remembered as a snapshot: everything below `inbox_from`
+-- except the transactions that were still open then (rule 10).
+CREATE OR REPLACE FUNCTION {schema}.drain_inbox(s {schema}.partition_state, _most integer)
+RETURNS {schema}.partition_state
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+DECLARE
+    _snapshot pg_snapshot;
+    _waiting integer;
+    _drained integer;
+    _hashes bytea[];
+    _lanes text[];
+    _priorities smallint[];
+    _keys text[];
+    _payloads text[];
+    _not_befores bigint[];
+    _spans bigint[];
+BEGIN
+    IF pg_snapshot_xmax(pg_current_snapshot()) < s.inbox_from THEN
+        s.inbox_from := '0';  -- restored into a younger cluster: its transaction numbers start again
+        s.inbox_open := '{}';
+    END IF;
+    WITH waiting AS (
+        SELECT w.row, sum(w.size) OVER (ORDER BY w.xid, w.number) - w.size AS before
+        FROM (
+            (
+                SELECT r.* FROM unnest(s.inbox_open) AS o(xid) CROSS JOIN LATERAL (
+                    SELECT i.ctid AS row, i.xid, i.number, i.size FROM {schema}.inbox AS i
+                    WHERE i.partition = s.partition AND i.xid = o.xid ORDER BY i.number LIMIT 1000
+                ) AS r
+            )
+            UNION ALL
+            (
+                SELECT i.ctid AS row, i.xid, i.number, i.size FROM {schema}.inbox AS i
+                WHERE i.partition = s.partition AND i.xid >= s.inbox_from ORDER BY i.xid, i.number LIMIT 1000
+            )
+        ) AS w
+    ), gone AS (
+        DELETE FROM {schema}.inbox
+        WHERE ctid = ANY (ARRAY(SELECT w.row FROM waiting AS w WHERE w.before < _most)) RETURNING *
+    ), links AS (
+        SELECT u.* FROM gone AS g CROSS JOIN LATERAL unnest(
+            g.hashes, g.lanes, g.priorities, g.keys, g.payloads, g.not_befores, g.spans
+        ) WITH ORDINALITY AS u(hash, lane, priority, key, payload, not_before, span, ord)
+        ORDER BY g.xid, g.number, u.ord
+    )
+    SELECT
+        pg_current_snapshot(), (SELECT count(*) FROM waiting), (SELECT count(*) FROM gone),
+        array_agg(l.hash), array_agg(l.lane), array_agg(l.priority), array_agg(l.key), array_agg(l.payload),
+        array_agg(l.not_before), array_agg(l.span)
+    INTO _snapshot, _waiting, _drained, _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans
+    FROM links AS l;
+    IF _drained = _waiting AND _waiting < 1000 THEN
+        s.inbox_from := pg_snapshot_xmax(_snapshot);
+        s.inbox_open := ARRAY(SELECT pg_snapshot_xip(_snapshot));
+    END IF;
+    IF _hashes IS NULL THEN
+        RETURN s;
+    END IF;
+    RETURN {schema}.take_in(s, _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans);
+END
+$$;
+
+-- name: has_inbox
+CREATE OR REPLACE FUNCTION {schema}.has_inbox(s {schema}.partition_state) RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT 1 FROM {schema}.inbox AS i WHERE i.partition = s.partition AND i.xid >= s.inbox_from
+    ) OR EXISTS (
+        SELECT 1 FROM unnest(s.inbox_open) AS o(xid) CROSS JOIN LATERAL (
+            SELECT 1 FROM {schema}.inbox AS i WHERE i.partition = s.partition AND i.xid = o.xid LIMIT 1
+        ) AS r
+    ) OR pg_snapshot_xmax(pg_current_snapshot()) < s.inbox_from;
+END
+$$;
+
+-- name: drain_delayed
+-- Retries, not-befores and revisits that are due become ready. A revisit is new work and gets a new position (rule 13).
+CREATE OR REPLACE FUNCTION {schema}.drain_delayed(s {schema}.partition_state, _most integer)
+RETURNS {schema}.partition_state
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+DECLARE
+    _count integer;
+    _positions bigint;
+    _last bigint;
+    _lanes integer[];
+    _levels smallint[];
+BEGIN
+    WITH due AS (
+        SELECT d.ctid AS row, d.* FROM {schema}.delayed AS d
+        WHERE d.partition = s.partition AND d.due_at >= s.delayed_floor AND d.due_at <= s.time
+        ORDER BY d.due_at, d.position LIMIT _most
+    ), gone AS (
+        DELETE FROM {schema}.delayed WHERE ctid = ANY (ARRAY(SELECT d.row FROM due AS d))
+    ), numbered AS (
+        SELECT
+            d.*, row_number() OVER w - 1 AS nth,
+            CASE
+                WHEN d.revisit
+                THEN s.next_position + sum(CASE WHEN d.revisit THEN d.span ELSE 0 END) OVER w::bigint - d.span
+                ELSE d.position
+            END AS new_position,
+            CASE WHEN d.revisit THEN coalesce(d.origin, d.position) ELSE d.origin END AS new_origin
+        FROM due AS d WINDOW w AS (ORDER BY d.due_at, d.position)
+    ), renumbered AS (
+        INSERT INTO {schema}.moved (origin, position, partition)
+        SELECT n.new_origin, n.new_position, s.partition FROM numbered AS n WHERE n.revisit
+        ON CONFLICT (partition, origin) DO UPDATE SET position = excluded.position
+    ), ready AS (
+        INSERT INTO {schema}.item (
+            place, position, span, lane, partition, rank, attempts, origin, key, payload, reason, error
+        )
+        SELECT s.next_place + n.nth, n.new_position, n.span, n.lane, s.partition,
+            (7 - n.priority) * 2 + (n.attempts = 0)::integer, n.attempts, n.new_origin, n.key, n.payload,
+            n.reason, n.error
+        FROM numbered AS n
+    )
+    SELECT count(*), coalesce(sum(n.span) FILTER (WHERE n.revisit), 0)::bigint, max(n.due_at), array_agg(n.lane), array_agg(n.priority)
+    INTO _count, _positions, _last, _lanes, _levels
+    FROM numbered AS n;
+    s.delayed_floor := CASE WHEN _count < _most THEN s.time ELSE _last END;
+    IF _count = 0 THEN
+        RETURN s;
+    END IF;
+    s.delayed := s.delayed - _count;
+    s.ready := s.ready + _count;
+    s.next_position := s.next_position + _positions;
+    s.next_place := s.next_place + _count;
+    RETURN {schema}.change_lanes(
+        s, _lanes, _levels, array_fill(1, ARRAY[_count]), array_fill(0, ARRAY[_count]), NULL, 'add');
+END
+$$;
+
+-- name: next_level
+-- The first level from one end that has a lane ready; null when there is none.
+CREATE OR REPLACE FUNCTION {schema}.next_level(s {schema}.partition_state, _from integer, _to integer)
+RETURNS integer
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+BEGIN
+    RETURN (
+        SELECT g.level
+        FROM generate_series(_from, _to, CASE WHEN _from > _to THEN -1 ELSE 1 END) AS g(level)
+        CROSS JOIN LATERAL (
+            SELECT 1 FROM {schema}.lane_state AS l
+            WHERE l.partition = s.partition AND l.level = g.level
+                AND l.ready_at >= s.ready_floor[g.level + 1] AND l.ready_at <= s.time
+            LIMIT 1
+        ) AS l
+        LIMIT 1
+    );
+END
+$$;
+
+-- name: look_ahead
+-- INV-8. When this partition has something ready next. The floors rise to the first living entry, never above now, so
+-- that no later scan walks the dead ones before it (rule 8).
+CREATE OR REPLACE FUNCTION {schema}.look_ahead(s {schema}.partition_state) RETURNS {schema}.partition_state
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+DECLARE
+    _first bigint;
+BEGIN
+    SELECT min(l.ready_at), array_agg(least(coalesce(l.ready_at, s.time), s.time) ORDER BY g.level)
+    INTO _first, s.ready_floor
+    FROM generate_series(0, 7) AS g(level)
+    LEFT JOIN LATERAL (
+        SELECT q.ready_at FROM {schema}.lane_state AS q
+        WHERE q.partition = s.partition AND q.level = g.level AND q.ready_at >= s.ready_floor[g.level + 1]
+        ORDER BY q.ready_at LIMIT 1
+    ) AS l ON true;
+    s.next_ready_at := least(_first, s.next_expiry, (
+        SELECT d.due_at FROM {schema}.delayed AS d
+        WHERE d.partition = s.partition AND d.due_at >= s.delayed_floor ORDER BY d.due_at LIMIT 1
+    ));
+    RETURN s;
+END
+$$;
+
+-- name: claim
+-- INV-1, INV-3, INV-8. Partitions are taken in the order given; those that somebody else holds are skipped and said so,
+-- except `_wait_for`, for which it queues. In each: take back what is lost, take in what was discovered, make ready what
+-- is due, then lanes by priority and turn, and from each as many of its head items as it may start.
+CREATE OR REPLACE FUNCTION {schema}.claim(
+    _format integer, _given bigint, _limit integer, _lease bigint, _worker text, _token bigint, _order smallint[],
+    _wait_for integer, _most_partitions integer, _most_delayed integer, _most_inbox integer,
+    OUT now bigint, OUT fence bigint, OUT expires_at bigint, OUT next_ready_at bigint, OUT skipped smallint[],
+    OUT recovered integer, OUT died integer, OUT paused boolean, OUT signal_version bigint,
+    OUT min_interval bigint, OUT concurrency integer, OUT max_attempts integer, OUT versions bigint[],
+    OUT partitions smallint[], OUT positions bigint[], OUT lanes text[], OUT priorities smallint[], OUT keys text[],
+    OUT payloads text[], OUT attempts smallint[], OUT spans bigint[]
+)
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan SET lock_timeout TO '250ms' AS $$
+#variable_conflict use_column
+DECLARE
+    f {schema}.frontier;
+    s {schema}.partition_state;
+    _old {schema}.partition_state;
+    _partition smallint;
+    _held smallint[] := '{}';
+    _wanted integer;
+    _low integer;
+    _level integer;
+    _down boolean;
+    _count integer;
+    _flooded boolean;
+    _part record;
+BEGIN
+    SELECT * INTO STRICT f FROM {schema}.frontier;
+    IF f.format <> _format THEN
+        RAISE EXCEPTION 'the store has format %', f.format USING ERRCODE = 'SW005';
+    END IF;
+    now := {schema}.store_time(_given);
+    fence := 0; recovered := 0; died := 0; skipped := '{}'; versions := '{}';
+    paused := f.paused; signal_version := f.signal_version;
+    min_interval := f.min_interval; concurrency := f.concurrency; max_attempts := f.max_attempts;
+    partitions := '{}'; positions := '{}'; lanes := '{}'; priorities := '{}'; keys := '{}'; payloads := '{}';
+    attempts := '{}'; spans := '{}';
+    IF f.paused THEN
+        RETURN;
+    END IF;
+    IF _wait_for IS NOT NULL THEN
+        BEGIN
+            PERFORM 1 FROM {schema}.partition WHERE partition = _wait_for FOR UPDATE;
+        EXCEPTION WHEN lock_not_available THEN
+            NULL;
+        END;
+    END IF;
+
+    FOREACH _partition IN ARRAY _order LOOP
+        EXIT WHEN cardinality(positions) >= _limit OR cardinality(_held) >= _most_partitions;
+        SELECT * INTO STRICT _old FROM {schema}.partition_state
+        WHERE partition = _partition ORDER BY version DESC LIMIT 1;
+        IF coalesce(_old.next_ready_at > greatest(now, _old.time + 1), true) AND NOT {schema}.has_inbox(_old) THEN
+            next_ready_at := least(next_ready_at, _old.next_ready_at);
+            CONTINUE;
+        END IF;
+        PERFORM 1 FROM {schema}.partition WHERE partition = _partition FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            skipped := skipped || _partition;
+            CONTINUE;
+        END IF;
+        _old := {schema}.lock_partition(_partition, _format, _given);
+        s := _old;
+        IF s.next_expiry <= s.time THEN
+            s := {schema}.take_back(s);
+            recovered := recovered + (_old.claimed - s.claimed)::integer;
+            died := died + (s.dead - _old.dead)::integer;
+        END IF;
+        -- Above the high-water mark, a claim only drains: so the inbox cannot outgrow those who fill it (rule 10).
+        _flooded := {schema}.has_inbox(s);
+        FOR i IN 1 .. 5 LOOP
+            EXIT WHEN NOT _flooded;
+            s := {schema}.drain_inbox(s, _most_inbox);
+            _flooded := {schema}.has_inbox(s);
+        END LOOP;
+        IF s.delayed > 0 THEN
+            s := {schema}.drain_delayed(s, _most_delayed);
+        END IF;
+
+        _wanted := _limit - cardinality(positions);
+        _count := 0;
+        _down := true;
+        _level := CASE WHEN NOT _flooded THEN {schema}.next_level(s, 7, 0) END;
+        IF _level IS NOT NULL AND fence = 0 THEN
+            fence := nextval({fence});
+        END IF;
+        -- One in ten goes to the lowest levels first, so that nothing starves.
+        _low := CASE
+            WHEN _level > 0 AND {schema}.next_level(s, 0, _level - 1) IS NOT NULL
+            THEN _wanted / 10 + (s.claims_made % 10 < _wanted % 10)::integer ELSE 0
+        END;
+        _wanted := _wanted - _low;
+        WHILE _level IS NOT NULL LOOP
+            WITH queue AS (
+                SELECT
+                    l.lane, l.ready_at, l.heads, l.counts[_level + 1] AS waiting,
+                    CASE
+                        WHEN l.blocked_until > s.time THEN 0
+                        WHEN coalesce(l.min_interval, f.min_interval) > 0 AND l.last_at > 0
+                            AND l.last_at + coalesce(l.min_interval, f.min_interval) > s.time THEN 0
+                        WHEN coalesce(l.concurrency, f.concurrency) > 0
+                            AND l.in_flight >= coalesce(l.concurrency, f.concurrency) THEN 0
+                        WHEN coalesce(l.min_interval, f.min_interval) > 0 THEN 1
+                        WHEN coalesce(l.concurrency, f.concurrency) = 0 THEN _wanted
+                        ELSE coalesce(l.concurrency, f.concurrency) - l.in_flight
+                    END AS room
+                FROM {schema}.lane_state AS l
+                WHERE l.partition = s.partition AND l.level = _level
+                    AND l.ready_at >= s.ready_floor[_level + 1] AND l.ready_at <= s.time
+                ORDER BY l.ready_at, l.lane LIMIT _wanted
+            ), turns AS (
+                SELECT q.*, sum(least(q.room, q.waiting)) OVER (
+                    ORDER BY q.ready_at, q.lane ROWS UNBOUNDED PRECEDING
+                ) - least(q.room, q.waiting) AS before
+                FROM queue AS q
+            ), chosen AS (
+                SELECT t.*, (
+                    SELECT n.name FROM {schema}.lane AS n WHERE n.partition = s.partition AND n.number = t.lane
+                ) AS name
+                FROM turns AS t WHERE t.before < _wanted
+            ), taken AS (
+                SELECT c.name, c.ready_at, i.*
+                FROM chosen AS c CROSS JOIN LATERAL (
+                    SELECT b.* FROM (
+                        (
+                            SELECT r.ctid AS row, r.* FROM {schema}.item AS r
+                            WHERE r.partition = s.partition AND r.lane = c.lane AND r.rank = (7 - _level) * 2
+                                AND r.place >= coalesce(c.heads[(7 - _level) * 2 + 1], 0)
+                            ORDER BY r.place LIMIT least(c.room, _wanted - c.before)
+                        )
+                        UNION ALL
+                        (
+                            SELECT r.ctid AS row, r.* FROM {schema}.item AS r
+                            WHERE r.partition = s.partition AND r.lane = c.lane AND r.rank = (7 - _level) * 2 + 1
+                                AND r.place >= coalesce(c.heads[(7 - _level) * 2 + 2], 0)
+                            ORDER BY r.place LIMIT least(c.room, _wanted - c.before)
+                        )
+                    ) AS b LIMIT least(c.room, _wanted - c.before)
+                ) AS i
+            ), gone AS (
+                DELETE FROM {schema}.item WHERE ctid = ANY (ARRAY(SELECT t.row FROM taken AS t))
+            ), held AS (
+                INSERT INTO {schema}.claimed (
+                    position, fence, span, lane, partition, priority, attempts, origin, key, payload, reason, error
+                )
+                SELECT t.position, claim.fence, t.span, t.lane, s.partition, _level, t.attempts, t.origin, t.key,
+                    t.payload, t.reason, t.error
+                FROM taken AS t
+            ), by_lane AS (
+                SELECT c.lane, coalesce(t.items, 0) AS items, t.returned, t.fresh
+                FROM chosen AS c LEFT JOIN (
+                    SELECT t.lane, count(*)::integer AS items, max(t.place) FILTER (WHERE t.rank % 2 = 0) AS returned,
+                        max(t.place) FILTER (WHERE t.rank % 2 = 1) AS fresh
+                    FROM taken AS t GROUP BY t.lane
+                ) AS t ON t.lane = c.lane
+            ), summed AS (
+                SELECT array_agg(b.lane) AS lanes, array_agg(-b.items) AS waits, array_agg(b.items) AS flights,
+                    array_agg(b.items > 0) AS stamps, array_agg(b.returned) AS returned, array_agg(b.fresh) AS fresh,
+                    count(*)::integer AS touched, count(*) FILTER (WHERE b.items = 0)::integer AS moved
+                FROM by_lane AS b
+            ), listed AS (
+                SELECT t.* FROM taken AS t ORDER BY t.ready_at, t.lane, t.rank, t.place
+            )
+            SELECT m.*, i.* INTO _part
+            FROM summed AS m CROSS JOIN (
+                SELECT count(*)::integer AS items, array_agg(t.position) AS positions, array_agg(t.name) AS names,
+                    array_agg(t.key) AS keys, array_agg(t.payload) AS payloads, array_agg(t.attempts) AS attempts,
+                    array_agg(t.span) AS spans
+                FROM listed AS t
+            ) AS i;
+
+            IF _part.touched > 0 THEN
+                s := {schema}.change_lanes(
+                    s, _part.lanes, array_fill(_level::smallint, ARRAY[_part.touched]), _part.waits, _part.flights,
+                    _part.stamps, 'start', _part.returned, _part.fresh);
+            END IF;
+            IF _part.items > 0 THEN
+                _count := _count + _part.items;
+                _wanted := _wanted - _part.items;
+                partitions := partitions || array_fill(_partition, ARRAY[_part.items]);
+                positions := positions || _part.positions;
+                lanes := lanes || _part.names;
+                priorities := priorities || array_fill(_level::smallint, ARRAY[_part.items]);
+                keys := keys || _part.keys;
+                payloads := payloads || _part.payloads;
+                attempts := attempts || _part.attempts;
+                spans := spans || _part.spans;
+            END IF;
+            IF _wanted > 0 AND _part.moved > 0 THEN
+                CONTINUE;  -- lanes whose limits had changed were put off: others of this level may be next
+            ELSIF _wanted > 0 THEN
+                _level := CASE
+                    WHEN _down AND _level > 0 THEN {schema}.next_level(s, _level - 1, 0)
+                    WHEN NOT _down AND _level < 7 THEN {schema}.next_level(s, _level + 1, 7)
+                END;
+            ELSIF _down AND _low > 0 THEN
+                _down := false;
+                _wanted := _low;
+                _level := {schema}.next_level(s, 0, 7);
+            ELSE
+                _level := NULL;
+            END IF;
+        END LOOP;
+
+        IF _count > 0 THEN
+            s.ready := s.ready - _count;
+            s.claimed := s.claimed + _count;
+            s.claims_made := s.claims_made + 1;
+            s.claims := s.claims || fence;
+            s.next_expiry := least(s.next_expiry, s.time + _lease);
+            _held := _held || _partition;
+        END IF;
+        now := greatest(now, s.time);
+        s := {schema}.look_ahead(s);
+        next_ready_at := least(next_ready_at, s.next_ready_at);
+        PERFORM {schema}.write_state(s, _old, false);
+        versions := versions || _partition::bigint || s.version;
+    END LOOP;
+
+    IF cardinality(_held) = 0 THEN
+        fence := 0;
+        RETURN;
+    END IF;
+    expires_at := now + _lease;
+    INSERT INTO {schema}.claim (fence, token, expires_at, partitions, worker)
+    VALUES (claim.fence, _token, claim.expires_at, _held, _worker);
+    -- Claims that ended long ago are forgotten, a few with each new one.
+    DELETE FROM {schema}.claim AS c
+    WHERE c.fence BETWEEN claim.fence - 100010 AND claim.fence - 100000 AND c.expires_at < now - 3600000000;
+END
+$$;
+
+-- name: renew
+-- INV-2. Meets take-over on the claim's row: the lease must be live and must not have ended.
+CREATE OR REPLACE FUNCTION {schema}.renew(_given bigint, _fence bigint, _token bigint, _lease bigint)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan SET lock_timeout TO '30s' AS $$
+DECLARE
+    _now bigint := {schema}.store_time(_given);
+    _expires_at bigint;
+BEGIN
+    UPDATE {schema}.claim SET expires_at = greatest(expires_at, _now + _lease)  -- also when the clock stepped back
+    WHERE fence = _fence AND token = _token AND NOT lost AND expires_at > _now
+    RETURNING expires_at INTO _expires_at;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION '%', coalesce((
+            SELECT CASE WHEN lost THEN 'lost' ELSE 'ended' END || ' ' || (_now - expires_at)
+            FROM {schema}.claim WHERE fence = _fence AND token = _token
+        ), 'unknown 0') USING ERRCODE = 'SW001';
+    END IF;
+    RETURN _expires_at;
+END
+$$;
+
+-- name: settle
+-- INV-2, INV-5, INV-6. The fence, then the moves, what they discovered, the outputs and the checkpoint, all or nothing.
+-- `_number` rises with each settlement of a claim: one that was applied already answers so and changes nothing.
+CREATE OR REPLACE FUNCTION {schema}.settle(
+    _format integer, _given bigint, _partition integer, _fence bigint, _token bigint, _number integer,
+    _positions bigint[], _kinds smallint[], _delays bigint[], _results text[], _reasons text[], _errors text[],
+    _starteds boolean[], _payloads text[], _rest_hashes bytea[], _rest_keys text[], _rest_payloads text[],
+    _d_hashes bytea[], _d_lanes text[], _d_priorities smallint[], _d_keys text[], _d_payloads text[],
+    _d_not_befores bigint[], _d_spans bigint[],
+    _o_partitions smallint[], _o_hashes bytea[], _o_lanes text[], _o_priorities smallint[], _o_keys text[],
+    _o_payloads text[], _o_not_befores bigint[], _o_spans bigint[],
+    _names text[], _old_lengths bigint[], _new_lengths bigint[],
+    OUT now bigint, OUT discovered bigint, OUT checkpoint bigint, OUT version bigint
+)
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan SET lock_timeout TO '30s' AS $$
+#variable_conflict use_column
+DECLARE
+    _old {schema}.partition_state := {schema}.lock_partition(_partition, _format, _given);
+    s {schema}.partition_state := _old;
+    _sum record;
+    _length bigint;
+BEGIN
+    UPDATE {schema}.claim AS c SET number = _number
+    WHERE c.fence = _fence AND c.token = _token AND NOT c.lost AND c.number < _number;
+    IF NOT FOUND THEN
+        PERFORM 1 FROM {schema}.claim AS c WHERE c.fence = _fence AND c.token = _token AND c.number >= _number;
+        IF FOUND THEN
+            now := s.time; discovered := 0; checkpoint := s.checkpoint; version := s.version;
+            RETURN;
+        END IF;
+        RAISE EXCEPTION '%', coalesce((
+            SELECT 'lost ' || (s.time - c.expires_at) FROM {schema}.claim AS c
+            WHERE c.fence = _fence AND c.token = _token
+        ), 'unknown 0') USING ERRCODE = 'SW001';
+    END IF;
+
+    WITH h AS (
+        SELECT
+            m.*, c.ctid AS row, c.span, c.lane, c.priority, c.attempts, c.origin, c.key, c.payload AS old_payload,
+            c.reason AS old_reason, c.error AS old_error,
+            m.kind = 3 OR (m.kind = 4 AND c.span = 1) AS back, m.kind = 4 AND c.span > 1 AS parts,
+            sum((m.kind IN (3, 4))::integer) OVER (ORDER BY m.ord) - 1 AS nth
+        FROM unnest(
+            _positions, _kinds, _delays, _results, _reasons, _errors, _starteds, _payloads, _rest_hashes, _rest_keys,
+            _rest_payloads
+        ) WITH ORDINALITY AS m(
+            position, kind, delay, result, reason, error, started, payload, rest_hash, rest_key, rest_payload, ord
+        )
+        CROSS JOIN LATERAL (
+            SELECT i.ctid, i.* FROM {schema}.claimed AS i
+            WHERE i.partition = s.partition AND i.fence = _fence AND i.position = m.position
+        ) AS c
+    ), gone AS (
+        DELETE FROM {schema}.claimed WHERE ctid = ANY (ARRAY(SELECT h.row FROM h))
+    ), done AS (
+        INSERT INTO {schema}.done (position, settled_at, span, lane, partition, priority, origin, key, payload, result)
+        SELECT h.position, s.time, CASE WHEN h.parts THEN h.span / 2 ELSE h.span END, h.lane, s.partition, h.priority,
+            h.origin, h.key, CASE WHEN h.parts THEN h.payload ELSE h.old_payload END, h.result
+        FROM h WHERE (h.kind = 0 AND h.delay IS NULL) OR h.parts
+    ), later AS (
+        INSERT INTO {schema}.delayed (
+            due_at, position, span, lane, partition, priority, attempts, revisit, origin, settled_at, key, payload,
+            result, reason, error
+        )
+        SELECT s.time + h.delay, h.position, h.span, h.lane, s.partition, h.priority,
+            CASE WHEN h.kind = 0 THEN 0 ELSE h.attempts + 1 END, h.kind = 0, h.origin,
+            CASE WHEN h.kind = 0 THEN s.time END, h.key, h.old_payload, h.result, h.reason, h.error
+        FROM h WHERE h.kind = 1 OR (h.kind = 0 AND h.delay IS NOT NULL)
+    ), dead AS (
+        INSERT INTO {schema}.dead (
+            position, settled_at, span, lane, partition, priority, attempts, origin, key, payload, reason, error
+        )
+        SELECT h.position, s.time, h.span, h.lane, s.partition, h.priority, h.attempts + 1, h.origin, h.key,
+            h.old_payload, h.reason, h.error
+        FROM h WHERE h.kind = 2
+    ), ready AS (
+        INSERT INTO {schema}.item (
+            place, position, span, lane, partition, rank, attempts, origin, key, payload, reason, error
+        )
+        SELECT s.next_place + h.nth, h.position, h.span, h.lane, s.partition, (7 - h.priority) * 2, h.attempts,
+            h.origin, h.key, CASE WHEN h.kind = 4 THEN h.rest_payload ELSE h.old_payload END, h.old_reason, h.old_error
+        FROM h WHERE h.back
+        UNION ALL
+        SELECT s.next_place + h.nth, h.position + h.span / 2, h.span - h.span / 2, h.lane, s.partition,
+            (7 - h.priority) * 2 + 1, 0, NULL, h.rest_key, h.rest_payload, NULL, NULL
+        FROM h WHERE h.parts
+    ), known AS (
+        INSERT INTO {schema}.seen (position, partition, hash)
+        SELECT h.position + h.span / 2, s.partition, h.rest_hash FROM h WHERE h.parts
+    )
+    SELECT
+        count(*)::integer AS items, count(DISTINCT h.position)::integer AS places,
+        count(*) FILTER (WHERE (h.kind = 0 AND h.delay IS NULL) OR h.parts) AS done,
+        count(*) FILTER (WHERE h.kind = 1 OR (h.kind = 0 AND h.delay IS NOT NULL)) AS delayed,
+        count(*) FILTER (WHERE h.kind = 2) AS dead,
+        count(*) FILTER (WHERE h.kind IN (3, 4)) AS ready,
+        min(s.time + h.delay) AS first_due,
+        bool_or(h.position = s.checkpoint + 1 AND NOT h.back AND h.kind <> 1) AS moves_checkpoint,
+        array_agg(h.lane) AS lanes, array_agg(h.priority) AS levels, array_agg((h.kind IN (3, 4))::integer) AS waits,
+        array_agg(h.kind <> 3 OR h.started) AS stamps
+    INTO _sum FROM h;
+    IF _sum.places <> cardinality(_positions) OR _sum.items <> cardinality(_positions) THEN
+        RAISE EXCEPTION 'holds % of %', _sum.places, cardinality(_positions) USING ERRCODE = 'SW002';
+    END IF;
+
+    IF _sum.items > 0 THEN
+        s.claimed := s.claimed - _sum.items;
+        s.done := s.done + _sum.done;
+        s.delayed := s.delayed + _sum.delayed;
+        s.dead := s.dead + _sum.dead;
+        s.ready := s.ready + _sum.ready;
+        s.next_place := s.next_place + _sum.ready;
+        s.next_ready_at := least(s.next_ready_at, _sum.first_due);
+        s := {schema}.change_lanes(
+            s, _sum.lanes, _sum.levels, _sum.waits, array_fill(-1, ARRAY[_sum.items]), _sum.stamps, 'settle');
+        IF NOT EXISTS (SELECT 1 FROM {schema}.claimed AS c WHERE c.partition = s.partition AND c.fence = _fence) THEN
+            s.claims := array_remove(s.claims, _fence);
+        END IF;
+    END IF;
+
+    discovered := s.ready + s.delayed;
+    IF cardinality(_d_hashes) > 0 THEN
+        s := {schema}.take_in(
+            s, _d_hashes, _d_lanes, _d_priorities, _d_keys, _d_payloads, _d_not_befores, _d_spans);
+    END IF;
+    discovered := s.ready + s.delayed - discovered;
+
+    IF cardinality(_o_partitions) > 0 THEN
+        INSERT INTO {schema}.inbox (
+            partition, size, hashes, lanes, priorities, keys, payloads, not_befores, spans
+        )
+        SELECT o.partition, count(*), array_agg(o.hash), array_agg(o.lane), array_agg(o.priority), array_agg(o.key),
+            array_agg(o.payload), array_agg(o.not_before), array_agg(o.span)
+        FROM unnest(
+            _o_partitions, _o_hashes, _o_lanes, _o_priorities, _o_keys, _o_payloads, _o_not_befores, _o_spans
+        ) AS o(partition, hash, lane, priority, key, payload, not_before, span)
+        LEFT JOIN LATERAL (
+            SELECT true AS known FROM {schema}.seen AS e
+            WHERE e.partition = o.partition AND e.hash = o.hash LIMIT 1
+        ) AS k ON true
+        WHERE k.known IS NULL
+        GROUP BY o.partition;
+    END IF;
+
+    FOR i IN 1 .. cardinality(_names) LOOP
+        INSERT INTO {schema}.output AS o (name, length)
+        SELECT _names[i], _new_lengths[i]
+        WHERE _old_lengths[i] = 0 OR EXISTS (SELECT 1 FROM {schema}.output AS x WHERE x.name = _names[i])
+        ON CONFLICT (name) DO UPDATE SET length = excluded.length WHERE o.length = _old_lengths[i];
+        IF NOT FOUND THEN
+            SELECT coalesce(max(o.length), 0) INTO _length FROM {schema}.output AS o WHERE o.name = _names[i];
+            RAISE EXCEPTION '% % %', _length, _old_lengths[i], _names[i] USING ERRCODE = 'SW003';
+        END IF;
+    END LOOP;
+
+    IF _sum.moves_checkpoint THEN
+        s := {schema}.advance_checkpoint(s);
+    END IF;
+    PERFORM {schema}.write_state(s, _old, true);
+    now := s.time; checkpoint := s.checkpoint; version := s.version;
+END
+$$;
+
+-- name: change_lane
+-- The lane exists from now on, whether it has items or not. Null leaves a value as it is; -1 goes back to the default.
+CREATE OR REPLACE FUNCTION {schema}.change_lane(
+    _format integer, _given bigint, _partition integer, _name text, _min_interval bigint, _concurrency integer,
+    _paused boolean, _blocked_until bigint
+) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan SET lock_timeout TO '30s' AS $$
+DECLARE
+    _old {schema}.partition_state := {schema}.lock_partition(_partition, _format, _given);
+    s {schema}.partition_state := _old;
+    l {schema}.lane_state;
+    _number integer;
+    _version bigint;
+BEGIN
+    SELECT number INTO _number FROM {schema}.lane WHERE partition = s.partition AND name = _name;
+    IF NOT FOUND THEN
+        s.lanes := s.lanes + 1;
+        _number := s.lanes;
+        INSERT INTO {schema}.lane (number, partition, name) VALUES (_number, s.partition, _name);
+    END IF;
+    SELECT * INTO l FROM {schema}.lane_state AS q
+    WHERE q.partition = s.partition AND q.lane = _number ORDER BY q.version DESC LIMIT 1;
+    _version := l.version;
+    s.version := s.version + 1;
+    l.version := s.version;
+    l.partition := s.partition;
+    l.lane := _number;
+    l.ready_at := coalesce(l.ready_at, 0);
+    l.last_at := coalesce(l.last_at, 0);
+    l.in_flight := coalesce(l.in_flight, 0);
+    l.counts := coalesce(l.counts, '{0,0,0,0,0,0,0,0}');
+    l.min_interval := nullif(coalesce(_min_interval, l.min_interval), -1);
+    l.concurrency := nullif(coalesce(_concurrency, l.concurrency), -1);
+    l.paused := coalesce(_paused, l.paused, false);
+    l.blocked_until := coalesce(_blocked_until, l.blocked_until, 0);
+    DELETE FROM {schema}.lane_state AS q
+    WHERE q.partition = s.partition AND q.lane = _number AND q.version = _version;
+    INSERT INTO {schema}.lane_state SELECT (l).*;
+    s := {schema}.change_lanes(s, ARRAY[_number], ARRAY[0::smallint], ARRAY[0], ARRAY[0], NULL, 'limits');
+    PERFORM {schema}.write_state(s, _old, true);
+    IF _paused THEN
+        UPDATE {schema}.frontier SET signal_version = signal_version + 1;
+    END IF;
+END
+$$;
+
+-- name: change_settings
+CREATE OR REPLACE FUNCTION {schema}.change_settings(
+    _min_interval bigint, _concurrency integer, _max_attempts integer, _paused boolean
+) RETURNS void
+LANGUAGE sql VOLATILE AS $$
+    UPDATE {schema}.frontier SET
+        min_interval = coalesce(_min_interval, min_interval),
+        concurrency = coalesce(_concurrency, concurrency),
+        max_attempts = coalesce(_max_attempts, max_attempts),
+        paused = coalesce(_paused, paused),
+        signal_version = signal_version + (_paused IS NOT NULL)::integer;
+    SELECT pg_notify('swath', {schema_literal});
+$$;
+
+-- name: reopen
+-- INV-7. Done or dead items are ready again, with no attempts counted and under new positions.
+CREATE OR REPLACE FUNCTION {schema}.reopen(_format integer, _given bigint, _partition integer, _positions bigint[])
+RETURNS integer
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan SET lock_timeout TO '30s' AS $$
+DECLARE
+    _old {schema}.partition_state := {schema}.lock_partition(_partition, _format, _given);
+    s {schema}.partition_state := _old;
+    _sum record;
+BEGIN
+    WITH done AS (
+        DELETE FROM {schema}.done WHERE partition = s.partition AND position = ANY (_positions)
+        RETURNING position, span, lane, priority, origin, key, payload, false AS was_dead
+    ), dead AS (
+        DELETE FROM {schema}.dead WHERE partition = s.partition AND position = ANY (_positions)
+        RETURNING position, span, lane, priority, origin, key, payload, true AS was_dead
+    ), opened AS (
+        SELECT u.*, row_number() OVER w - 1 AS nth,
+            s.next_position + sum(u.span) OVER w::bigint - u.span AS new_position,
+            coalesce(u.origin, u.position) AS new_origin
+        FROM (SELECT * FROM done UNION ALL SELECT * FROM dead) AS u
+        WINDOW w AS (ORDER BY array_position(_positions, u.position))
+    ), renumbered AS (
+        INSERT INTO {schema}.moved (origin, position, partition)
+        SELECT o.new_origin, o.new_position, s.partition FROM opened AS o
+        ON CONFLICT (partition, origin) DO UPDATE SET position = excluded.position
+    ), ready AS (
+        INSERT INTO {schema}.item (place, position, span, lane, partition, rank, attempts, origin, key, payload)
+        SELECT s.next_place + o.nth, o.new_position, o.span, o.lane, s.partition, (7 - o.priority) * 2 + 1, 0,
+            o.new_origin, o.key, o.payload
+        FROM opened AS o
+    )
+    SELECT count(*)::integer AS items, count(*) FILTER (WHERE o.was_dead) AS dead, sum(o.span)::bigint AS positions,
+        count(*) FILTER (WHERE o.was_dead AND o.position <= s.checkpoint) AS below,
+        array_agg(o.lane) AS lanes, array_agg(o.priority) AS levels
+    INTO _sum FROM opened AS o;
+    IF _sum.items = 0 THEN
+        RETURN 0;
+    END IF;
+    s.dead := s.dead - _sum.dead;
+    s.done := s.done - (_sum.items - _sum.dead);
+    s.checkpoint_dead := s.checkpoint_dead - _sum.below;
+    s.ready := s.ready + _sum.items;
+    s.next_position := s.next_position + _sum.positions;
+    s.next_place := s.next_place + _sum.items;
+    s := {schema}.change_lanes(
+        s, _sum.lanes, _sum.levels, array_fill(1, ARRAY[_sum.items]), array_fill(0, ARRAY[_sum.items]), NULL, 'add');
+    PERFORM {schema}.write_state(s, _old, true);
+    RETURN _sum.items;
+END
+$$;
+
+-- name: lane_now
+-- Lanes as they are now, for questions.
+CREATE OR REPLACE VIEW {schema}.lane_now AS
+SELECT
+    n.partition, n.number, n.name, s.min_interval, s.concurrency, coalesce(s.paused, false) AS paused,
+    coalesce(s.blocked_until, 0) AS blocked_until,
+    coalesce((SELECT sum(c) FROM unnest(s.counts) AS c), 0)::integer AS waiting,
+    coalesce(s.in_flight, 0) AS in_flight, CASE WHEN s.level IS NOT NULL THEN s.ready_at END AS ready_at,
+    coalesce(s.last_at, 0) AS last_at
+FROM {schema}.lane AS n
+LEFT JOIN LATERAL (
+    SELECT * FROM {schema}.lane_state AS l
+    WHERE l.partition = n.partition AND l.lane = n.number ORDER BY l.version DESC LIMIT 1
+) AS s ON true;
+
+-- name: partition_now
+CREATE OR REPLACE VIEW {schema}.partition_now AS
+SELECT s.*
+FROM {schema}.partition AS p
+CROSS JOIN LATERAL (
+    SELECT * FROM {schema}.partition_state AS s WHERE s.partition = p.partition ORDER BY s.version DESC LIMIT 1
+) AS s;

@@ -1,0 +1,218 @@
+-- The tables of one frontier, in a schema of its own. No row of any table that grows is ever updated: a move deletes it
+-- from one table and inserts it into another, and state that changes with every move is written as insert-new,
+-- delete-old and read newest first. So a snapshot that somebody keeps open slows nothing down (INV-8).
+-- Times are microseconds since the epoch.
+
+CREATE TABLE {schema}.frontier (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    format integer NOT NULL,
+    partitions integer NOT NULL,
+    min_interval bigint NOT NULL,
+    concurrency integer NOT NULL,
+    max_attempts integer NOT NULL,
+    paused boolean NOT NULL DEFAULT false,
+    signal_version bigint NOT NULL DEFAULT 0
+);
+
+CREATE TABLE {schema}.migration (
+    number integer PRIMARY KEY,
+    name text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- The lock: every change to a partition happens in a transaction that holds its row here.
+CREATE TABLE {schema}.partition (
+    partition smallint PRIMARY KEY
+);
+
+CREATE TABLE {schema}.partition_state (
+    version bigint NOT NULL,
+    time bigint NOT NULL DEFAULT 0,
+    next_position bigint NOT NULL DEFAULT 1,
+    next_place bigint NOT NULL DEFAULT 1,
+    checkpoint bigint NOT NULL DEFAULT 0,
+    checkpoint_dead bigint NOT NULL DEFAULT 0,
+    ready bigint NOT NULL DEFAULT 0,
+    delayed bigint NOT NULL DEFAULT 0,
+    claimed bigint NOT NULL DEFAULT 0,
+    done bigint NOT NULL DEFAULT 0,
+    dead bigint NOT NULL DEFAULT 0,
+    claims_made bigint NOT NULL DEFAULT 0,
+    next_ready_at bigint,
+    next_expiry bigint,
+    delayed_floor bigint NOT NULL DEFAULT 0,
+    notified_at bigint NOT NULL DEFAULT 0,
+    lanes integer NOT NULL DEFAULT 0,
+    partition smallint NOT NULL,
+    inbox_from xid8 NOT NULL DEFAULT '0',
+    ready_floor bigint[] NOT NULL DEFAULT '{0,0,0,0,0,0,0,0}',
+    claims bigint[] NOT NULL DEFAULT '{}',
+    inbox_open xid8[] NOT NULL DEFAULT '{}',
+    PRIMARY KEY (partition, version)
+);
+
+CREATE TABLE {schema}.lane (
+    number integer NOT NULL,
+    partition smallint NOT NULL,
+    name text NOT NULL,
+    PRIMARY KEY (partition, number),
+    UNIQUE (partition, name)
+);
+
+-- What changes about a lane. `level` is the priority of its head, null when it is not in the queue; `counts` are its
+-- waiting items by priority; `heads` says from which place on living items can be, by rank, in lanes deep enough to care.
+CREATE TABLE {schema}.lane_state (
+    version bigint NOT NULL,
+    ready_at bigint NOT NULL,
+    last_at bigint NOT NULL,
+    blocked_until bigint NOT NULL,
+    min_interval bigint,
+    lane integer NOT NULL,
+    in_flight integer NOT NULL,
+    concurrency integer,
+    partition smallint NOT NULL,
+    level smallint,
+    paused boolean NOT NULL,
+    counts integer[] NOT NULL,
+    heads bigint[],
+    PRIMARY KEY (partition, lane, version)
+);
+
+CREATE INDEX lane_ready ON {schema}.lane_state (partition, level, ready_at, lane) WHERE level IS NOT NULL;
+
+CREATE TABLE {schema}.item (
+    place bigint NOT NULL,
+    position bigint NOT NULL,
+    span bigint NOT NULL,
+    lane integer NOT NULL,
+    partition smallint NOT NULL,
+    rank smallint NOT NULL,
+    attempts smallint NOT NULL,
+    origin bigint,
+    key text NOT NULL,
+    payload text,
+    reason text,
+    error text,
+    PRIMARY KEY (partition, lane, rank, place)
+);
+
+CREATE UNIQUE INDEX item_position ON {schema}.item (partition, position);
+
+CREATE TABLE {schema}.delayed (
+    due_at bigint NOT NULL,
+    position bigint NOT NULL,
+    span bigint NOT NULL,
+    lane integer NOT NULL,
+    partition smallint NOT NULL,
+    priority smallint NOT NULL,
+    attempts smallint NOT NULL,
+    revisit boolean NOT NULL,
+    origin bigint,
+    settled_at bigint,
+    key text NOT NULL,
+    payload text,
+    result text,
+    reason text,
+    error text,
+    PRIMARY KEY (partition, due_at, position)
+);
+
+-- A revisit is settled: the checkpoint does not wait for it.
+CREATE UNIQUE INDEX delayed_position ON {schema}.delayed (partition, position) WHERE NOT revisit;
+CREATE UNIQUE INDEX delayed_revisit ON {schema}.delayed (partition, position) WHERE revisit;
+
+CREATE TABLE {schema}.claimed (
+    position bigint NOT NULL,
+    fence bigint NOT NULL,
+    span bigint NOT NULL,
+    lane integer NOT NULL,
+    partition smallint NOT NULL,
+    priority smallint NOT NULL,
+    attempts smallint NOT NULL,
+    origin bigint,
+    key text NOT NULL,
+    payload text,
+    reason text,
+    error text,
+    PRIMARY KEY (partition, fence, position)
+);
+
+CREATE SEQUENCE {schema}.fence;
+
+-- One row renews a whole batch. Ended claims stay for a while, so that a lost reply can be looked up.
+CREATE TABLE {schema}.claim (
+    fence bigint PRIMARY KEY,
+    token bigint NOT NULL,
+    expires_at bigint NOT NULL,
+    number integer NOT NULL DEFAULT 0,
+    lost boolean NOT NULL DEFAULT false,
+    partitions smallint[] NOT NULL,
+    worker text NOT NULL
+);
+
+-- Discovered for a partition that somebody else may hold. Appended without that partition's lock, hence in order of
+-- transaction and not of number (rule 10).
+CREATE TABLE {schema}.inbox (
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    number bigint GENERATED ALWAYS AS IDENTITY,
+    partition smallint NOT NULL,
+    size integer NOT NULL,
+    hashes bytea[] NOT NULL,
+    lanes text[] NOT NULL,
+    priorities smallint[] NOT NULL,
+    keys text[] NOT NULL,
+    payloads text[] NOT NULL,
+    not_befores bigint[] NOT NULL,
+    spans bigint[] NOT NULL,
+    PRIMARY KEY (partition, xid, number)
+);
+
+CREATE TABLE {schema}.seen (
+    position bigint NOT NULL,
+    partition smallint NOT NULL,
+    hash bytea NOT NULL,
+    PRIMARY KEY (partition, hash)
+);
+
+-- Where an item went that got a new position: `seen` keeps the first one.
+CREATE TABLE {schema}.moved (
+    origin bigint NOT NULL,
+    position bigint NOT NULL,
+    partition smallint NOT NULL,
+    PRIMARY KEY (partition, origin)
+);
+
+CREATE TABLE {schema}.done (
+    position bigint NOT NULL,
+    settled_at bigint NOT NULL,
+    span bigint NOT NULL,
+    lane integer NOT NULL,
+    partition smallint NOT NULL,
+    priority smallint NOT NULL,
+    origin bigint,
+    key text NOT NULL,
+    payload text,
+    result text,
+    PRIMARY KEY (partition, position)
+);
+
+CREATE TABLE {schema}.dead (
+    position bigint NOT NULL,
+    settled_at bigint NOT NULL,
+    span bigint NOT NULL,
+    lane integer NOT NULL,
+    partition smallint NOT NULL,
+    priority smallint NOT NULL,
+    attempts smallint NOT NULL,
+    origin bigint,
+    key text NOT NULL,
+    payload text,
+    reason text NOT NULL,
+    error text,
+    PRIMARY KEY (partition, position)
+);
+
+CREATE TABLE {schema}.output (
+    name text PRIMARY KEY,
+    length bigint NOT NULL
+);

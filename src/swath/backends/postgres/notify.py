@@ -1,0 +1,56 @@
+"""Wake-ups: at once for changes made in this process, and through LISTEN for others where the server lets us.
+
+A notification is a hint. Without one, whoever waits looks again when its time is over.
+"""
+
+import asyncio
+import contextlib
+import logging
+
+import psycopg
+
+from swath.backends.postgres.connections import connect
+from swath.backends.postgres.target import Target
+
+log = logging.getLogger("swath")
+
+RETRY_SECONDS = 30.0
+
+
+class Listener:
+    """Listens from the first `wait` on, on a connection of its own."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._woken = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def wait(self, seconds: float) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._listen(), name="swath listener")
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._woken.wait(), seconds)
+
+    def wake(self) -> None:
+        """Wake those who wait now; whoever waits later waits for the next one."""
+        self._woken.set()
+        self._woken = asyncio.Event()
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                connection = await connect(self._target.dsn)
+                async with connection:
+                    await connection.execute("LISTEN swath")
+                    async for note in connection.notifies():
+                        if note.payload == self._target.schema:
+                            self.wake()
+            except psycopg.Error as error:
+                log.debug("not listening to %s: %s", self._target.shown, error)
+            await asyncio.sleep(RETRY_SECONDS)

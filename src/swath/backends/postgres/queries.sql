@@ -1,0 +1,148 @@
+-- Read-only questions. None of them takes a lock, and only `recount` looks at more than it returns. The moves are in
+-- `functions.sql`.
+
+-- name: signal
+SELECT paused, signal_version FROM {schema}.frontier;
+
+-- name: frontier
+SELECT partitions, min_interval, concurrency, max_attempts, paused, signal_version, {schema}.store_time(NULL)
+FROM {schema}.frontier;
+
+-- name: status
+-- The inbox is small by design: claims take it in faster than settlements fill it.
+WITH waiting AS MATERIALIZED (SELECT partition, sum(size)::bigint AS items FROM {schema}.inbox GROUP BY partition)
+SELECT
+    s.partition, s.ready, s.delayed, s.claimed, s.done, s.dead, s.lanes,
+    coalesce((SELECT w.items FROM waiting AS w WHERE w.partition = s.partition), 0),
+    s.checkpoint, s.checkpoint_dead, s.next_position - 1, s.next_ready_at, s.time
+FROM {schema}.partition_now AS s
+ORDER BY s.partition;
+
+-- name: recount
+SELECT
+    s.partition,
+    (SELECT count(*) FROM {schema}.item AS i WHERE i.partition = s.partition),
+    (SELECT count(*) FROM {schema}.delayed AS i WHERE i.partition = s.partition),
+    (SELECT count(*) FROM {schema}.claimed AS i WHERE i.partition = s.partition),
+    (SELECT count(*) FROM {schema}.done AS i WHERE i.partition = s.partition),
+    (SELECT count(*) FROM {schema}.dead AS i WHERE i.partition = s.partition),
+    (SELECT count(*)::integer FROM {schema}.lane AS i WHERE i.partition = s.partition),
+    (SELECT coalesce(sum(i.size), 0)::bigint FROM {schema}.inbox AS i WHERE i.partition = s.partition),
+    coalesce(least(
+        (SELECT min(i.position) FROM {schema}.item AS i WHERE i.partition = s.partition),
+        (SELECT min(i.position) FROM {schema}.delayed AS i WHERE i.partition = s.partition AND NOT i.revisit),
+        (SELECT min(i.position) FROM {schema}.claimed AS i WHERE i.partition = s.partition)
+    ), s.next_position) - 1,
+    (SELECT count(*) FROM {schema}.dead AS i WHERE i.partition = s.partition AND i.position <= s.checkpoint),
+    s.next_position - 1, s.next_ready_at, s.time
+FROM {schema}.partition_now AS s
+ORDER BY s.partition;
+
+-- name: lanes
+SELECT
+    n.number, n.name, n.partition, n.min_interval, n.concurrency, n.paused, n.blocked_until, n.waiting, n.in_flight,
+    n.ready_at, n.last_at
+FROM {schema}.lane_now AS n
+WHERE (n.partition, n.number) > (%(after_partition)s, %(after_number)s)
+    AND (%(partition)s::integer IS NULL OR n.partition = %(partition)s)
+    AND (%(lane)s::text IS NULL OR n.name = %(lane)s)
+ORDER BY n.partition, n.number LIMIT %(limit)s;
+
+-- name: dead
+SELECT d.partition, d.position, n.name, d.priority, d.key, d.payload, d.attempts, d.settled_at, d.reason, d.error
+FROM {schema}.dead AS d
+JOIN {schema}.lane AS n ON n.partition = d.partition AND n.number = d.lane
+WHERE (d.partition, d.position) > (%(partition)s, %(position)s)
+ORDER BY d.partition, d.position LIMIT %(limit)s;
+
+-- name: outputs
+SELECT name, length FROM {schema}.output ORDER BY name;
+
+-- name: find_claim
+-- A claim whose reply was lost is looked up, not guessed (rule 5). Null when it was never made.
+SELECT c.fence, c.expires_at, h.partition, h.position, n.name, h.priority, h.key, h.payload, h.attempts, h.span
+FROM {schema}.claim AS c
+CROSS JOIN LATERAL unnest(c.partitions) AS p(partition)
+CROSS JOIN LATERAL (
+    SELECT * FROM {schema}.claimed AS i WHERE i.partition = p.partition AND i.fence = c.fence
+) AS h
+JOIN {schema}.lane AS n ON n.partition = h.partition AND n.number = h.lane
+WHERE c.token = %(token)s AND NOT c.lost;
+
+-- name: find
+-- A key's hash is the first part of what `seen` holds, whichever lane it is in; `moved` says where it went since.
+WITH known AS (
+    SELECT p.partition, coalesce(m.position, e.position) AS position
+    FROM {schema}.partition AS p
+    CROSS JOIN LATERAL (
+        SELECT e.position, e.hash FROM {schema}.seen AS e
+        WHERE e.partition = p.partition AND e.hash >= %(key)s AND e.hash <= %(key)s::bytea || '\xffffffff'::bytea
+    ) AS e
+    LEFT JOIN {schema}.moved AS m ON m.partition = p.partition AND m.origin = e.position
+    WHERE %(lane)s::bytea IS NULL OR substring(e.hash FROM 17) = %(lane)s
+), places AS (
+    SELECT
+        'ready' AS state, i.lane, k.*, i.key, 7 - i.rank / 2 AS priority, i.payload, i.attempts,
+        (SELECT count(*) FROM (
+            SELECT 1 FROM {schema}.item AS a
+            WHERE a.partition = k.partition AND a.lane = i.lane AND (a.rank, a.place) < (i.rank, i.place)
+            LIMIT %(ahead)s
+        ) AS ahead) AS ahead,
+        NULL::bigint AS due_at, NULL::bigint AS fence, NULL::bigint AS settled_at, NULL AS result, i.reason, i.error
+    FROM known AS k
+    CROSS JOIN LATERAL (
+        SELECT * FROM {schema}.item WHERE partition = k.partition AND position = k.position
+    ) AS i
+    UNION ALL
+    SELECT
+        'delayed', i.lane, k.*, i.key, i.priority, i.payload, i.attempts, NULL, i.due_at, NULL, i.settled_at,
+        i.result, i.reason, i.error
+    FROM known AS k
+    CROSS JOIN LATERAL (
+        SELECT * FROM {schema}.delayed WHERE partition = k.partition AND position = k.position AND NOT revisit
+        UNION ALL
+        SELECT * FROM {schema}.delayed WHERE partition = k.partition AND position = k.position AND revisit
+    ) AS i
+    UNION ALL
+    SELECT
+        'claimed', i.lane, k.*, i.key, i.priority, i.payload, i.attempts, NULL, NULL, i.fence, NULL, NULL,
+        i.reason, i.error
+    FROM known AS k
+    JOIN {schema}.partition_now AS s ON s.partition = k.partition
+    CROSS JOIN LATERAL unnest(s.claims) AS c(fence)
+    CROSS JOIN LATERAL (
+        SELECT * FROM {schema}.claimed AS h
+        WHERE h.partition = k.partition AND h.fence = c.fence AND h.position = k.position
+    ) AS i
+    UNION ALL
+    SELECT
+        'done', i.lane, k.*, i.key, i.priority, i.payload, 0, NULL, NULL, NULL, i.settled_at, i.result, NULL, NULL
+    FROM known AS k
+    CROSS JOIN LATERAL (
+        SELECT * FROM {schema}.done WHERE partition = k.partition AND position = k.position
+    ) AS i
+    UNION ALL
+    SELECT
+        'dead', i.lane, k.*, i.key, i.priority, i.payload, i.attempts, NULL, NULL, NULL, i.settled_at, NULL,
+        i.reason, i.error
+    FROM known AS k
+    CROSS JOIN LATERAL (
+        SELECT * FROM {schema}.dead WHERE partition = k.partition AND position = k.position
+    ) AS i
+    UNION ALL
+    SELECT
+        'inbox', NULL, i.partition, NULL, u.key, u.priority, u.payload, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    FROM {schema}.inbox AS i
+    CROSS JOIN LATERAL unnest(i.hashes, i.priorities, i.keys, i.payloads) AS u(hash, priority, key, payload)
+    WHERE substring(u.hash FROM 1 FOR 16) = %(key)s
+        AND (%(lane)s::bytea IS NULL OR substring(u.hash FROM 17) = %(lane)s)
+        AND NOT EXISTS (SELECT 1 FROM {schema}.seen AS e WHERE e.partition = i.partition AND e.hash = u.hash)
+)
+SELECT
+    i.state, i.partition, i.position, i.key, i.priority, i.payload, i.attempts, i.ahead, i.due_at, i.fence,
+    c.worker, c.expires_at, i.settled_at, i.result, i.reason, i.error,
+    n.name, n.partition, n.min_interval, n.concurrency, n.paused, n.blocked_until, n.waiting, n.in_flight, n.ready_at,
+    n.last_at
+FROM places AS i
+LEFT JOIN {schema}.lane_now AS n ON n.partition = i.partition AND n.number = i.lane
+LEFT JOIN {schema}.claim AS c ON c.fence = i.fence;

@@ -1,0 +1,379 @@
+"""PostgresStore: each move is one call of its function in `functions.sql`."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from swath.backends import sql
+from swath.backends.postgres.arrays import boolean_array, bytes_array, number_array, text_array
+from swath.backends.postgres.connections import AsyncConnection, Connections, connect
+from swath.backends.postgres.errors import FORMAT, translate, translated, wrong_format
+from swath.backends.postgres.migration import create as create_frontier
+from swath.backends.postgres.migration import stored_format
+from swath.backends.postgres.notify import Listener
+from swath.backends.postgres.target import Target
+from swath.core.clock import Clock
+from swath.core.errors import NotAFrontier, StoreUnavailable, WrongTransaction
+from swath.core.item import DEFAULT_PRIORITY
+from swath.core.lane import LaneLimits
+from swath.core.store import (
+    AHEAD_LIMIT,
+    DELAYED_DRAIN,
+    INBOX_DRAIN,
+    PARTITIONS_PER_CLAIM,
+    ClaimRef,
+    ClaimReply,
+    ClaimRequest,
+    DeadItem,
+    Found,
+    HeldItem,
+    LaneChange,
+    LaneStatus,
+    Move,
+    NewItem,
+    PartitionStatus,
+    Settings,
+    Settlement,
+    SettleReply,
+    Signal,
+    StoreStatus,
+)
+
+log = logging.getLogger("swath")
+
+QUERIES = sql.load("swath.backends.postgres", "queries.sql")
+
+
+class PostgresStore:
+    """A frontier in a schema of a PostgreSQL database."""
+
+    def __init__(self, target: Target, settings: Settings, *, clock: Clock | None, connections: Connections) -> None:
+        self.settings = settings
+        self.target = target
+        self._clock = clock
+        self._connections = connections
+        self._listener = Listener(target)
+        self._versions: dict[int, int] = {}
+        self._rewound = 0
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        settings: Settings | None = None,
+        create: bool = True,
+        clock: Clock | None = None,
+        connections: Connections | None = None,
+    ) -> "PostgresStore":
+        """Open the frontier at `url`, and create it with `settings` if there is none."""
+        target = Target.parse(url)
+        connections = connections or Connections(lambda: connect(target.dsn))
+        try:
+            with translated(target.shown, doing="opening"):
+                async with connections.lend() as connection:
+                    stored = await _open(connection, target, settings if create else None)
+        except BaseException:
+            await connections.close()
+            raise
+        return cls(target, stored, clock=clock, connections=connections)
+
+    async def close(self) -> None:
+        await self._listener.close()
+        await self._connections.close()
+
+    # the moves
+
+    async def add(self, items: Sequence[NewItem]) -> int:
+        added = 0
+        for partition in sorted({item.partition for item in items}):
+            mine = [item for item in items if item.partition == partition]
+            row = await self._call("add", FORMAT, self._now(), partition, *_columns(mine), doing="adding")
+            added += row[0]
+        self._listener.wake()
+        return added
+
+    async def claim(self, request: ClaimRequest) -> ClaimReply:
+        order = list(request.order)
+        if request.wait_for is not None:
+            order.remove(request.wait_for)
+            order.insert(0, request.wait_for)
+        arguments = (
+            FORMAT,
+            self._now(),
+            request.limit,
+            request.lease,
+            request.worker,
+            request.token,
+            number_array(order),
+            request.wait_for,
+            PARTITIONS_PER_CLAIM,
+            DELAYED_DRAIN,
+            INBOX_DRAIN,
+        )
+        try:
+            row = await self._call("claim", *arguments, doing="claiming")
+        except StoreUnavailable as error:
+            return await self._lost_claim(request.token, error)
+        self._watch_versions(row[12])
+        (now, fence, expires_at, next_ready_at, skipped, recovered, died, paused, version) = row[:9]
+        self.settings = self.settings._replace(min_interval=row[9], concurrency=row[10], max_attempts=row[11])
+        return ClaimReply(
+            now=now,
+            fence=fence,
+            items=[HeldItem(*fields) for fields in zip(*row[13:21], strict=True)],
+            expires_at=expires_at or now,
+            next_ready_at=next_ready_at,
+            skipped=skipped,
+            recovered=recovered,
+            died=died,
+            signal=Signal(paused, version),
+        )
+
+    async def _lost_claim(self, token: int, error: StoreUnavailable) -> ClaimReply:
+        """The connection broke while claiming: whether the claim was made is looked up, not guessed (rule 5)."""
+        rows = await self._ask("find_claim", {"token": token})
+        if not rows:
+            raise error
+        fence, expires_at = rows[0][:2]
+        items = [HeldItem(*row[2:]) for row in rows]
+        return ClaimReply(expires_at, fence, items, expires_at, None, (), 0, 0, await self.signal())
+
+    def _watch_versions(self, pairs: Sequence[int]) -> None:
+        """A partition's version only rises; where it fell, the database was restored or failed over (rule 4)."""
+        for partition, version in zip(pairs[::2], pairs[1::2], strict=True):
+            if version < self._versions.get(partition, 0):
+                log.warning("%s went back in time: was it restored or failed over?", self.target.shown)
+                self._rewound += 1
+                self._versions.clear()
+            self._versions[partition] = version
+
+    @property
+    def generation(self) -> int:
+        return self._connections.broken + self._rewound
+
+    async def renew(self, claim: ClaimRef, lease: int) -> int:
+        row = await self._call(
+            "renew", self._now(), claim.fence, claim.token, lease, doing=f"renewing claim {claim.fence}"
+        )
+        return int(row[0])
+
+    async def settle(self, claim: ClaimRef, settlement: Settlement, *, connection: Any = None) -> SettleReply:
+        arguments = (FORMAT, self._now(), settlement.partition, claim.fence, claim.token, *_settlement(settlement))
+        doing = f"settling claim {claim.fence} on partition {settlement.partition}"
+        if connection is not None:
+            row = await self._settle_in(connection, arguments, doing)
+        else:
+            row = await self._call("settle", *arguments, doing=doing)
+            self._listener.wake()
+        now, discovered, checkpoint, _ = row
+        return SettleReply(now, discovered, checkpoint)
+
+    async def _settle_in(self, connection: Any, arguments: tuple[Any, ...], doing: str) -> tuple[Any, ...]:
+        """Settle inside the caller's transaction (rule 14). After an error PostgreSQL lets it only roll back."""
+        if not isinstance(connection, psycopg.AsyncConnection | psycopg.Connection):
+            raise WrongTransaction(f"{doing}: connection= takes a psycopg connection, not {type(connection).__name__}")
+        if connection.info.transaction_status != TransactionStatus.INTRANS:
+            raise WrongTransaction(
+                f"{doing}: the connection has no open transaction "
+                f"({connection.info.transaction_status.name}): settle inside `with connection.transaction():`"
+            )
+        statement = self._statement("settle", len(arguments))
+        elsewhere = f"{doing}: {connection.info.dbname!r}, the database of this connection, does not hold the frontier"
+        with translated(self.target.shown, doing=doing, elsewhere=elsewhere):
+            if isinstance(connection, psycopg.Connection):
+                row: Any = (
+                    connection.cursor(row_factory=psycopg.rows.tuple_row).execute(statement, arguments).fetchone()
+                )
+            else:
+                cursor = connection.cursor(row_factory=psycopg.rows.tuple_row)
+                row = await (await cursor.execute(statement, arguments)).fetchone()
+        return tuple(row)
+
+    # what to change
+
+    async def change_lane(self, partition: int, lane: str, change: LaneChange) -> None:
+        await self._call("change_lane", FORMAT, self._now(), partition, lane, *change, doing=f"changing lane {lane}")
+        self._listener.wake()
+
+    async def change_settings(
+        self,
+        *,
+        min_interval: int | None = None,
+        concurrency: int | None = None,
+        max_attempts: int | None = None,
+        paused: bool | None = None,
+    ) -> None:
+        values = (min_interval, concurrency, max_attempts, paused)
+        await self._call("change_settings", *values, doing="changing settings")
+        self.settings = (await self.status()).settings
+        self._listener.wake()
+
+    async def reopen(self, places: Sequence[tuple[int, int]]) -> int:
+        reopened = 0
+        for partition in sorted({partition for partition, _ in places}):
+            positions = number_array([position for number, position in places if number == partition])
+            row = await self._call("reopen", FORMAT, self._now(), partition, positions, doing="re-opening")
+            reopened += row[0]
+        self._listener.wake()
+        return reopened
+
+    # what to ask
+
+    async def signal(self) -> Signal:
+        rows = await self._ask("signal")
+        return Signal(*rows[0])
+
+    async def status(self) -> StoreStatus:
+        frontier = (await self._ask("frontier"))[0]
+        parts = await self._ask("status")
+        now = self._now()
+        return StoreStatus(
+            settings=Settings(*frontier[:4]),
+            signal=Signal(*frontier[4:6]),
+            now=frontier[6] if now is None else now,
+            partitions=[PartitionStatus(*part) for part in parts],
+        )
+
+    async def find(self, key_hash: bytes, lane_hash: bytes | None) -> Sequence[Found]:
+        rows = await self._ask("find", {"key": key_hash, "lane": lane_hash, "ahead": AHEAD_LIMIT})
+        return [_found(row) for row in rows]
+
+    async def lanes(
+        self,
+        *,
+        partition: int | None = None,
+        lane: str | None = None,
+        after: tuple[int, int] | None = None,
+        limit: int = 100,
+    ) -> Sequence[tuple[int, LaneStatus]]:
+        after_partition, after_number = after or (-1, 0)
+        given = {
+            "partition": partition,
+            "lane": lane,
+            "after_partition": after_partition,
+            "after_number": after_number,
+            "limit": limit,
+        }
+        rows = await self._ask("lanes", given)
+        return [(row[0], _lane_status(row[1:])) for row in rows]
+
+    async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadItem]:
+        partition, position = after or (-1, 0)
+        rows = await self._ask("dead", {"partition": partition, "position": position, "limit": limit})
+        return [DeadItem(*row) for row in rows]
+
+    async def outputs(self) -> dict[str, int]:
+        return dict(await self._ask("outputs"))
+
+    async def recount(self) -> Sequence[PartitionStatus]:
+        return [PartitionStatus(*row) for row in await self._ask("recount")]
+
+    async def wait(self, seconds: float) -> None:
+        await self._listener.wait(seconds)
+
+    # how
+
+    def _now(self) -> int | None:
+        """The seam for tests: null means the database's clock."""
+        return None if self._clock is None else self._clock.now()
+
+    def _statement(self, name: str, arguments: int) -> str:
+        return self.target.fill(f"SELECT * FROM {{schema}}.{name}({', '.join(['%s'] * arguments)})")
+
+    async def _call(self, name: str, *arguments: Any, doing: str) -> tuple[Any, ...]:
+        """One move: one statement, one transaction. When the connection breaks in it, the same move is sent once more:
+        each is safe to repeat, because what was applied is looked up by its number, its hash or its token (rule 5)."""
+        statement = self._statement(name, len(arguments))
+        for last in (False, True):
+            try:
+                async with self._connections.lend() as connection:
+                    row = await (await connection.execute(statement, arguments, binary=True)).fetchone()
+                    return row or ()
+            except psycopg.Error as error:
+                failure = translate(error, self.target.shown, doing=doing)
+                if last or not isinstance(failure, StoreUnavailable) or name == "claim":
+                    raise failure from error
+        raise AssertionError("unreachable")
+
+    async def _ask(self, name: str, given: dict[str, Any] | None = None) -> list[Any]:
+        statement = self.target.fill(QUERIES[name])
+        with translated(self.target.shown, doing="reading"):
+            async with self._connections.lend() as connection:
+                return await (await connection.execute(statement, given)).fetchall()
+
+
+async def _open(connection: AsyncConnection, target: Target, create: Settings | None) -> Settings:
+    found = await stored_format(connection, target)
+    if found is None:
+        if create is None:
+            raise NotAFrontier(f"{target.shown} has no frontier in schema {target.schema}: `swath db init` makes one")
+        await create_frontier(connection, target, create)
+    elif found != FORMAT:
+        raise wrong_format(found, target.shown)
+    row = await (await connection.execute(target.fill(QUERIES["frontier"]))).fetchone()
+    assert row is not None
+    return Settings(*row[:4])
+
+
+def _columns(items: Sequence[NewItem]) -> tuple[str, ...]:
+    """Items as the arrays that `take_in` takes."""
+    return (
+        bytes_array([item.hash for item in items]),
+        text_array([item.lane for item in items]),
+        number_array([item.priority for item in items], default=DEFAULT_PRIORITY),
+        text_array([item.key for item in items]),
+        text_array([item.payload for item in items]),
+        number_array([item.not_before for item in items]),
+        number_array([item.span for item in items], default=1),
+    )
+
+
+def _settlement(settlement: Settlement) -> tuple[Any, ...]:
+    moves = settlement.moves
+    mine = [item for item in settlement.discovered if item.partition == settlement.partition]
+    others = [item for item in settlement.discovered if item.partition != settlement.partition]
+    return (
+        settlement.number,
+        number_array([move.position for move in moves]),
+        number_array([move.kind.value for move in moves]),
+        number_array([move.delay for move in moves]),
+        text_array([move.result for move in moves]),
+        text_array([move.reason for move in moves]),
+        text_array([move.error for move in moves]),
+        boolean_array([move.started for move in moves]),
+        text_array([move.payload for move in moves]),
+        *_rests(moves),
+        *_columns(mine),
+        number_array([item.partition for item in others]),
+        *_columns(others),
+        text_array([output.name for output in settlement.outputs]),
+        number_array([output.old for output in settlement.outputs]),
+        number_array([output.new for output in settlement.outputs]),
+    )
+
+
+def _rests(moves: Sequence[Move]) -> tuple[str, str, str]:
+    rests = [move.rest for move in moves]
+    if not any(rests):
+        return "{}", "{}", "{}"
+    return (
+        bytes_array([rest and rest.hash for rest in rests]),
+        text_array([rest and rest.key for rest in rests]),
+        text_array([rest and rest.payload for rest in rests]),
+    )
+
+
+def _lane_status(row: tuple[Any, ...]) -> LaneStatus:
+    name, partition, min_interval, concurrency, paused, blocked_until, waiting, in_flight, ready_at, last_at = row
+    limits = LaneLimits(min_interval, concurrency, paused, blocked_until)
+    return LaneStatus(name, partition, limits, waiting, in_flight, ready_at, last_at)
+
+
+def _found(row: tuple[Any, ...]) -> Found:
+    state, partition, position, *fields = row[:16]
+    lane = None if row[16] is None else _lane_status(row[16:])  # an inbox has no lanes yet
+    return Found(state, partition, position, lane, *fields)

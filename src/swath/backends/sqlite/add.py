@@ -1,0 +1,80 @@
+"""Taking in items that are not known yet (INV-4, INV-7)."""
+
+from collections.abc import Iterable, Sequence
+
+from swath.backends.sqlite.state import SQL, Lane, Lanes, Partition, Session
+from swath.core.lane import FRESH, HASH_BYTES
+from swath.core.store import NewItem
+
+
+def add(session: Session, items: Sequence[NewItem]) -> int:
+    added = 0
+    for number, own in by_partition(items):
+        partition = Partition.load(session, number)
+        now = partition.tick(session.clock.now())
+        lanes = Lanes(session, partition)
+        added += take_in(lanes, own, now)
+        lanes.place(now)
+        partition.save(session)
+    return added
+
+
+def by_partition(items: Iterable[NewItem]) -> list[tuple[int, list[NewItem]]]:
+    groups: dict[int, list[NewItem]] = {}
+    for item in items:
+        groups.setdefault(item.partition, []).append(item)
+    return sorted(groups.items())
+
+
+def take_in(lanes: Lanes, items: Sequence[NewItem], now: int) -> int:
+    """Those of `items`, all of one partition, that are new to it. The caller places the lanes and saves the rest."""
+    new = _unknown(lanes, items)
+    if new:
+        lanes.load_named({item.lane for item in new})
+        enter(lanes, [(item, lanes.named(item.lane), lanes.partition.allot(item.span)) for item in new], now)
+    return len(new)
+
+
+def _unknown(lanes: Lanes, items: Sequence[NewItem]) -> list[NewItem]:
+    first: dict[bytes, NewItem] = {}
+    for item in items:
+        first.setdefault(item.hash, item)
+    hashes = sorted(first)
+    blob = b"".join(hashes)
+    assert len(blob) == HASH_BYTES * len(hashes), f"a hash has {HASH_BYTES} bytes"
+    where = {"partition": lanes.partition.number, "count": len(hashes), "hashes": blob}
+    unknown = {hashes[i] for (i,) in lanes.session.connection.execute(SQL["unknown_hashes"], where)}
+    return [item for item in first.values() if item.hash in unknown]
+
+
+def enter(lanes: Lanes, entries: Sequence[tuple[NewItem, Lane, int]], now: int) -> None:
+    """Write items that are known to be new under the positions allotted to them."""
+    number = lanes.partition.number
+    seen, ready, delayed = [], [], []
+    for item, lane, position in entries:
+        seen.append((number, item.hash, position))
+        if item.not_before is not None and item.not_before > now:
+            lanes.touch(lane)
+            delayed.append(
+                (
+                    number,
+                    position,
+                    lane.number,
+                    item.priority,
+                    item.hash,
+                    item.key,
+                    item.payload,
+                    item.span,
+                    item.not_before,
+                )
+            )
+            continue
+        rank, place = lanes.make_ready(lane, item.priority, FRESH)
+        ready.append((number, lane.number, rank, place, position, item.hash, item.key, item.payload, item.span))
+    execute = lanes.session.connection.executemany
+    seen.sort()
+    execute(SQL["insert_seen"], seen)
+    ready.sort()
+    execute(SQL["insert_item"], ready)
+    execute(SQL["insert_delayed"], delayed)
+    lanes.partition.delayed += len(delayed)

@@ -1,0 +1,104 @@
+"""Changing lanes and settings, and opening again what was settled."""
+
+from collections.abc import Sequence
+
+from swath.backends.sqlite.state import SQL, Lanes, Partition, Session
+from swath.core.lane import FRESH
+from swath.core.store import DEFAULT, LaneChange, Signal
+
+
+def change_lane(session: Session, number: int, name: str, change: LaneChange) -> None:
+    """Change a lane's limits, which exists from then on."""
+    partition = Partition.load(session, number)
+    now = partition.tick(session.clock.now())
+    lanes = Lanes(session, partition)
+    lanes.load_named([name])
+    lane = lanes.named(name)
+    lane.min_interval = _changed(lane.min_interval, change.min_interval)
+    lane.concurrency = _changed(lane.concurrency, change.concurrency)
+    if change.paused is not None:
+        lane.paused = int(change.paused)
+    if change.blocked_until is not None:
+        lane.blocked_until = change.blocked_until
+    lane.place(lane.pacing(session.pacing), now, new_turn=True)
+    lanes.touch(lane)
+    lanes.write()
+    limits = (lane.min_interval, lane.concurrency, lane.paused, lane.blocked_until)
+    session.connection.execute(SQL["save_lane_limits"], (*limits, number, lane.number))
+    partition.save(session)
+    if change.paused:
+        session.signal = session.signal._replace(version=session.signal.version + 1)
+        _save_settings(session)
+
+
+def _changed(value: int | None, change: int | None) -> int | None:
+    if change is None:
+        return value
+    return None if change == DEFAULT else change
+
+
+def change_settings(
+    session: Session,
+    *,
+    min_interval: int | None,
+    concurrency: int | None,
+    max_attempts: int | None,
+    paused: bool | None,
+) -> None:
+    given = {"min_interval": min_interval, "concurrency": concurrency, "max_attempts": max_attempts}
+    session.settings = session.settings._replace(**{name: value for name, value in given.items() if value is not None})
+    if paused is not None:
+        session.signal = Signal(paused, session.signal.version + 1)
+    _save_settings(session)
+
+
+def _save_settings(session: Session) -> None:
+    settings, signal = session.settings, session.signal
+    session.connection.execute(
+        SQL["change_settings"],
+        {
+            "min_interval": settings.min_interval,
+            "concurrency": settings.concurrency,
+            "max_attempts": settings.max_attempts,
+            "paused": int(signal.paused),
+            "signal": signal.version,
+        },
+    )
+
+
+def reopen(session: Session, places: Sequence[tuple[int, int]]) -> int:
+    """Make done or dead items ready again, each under a new position (rule 13)."""
+    reopened = 0
+    for number in sorted({number for number, _ in places}):
+        partition = Partition.load(session, number)
+        now = partition.tick(session.clock.now())
+        lanes = Lanes(session, partition)
+        own = [position for where, position in dict.fromkeys(places) if where == number]
+        reopened += sum(_reopen(lanes, position) for position in own)
+        lanes.place(now)
+        partition.save(session)
+    return reopened
+
+
+def _reopen(lanes: Lanes, position: int) -> bool:
+    connection, partition = lanes.session.connection, lanes.partition
+    where = {"partition": partition.number, "position": position}
+    for state in ("done", "dead"):
+        row = connection.execute(SQL[f"reopened_{state}"], where).fetchone()
+        if row is not None:
+            break
+    else:
+        return False
+    lane_number, priority, span, item_hash = row
+    lanes.load([lane_number])
+    turn = lanes.make_ready(lanes.known[lane_number], priority, FRESH)
+    new_position = partition.allot(span)
+    connection.execute(SQL[f"reopen_{state}"], (*turn, new_position, partition.number, position))
+    connection.execute(SQL[f"delete_{state}"], where)
+    connection.execute(SQL["renumber_seen"], (new_position, partition.number, item_hash))
+    if state == "done":
+        partition.done -= 1
+    else:
+        partition.dead -= 1
+        partition.checkpoint_dead -= position <= partition.checkpoint
+    return True

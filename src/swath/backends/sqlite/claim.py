@@ -1,0 +1,309 @@
+"""Claiming: lanes that are ready, in order of level and turn, give their head items (INV-1, INV-3, INV-8)."""
+
+from typing import NamedTuple
+
+from swath.backends.sqlite.state import NEVER, SQL, Lane, Lanes, Partition, Session
+from swath.core.errors import LeaseLost
+from swath.core.item import LEVELS
+from swath.core.lane import FRESH, RETURNED, level_of, low_share, rank_of, room, starts_count
+from swath.core.store import (
+    DELAYED_DRAIN,
+    LOST_WORKER,
+    PARTITIONS_PER_CLAIM,
+    ClaimRef,
+    ClaimReply,
+    ClaimRequest,
+    HeldItem,
+)
+
+CLAIMS_KEPT = 100_000  # fences below the newest for which a lost reply can still be looked up
+PRUNE_EVERY = 100  # claims
+
+
+def claim(session: Session, request: ClaimRequest) -> ClaimReply:
+    now = clock = session.clock.now()
+    (fence,) = session.connection.execute(SQL["next_fence"]).fetchone()
+    taken: list[HeldItem] = []
+    holds: list[tuple[int, int]] = []
+    visited: list[int] = []
+    moments: list[int | None] = []
+    recovered = died = 0
+    for number in () if session.signal.paused else request.order:
+        if len(taken) >= request.limit or len(holds) >= PARTITIONS_PER_CLAIM:
+            break
+        look = _look(session, number)
+        partition = Partition.load(session, number)
+        if look.next_ready_at is None or look.next_ready_at > max(clock, partition.time + 1):
+            moments.append(look.next_ready_at)
+            continue
+        visit = _Visit(session, partition, partition.tick(clock))
+        now = max(now, partition.time)  # the lease must not have ended already where time is ahead of the clock
+        back, gone = visit.take_back(look)
+        recovered, died = recovered + back, died + gone
+        drained = visit.drain_delayed(look)
+        if back or drained:
+            look = _look(session, number)
+        items = visit.take(look, request.limit - len(taken), fence)
+        partition.save(session)
+        visited.append(number)
+        if items:
+            holds.append((number, len(items)))
+            taken += items
+    expires_at = now + request.lease
+    if taken:
+        _write_claim(session, request, fence, expires_at, holds)
+    moments += [next_ready_at(session, number) for number in visited]
+    return ClaimReply(
+        now=now,
+        fence=fence if taken else 0,
+        items=taken,
+        expires_at=expires_at,
+        next_ready_at=min((moment for moment in moments if moment is not None), default=None),
+        skipped=(),
+        recovered=recovered,
+        died=died,
+        signal=session.signal,
+    )
+
+
+def _write_claim(
+    session: Session, request: ClaimRequest, fence: int, expires_at: int, holds: list[tuple[int, int]]
+) -> None:
+    session.connection.execute(
+        SQL["insert_claim"],
+        {"fence": fence, "token": request.token, "worker": request.worker, "expires_at": expires_at},
+    )
+    rows = [(fence, number, expires_at, held) for number, held in holds]
+    session.connection.executemany(SQL["insert_hold"], rows)
+    if fence % PRUNE_EVERY == 0:
+        session.connection.execute(SQL["prune_claims"], {"below": fence - CLAIMS_KEPT, "limit": 2 * PRUNE_EVERY})
+
+
+class _Look(NamedTuple):
+    """When something is ready in a partition, and why."""
+
+    levels: tuple[int | None, ...]  # the first lane of each level
+    due_at: int | None
+    expires_at: int | None
+    lost: bool
+
+    @property
+    def next_ready_at(self) -> int | None:
+        moments = [moment for moment in (*self.levels, self.due_at, self.expires_at) if moment is not None]
+        return min(moments, default=None)
+
+    def ready_levels(self, now: int) -> set[int]:
+        return {level for level, moment in enumerate(self.levels) if moment is not None and moment <= now}
+
+
+def _look(session: Session, number: int) -> _Look:
+    *levels, due_at, expires_at, lost = session.connection.execute(SQL["next_ready"], {"partition": number}).fetchone()
+    return _Look(tuple(levels), due_at, expires_at, bool(lost))
+
+
+def next_ready_at(session: Session, number: int) -> int | None:
+    """The earliest moment at which a claim would find something to do in this partition."""
+    return _look(session, number).next_ready_at
+
+
+class _Visit:
+    """One partition inside a claim."""
+
+    def __init__(self, session: Session, partition: Partition, now: int) -> None:
+        self._session = session
+        self._connection = session.connection
+        self._partition = partition
+        self._now = now
+        self._lanes = Lanes(session, partition)
+
+    def take_back(self, look: _Look) -> tuple[int, int]:
+        """Items of claims whose lease has ended are ready again, or dead when that has happened too often."""
+        if not look.lost and (look.expires_at is None or look.expires_at > self._now):
+            return 0, 0
+        number, now = self._partition.number, self._now
+        rows = self._lose(number)
+        self._lanes.load({lane for _, lane, *_ in rows})
+        ready, dead = [], []
+        for position, lane_number, priority, attempts, fence in rows:
+            lane = self._lanes.known[lane_number]
+            lane.in_flight -= 1
+            lane.last_at = now
+            self._lanes.touch(lane)
+            if attempts + 1 >= self._session.settings.max_attempts:
+                dead.append((now, LOST_WORKER.format(attempts=attempts + 1), number, fence, position))
+            else:
+                ready.append((*self._lanes.make_ready(lane, priority, RETURNED), number, fence, position))
+        self._connection.executemany(SQL["take_back_item"], ready)
+        self._connection.executemany(SQL["take_back_dead"], dead)
+        for fence in {row[4] for row in rows}:
+            where = {"partition": number, "fence": fence}
+            self._connection.execute(SQL["delete_claimed_all"], where)
+            self._connection.execute(SQL["delete_hold"], where)
+        self._lanes.place(now)
+        self._partition.claimed -= len(rows)
+        self._partition.dead += len(dead)
+        self._partition.advance(self._session, {row[4] for row in dead})
+        return len(rows), len(dead)
+
+    def _lose(self, number: int) -> list[tuple[int, int, int, int, int]]:
+        """Mark the claims that ended as lost, everywhere, and return what they held here (rule 3)."""
+        fences = self._connection.execute(SQL["lost_holds"], {"partition": number, "now": self._now}).fetchall()
+        rows: list[tuple[int, int, int, int, int]] = []
+        for (fence,) in dict.fromkeys(fences):
+            self._connection.execute(SQL["lose_claim"], {"fence": fence})
+            self._connection.execute(SQL["lose_holds"], {"fence": fence})
+            rows += self._connection.execute(SQL["lost_items"], {"partition": number, "fence": fence})
+        return sorted(rows)
+
+    def drain_delayed(self, look: _Look) -> int:
+        """What is due is ready; a revisit under a new position (rule 13)."""
+        if look.due_at is None or look.due_at > self._now:
+            return 0
+        number = self._partition.number
+        where = {"partition": number, "now": self._now, "limit": DELAYED_DRAIN}
+        rows = self._connection.execute(SQL["due_items"], where).fetchall()
+        self._lanes.load({lane for _, lane, *_ in rows})
+        moved, renumbered = [], []
+        for position, lane_number, priority, attempts, revisit, span, item_hash in rows:
+            new_position = self._partition.allot(span) if revisit else position
+            if revisit:
+                renumbered.append((new_position, number, item_hash))
+            lane = self._lanes.known[lane_number]
+            rank, place = self._lanes.make_ready(lane, priority, RETURNED if attempts else FRESH)
+            moved.append((rank, place, new_position, number, position))
+        self._connection.executemany(SQL["drain_item"], moved)
+        self._connection.executemany(SQL["renumber_seen"], renumbered)
+        self._connection.executemany(SQL["delete_delayed"], [(number, row[0]) for row in rows])
+        self._lanes.place(self._now)
+        self._partition.delayed -= len(rows)
+        return len(rows)
+
+    def take(self, look: _Look, limit: int, fence: int) -> list[HeldItem]:
+        """From the highest level down, but for a small share that goes to the lowest first."""
+        levels = look.ready_levels(self._now)
+        low = low_share(limit, self._partition.claims_made) if len(levels) > 1 else 0
+        taken: list[HeldItem] = []
+        for level in range(LEVELS - 1, -1, -1):
+            if level in levels and len(taken) < limit - low:
+                taken += self._take_level(level, limit - low - len(taken), fence, levels)
+        for level in range(LEVELS):
+            if level in levels and len(taken) < limit:
+                taken += self._take_level(level, limit - len(taken), fence, levels)
+        self._partition.claims_made += bool(taken)
+        self._partition.ready -= len(taken)
+        self._partition.claimed += len(taken)
+        return taken
+
+    def _take_level(self, level: int, limit: int, fence: int, levels: set[int]) -> list[HeldItem]:
+        """Each lane of a level that is ready, once. `levels` learns where lanes went that are still ready."""
+        taken: list[HeldItem] = []
+        met: set[int] = set()
+        after = (NEVER, NEVER)
+        while len(taken) < limit:
+            wanted = limit - len(taken)
+            lanes = self._ready_lanes(level, after, wanted)
+            moves = []
+            for lane in lanes:
+                if len(taken) >= limit:
+                    break
+                after = (lane.ready_at, lane.number)
+                if lane.number in met:
+                    continue
+                met.add(lane.number)
+                moves += self._take_lane(lane, level, limit - len(taken), fence, taken)
+                self._lanes.touch(lane)
+                if lane.level is not None and lane.ready_at <= self._now:
+                    levels.add(lane.level)
+            self._connection.executemany(SQL["claim_items"], moves)
+            self._connection.executemany(SQL["delete_items"], [move[1:] for move in moves])
+            self._lanes.write()
+            if len(lanes) < wanted:
+                break
+        return taken
+
+    def _ready_lanes(self, level: int, after: tuple[int, int], limit: int) -> list[Lane]:
+        where = {
+            "partition": self._partition.number,
+            "level": level,
+            "now": self._now,
+            "ready_at": after[0],
+            "number": after[1],
+            "limit": limit,
+        }
+        return [Lane(*row) for row in self._connection.execute(SQL["ready_lanes"], where)]
+
+    def _take_lane(
+        self, lane: Lane, level: int, limit: int, fence: int, taken: list[HeldItem]
+    ) -> list[tuple[int, int, int, int, int]]:
+        """Up to `limit` head items of one lane, and how its rows are to move."""
+        pacing = lane.pacing(self._session.pacing)
+        moves: list[tuple[int, int, int, int, int]] = []
+        if lane.earliest_start(pacing) <= self._now:  # otherwise the limits were changed since it was placed
+            count = room(pacing, in_flight=lane.in_flight, limit=limit)
+            number = self._partition.number
+            lowest = rank_of(level, FRESH)
+            rows = self._connection.execute(SQL["lane_items"], (number, lane.number, lowest, count + 1)).fetchall()
+            for position, key, payload, attempts, span, *_ in rows[:count]:
+                taken.append(HeldItem(number, position, lane.name, level, key, payload, attempts, span))
+            if got := len(rows[:count]):
+                moves.append((fence, number, lane.number, rows[got - 1][5], rows[got - 1][6]))
+                lane.waiting -= got
+                lane.in_flight += got
+                if len(rows) <= count:
+                    lane.head = self._head(lane, lowest)
+                if starts_count(pacing):
+                    lane.last_at = self._now
+        lane.place(pacing, self._now, new_turn=True)  # taken in part, it goes back behind the others
+        return moves
+
+    def _head(self, lane: Lane, rank: int) -> int | None:
+        """The priority that comes next in a lane whose present level is used up."""
+        if lane.waiting == 0:
+            return None
+        where = (self._partition.number, lane.number, rank)
+        return level_of(self._connection.execute(SQL["lane_head"], where).fetchone()[0])
+
+
+class Claim(NamedTuple):
+    """One row of `claim`."""
+
+    token: int
+    worker: str
+    expires_at: int
+    lost: int
+    number: int  # of its last settlement
+
+
+def known_claim(session: Session, ref: ClaimRef) -> Claim | None:
+    """The claim under this fence and token, also when it is lost."""
+    row = session.connection.execute(SQL["claim"], {"fence": ref.fence}).fetchone()
+    return Claim(*row) if row is not None and row[0] == ref.token else None
+
+
+def held_claim(session: Session, ref: ClaimRef) -> Claim:
+    """The claim under this fence and token; LeaseLost when somebody else has taken its items (INV-2)."""
+    claim = known_claim(session, ref)
+    if claim is None:
+        raise LeaseLost(
+            f"claim {ref.fence} is not known under its token. Its items may be with others: discard the results."
+        )
+    if claim.lost:
+        ago = (session.clock.now() - claim.expires_at) / 1e6
+        raise LeaseLost(
+            f"claim {ref.fence} of worker {claim.worker!r} was replaced after its lease ended {ago:.1f} s ago. "
+            "Other workers have these items; discard the results. Longer work wants a longer `lease=`."
+        )
+    return claim
+
+
+def renew(session: Session, ref: ClaimRef, lease: int) -> int:
+    """Make the lease end `lease` from now, unless it is over already (INV-2)."""
+    now = session.clock.now()
+    ends = held_claim(session, ref).expires_at
+    if ends <= now:
+        raise LeaseLost(f"claim {ref.fence}: its lease ended {(now - ends) / 1e6:.1f} s ago. Discard the results.")
+    ends = max(ends, now + lease)  # a clock that stepped back shortens no lease
+    where = {"fence": ref.fence, "expires_at": ends}
+    session.connection.execute(SQL["renew_claim"], where)
+    session.connection.execute(SQL["renew_holds"], where)
+    return ends

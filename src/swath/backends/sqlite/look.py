@@ -1,0 +1,163 @@
+"""Questions that change nothing, answered from a snapshot on the reader's connection."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+
+from swath.backends.sqlite.claim import next_ready_at
+from swath.backends.sqlite.state import NEVER, SQL, Lane, Partition, Session
+from swath.core.lane import HASH_BYTES, KEY_HASH_BYTES, LaneLimits
+from swath.core.store import AHEAD_LIMIT, DeadItem, Found, LaneStatus, PartitionStatus, StoreStatus
+
+
+def status(session: Session) -> StoreStatus:
+    """Counters as the moves keep them: O(partitions)."""
+    partitions = [_status(session, partition) for partition in _partitions(session)]
+    return StoreStatus(session.settings, session.signal, session.clock.now(), partitions)
+
+
+def _partitions(session: Session) -> list[Partition]:
+    return [Partition(*row) for row in session.connection.execute(SQL["partition_states"])]
+
+
+def _status(session: Session, partition: Partition) -> PartitionStatus:
+    return PartitionStatus(
+        partition=partition.number,
+        ready=partition.ready,
+        delayed=partition.delayed,
+        claimed=partition.claimed,
+        done=partition.done,
+        dead=partition.dead,
+        lanes=partition.lanes,
+        inbox=0,
+        checkpoint=partition.checkpoint,
+        checkpoint_dead=partition.checkpoint_dead,
+        end=partition.next_position - 1,
+        next_ready_at=next_ready_at(session, partition.number),
+        time=partition.time,
+    )
+
+
+def recount(session: Session) -> list[PartitionStatus]:
+    """The same, counted: nothing of it comes from a counter or a stored checkpoint."""
+    return [_recount(session, partition) for partition in _partitions(session)]
+
+
+def _recount(session: Session, partition: Partition) -> PartitionStatus:
+    where = {"partition": partition.number, "checkpoint": 0}
+    ready, delayed, claimed, done, dead, lanes = session.connection.execute(SQL["count_rows"], where).fetchone()
+    (lowest,) = session.connection.execute(SQL["lowest_unsettled"], where).fetchone()
+    checkpoint = (partition.next_position if lowest is None else lowest) - 1
+    (below,) = session.connection.execute(SQL["count_dead_between"], {**where, "reached": checkpoint}).fetchone()
+    return _status(session, partition)._replace(
+        ready=ready,
+        delayed=delayed,
+        claimed=claimed,
+        done=done,
+        dead=dead,
+        lanes=lanes,
+        checkpoint=checkpoint,
+        checkpoint_dead=below,
+    )
+
+
+def find(session: Session, key_hash: bytes, lane_hash: bytes | None) -> list[Found]:
+    """Everything under a key, in order of (partition, hash)."""
+    rest = HASH_BYTES - KEY_HASH_BYTES
+    lowest, highest = (key_hash + (lane_hash or fill * rest) for fill in (b"\x00", b"\xff"))
+    found = []
+    for number in range(session.settings.partitions):
+        where = {"partition": number, "lowest": lowest, "highest": highest}
+        for _, position in session.connection.execute(SQL["find_seen"], where).fetchall():
+            found.append(_find(session, number, position))
+    return found
+
+
+def _find(session: Session, number: int, position: int) -> Found:
+    """The one place where an item is (INV-4)."""
+    where = {"partition": number, "position": position}
+
+    def row(state: str) -> sqlite3.Row | None:
+        row: sqlite3.Row | None = session.connection.execute(SQL[f"find_{state}"], where).fetchone()
+        return row
+
+    if ready := row("ready"):
+        lane, key, priority, payload, attempts, reason, error, rank, place = ready
+        before = {"partition": number, "lane": lane, "rank": rank, "place": place, "limit": AHEAD_LIMIT}
+        (ahead,) = session.connection.execute(SQL["count_ahead"], before).fetchone()
+        found = Found("ready", number, position, None, key, priority, payload, attempts, ahead=ahead)
+        found = found._replace(reason=reason, error=error)
+    elif claimed := row("claimed"):
+        lane, key, priority, payload, attempts, reason, error, fence, worker, expires_at = claimed
+        found = Found("claimed", number, position, None, key, priority, payload, attempts)
+        found = found._replace(reason=reason, error=error, fence=fence, worker=worker, expires_at=expires_at)
+    elif delayed := row("delayed"):
+        lane, key, priority, payload, attempts, reason, error, due_at, settled_at, result = delayed
+        found = Found("delayed", number, position, None, key, priority, payload, attempts, due_at=due_at)
+        found = found._replace(reason=reason, error=error, settled_at=settled_at, result=result)
+    elif done := row("done"):
+        lane, key, priority, payload, settled_at, result = done
+        found = Found("done", number, position, None, key, priority, payload, 0)
+        found = found._replace(settled_at=settled_at, result=result)
+    else:
+        dead = row("dead")
+        assert dead is not None, f"INV-4: position {position} of partition {number} is nowhere"
+        lane, key, priority, payload, attempts, reason, error, settled_at = dead
+        found = Found("dead", number, position, None, key, priority, payload, attempts)
+        found = found._replace(reason=reason, error=error, settled_at=settled_at)
+    numbers = {"partition": number, "numbers": f"[{lane}]"}
+    lane_row = session.connection.execute(SQL["lanes_by_number"], numbers).fetchone()
+    return found._replace(lane=_lane_status(number, Lane(*lane_row)))
+
+
+def _lane_status(number: int, lane: Lane) -> LaneStatus:
+    return LaneStatus(
+        lane=lane.name,
+        partition=number,
+        limits=LaneLimits(lane.min_interval, lane.concurrency, bool(lane.paused), lane.blocked_until),
+        waiting=lane.waiting,
+        in_flight=lane.in_flight,
+        ready_at=None if lane.level is None else lane.ready_at,
+        last_at=lane.last_at,
+    )
+
+
+def lanes(
+    session: Session, *, partition: int | None, lane: str | None, after: tuple[int, int] | None, limit: int
+) -> Sequence[tuple[int, LaneStatus]]:
+    """Lanes with their numbers, in order of (partition, number)."""
+    if lane is not None:
+        numbers = range(session.settings.partitions) if partition is None else [partition]
+        return [found for number in numbers for found in _named(session, number, lane, after)][:limit]
+    start = (NEVER, NEVER) if after is None else after
+    where = {
+        "after_partition": start[0],
+        "after_number": start[1],
+        "last_partition": session.settings.partitions,
+        "limit": limit,
+    }
+    if partition is not None:
+        lowest = max(start, (partition, NEVER))
+        where |= {"after_partition": lowest[0], "after_number": lowest[1], "last_partition": partition}
+    rows = session.connection.execute(SQL["list_lanes"], where)
+    return [(row[1], _lane_status(row[0], Lane(*row[1:]))) for row in rows]
+
+
+def _named(session: Session, number: int, name: str, after: tuple[int, int] | None) -> list[tuple[int, LaneStatus]]:
+    where = {"partition": number, "names": json.dumps([name], ensure_ascii=False)}
+    found = [Lane(*row) for row in session.connection.execute(SQL["lanes_by_name"], where)]
+    return [
+        (lane.number, _lane_status(number, lane)) for lane in found if after is None or (number, lane.number) > after
+    ]
+
+
+def dead(session: Session, *, after: tuple[int, int] | None, limit: int) -> list[DeadItem]:
+    """Dead items in order of (partition, position)."""
+    start = (NEVER, NEVER) if after is None else after
+    where = {"after_partition": start[0], "after_position": start[1], "limit": limit}
+    rows = session.connection.execute(SQL["list_dead"], where)
+    return [DeadItem._make(row) for row in rows]
+
+
+def outputs(session: Session) -> dict[str, int]:
+    return dict(session.connection.execute(SQL["outputs"]))

@@ -1,0 +1,62 @@
+"""Numbered migrations: which there are, which a file has, and running those it lacks."""
+
+import sqlite3
+from importlib.resources import files
+from typing import NamedTuple
+
+from swath.backends.sqlite.state import FORMAT, SQL
+
+
+class Migration(NamedTuple):
+    number: int
+    name: str
+    script: str
+
+
+class Version(NamedTuple):
+    """A migration, and when a file got it; None: not yet."""
+
+    name: str
+    applied_at: int | None
+
+
+def all_migrations() -> list[Migration]:
+    """The migrations that this version of swath knows, in order. Files are frozen once released."""
+    folder = files("swath.backends.sqlite").joinpath("migrations")
+    found = [
+        Migration(int(file.name.split("_")[0]), file.name.removesuffix(".sql"), file.read_text(encoding="utf-8"))
+        for file in folder.iterdir()
+        if file.name.endswith(".sql")
+    ]
+    return sorted(found)
+
+
+def applied_versions(connection: sqlite3.Connection) -> list[Version]:
+    """Every migration known here or recorded in the file."""
+    recorded = dict(connection.execute(SQL["migrations"]))
+    names = sorted({migration.name for migration in all_migrations()} | recorded.keys())
+    return [Version(name, recorded.get(name)) for name in names]
+
+
+def apply_missing(connection: sqlite3.Connection, *, now: int) -> list[str]:
+    """Run what the file lacks, inside the caller's transaction, which has the write lock (rule 16)."""
+    recorded = {name for name, _ in connection.execute(SQL["migrations"])}
+    missing = [migration for migration in all_migrations() if migration.name not in recorded]
+    for migration in missing:
+        run_script(connection, migration.script)
+        connection.execute(SQL["record_migration"], {"name": migration.name, "applied_at": now})
+    if missing:
+        connection.execute(SQL["save_format"], {"format": FORMAT})
+    return [migration.name for migration in missing]
+
+
+def run_script(connection: sqlite3.Connection, script: str) -> None:
+    """Run statements one by one: `executescript` would commit the transaction that is open."""
+    statement = ""
+    for line in script.splitlines():
+        statement += line + "\n"
+        if sqlite3.complete_statement(statement):
+            connection.execute(statement)
+            statement = ""
+    if any(line.strip() and not line.startswith("--") for line in statement.splitlines()):
+        raise ValueError(f"a statement has no end: {statement!r}")

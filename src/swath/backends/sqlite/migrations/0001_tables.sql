@@ -1,0 +1,179 @@
+-- The tables as they were in the first release.
+
+CREATE TABLE frontier (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    format INTEGER NOT NULL,
+    partitions INTEGER NOT NULL,
+    min_interval INTEGER NOT NULL,
+    concurrency INTEGER NOT NULL,
+    max_attempts INTEGER NOT NULL,
+    paused INTEGER NOT NULL DEFAULT 0,
+    signal INTEGER NOT NULL DEFAULT 0
+);
+
+CREATE TABLE migration (
+    name TEXT PRIMARY KEY,
+    applied_at INTEGER NOT NULL
+);
+
+CREATE TABLE partition_state (
+    partition INTEGER PRIMARY KEY,
+    time INTEGER NOT NULL DEFAULT 0,
+    next_position INTEGER NOT NULL DEFAULT 1,
+    next_place INTEGER NOT NULL DEFAULT 1,
+    checkpoint INTEGER NOT NULL DEFAULT 0,
+    checkpoint_dead INTEGER NOT NULL DEFAULT 0,
+    claims_made INTEGER NOT NULL DEFAULT 0,
+    ready INTEGER NOT NULL DEFAULT 0,
+    delayed INTEGER NOT NULL DEFAULT 0,
+    claimed INTEGER NOT NULL DEFAULT 0,
+    done INTEGER NOT NULL DEFAULT 0,
+    dead INTEGER NOT NULL DEFAULT 0,
+    lanes INTEGER NOT NULL DEFAULT 0
+);
+
+CREATE TABLE lane (
+    partition INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    min_interval INTEGER,
+    concurrency INTEGER,
+    paused INTEGER NOT NULL DEFAULT 0,
+    blocked_until INTEGER NOT NULL DEFAULT 0,
+    waiting INTEGER NOT NULL DEFAULT 0,
+    in_flight INTEGER NOT NULL DEFAULT 0,
+    last_at INTEGER NOT NULL DEFAULT 0,
+    head INTEGER,
+    level INTEGER,
+    ready_at INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (partition, number)
+) WITHOUT ROWID;
+
+CREATE UNIQUE INDEX lane_name ON lane (partition, name);
+
+CREATE INDEX lane_ready ON lane (partition, level, ready_at, number) WHERE level IS NOT NULL;
+
+CREATE TABLE item (
+    partition INTEGER NOT NULL,
+    lane INTEGER NOT NULL,
+    rank INTEGER NOT NULL,
+    place INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    hash BLOB NOT NULL,
+    key TEXT NOT NULL,
+    payload TEXT,
+    span INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    reason TEXT,
+    error TEXT,
+    PRIMARY KEY (partition, lane, rank, place)
+) WITHOUT ROWID;
+
+CREATE UNIQUE INDEX item_position ON item (partition, position);
+
+CREATE TABLE delayed (
+    partition INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    lane INTEGER NOT NULL,
+    priority INTEGER NOT NULL,
+    hash BLOB NOT NULL,
+    key TEXT NOT NULL,
+    payload TEXT,
+    span INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    reason TEXT,
+    error TEXT,
+    due_at INTEGER NOT NULL,
+    revisit INTEGER NOT NULL,
+    settled_at INTEGER,
+    result TEXT,
+    PRIMARY KEY (partition, position)
+) WITHOUT ROWID;
+
+CREATE INDEX delayed_due ON delayed (partition, due_at, position);
+
+CREATE INDEX delayed_unsettled ON delayed (partition, position) WHERE NOT revisit;
+
+CREATE TABLE claimed (
+    partition INTEGER NOT NULL,
+    fence INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    lane INTEGER NOT NULL,
+    priority INTEGER NOT NULL,
+    hash BLOB NOT NULL,
+    key TEXT NOT NULL,
+    payload TEXT,
+    span INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    reason TEXT,
+    error TEXT,
+    PRIMARY KEY (partition, fence, position)
+) WITHOUT ROWID;
+
+CREATE UNIQUE INDEX claimed_position ON claimed (partition, position);
+
+CREATE TABLE claim (
+    fence INTEGER PRIMARY KEY,
+    token INTEGER NOT NULL,
+    worker TEXT NOT NULL,
+    expires_at INTEGER NOT NULL,
+    lost INTEGER NOT NULL DEFAULT 0,
+    number INTEGER NOT NULL DEFAULT 0
+);
+
+CREATE TABLE hold (
+    fence INTEGER NOT NULL,
+    partition INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    lost INTEGER NOT NULL DEFAULT 0,
+    held INTEGER NOT NULL,
+    PRIMARY KEY (fence, partition)
+) WITHOUT ROWID;
+
+CREATE INDEX hold_expiry ON hold (partition, expires_at);
+
+CREATE INDEX hold_lost ON hold (partition) WHERE lost;
+
+CREATE TABLE seen (
+    partition INTEGER NOT NULL,
+    hash BLOB NOT NULL,
+    position INTEGER NOT NULL,
+    PRIMARY KEY (partition, hash)
+) WITHOUT ROWID;
+
+CREATE TABLE done (
+    id INTEGER PRIMARY KEY,
+    partition INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    lane INTEGER NOT NULL,
+    priority INTEGER NOT NULL,
+    hash BLOB NOT NULL,
+    key TEXT NOT NULL,
+    payload TEXT,
+    span INTEGER NOT NULL,
+    settled_at INTEGER NOT NULL,
+    result TEXT
+);
+
+CREATE UNIQUE INDEX done_position ON done (partition, position);
+
+CREATE TABLE dead (
+    partition INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    lane INTEGER NOT NULL,
+    priority INTEGER NOT NULL,
+    hash BLOB NOT NULL,
+    key TEXT NOT NULL,
+    payload TEXT,
+    span INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    settled_at INTEGER NOT NULL,
+    reason TEXT,
+    error TEXT,
+    PRIMARY KEY (partition, position)
+) WITHOUT ROWID;
+
+CREATE TABLE output (
+    name TEXT PRIMARY KEY,
+    length INTEGER NOT NULL
+);

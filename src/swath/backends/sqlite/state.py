@@ -1,0 +1,282 @@
+"""What a transaction knows: the frontier's row, and partitions and lanes on their way through Python.
+
+Lanes are read in bulk, changed in memory by the functions of `swath.core.lane`, and written back in bulk.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from swath.backends.sql import load
+from swath.core.clock import Clock
+from swath.core.errors import SchemaOutdated, SchemaTooNew
+from swath.core.lane import Pacing, earliest_start, rank_of
+from swath.core.store import Settings, Signal
+
+SQL = load("swath.backends.sqlite", "queries.sql")
+FORMAT = 1  # the number of the last migration
+NEVER = -1  # before every moment
+
+
+@dataclass(slots=True)
+class Session:
+    """A connection inside a transaction that holds the write lock, and the frontier's row as read in it."""
+
+    connection: sqlite3.Connection
+    clock: Clock
+    settings: Settings
+    signal: Signal
+
+    @property
+    def pacing(self) -> Pacing:
+        return Pacing(self.settings.min_interval, self.settings.concurrency)
+
+
+def begin(connection: sqlite3.Connection, clock: Clock, *, path: str) -> Session:
+    """Read the frontier's row; a format that is not ours ends the transaction (rule 16)."""
+    settings, signal = read_frontier(connection, path=path)
+    return Session(connection, clock, settings, signal)
+
+
+def read_frontier(connection: sqlite3.Connection, *, path: str) -> tuple[Settings, Signal]:
+    stored, *settings, paused, version = connection.execute(SQL["frontier"]).fetchone()
+    check_format(stored, path=path)
+    return Settings(*settings), Signal(bool(paused), version)
+
+
+def check_format(stored: int, *, path: str) -> None:
+    if stored < FORMAT:
+        raise SchemaOutdated(
+            f"{path} has format {stored}, this swath works with format {FORMAT}: "
+            f"run `swath db migrate --store sqlite:///{path}`"
+        )
+    if stored > FORMAT:
+        raise SchemaTooNew(f"{path} has format {stored}, this swath knows formats up to {FORMAT}: upgrade swath")
+
+
+@dataclass(slots=True)
+class Partition:
+    """One row of `partition_state`."""
+
+    number: int
+    time: int
+    next_position: int
+    next_place: int
+    checkpoint: int
+    checkpoint_dead: int
+    claims_made: int
+    ready: int
+    delayed: int
+    claimed: int
+    done: int
+    dead: int
+    lanes: int
+
+    @classmethod
+    def load(cls, session: Session, number: int) -> "Partition":
+        return cls(*session.connection.execute(SQL["partition_state"], (number,)).fetchone())
+
+    def save(self, session: Session) -> None:
+        session.connection.execute(
+            SQL["save_partition"],
+            (
+                self.time,
+                self.next_position,
+                self.next_place,
+                self.checkpoint,
+                self.checkpoint_dead,
+                self.claims_made,
+                self.ready,
+                self.delayed,
+                self.claimed,
+                self.done,
+                self.dead,
+                self.lanes,
+                self.number,
+            ),
+        )
+
+    def tick(self, clock: int) -> int:
+        """Partition time: never behind the clock, and never the same twice."""
+        self.time = max(clock, self.time + 1)
+        return self.time
+
+    def allot(self, span: int) -> int:
+        position = self.next_position
+        self.next_position += span
+        return position
+
+    def allot_place(self) -> int:
+        self.next_place += 1
+        return self.next_place - 1
+
+    def advance(self, session: Session, settled: Iterable[int]) -> None:
+        """Move the checkpoint to just below the lowest unsettled position (INV-6).
+
+        The position above the checkpoint is always an unsettled item's, or has not been allotted: new positions are
+        only ever given to unsettled items, and nothing but a settlement takes that away. So the checkpoint can move
+        only when that very item is settled.
+        """
+        if self.checkpoint + 1 not in settled:
+            return
+        where = {"partition": self.number, "checkpoint": self.checkpoint}
+        (lowest,) = session.connection.execute(SQL["lowest_unsettled"], where).fetchone()
+        reached = (self.next_position if lowest is None else lowest) - 1
+        if self.dead:
+            between = session.connection.execute(SQL["count_dead_between"], {**where, "reached": reached})
+            self.checkpoint_dead += between.fetchone()[0]
+        self.checkpoint = reached
+
+
+@dataclass(slots=True)
+class Lane:
+    """One row of `lane`. `head` is the highest priority that waits, None when nothing does."""
+
+    number: int
+    name: str
+    min_interval: int | None = None
+    concurrency: int | None = None
+    paused: int = 0
+    blocked_until: int = 0
+    waiting: int = 0
+    in_flight: int = 0
+    last_at: int = 0
+    head: int | None = None
+    level: int | None = None
+    ready_at: int = 0
+
+    def pacing(self, default: Pacing) -> Pacing:
+        if self.min_interval is None and self.concurrency is None:
+            return default
+        return Pacing(
+            default.min_interval if self.min_interval is None else self.min_interval,
+            default.concurrency if self.concurrency is None else self.concurrency,
+        )
+
+    def earliest_start(self, pacing: Pacing) -> int:
+        return earliest_start(pacing, blocked_until=self.blocked_until, last_at=self.last_at)
+
+    def wait(self, priority: int) -> None:
+        """One more item waits here."""
+        self.waiting += 1
+        if self.head is None or priority > self.head:
+            self.head = priority
+
+    def place(self, pacing: Pacing, now: int, *, new_turn: bool = False) -> None:
+        """The one place where a lane enters, leaves or moves in the queue, whatever the cause (rule 9)."""
+        if self.head is None or self.paused or (pacing.concurrency and self.in_flight >= pacing.concurrency):
+            self.level = None
+            return
+        keeps_turn = self.level == self.head and not new_turn
+        self.ready_at = max(self.ready_at if keeps_turn else now, self.earliest_start(pacing))
+        self.level = self.head
+
+
+@dataclass(slots=True)
+class Lanes:
+    """The lanes that a move touches in one partition: read once, placed, written back once."""
+
+    session: Session
+    partition: Partition
+    known: dict[int, Lane] = field(default_factory=dict)
+    _by_name: dict[str, Lane] = field(default_factory=dict)
+    _new: list[Lane] = field(default_factory=list)
+    _touched: dict[int, Lane] = field(default_factory=dict)
+
+    def load(self, numbers: Iterable[int]) -> None:
+        missing = list(set(numbers) - self.known.keys())
+        if missing:
+            where = {"partition": self.partition.number, "numbers": json.dumps(missing)}
+            for row in self.session.connection.execute(SQL["lanes_by_number"], where):
+                self._remember(Lane(*row))
+
+    def load_named(self, names: Iterable[str]) -> None:
+        missing = list(set(names) - self._by_name.keys())
+        if missing:
+            where = {"partition": self.partition.number, "names": json.dumps(missing, ensure_ascii=False)}
+            for row in self.session.connection.execute(SQL["lanes_by_name"], where):
+                if row[0] not in self.known:
+                    self._remember(Lane(*row))
+
+    def _remember(self, lane: Lane) -> None:
+        self.known[lane.number] = self._by_name[lane.name] = lane
+
+    def named(self, name: str) -> Lane:
+        """A lane that `load_named` has looked for; it is made when it is not there."""
+        lane = self._by_name.get(name)
+        if lane is None:
+            self.partition.lanes += 1
+            lane = Lane(self.partition.lanes, name)
+            self._remember(lane)
+            self._new.append(lane)
+        return lane
+
+    def touch(self, lane: Lane) -> None:
+        """This lane has changed and is to be placed."""
+        self._touched[lane.number] = lane
+
+    def make_ready(self, lane: Lane, priority: int, band: int) -> tuple[int, int]:
+        """One more item waits in this lane; its rank and place are returned."""
+        lane.wait(priority)
+        self._touched[lane.number] = lane
+        self.partition.ready += 1
+        return rank_of(priority, band), self.partition.allot_place()
+
+    def place(self, now: int) -> None:
+        """Give every touched lane its place in the queue and write it.
+
+        Once for a whole move is enough: within a move a lane's head only rises, and each rise takes the turn of now.
+        """
+        default = self.session.pacing
+        for lane in self._touched.values():
+            lane.place(lane.pacing(default), now)
+        self.write()
+
+    def write(self) -> None:
+        """Write touched lanes as they stand."""
+        number = self.partition.number
+        execute = self.session.connection.executemany
+        if self._new:
+            execute(
+                SQL["insert_lane"],
+                [
+                    (
+                        lane.name,
+                        lane.min_interval,
+                        lane.concurrency,
+                        lane.paused,
+                        lane.blocked_until,
+                        lane.waiting,
+                        lane.in_flight,
+                        lane.last_at,
+                        lane.head,
+                        lane.level,
+                        lane.ready_at,
+                        number,
+                        lane.number,
+                    )
+                    for lane in self._new
+                ],
+            )
+            for lane in self._new:
+                self._touched.pop(lane.number, None)
+            self._new.clear()
+        if self._touched:
+            execute(
+                SQL["save_lane"],
+                [
+                    (
+                        lane.waiting,
+                        lane.in_flight,
+                        lane.last_at,
+                        lane.head,
+                        lane.level,
+                        lane.ready_at,
+                        number,
+                        lane.number,
+                    )
+                    for lane in self._touched.values()
+                ],
+            )
+            self._touched.clear()

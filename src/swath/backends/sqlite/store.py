@@ -1,0 +1,302 @@
+"""A frontier in one SQLite file: the Store, with its threads."""
+
+import asyncio
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+from swath.backends.sqlite import add as adding
+from swath.backends.sqlite import change as changing
+from swath.backends.sqlite import claim as claiming
+from swath.backends.sqlite import look
+from swath.backends.sqlite import settle as settling
+from swath.backends.sqlite.caller import inode_of, settle_within
+from swath.backends.sqlite.file import connect, locate, patiently, prepare
+from swath.backends.sqlite.migration import Version, applied_versions, apply_missing
+from swath.backends.sqlite.state import Session, begin, read_frontier
+from swath.backends.sqlite.trouble import translated
+from swath.backends.sqlite.turn import Turn
+from swath.backends.sqlite.writer import Writer
+from swath.core.clock import Clock, SystemClock
+from swath.core.errors import InvalidSetting, StoreUnavailable, UsageError
+from swath.core.store import (
+    ClaimRef,
+    ClaimReply,
+    ClaimRequest,
+    DeadItem,
+    Found,
+    LaneChange,
+    LaneStatus,
+    NewItem,
+    PartitionStatus,
+    Settings,
+    Settlement,
+    SettleReply,
+    Signal,
+    StoreStatus,
+)
+
+T = TypeVar("T")
+
+POLL_SECONDS = 0.05  # how often a wait looks for what other processes did
+
+
+class SqliteStore:
+    """One frontier in one file. Other processes may have it open too; each writes in its turn."""
+
+    generation = 0  # a file that was committed to stays so
+
+    settings: Settings
+
+    def __init__(self, path: str, *, expected: Settings | None, clock: Clock, synchronous: str) -> None:
+        """Open a file that holds a frontier. `open` is the way in."""
+        self.path = path
+        self._clock = clock
+        self._pid = os.getpid()
+        self._closed = False
+        self._wakers: dict[asyncio.Event, Callable[[], None]] = {}
+        self._wakers_lock = threading.Lock()
+        with translated(path):
+            connection = connect(path, synchronous=synchronous)
+            try:
+                self.settings, _ = patiently(partial(read_frontier, connection, path=path))
+                self._check_partitions(expected)
+                self._reading = connect(path, synchronous=synchronous, read_only=True)
+                self._inode = inode_of(path)
+                turn = Turn(f"{path}-turn")
+            except OSError as error:
+                connection.close()
+                raise StoreUnavailable(f"{error.filename} cannot be opened: {error.strerror}") from error
+            except BaseException:
+                connection.close()
+                raise
+        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"swath reader of {path}")
+        self._writer = Writer(connection, turn, clock=clock, path=path, committed=self._committed)
+
+    @classmethod
+    async def open(
+        cls,
+        path: str,
+        *,
+        settings: Settings | None = None,
+        create: bool = True,
+        clock: Clock | None = None,
+        synchronous: str = "full",
+    ) -> "SqliteStore":
+        """Open the frontier in a file, which is created unless it is there.
+
+        With `synchronous="normal"` commits are not synced one by one: several times as many small ones a second, but a
+        power cut or a crash of the machine can take back the last moments (never a part of a commit, and a crash of
+        the process takes back nothing). What was settled and announced then is worked on again.
+        """
+        return await asyncio.to_thread(cls._open, path, settings, create, clock or SystemClock(), synchronous)
+
+    @classmethod
+    def _open(cls, path: str, settings: Settings | None, create: bool, clock: Clock, synchronous: str) -> "SqliteStore":
+        path = locate(path)
+        prepare(path, settings, create=create, now=clock.now())
+        return cls(path, expected=settings, clock=clock, synchronous=synchronous)
+
+    def _check_partitions(self, expected: Settings | None) -> None:
+        if expected is not None and expected.partitions != self.settings.partitions:
+            raise InvalidSetting(
+                f"{self.path} has {self.settings.partitions} partitions, not {expected.partitions}: their number is "
+                "fixed when a frontier is created. Leave it out, or name another file"
+            )
+
+    # moves
+
+    async def add(self, items: Sequence[NewItem]) -> int:
+        return await self._write(lambda session: adding.add(session, items), wakes=True)
+
+    async def claim(self, request: ClaimRequest) -> ClaimReply:
+        return await self._write(lambda session: claiming.claim(session, request), looks=True)
+
+    async def renew(self, claim: ClaimRef, lease: int) -> int:
+        return await self._write(lambda session: claiming.renew(session, claim, lease), urgent=True)
+
+    async def settle(self, claim: ClaimRef, settlement: Settlement, *, connection: Any = None) -> SettleReply:
+        if connection is None:
+            return await self._write(lambda session: settling.settle(session, claim, settlement), wakes=True)
+        self._check_usable()
+        return settle_within(connection, claim, settlement, path=self.path, inode=self._inode, clock=self._clock)
+
+    async def change_lane(self, partition: int, lane: str, change: LaneChange) -> None:
+        await self._write(lambda session: changing.change_lane(session, partition, lane, change), wakes=True)
+
+    async def change_settings(
+        self,
+        *,
+        min_interval: int | None = None,
+        concurrency: int | None = None,
+        max_attempts: int | None = None,
+        paused: bool | None = None,
+    ) -> None:
+        await self._write(
+            lambda session: changing.change_settings(
+                session,
+                min_interval=min_interval,
+                concurrency=concurrency,
+                max_attempts=max_attempts,
+                paused=paused,
+            ),
+            wakes=True,
+        )
+
+    async def reopen(self, places: Sequence[tuple[int, int]]) -> int:
+        return await self._write(lambda session: changing.reopen(session, places), wakes=True)
+
+    async def _write(
+        self, run: Callable[[Session], T], *, urgent: bool = False, wakes: bool = False, looks: bool = False
+    ) -> T:
+        self._check_usable()
+        return await self._writer.submit(run, urgent=urgent, wakes=wakes, looks=looks)
+
+    # looks
+
+    async def signal(self) -> Signal:
+        return await self._read(lambda session: session.signal)
+
+    async def status(self) -> StoreStatus:
+        return await self._read(look.status)
+
+    async def find(self, key_hash: bytes, lane_hash: bytes | None) -> Sequence[Found]:
+        return await self._read(lambda session: look.find(session, key_hash, lane_hash))
+
+    async def lanes(
+        self,
+        *,
+        partition: int | None = None,
+        lane: str | None = None,
+        after: tuple[int, int] | None = None,
+        limit: int = 100,
+    ) -> Sequence[tuple[int, LaneStatus]]:
+        return await self._read(
+            lambda session: look.lanes(session, partition=partition, lane=lane, after=after, limit=limit)
+        )
+
+    async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadItem]:
+        return await self._read(lambda session: look.dead(session, after=after, limit=limit))
+
+    async def outputs(self) -> dict[str, int]:
+        return await self._read(look.outputs)
+
+    async def recount(self) -> Sequence[PartitionStatus]:
+        return await self._read(look.recount)
+
+    async def _read(self, question: Callable[[Session], T]) -> T:
+        self._check_usable()
+        return await asyncio.get_running_loop().run_in_executor(self._reader, self._ask, question)
+
+    def _ask(self, question: Callable[[Session], T]) -> T:
+        """In the reader's thread: answer from one snapshot."""
+        with translated(self.path):
+            patiently(partial(self._reading.execute, "BEGIN"))
+            try:
+                session = patiently(partial(begin, self._reading, self._clock, path=self.path))
+                return question(session)
+            finally:
+                if self._reading.in_transaction:
+                    self._reading.execute("COMMIT")
+
+    # wait
+
+    async def wait(self, seconds: float) -> None:
+        """Return after `seconds`, or sooner when something was added or settled that the last claim has not seen."""
+        self._check_usable()
+        with self._woken() as woken:
+            try:
+                async with asyncio.timeout(seconds):
+                    seen = self._writer.looked or await self._writer.latest_news()
+                    while not woken.is_set() and await self._writer.latest_news() == seen:
+                        await _set_or_timeout(woken, POLL_SECONDS)
+            except TimeoutError:
+                return
+
+    @contextmanager
+    def _woken(self) -> Iterator[asyncio.Event]:
+        """An event that is set by the next commit of this store that may make work ready."""
+        event = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def wake() -> None:
+            try:
+                loop.call_soon_threadsafe(event.set)
+            except RuntimeError:
+                pass  # that loop is closed: nobody waits any more
+
+        with self._wakers_lock:
+            self._wakers[event] = wake
+        try:
+            yield event
+        finally:
+            with self._wakers_lock:
+                self._wakers.pop(event)
+
+    def _committed(self, session: Session, woken: bool) -> None:
+        """In the writer's thread, after each commit."""
+        self.settings = session.settings
+        if woken:
+            with self._wakers_lock:
+                wakers = list(self._wakers.values())
+            for wake in wakers:
+                wake()
+
+    # end
+
+    async def close(self) -> None:
+        """Finish what was asked for, and close the file. Further calls are refused."""
+        self._closed = True
+        await self._writer.close()
+        await asyncio.to_thread(self._close_reader)
+
+    def _close_reader(self) -> None:
+        self._reader.shutdown()
+        self._reading.close()
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise UsageError(f"the frontier in {self.path} is closed: open it again")
+        if os.getpid() != self._pid:
+            raise UsageError(
+                f"the frontier in {self.path} was opened by process {self._pid} and came to process {os.getpid()} by a "
+                "fork, which SQLite does not survive. Open it in the child, and start children with `spawn`"
+            )
+
+
+async def _set_or_timeout(event: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return
+
+
+async def migrate(path: str, *, clock: Clock | None = None) -> Sequence[str]:
+    """Bring a frontier's file up to the format of this version of swath; the names of the migrations applied."""
+    now = (clock or SystemClock()).now()
+    return await asyncio.to_thread(_on_file, path, partial(apply_missing, now=now))
+
+
+async def versions(path: str) -> Sequence[Version]:
+    """Every migration known here or recorded in the file, and when the file got it."""
+    return await asyncio.to_thread(_on_file, path, applied_versions)
+
+
+def _on_file(path: str, action: Callable[[sqlite3.Connection], T]) -> T:
+    """Run an action under the write lock of a file that holds a frontier of any format."""
+    path = locate(path)
+    prepare(path, None, create=False, now=0)
+    with translated(path), closing(connect(path)) as connection:
+        patiently(partial(connection.execute, "BEGIN IMMEDIATE"))
+        try:
+            result = action(connection)
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+        return result

@@ -1,0 +1,68 @@
+"""What SQLite's errors mean to a caller of swath."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from swath.core.errors import InvalidItem, NotAFrontier, StoreFull, StoreUnavailable, SwathError
+
+BUSY = {"SQLITE_BUSY", "SQLITE_LOCKED"}
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether somebody else holds a lock, so that waiting helps."""
+    return _primary(error) in BUSY
+
+
+def _name(error: sqlite3.Error) -> str:
+    return getattr(error, "sqlite_errorname", "")
+
+
+def _primary(error: sqlite3.Error) -> str:
+    """SQLITE_BUSY_SNAPSHOT is a kind of SQLITE_BUSY."""
+    return "_".join(_name(error).split("_")[:2])
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Every error of the driver leaves as one of ours, with the driver's as its cause."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+
+
+def translate(error: sqlite3.Error, path: str) -> SwathError:
+    """The error of ours that says what to do about one of SQLite's."""
+    match _primary(error):
+        case "SQLITE_BUSY" | "SQLITE_LOCKED":
+            return StoreUnavailable(f"{path} was locked by another process beyond the time limit: try again")
+        case "SQLITE_FULL":
+            return StoreFull(f"{path}: the disk is full; nothing was changed. Make room and try again")
+        case "SQLITE_IOERR" if _name(error) in {"SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE"}:
+            return StoreFull(
+                f"{path} could not be written: the disk is full, or a quota or file size limit is reached; "
+                "nothing was changed. Make room and try again"
+            )
+        case "SQLITE_NOTADB":
+            return NotAFrontier(f"{path} is not an SQLite database; it was left alone. Name another file")
+        case "SQLITE_CANTOPEN":
+            return StoreUnavailable(_cannot_open(path))
+        case "SQLITE_READONLY" | "SQLITE_PERM":
+            return StoreUnavailable(
+                f"{path} cannot be written by this user: the file and its directory must both be writable"
+            )
+        case "SQLITE_CORRUPT":
+            return StoreUnavailable(f"{path} is damaged ({error}): restore it from a backup")
+        case "SQLITE_TOOBIG":
+            return InvalidItem("a key, payload or result is larger than SQLite can hold (1 GB)")
+        case _:
+            return StoreUnavailable(f"{path}: {error} ({_name(error) or type(error).__name__})")
+
+
+def _cannot_open(path: str) -> str:
+    directory = os.path.dirname(path)
+    if not os.path.isdir(directory):
+        return f"{path} cannot be opened: the directory {directory} does not exist. Create it first"
+    return f"{path} cannot be opened: check that this user may read and write it and its directory"

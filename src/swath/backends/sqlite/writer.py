@@ -1,0 +1,243 @@
+"""The one thread of a store that writes, and group commit.
+
+Jobs that wait are run in one transaction with one COMMIT, that is one sync of the disk, for all of them. One that fails
+is rolled back alone. Callers are answered after the commit.
+"""
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from swath.backends.sqlite.file import patiently
+from swath.backends.sqlite.state import Session, begin
+from swath.backends.sqlite.trouble import translate
+from swath.backends.sqlite.turn import Turn
+from swath.core.clock import Clock
+from swath.core.errors import UsageError
+
+T = TypeVar("T")
+
+GROUP_JOBS = 64  # jobs under one commit
+GROUP_SECONDS = 0.02  # after which a group takes in no further job
+
+
+@dataclass(slots=True, eq=False)
+class Job(Generic[T]):
+    """Something to do under the write lock, and who waits for it."""
+
+    run: Callable[[Session], T]
+    future: "asyncio.Future[T]"
+    wakes: bool = False  # it may make work ready
+    looks: bool = False  # it looks for work: what was done before it is no news any more
+    bare: bool = False  # it needs no transaction
+    result: T | None = None
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Counts of what may have made work ready: by this store, and by other connections to the file."""
+
+    own: int
+    others: int  # SQLite's data_version
+
+
+class Writer:
+    """Runs jobs in the order in which they came, urgent ones first. Owns its connection and its turn."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        turn: Turn,
+        *,
+        clock: Clock,
+        path: str,
+        committed: Callable[[Session, bool], None],
+    ) -> None:
+        self._connection = connection
+        self._turn = turn
+        self._clock = clock
+        self._path = path
+        self._committed = committed
+        self._urgent: deque[Job[Any]] = deque()
+        self._jobs: deque[Job[Any]] = deque()
+        self._bell: SimpleQueue[bool] = SimpleQueue()  # True for every job, then False to end
+        self._closing = threading.Lock()
+        self._closed = False
+        self.news = News(0, self._data_version())
+        self.looked: News | None = None  # what the last claim had seen
+        self._thread = threading.Thread(target=self._work, name=f"swath writer of {path}", daemon=True)
+        self._thread.start()
+
+    async def submit(
+        self, run: Callable[[Session], T], *, urgent: bool = False, wakes: bool = False, looks: bool = False
+    ) -> T:
+        """Run a job and return what it returned, once that is durable.
+
+        A caller that is cancelled while it waits does not stop a job that has begun.
+        """
+        return await self._submit(
+            Job(run, asyncio.get_running_loop().create_future(), wakes=wakes, looks=looks), urgent=urgent
+        )
+
+    async def latest_news(self) -> News:
+        """What has been made ready so far, also by others."""
+        return await self._submit(Job(self._look_around, asyncio.get_running_loop().create_future(), bare=True))
+
+    async def _submit(self, job: Job[T], *, urgent: bool = False) -> T:
+        with self._closing:
+            if self._closed:
+                raise UsageError(f"the frontier in {self._path} is closed: open it again")
+            (self._urgent if urgent else self._jobs).append(job)
+            self._bell.put(True)
+        return await job.future
+
+    async def close(self) -> None:
+        """Finish what was submitted, then close the connection."""
+        with self._closing:
+            if not self._closed:
+                self._closed = True
+                self._bell.put(False)
+        await asyncio.to_thread(self._thread.join)
+
+    # In the thread.
+
+    def _work(self) -> None:
+        while self._bell.get():
+            self._run_group(self._take_job())
+        self._turn.close()
+        self._connection.close()
+
+    def _take_job(self) -> Job[Any]:
+        """The next job, for which the bell has rung."""
+        return (self._urgent or self._jobs).popleft()
+
+    def _take_another(self) -> Job[Any] | None:
+        """A job that waits already."""
+        try:
+            rung = self._bell.get_nowait()
+        except Empty:
+            return None
+        if rung:
+            return self._take_job()
+        self._bell.put(False)  # the end: after this group
+        return None
+
+    def _run_group(self, first: Job[Any]) -> None:
+        if first.future.cancelled():
+            return
+        jobs = [first]
+        try:
+            if first.bare:
+                first.result = self._look_around()
+                return
+            self._turn.take()
+            patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"))
+            session = begin(self._connection, self._clock, path=self._path)
+            others = self._data_version()
+            self._run_jobs(session, jobs)
+            if self._connection.in_transaction:
+                self._connection.execute("COMMIT")
+                self._tell(session, jobs, others)
+        except BaseException as error:  # noqa: BLE001 it goes to the callers, in another thread
+            self._fail(jobs, error)
+        finally:
+            self._turn.give()
+            self._answer(jobs)
+
+    def _run_jobs(self, session: Session, jobs: list[Job[Any]]) -> None:
+        """Run the first job, and then those that wait, as long as the group is small and young."""
+        if not self._run_alone(session, jobs[0]):
+            return
+        deadline = time.monotonic() + GROUP_SECONDS
+        while len(jobs) < GROUP_JOBS and time.monotonic() < deadline:
+            job = self._take_another()
+            if job is None:
+                return
+            if job.future.cancelled():
+                continue
+            jobs.append(job)
+            self._run_in_savepoint(session, job)
+
+    def _run_alone(self, session: Session, job: Job[Any]) -> bool:
+        """The first job needs no savepoint: when it fails, the whole transaction is its own."""
+        try:
+            job.result = job.run(session)
+        except BaseException as error:  # noqa: BLE001 it goes to the caller, in another thread
+            job.error = error
+            self._roll_back()
+        return job.error is None
+
+    def _run_in_savepoint(self, session: Session, job: Job[Any]) -> None:
+        before = session.settings, session.signal
+        self._connection.execute("SAVEPOINT job")
+        try:
+            job.result = job.run(session)
+        except BaseException as error:
+            job.error = error
+            session.settings, session.signal = before
+            if not self._connection.in_transaction:
+                raise  # SQLite has rolled back all of the group, as it does when the disk is full
+            self._connection.execute("ROLLBACK TO job")
+        self._connection.execute("RELEASE job")
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    def _fail(self, jobs: Iterable[Job[Any]], error: BaseException) -> None:
+        """None of the group has happened."""
+        try:
+            self._roll_back()
+        except sqlite3.Error:
+            pass  # the connection is beyond help; the next BEGIN says how
+        for job in jobs:
+            job.error = job.error or error
+
+    def _tell(self, session: Session, jobs: Iterable[Job[Any]], others: int) -> None:
+        own = self.news.own
+        for job in jobs:
+            if job.error is None:
+                own += job.wakes
+                if job.looks:
+                    self.looked = News(own, others)
+        woken = own != self.news.own
+        self.news = News(own, others)
+        self._committed(session, woken)
+
+    def _look_around(self, _: Session | None = None) -> News:
+        return News(self.news.own, self._data_version())
+
+    def _answer(self, jobs: Iterable[Job[Any]]) -> None:
+        """Hand results to the loops that wait for them, with one call for each loop."""
+        waiting: dict[asyncio.AbstractEventLoop, list[Job[Any]]] = {}
+        for job in jobs:
+            if isinstance(job.error, sqlite3.Error):
+                cause, job.error = job.error, translate(job.error, self._path)
+                job.error.__cause__ = cause
+            waiting.setdefault(job.future.get_loop(), []).append(job)
+        for loop, own in waiting.items():
+            try:
+                loop.call_soon_threadsafe(_set_results, own)
+            except RuntimeError:
+                pass  # that loop is closed: nobody waits any more
+
+    def _data_version(self) -> int:
+        version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        return version
+
+
+def _set_results(jobs: Iterable[Job[Any]]) -> None:
+    for job in jobs:
+        if job.future.done():  # cancelled by whoever waited
+            continue
+        if job.error is not None:
+            job.future.set_exception(job.error)
+        else:
+            job.future.set_result(job.result)

@@ -1,0 +1,127 @@
+"""`swath db`: create, migrate, check and describe a store."""
+
+from typing import Annotated, Any
+
+import typer
+
+import swath
+from swath.cli import check as checks
+from swath.cli import show
+from swath.cli.common import (
+    ConcurrencyOption,
+    JSONOption,
+    MinIntervalOption,
+    PartitionsOption,
+    StoreOption,
+    opened,
+    run,
+    store_url,
+)
+from swath.cli.exits import Exit
+from swath.cli.info import describe
+from swath.opening import migrate as migrate_store
+
+app = typer.Typer(help="Create, migrate, check and describe a store.", no_args_is_help=True)
+
+
+@app.command("init")
+def init(
+    store: StoreOption = None,
+    partitions: PartitionsOption = None,
+    min_interval: MinIntervalOption = None,
+    concurrency: ConcurrencyOption = None,
+    max_attempts: Annotated[
+        int | None,
+        typer.Option("--max-attempts", metavar="N", show_default=False, help="Attempts after which an item is dead"),
+    ] = None,
+    json: JSONOption = False,
+) -> None:
+    """Create a frontier.
+
+    One that is there stays as it is, except for defaults that are given.
+    """
+    settings = {
+        "partitions": partitions,
+        "min_interval": min_interval,
+        "concurrency": concurrency,
+        "max_attempts": max_attempts,
+    }
+    run(store, _init(store, settings, json))
+
+
+@app.command("migrate")
+def migrate(store: StoreOption = None, json: JSONOption = False) -> None:
+    """Bring a store that an older swath wrote to the format of this one."""
+    run(store, _migrate(store, json))
+
+
+@app.command("check")
+def check(store: StoreOption = None, json: JSONOption = False) -> None:
+    """Count everything again and compare.
+
+    Exits with 1 when a counter or a promise does not hold. It takes longer the larger the frontier is. Partitions that
+    are worked on meanwhile are looked at again, and left out if they never hold still: `swath pause` makes them.
+    """
+    run(store, _check(store, json))
+
+
+@app.command("info")
+def info(store: StoreOption = None, json: JSONOption = False) -> None:
+    """Show what a store is: backend, format, partitions, size."""
+    run(store, _info(store, json))
+
+
+async def _init(store: str | None, settings: dict[str, Any], json: bool) -> None:
+    async with opened(store, create=True, **settings) as frontier:
+        kept = frontier.store.settings
+    data = {
+        "store": show.masked(store or ""),
+        "partitions": kept.partitions,
+        "min_interval": kept.min_interval / 1e6,
+        "concurrency": kept.concurrency,
+        "max_attempts": kept.max_attempts,
+    }
+    if json:
+        show.document(data)
+    else:
+        print(
+            f"{show.clean(show.masked(store or ''))} is ready: {show.counted(kept.partitions, 'partition')}, "
+            f"{show.pace(kept.min_interval / 1e6, kept.concurrency)}, up to {kept.max_attempts:,} attempts"
+        )
+
+
+async def _migrate(store: str | None, json: bool) -> None:
+    applied = await migrate_store(store_url(store))
+    if json:
+        show.document({"store": show.masked(store or ""), "applied": list(applied)})
+    elif applied:
+        for name in applied:
+            print(f"applied {name}")
+    else:
+        print("nothing to do: the store has this version's format")
+
+
+async def _check(store: str | None, json: bool) -> int:
+    async with opened(store) as frontier:
+        report = await checks.check(frontier)
+    if json:
+        show.document({"store": show.masked(store or ""), **report.as_json()})
+    else:
+        for finding in report.findings:
+            print(f"partition {finding.partition}: {finding.text}")
+        print(report.summary())
+    return Exit.NO if report.findings else Exit.DONE
+
+
+async def _info(store: str | None, json: bool) -> None:
+    async with opened(store) as frontier:
+        partitions = frontier.store.settings.partitions
+        positions = sum(part.end for part in (await frontier.store.status()).partitions)
+        about = await describe(store_url(store))
+    data = {"store": show.masked(store or ""), "backend": about.backend, "format": about.format}
+    data |= {"partitions": partitions, "positions": positions, "bytes": about.bytes, "version": swath.__version__}
+    if json:
+        show.document(data)
+        return
+    pairs = [(name, f"{value}") for name, value in data.items() if name != "bytes"]
+    show.facts("store", [*pairs, ("size", show.size(about.bytes))])

@@ -1,0 +1,165 @@
+"""`swath dead`: list the items that were given up, and give them another try."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import typer
+from rich.padding import Padding
+from rich.text import Text
+
+from swath.cli import show
+from swath.cli.common import GroupWithDefault, JSONOption, StoreOption, lane_name, opened, run
+from swath.cli.exits import Exit
+from swath.core.clock import as_datetime
+from swath.core.errors import UsageError
+from swath.core.frontier import Frontier
+from swath.core.store import DeadItem
+
+LIMIT = 100
+COLUMNS = ("key", "lane", "attempts", "since", "reason")
+
+app = typer.Typer(
+    cls=GroupWithDefault,
+    help="""List the items that were given up, and give them another try.
+
+    `swath dead` is short for `swath dead list`.""",
+)
+
+ReasonOption = Annotated[
+    str | None,
+    typer.Option("--reason", metavar="TEXT", show_default=False, help="Only those whose reason contains this"),
+]
+LaneOption = Annotated[
+    str | None, typer.Option("--lane", metavar="NAME", show_default=False, help="Only those of this lane")
+]
+
+
+@app.command("list")
+def list_dead(
+    store: StoreOption = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, metavar="N", help="How many; 0 for all")] = LIMIT,
+    reason: ReasonOption = None,
+    lane: LaneOption = None,
+    errors: Annotated[bool, typer.Option("--errors", "-e", help="Show the last error of each, too")] = False,
+    json: JSONOption = False,
+) -> None:
+    """List dead items with their attempts and the reason.
+
+    Away from a terminal the columns are tab-separated: key, lane, attempts, since, reason, and error with --errors.
+    With --json each item is a line.
+    """
+    run(store, _list(store, limit, reason, lane, errors, json))
+
+
+@app.command("retry")
+def retry(
+    keys: Annotated[list[str] | None, typer.Argument(metavar="KEY", show_default=False, help="These items")] = None,
+    store: StoreOption = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every dead item")] = False,
+    reason: ReasonOption = None,
+    lane: LaneOption = None,
+    json: JSONOption = False,
+) -> None:
+    """Make dead items ready again, with no attempts counted.
+
+    Name them by key, by --reason, by --lane, or take --all. Exits with 1 when there was none.
+    """
+    run(store, _retry(store, keys or [], everything, reason, lane, json))
+
+
+async def _list(store: str | None, limit: int, reason: str | None, lane: str | None, errors: bool, json: bool) -> None:
+    async with opened(store) as frontier:
+        found = _wanted(frontier, limit, reason, lane)
+        if json:
+            async for item in found:
+                show.json_line(as_json(item))
+            return
+        if errors and show.on_terminal():
+            count = await _print_with_errors(found)
+        else:
+            columns = (*COLUMNS, "error") if errors else COLUMNS
+            count = await show.listing(columns, (row(item, errors) async for item in found), right=["attempts"])
+        if count == 0:
+            show.note("no dead items")
+        elif count == limit:
+            show.note(f"the first {limit:,}; --limit 0 lists all")
+
+
+async def _wanted(frontier: Frontier, limit: int, reason: str | None, lane: str | None) -> AsyncIterator[DeadItem]:
+    count = 0
+    async for item in frontier.dead():
+        if lane in (None, item.lane) and (reason is None or reason in item.reason):
+            yield item
+            count += 1
+            if count == limit:
+                return
+
+
+async def _retry(
+    store: str | None, keys: list[str], everything: bool, reason: str | None, lane: str | None, json: bool
+) -> int:
+    if keys and (everything or reason is not None):
+        raise UsageError("keys name the items already: leave --all and --reason out")
+    if everything and (reason is not None or lane is not None):
+        raise UsageError("--all takes every dead item: leave --reason and --lane out, or leave out --all")
+    if not keys and not everything and reason is None and lane is None:
+        raise UsageError("which items? Give keys, --reason TEXT, --lane NAME, or --all for every dead item")
+    if lane is not None:
+        lane_name(lane)
+    async with opened(store) as frontier:
+        if keys:
+            reopened = 0
+            for key in keys:
+                reopened += await _retry_key(frontier, key, lane)
+        else:
+            reopened = await frontier.reopen_dead(lane=lane, reason=reason)
+    if json:
+        show.document({"reopened": reopened})
+    else:
+        print(f"{show.counted(reopened, 'dead item')} made ready again")
+    return Exit.DONE if reopened else Exit.NO
+
+
+async def _retry_key(frontier: Frontier, key: str, lane: str | None) -> int:
+    """Only what is dead: `reopen` by itself would also repeat what is done."""
+    found = await frontier.explain(key, lane=lane)
+    if found.state != "dead":
+        show.complain(f"not dead: {found.sentence}")
+        return 0
+    return await frontier.reopen([key], lane=found.data["lane"]["lane"])
+
+
+async def _print_with_errors(items: AsyncIterator[DeadItem]) -> int:
+    """One below the other: tracebacks want the whole width."""
+    console = show.console()
+    count = 0
+    async for item in items:
+        count += 1
+        key, lane, _, since, reason = (show.clean(cell) for cell in row(item, errors=False))
+        console.print(Text(key, style="bold"))
+        console.print(Text(f"lane {lane}, {show.counted(item.attempts, 'attempt')}, {since}", style="dim"))
+        console.print(Text(reason, style="red"))
+        if item.error:
+            console.print(Padding(Text(show.clean(item.error, keep="\n")), (0, 0, 0, 2)))
+        console.print()
+    return count
+
+
+def as_json(item: DeadItem) -> dict[str, Any]:
+    return {
+        "key": item.key,
+        "lane": item.lane,
+        "attempts": item.attempts,
+        "since": as_datetime(item.settled_at).isoformat(),
+        "reason": item.reason,
+        "error": item.error,
+        "priority": item.priority,
+        "payload": show.decoded(item.payload),
+        "partition": item.partition,
+        "position": item.position,
+    }
+
+
+def row(item: DeadItem, errors: bool) -> tuple[str, ...]:
+    cells = (item.key, item.lane, f"{item.attempts}", show.stamp(as_datetime(item.settled_at)), item.reason)
+    return (*cells, item.error or "") if errors else cells

@@ -1,0 +1,299 @@
+"""`swath lanes`: list lanes, and change their limits."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from swath.cli import show, values
+from swath.cli.common import (
+    ConcurrencyOption,
+    GroupWithDefault,
+    JSONOption,
+    MinIntervalOption,
+    StoreOption,
+    lane_name,
+    opened,
+    run,
+)
+from swath.cli.exits import Exit
+from swath.core.clock import SECOND, as_datetime
+from swath.core.errors import UsageError
+from swath.core.frontier import Frontier
+from swath.core.insight import lane_data
+from swath.core.store import LaneStatus
+
+LIMIT = 100
+COLUMNS = ("lane", "waiting", "in flight", "state", "min interval", "concurrency")
+
+
+class LanesGroup(GroupWithDefault):
+    takes_argument = True
+
+
+app = typer.Typer(
+    cls=LanesGroup,
+    help="""List lanes, and change what they are allowed.
+
+    `swath lanes` is short for `swath lanes list`, and `swath lanes NAME` for `swath lanes list NAME`.""",
+)
+
+LaneArgument = Annotated[str, typer.Argument(metavar="LANE", help="The lane; it need not exist yet")]
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """What a lane's state is judged by."""
+
+    moment: int
+    min_interval: float
+    concurrency: int
+
+
+@app.command("list")
+def list_lanes(
+    lane: Annotated[str | None, typer.Argument(metavar="LANE", show_default=False, help="Only this one")] = None,
+    store: StoreOption = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, metavar="N", help="How many; 0 for all")] = LIMIT,
+    waiting: Annotated[bool, typer.Option("--waiting", help="Only lanes with items that wait")] = False,
+    paused: Annotated[bool, typer.Option("--paused", help="Only lanes that are paused")] = False,
+    blocked: Annotated[bool, typer.Option("--blocked", help="Only lanes that are blocked until a time")] = False,
+    json: JSONOption = False,
+) -> None:
+    """List lanes with what waits in them, their state and their limits.
+
+    Away from a terminal the columns are tab-separated: lane, waiting, in flight, state, min interval, concurrency.
+    With --json each lane is a line. Filters look at every lane.
+    """
+    if lane is not None:
+        run(store, _one(store, lane, json))
+        return
+
+    def wanted(found: LaneStatus, now: int) -> bool:
+        return (
+            (not waiting or found.waiting > 0)
+            and (not paused or found.limits.paused)
+            and (not blocked or found.limits.blocked_until > now)
+        )
+
+    run(store, _list(store, limit, wanted, json))
+
+
+@app.command("set")
+def set_limits(
+    lane: LaneArgument,
+    store: StoreOption = None,
+    min_interval: Annotated[
+        Any,
+        typer.Option(
+            "--min-interval",
+            parser=values.interval,
+            metavar="TIME",
+            show_default=False,
+            help='The least time between items, such as 1.5, 70s, 10m; "default" for the frontier\'s',
+        ),
+    ] = None,
+    concurrency: Annotated[
+        Any,
+        typer.Option(
+            "--concurrency",
+            parser=values.at_once,
+            metavar="N",
+            show_default=False,
+            help='Items in flight at once, 0 for any number; "default" for the frontier\'s',
+        ),
+    ] = None,
+    json: JSONOption = False,
+) -> None:
+    """Give a lane limits of its own.
+
+    They hold for every process, from its next claim on.
+    """
+
+    async def change(frontier: Frontier) -> None:
+        if min_interval is None and concurrency is None:
+            raise UsageError("nothing to set: give --min-interval, --concurrency or both")
+        await frontier.limit(lane, min_interval=min_interval, concurrency=concurrency)
+
+    run(store, _change(store, lane, change, json))
+
+
+@app.command("block")
+def block(
+    lane: LaneArgument,
+    store: StoreOption = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--for", parser=values.duration, metavar="TIME", show_default=False, help="How long: 70s, 10m, 2h"
+        ),
+    ] = None,
+    until: Annotated[
+        datetime | None,
+        typer.Option(
+            "--until",
+            parser=values.moment,
+            metavar="MOMENT",
+            show_default=False,
+            help="Until when: 2030-01-31T12:00:00Z",
+        ),
+    ] = None,
+    json: JSONOption = False,
+) -> None:
+    """Start nothing of a lane until a time.
+
+    What is being worked on goes on.
+    """
+
+    async def change(frontier: Frontier) -> None:
+        if (seconds is None) == (until is None):
+            raise UsageError("a block ends: give --for TIME or --until MOMENT, one of them")
+        await frontier.block(lane, until=seconds if until is None else until)  # type: ignore[arg-type]
+
+    run(store, _change(store, lane, change, json))
+
+
+@app.command("unblock")
+def unblock(lane: LaneArgument, store: StoreOption = None, json: JSONOption = False) -> None:
+    """Lift the block of a lane."""
+
+    async def change(frontier: Frontier) -> None:
+        await frontier.block(lane, until=0)
+
+    run(store, _change(store, lane, change, json, must_exist=True))
+
+
+@app.command("defaults")
+def defaults(
+    store: StoreOption = None,
+    min_interval: MinIntervalOption = None,
+    concurrency: ConcurrencyOption = None,
+    max_attempts: Annotated[
+        int | None,
+        typer.Option("--max-attempts", metavar="N", show_default=False, help="Attempts after which an item is dead"),
+    ] = None,
+    json: JSONOption = False,
+) -> None:
+    """Show or change what holds for lanes without limits of their own."""
+    run(store, _defaults(store, json, min_interval=min_interval, concurrency=concurrency, max_attempts=max_attempts))
+
+
+async def _defaults(store: str | None, json: bool, **changes: Any) -> None:
+    async with opened(store) as frontier:
+        if any(value is not None for value in changes.values()):
+            await frontier.configure(**changes)
+        status = await frontier.status()
+    data = {name: getattr(status, name) for name in ("min_interval", "concurrency", "max_attempts")}
+    if json:
+        show.document(data)
+    else:
+        show.facts("lane defaults", [(name, f"{value:g}") for name, value in data.items()])
+
+
+async def _list(store: str | None, limit: int, wanted: Callable[[LaneStatus, int], bool], json: bool) -> None:
+    async with opened(store) as frontier:
+        now = await _now(frontier)
+        found = _wanted(frontier, limit, lambda lane: wanted(lane, now.moment))
+        if json:
+            async for lane in found:
+                show.json_line(as_json(lane, now))
+            return
+        count = await show.listing(COLUMNS, (row(lane, now) async for lane in found), right=COLUMNS[1:3] + COLUMNS[4:])
+        if count == 0:
+            show.note("no lanes")
+        elif count == limit:
+            show.note(f"the first {limit:,}; --limit 0 lists all")
+
+
+async def _wanted(frontier: Frontier, limit: int, wanted: Callable[[LaneStatus], bool]) -> AsyncIterator[LaneStatus]:
+    count = 0
+    async for lane in frontier.lanes():
+        if wanted(lane):
+            yield lane
+            count += 1
+            if count == limit:
+                return
+
+
+async def _one(store: str | None, lane: str, json: bool) -> int:
+    async with opened(store) as frontier:
+        found = await frontier.lane(lane_name(lane))
+        if found is None:
+            show.complain(f"there is no lane {lane!r}: swath lanes lists them, swath lanes --help the commands")
+            return Exit.NO
+        _print(found, await _now(frontier), json)
+    return Exit.DONE
+
+
+async def _change(
+    store: str | None, lane: str, change: Callable[[Frontier], Any], json: bool, *, must_exist: bool = False
+) -> int:
+    async with opened(store) as frontier:
+        before = await frontier.lane(lane_name(lane))
+        if before is None and must_exist:
+            show.complain(f"there is no lane {lane!r}: swath lanes lists them")
+            return Exit.NO
+        await change(frontier)
+        found = await frontier.lane(lane)
+        assert found is not None
+        _print(found, await _now(frontier), json)
+    if before is None:
+        show.note(f"lane {lane} is new: no item was ever added to it")
+    return Exit.DONE
+
+
+async def _now(frontier: Frontier) -> Now:
+    status = await frontier.store.status()
+    return Now(status.now, status.settings.min_interval / SECOND, status.settings.concurrency)
+
+
+def _print(lane: LaneStatus, now: Now, json: bool) -> None:
+    if json:
+        show.document(as_json(lane, now))
+    else:
+        names = ("lane", "waiting", "in_flight", "state", "min_interval", "concurrency")
+        show.facts(f"lane {lane.lane}", zip(names, row(lane, now), strict=True))
+
+
+def as_json(lane: LaneStatus, now: Now) -> dict[str, Any]:
+    return {**lane_data(lane), "state": state(lane, now.moment)}
+
+
+def row(lane: LaneStatus, now: Now) -> tuple[str, ...]:
+    limits = lane.limits
+    interval = now.min_interval if limits.min_interval is None else limits.min_interval / SECOND
+    at_once = now.concurrency if limits.concurrency is None else limits.concurrency
+    return (
+        lane.lane,
+        f"{lane.waiting}",
+        f"{lane.in_flight}",
+        in_words(lane, now.moment),
+        f"{interval:g}{' (default)' if limits.min_interval is None else ''}",
+        f"{at_once or 'any'}{' (default)' if limits.concurrency is None else ''}",
+    )
+
+
+def state(lane: LaneStatus, now: int) -> str:
+    """What keeps a lane from starting an item: paused, blocked, empty, busy (at its concurrency), resting (its
+    interval), or nothing: ready."""
+    if lane.limits.paused:
+        return "paused"
+    if lane.limits.blocked_until > now:
+        return "blocked"
+    if not lane.waiting:
+        return "empty"
+    if lane.ready_at is None:
+        return "busy"
+    return "resting" if lane.ready_at > now else "ready"
+
+
+def in_words(lane: LaneStatus, now: int) -> str:
+    match name := state(lane, now):
+        case "blocked":
+            return f"blocked until {show.stamp(as_datetime(lane.limits.blocked_until))}"
+        case "resting" if lane.ready_at is not None:
+            return f"ready in {show.span((lane.ready_at - now) / SECOND)}"
+        case _:
+            return name

@@ -1,0 +1,54 @@
+"""Progress of long work: a live line on a terminal, a plain line now and then elsewhere. Both on standard error."""
+
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from swath.cli import show
+
+PLAIN_SECONDS = 10.0
+
+
+class AddProgress:
+    """How an `add` goes on: `told` with each chunk."""
+
+    def __init__(self, *, total_bytes: int | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.read = 0
+        self.added = 0
+        self._clock = clock
+        self._began = self._next_line = clock()
+        self._next_line += PLAIN_SECONDS
+        self._live: Progress | None = None
+        if show.on_terminal(sys.stderr):
+            bar = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn()) if total_bytes else ()
+            columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), *bar)
+            self._live = Progress(*columns, console=show.console(stderr=True), transient=True)
+            self._task = self._live.add_task("adding", total=total_bytes)
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def told(self, *, read: int, added: int, bytes_read: int) -> None:
+        self.read += read
+        self.added += added
+        if self._live is not None:
+            self._live.update(self._task, description=self.text(), completed=bytes_read)
+        elif self._clock() >= self._next_line:
+            self._next_line = self._clock() + PLAIN_SECONDS
+            print(f"swath: {self.text()}", file=sys.stderr, flush=True)
+
+    def text(self) -> str:
+        seconds = max(self._clock() - self._began, 1e-9)
+        return f"{self.added:,} new of {self.read:,}, {self.read / seconds:,.0f} a second"

@@ -1,0 +1,194 @@
+"""How things look: tables on a terminal, plain and stable text elsewhere, JSON when asked.
+
+Keys, reasons and errors may hold anything, so everything printed goes through `clean`: nothing that a crawled page
+said can move a terminal's cursor.
+"""
+
+import json
+import re
+import sys
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TextIO
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+PAGE = 1_000  # rows of a table that are laid out together; more become another table
+MASK = "***"
+SHORT_SECRET = 4  # characters; shorter ones are masked only where they stand in a URL
+
+Pairs = Iterable[tuple[str, str]]
+
+
+def console(*, stderr: bool = False) -> Console:
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+
+
+def on_terminal(stream: TextIO | None = None) -> bool:
+    return (stream or sys.stdout).isatty()
+
+
+def clean(text: str, *, keep: str = "") -> str:
+    """The text with everything that does not print written as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
+
+
+def complain(message: str) -> None:
+    """One line on standard error."""
+    print(f"swath: {clean(message)}", file=sys.stderr, flush=True)
+
+
+def note(message: str) -> None:
+    """A remark beside the output, for people: on standard error, and only when the output is on a terminal."""
+    if on_terminal():
+        console(stderr=True).print(Text(clean(message), style="dim"))
+
+
+# secrets
+
+
+def masked(url: str) -> str:
+    """A store URL without its password."""
+    return without_secrets(url, url)
+
+
+def without_secrets(text: str, url: str) -> str:
+    """Text in which the passwords of a store URL are masked, whether it quotes the URL or only part of it."""
+    for secret in sorted(_secrets(url), key=len, reverse=True):
+        if len(secret) >= SHORT_SECRET:
+            text = text.replace(secret, MASK)
+        else:
+            text = text.replace(f":{secret}@", f":{MASK}@").replace(f"password={secret}", f"password={MASK}")
+    return text
+
+
+def _secrets(url: str) -> set[str]:
+    found = set(re.findall(r"//[^:/@]*:(.*)@", url))  # also where a stray / or @ hides the password from urlsplit
+    found.update(re.findall(r"password=([^&]*)", url))
+    try:
+        parts = urlsplit(url)
+        found.add(parts.password or "")
+        found.update(value for name, value in parse_qsl(parts.query) if name in {"password", "sslpassword"})
+    except ValueError:  # not a URL: the patterns above have to do
+        pass
+    found |= {unquote(secret) for secret in found}
+    return found - {""}
+
+
+# words
+
+
+def counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def span(seconds: float) -> str:
+    """A length of time, as short as it can be understood."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def size(count: int) -> str:
+    """Bytes, in the unit that suits them."""
+    amount, unit = count / 1000, "kB"
+    for larger in ("MB", "GB", "TB"):
+        if amount < 1000:
+            break
+        amount, unit = amount / 1000, larger
+    return f"{amount:.1f} {unit}"
+
+
+def stamp(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def pace(min_interval: float, concurrency: int) -> str:
+    """Limits in words."""
+    every = f"one every {span(min_interval)}" if min_interval else "no interval"
+    many = f"{concurrency:,} at once" if concurrency else "any number at once"
+    return f"{every}, {many}"
+
+
+# JSON
+
+
+def document(data: Mapping[str, Any]) -> None:
+    """One JSON document."""
+    print(json.dumps(data, indent=2, ensure_ascii=_ascii_only()))
+
+
+def json_line(data: Mapping[str, Any]) -> None:
+    """One line of a JSON Lines listing."""
+    print(json.dumps(data, ensure_ascii=_ascii_only()), flush=on_terminal())
+
+
+def compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def decoded(text: str | None) -> Any:
+    return None if text is None else json.loads(text)
+
+
+def _ascii_only() -> bool:
+    return sys.stdout.encoding.lower().replace("-", "") != "utf8"
+
+
+# layouts
+
+
+def facts(title: str, pairs: Pairs, *, footer: RenderableType | None = None) -> None:
+    """Names and values: a panel on a terminal, `name<tab>value` lines elsewhere."""
+    if on_terminal():
+        console().print(panel(title, pairs, footer=footer))
+    else:
+        for name, value in pairs:
+            print(f"{name}\t{clean(value)}")
+
+
+def panel(title: str, pairs: Pairs, *, footer: RenderableType | None = None) -> Panel:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="cyan", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in pairs:
+        grid.add_row(name, Text(clean(value, keep="\n")))
+    body: RenderableType = grid
+    if footer is not None:
+        body = Table.grid()
+        body.add_row(grid)
+        body.add_row(footer)
+    return Panel(body, title=Text(clean(title), style="bold"), title_align="left", border_style="dim", expand=False)
+
+
+async def listing(columns: Sequence[str], rows: AsyncIterator[Sequence[str]], *, right: Iterable[str] = ()) -> int:
+    """Rows as they come, in bounded memory: tables on a terminal, tab-separated elsewhere. Returns how many."""
+    count = 0
+    table = _table(columns, right)
+    async for row in rows:
+        count += 1
+        if not on_terminal():
+            print("\t".join(clean(cell) for cell in row))
+            continue
+        table.add_row(*(Text(clean(cell, keep="\n")) for cell in row))
+        if table.row_count == PAGE:
+            console().print(table)
+            table = _table(columns, right)
+    if on_terminal() and table.row_count:
+        console().print(table)
+    return count
+
+
+def _table(columns: Sequence[str], right: Iterable[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold cyan", expand=False)
+    for name in columns:
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    return table

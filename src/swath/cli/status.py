@@ -1,0 +1,299 @@
+"""`swath status`: exact counters, checkpoints and settings; live with --watch."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from swath.cli import show, values
+from swath.cli.common import JSONOption, StoreOption, opened, run
+from swath.cli.exits import Exit
+from swath.core import insight
+from swath.core.errors import UsageError
+from swath.core.frontier import Frontier
+from swath.core.insight import Status
+from swath.core.store import PartitionStatus, StoreStatus
+
+WATCH_SECONDS = 2.0
+LEAST_WATCH_SECONDS = 0.1
+RATE_SAMPLES = 6  # looks over which a rate is taken
+COUNTERS = ("ready", "delayed", "claimed", "inbox", "done", "dead", "lanes")
+BAR_WIDTH = 40
+
+
+def status(
+    seconds: Annotated[
+        float | None,
+        typer.Argument(
+            parser=values.duration,
+            metavar="SECONDS",
+            show_default="2",
+            help="With --watch: time between looks",
+        ),
+    ] = None,
+    store: StoreOption = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Look again and again, with rates; Ctrl-C leaves")
+    ] = False,
+    partitions: Annotated[bool, typer.Option("--partitions", "-p", help="List every partition")] = False,
+    json: JSONOption = False,
+) -> None:
+    """Show how many items are where, and up to where all is settled.
+
+    Counters are exact, and reading them costs the same however large the frontier is.
+    """
+    work = _watch(store, seconds, partitions, json) if watch else _once(store, seconds, partitions, json)
+    run(store, work, interrupted=Exit.DONE if watch else Exit.INTERRUPTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Per second, over the last looks."""
+
+    done: float
+    dead: float
+    added: float
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One look at a frontier."""
+
+    store: str
+    backend: StoreStatus
+    rates: Rates | None = None
+
+    @property
+    def status(self) -> Status:
+        return insight.status(self.backend)
+
+
+async def _once(store: str | None, seconds: float | None, partitions: bool, json: bool) -> None:
+    if seconds is not None:
+        raise UsageError(f"SECONDS goes with --watch: swath status --watch {seconds:g}")
+    async with opened(store) as frontier:
+        view = View(show.masked(store or ""), await frontier.store.status())
+    if json:
+        show.document(as_json(view))
+    elif show.on_terminal():
+        show.console().print(rendered(view, partitions))
+    else:
+        for line in plain(view, partitions):
+            print(line)
+
+
+async def _watch(store: str | None, seconds: float | None, partitions: bool, json: bool) -> None:
+    pause = WATCH_SECONDS if seconds is None else seconds
+    if pause < LEAST_WATCH_SECONDS:
+        raise UsageError(f"--watch {pause:g}: at least {LEAST_WATCH_SECONDS} seconds between looks")
+    async with opened(store) as frontier:
+        looks = _looks(show.masked(store or ""), frontier, pause)
+        if json:
+            async for view in looks:
+                show.json_line(as_json(view))
+                print(end="", flush=True)
+        elif show.on_terminal():
+            with Live(console=show.console(), auto_refresh=False) as live:
+                async for view in looks:
+                    live.update(rendered(view, partitions), refresh=True)
+        else:
+            async for view in looks:
+                print(one_line(view), flush=True)
+
+
+async def _looks(store: str, frontier: Frontier, pause: float) -> Any:
+    samples: deque[StoreStatus] = deque(maxlen=RATE_SAMPLES)
+    while True:
+        samples.append(await frontier.store.status())
+        yield View(store, samples[-1], rates(samples[0], samples[-1]))
+        await asyncio.sleep(pause)
+
+
+def rates(first: StoreStatus, last: StoreStatus) -> Rates | None:
+    """What happened per second between two looks, by the store's clock."""
+    seconds = (last.now - first.now) / 1e6
+    if seconds <= 0:
+        return None
+
+    def per_second(name: str) -> float:
+        before, after = (sum(int(getattr(part, name)) for part in look.partitions) for look in (first, last))
+        return max(0.0, (after - before) / seconds)
+
+    return Rates(done=per_second("done"), dead=per_second("dead"), added=per_second("end"))
+
+
+# JSON
+
+
+def as_json(view: View) -> dict[str, Any]:
+    status = view.status
+    data: dict[str, Any] = {"store": view.store, "now": status.now.isoformat(), "paused": status.paused}
+    data |= {name: getattr(status, name) for name in COUNTERS}
+    data |= {"waiting": status.waiting, "lag": status.lag}
+    data["next_ready_at"] = None if status.next_ready_at is None else status.next_ready_at.isoformat()
+    data["defaults"] = {
+        "min_interval": status.min_interval,
+        "concurrency": status.concurrency,
+        "max_attempts": status.max_attempts,
+    }
+    data["checkpoint"] = {"position": _position(status), "end": _end(status), "lag": status.lag, "dead": _dead(status)}
+    data["partitions"] = [partition_json(part) for part in view.backend.partitions]
+    if view.rates is not None:
+        data["per_second"] = {name: round(getattr(view.rates, name), 3) for name in ("done", "dead", "added")}
+    return data
+
+
+def partition_json(part: PartitionStatus) -> dict[str, Any]:
+    return {
+        "partition": part.partition,
+        **{name: getattr(part, name) for name in COUNTERS},
+        "checkpoint": {
+            "position": part.checkpoint,
+            "end": part.end,
+            "lag": part.end - part.checkpoint,
+            "dead": part.checkpoint_dead,
+        },
+    }
+
+
+def _position(status: Status) -> int:
+    return sum(checkpoint.position for checkpoint in status.checkpoints)
+
+
+def _end(status: Status) -> int:
+    return sum(checkpoint.end for checkpoint in status.checkpoints)
+
+
+def _dead(status: Status) -> int:
+    return sum(checkpoint.dead for checkpoint in status.checkpoints)
+
+
+# plain
+
+
+def plain(view: View, partitions: bool) -> Iterator[str]:
+    """`name<tab>value` lines; with --partitions one more line for each."""
+    status = view.status
+    yield f"store\t{show.clean(view.store)}"
+    yield f"now\t{status.now.isoformat()}"
+    yield f"paused\t{'yes' if status.paused else 'no'}"
+    for name in COUNTERS:
+        yield f"{name}\t{getattr(status, name)}"
+    yield f"checkpoint\t{_position(status)}"
+    yield f"end\t{_end(status)}"
+    yield f"lag\t{status.lag}"
+    yield f"next_ready_at\t{'' if status.next_ready_at is None else status.next_ready_at.isoformat()}"
+    yield f"min_interval\t{status.min_interval:g}"
+    yield f"concurrency\t{status.concurrency}"
+    yield f"max_attempts\t{status.max_attempts}"
+    if partitions:
+        for part in view.backend.partitions:
+            counters = " ".join(f"{name}={getattr(part, name)}" for name in (*COUNTERS, "checkpoint", "end"))
+            yield f"partition {part.partition}\t{counters}"
+
+
+def one_line(view: View) -> str:
+    status = view.status
+    line = f"{status.now:%Y-%m-%dT%H:%M:%SZ} " + " ".join(f"{name}={getattr(status, name)}" for name in COUNTERS)
+    line += f" lag={status.lag} paused={'yes' if status.paused else 'no'}"
+    return line if view.rates is None else f"{line} done_per_second={view.rates.done:.1f}"
+
+
+# on a terminal
+
+
+def rendered(view: View, partitions: bool) -> RenderableType:
+    status = view.status
+    parts: list[RenderableType] = [_counters(view), Text(), _settings(status)]
+    total = status.waiting + status.done + status.dead
+    if total:
+        parts += [Text(), _progress(status, total)]
+    if partitions:
+        parts += [Text(), _partitions(view.backend)]
+    title = Text(show.clean(view.store), style="bold")
+    title.append("  PAUSED", style="bold yellow") if status.paused else None
+    return Panel(
+        Group(*parts),
+        title=title,
+        title_align="left",
+        subtitle=Text(show.stamp(status.now), style="dim"),
+        subtitle_align="right",
+        border_style="yellow" if status.paused else "cyan",
+        expand=False,
+        padding=(1, 2),
+    )
+
+
+def _counters(view: View) -> Table:
+    status, rates = view.status, view.rates
+    notes = {
+        "ready": "waiting for a worker" if not status.paused else "waiting for swath resume",
+        "delayed": "waiting for their time",
+        "claimed": "being worked on",
+        "inbox": "discovered, taken in by the next claim",
+        "done": f"{rates.done:,.1f} a second" if rates else "",
+        "dead": "given up: swath dead" if status.dead else "",
+        "lanes": "",
+    }
+    styles = {"done": "green", "dead": "red", "claimed": "cyan"}
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(justify="right", no_wrap=True)
+    grid.add_column(style="dim")
+    for name in COUNTERS:
+        count = getattr(status, name)
+        style = "dim" if not count else f"bold {styles.get(name, '')}"
+        grid.add_row(name, Text(f"{count:,}", style=style), notes[name] if count or name == "done" else "")
+    return grid
+
+
+def _settings(status: Status) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    position, end = _position(status), _end(status)
+    dead = f" ({_dead(status):,} of them dead)" if _dead(status) else ""
+    grid.add_row("checkpoint", f"{position:,} of {end:,} settled{dead}, lag {status.lag:,}")
+    grid.add_row("partitions", f"{len(status.checkpoints):,}")
+    grid.add_row("lane defaults", show.pace(status.min_interval, status.concurrency))
+    grid.add_row("attempts", f"up to {status.max_attempts:,}")
+    grid.add_row("next ready", _next_ready(status))
+    return grid
+
+
+def _next_ready(status: Status) -> str:
+    if status.paused:
+        return "paused: swath resume"
+    if status.next_ready_at is None:
+        return "nothing waits" if not status.claimed else "nothing waits but what is being worked on"
+    ahead = (status.next_ready_at - status.now).total_seconds()
+    return "now" if ahead <= 0 else f"in {show.span(ahead)}, {show.stamp(status.next_ready_at)}"
+
+
+def _progress(status: Status, total: int) -> Table:
+    settled = status.done + status.dead
+    grid = Table.grid(padding=(0, 2))
+    share = 100 * settled / total
+    shown = f"{share:.1f} %" if share < 99.95 or settled == total else "99.9 %"
+    grid.add_row(ProgressBar(total=total, completed=settled, width=BAR_WIDTH), f"{shown} of {total:,} settled")
+    return grid
+
+
+def _partitions(store: StoreStatus) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="cyan")
+    for name in ("partition", *COUNTERS, "checkpoint", "end", "lag"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for part in store.partitions:
+        numbers = [part.partition, *(getattr(part, name) for name in COUNTERS)]
+        numbers += [part.checkpoint, part.end, part.end - part.checkpoint]
+        table.add_row(*(f"{number:,}" for number in numbers))
+    return table

@@ -1,0 +1,37 @@
+"""The Store test suite, for authors of backends: whoever passes it keeps the promises of `swath.core.store`.
+
+It wants pytest and pytest-asyncio. In a test module of yours:
+
+    class TestMyStore(StoreConformance):
+        async def make_store(self, settings, clock):
+            return await MyStore.open(..., settings=settings, clock=clock)
+
+    class TestMyStoreEndures(DurableStoreConformance):
+        ...                              # make_store, and open_again for another handle on the same frontier
+
+A test carries the name of the Store method that it is about.
+"""
+
+import pytest
+
+_THEMES = (
+    "adding",
+    "checkpoints",
+    "claiming",
+    "clocks",
+    "delaying",
+    "discovering",
+    "durability",
+    "leases",
+    "looking",
+    "pacing",
+    "settling",
+    "splitting",
+    "trial",
+)
+pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in _THEMES))
+
+from swath.conformance.durability import DurableStoreConformance  # noqa: E402  (after the line above has its say)
+from swath.conformance.suite import StoreConformance  # noqa: E402
+
+__all__ = ["DurableStoreConformance", "StoreConformance"]

@@ -1,0 +1,214 @@
+"""Claiming: each item to one holder, in fair order (INV-1, INV-8)."""
+
+import asyncio
+from collections import Counter
+from random import Random
+
+from swath.conformance.trial import Conformance, Start, done, release, retry
+from swath.core.store import MAX_CLAIM, PARTITIONS_PER_CLAIM
+
+
+class Claiming(Conformance):
+    async def test_claim_of_nothing(self, start: Start) -> None:
+        trial = await start(partitions=3)
+        reply = (await trial.claim()).reply
+        assert (reply.fence, list(reply.items), reply.next_ready_at) == (0, [], None)
+        assert (reply.now, list(reply.skipped), reply.recovered, reply.died) == (trial.clock.now(), [], 0, 0)
+
+    async def test_claim_hands_out_once(self, start: Start) -> None:
+        """INV-1."""
+        trial = await start()
+        await trial.add("a", "b", "c")
+        first, second, third = [await trial.claim(2) for _ in range(3)]
+        assert (first.keys, second.keys, third.keys) == (["a", "b"], ["c"], [])
+        assert 0 < first.reply.fence != second.reply.fence > 0 == third.reply.fence
+        assert (await trial.status()).claimed == 3
+
+    async def test_claim_says_until_when(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a")
+        trial.clock.advance(1)
+        batch = await trial.claim(lease=30, worker="wanda")
+        assert batch.reply.now == trial.clock.now()
+        assert batch.reply.expires_at == batch.reply.now + 30_000_000
+        found = await trial.where("a")
+        assert (found.state, found.worker, found.fence) == ("claimed", "wanda", batch.reply.fence)
+        assert found.expires_at == batch.reply.expires_at
+
+    async def test_claim_from_many_tasks(self, start: Start) -> None:
+        """INV-1, F1: claims are disjoint, and together they get everything."""
+        trial = await start(partitions=4)
+        await trial.store.add([trial.item(f"key{n}", lane=f"lane{n % 20}") for n in range(200)])
+        batches = await asyncio.gather(*(trial.claim(15) for _ in range(20)))
+        batches += [await trial.claim() for _ in range(4)]  # what was skipped while others held it
+        claimed = Counter(key for batch in batches for key in batch.keys)
+        assert claimed == Counter(f"key{n}" for n in range(200))
+        fences = [batch.reply.fence for batch in batches if batch.items]
+        assert len(set(fences)) == len(fences)
+
+    async def test_claim_gives_no_more_than_the_limit(self, start: Start) -> None:
+        trial = await start(partitions=4)
+        await trial.store.add([trial.item(f"key{n}", lane=trial.lane(n % 4)) for n in range(40)])
+        assert [len((await trial.claim(limit)).items) for limit in (1, 7, 25, MAX_CLAIM)] == [1, 7, 25, 7]
+
+    async def test_claim_takes_few_partitions(self, start: Start) -> None:
+        """So few are settled one by one, and few locks are held at once."""
+        trial = await start(partitions=16)
+        await trial.store.add([trial.item(f"key{n}", lane=trial.lane(n)) for n in range(16)])
+        batches = [await trial.claim(1000) for _ in range(16)]
+        assert {len(batch.items) for batch in batches} <= set(range(PARTITIONS_PER_CLAIM + 1))
+        assert sorted(key for batch in batches for key in batch.keys) == sorted(f"key{n}" for n in range(16))
+
+    async def test_claim_follows_the_order_of_partitions(self, start: Start) -> None:
+        trial = await start(partitions=4)
+        await trial.store.add([trial.item(f"key{n}", lane=trial.lane(n)) for n in range(4)])
+        assert (await trial.claim(1, order=[2, 0, 1, 3])).keys == ["key2"]
+        assert (await trial.claim(order=[3])).keys == ["key3"]
+        assert (await trial.claim(order=[2, 3])).keys == []
+        assert sorted((await trial.claim()).keys) == ["key0", "key1"]
+
+    async def test_claim_of_equals_is_first_come_first_served(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a", "b", "c")
+        await trial.add("d")
+        assert [(await trial.claim(1)).only.key for _ in range(4)] == ["a", "b", "c", "d"]
+
+    async def test_claim_prefers_higher_priorities(self, start: Start) -> None:
+        """Over lanes and within one; a share of one in ten aside."""
+        trial = await start()
+        for n in range(40):
+            priority = n % 4
+            await trial.add(f"{priority}.{n}", lane=f"lane{priority if n < 20 else 9}", priority=priority)
+        first = Counter(item.priority for item in (await trial.claim(10)).items)
+        assert first[3] >= 8
+        second = Counter(item.priority for item in (await trial.claim(20)).items)
+        assert second[2] >= 8
+        assert second[0] + first[0] <= 4
+
+    async def test_claim_prefers_higher_priorities_within_a_lane(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("low", priority=1)
+        await trial.add("high", priority=6)
+        await trial.add("middle", priority=3)
+        assert [(await trial.claim(1)).only.key for _ in range(3)] == ["high", "middle", "low"]
+
+    async def test_claim_starves_nobody(self, start: Start) -> None:
+        """However much of higher priority there is, a small share goes to the lowest level, in claims of any size."""
+        for limit, claims in ((1, 20), (7, 20), (50, 2)):
+            trial = await start()
+            await trial.store.add([trial.item(f"high{n}", lane=f"h{n % 50}", priority=7) for n in range(200)])
+            await trial.store.add([trial.item(f"low{n}", lane=f"l{n % 50}", priority=0) for n in range(200)])
+            claimed = [item.priority for _ in range(claims) for item in (await trial.claim(limit)).items]
+            assert len(claimed) == limit * claims
+            assert 0.05 * len(claimed) <= claimed.count(0) <= 0.2 * len(claimed), limit
+
+    async def test_claim_gives_the_low_share_to_others_when_nothing_low_waits(self, start: Start) -> None:
+        trial = await start()
+        await trial.add(*(f"high{n}" for n in range(20)), priority=7)
+        await trial.add("low", priority=0, lane="other")
+        assert len((await trial.claim(21)).items) == 21
+        await trial.add(*(f"more{n}" for n in range(20)), priority=7)
+        assert len((await trial.claim(20)).items) == 20
+
+    async def test_claim_gives_lanes_fair_turns(self, start: Start) -> None:
+        """A lane that was taken in part goes back behind the others."""
+        trial = await start()
+        for lane in ("a", "b", "c"):
+            await trial.add(*(f"{lane}{n}" for n in range(10)), lane=lane)
+            trial.clock.advance(0.001)
+        turns = []
+        for _ in range(9):
+            (lane,) = {item.lane for item in (await trial.claim(2)).items}
+            turns.append(lane)
+            trial.clock.advance(0.001)
+        assert turns == ["a", "b", "c"] * 3
+
+    async def test_claim_gives_a_long_lane_no_more_turns(self, start: Start) -> None:
+        """F15: one hot lane in front, and the others are not starved."""
+        trial = await start(concurrency=1)
+        await trial.add(*(f"hot{n}" for n in range(500)), lane="hot")
+        await trial.store.add([trial.item(f"cold{n}", lane=f"cold{n}") for n in range(20)])
+        assert sorted(item.lane for item in (await trial.claim(21)).items) == sorted(
+            ["hot", *(f"cold{n}" for n in range(20))]
+        )
+
+    async def test_claim_takes_a_whole_batch_from_a_lane_without_limits(self, start: Start) -> None:
+        trial = await start()
+        await trial.add(*(f"key{n:02}" for n in range(50)))
+        assert (await trial.claim(40)).keys == [f"key{n:02}" for n in range(40)]
+
+    async def test_claim_finds_everything_in_a_deep_lane(self, start: Start) -> None:
+        """Whatever a store remembers of where a long lane begins, what comes back before that is found."""
+        trial = await start(max_attempts=1000)
+        random = Random(30)
+        keys = [f"key{n}" for n in range(300)]
+        for n in range(0, 300, 50):
+            await trial.add(*keys[n : n + 50], priority=random.randrange(3))
+        finished: list[str] = []
+        for _ in range(200):
+            batch = await trial.claim(random.choice((1, 10, 40)), lease=random.choice((1, 500)))
+            if not batch.items:
+                break
+            done_now = [item for item in batch.items if random.random() < 0.5]
+            other = [item for item in batch.items if item not in done_now and random.random() < 0.8]
+            await batch.settle(*map(done, done_now), *(random.choice((release, retry))(item) for item in other))
+            finished += [item.key for item in done_now]
+            trial.clock.advance(random.choice((0.001, 2)))
+        else:
+            raise AssertionError(f"{await trial.status()}")
+        trial.clock.advance(1000)
+        finished += (last := await trial.claim(300)).keys
+        assert sorted(finished) == sorted(keys)
+        if last.items:
+            await last.finish()
+
+    async def test_claim_takes_what_came_back_before_what_is_fresh(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a", "b", "c")
+        batch = await trial.claim(2)
+        await batch.settle(release(batch["b"]))
+        assert (await trial.claim()).keys == ["b", "c"]
+
+    async def test_claim_says_when_to_come_again(self, start: Start) -> None:
+        """Whoever sleeps until `next_ready_at` misses nothing, and need not look before."""
+        trial = await start(partitions=2, min_interval=10, concurrency=1)
+        await trial.add("a", "b", "c", lane=trial.lane(0))
+        await trial.add("d", lane=trial.lane(1), after=3)
+        got: list[str] = []
+        for _ in range(20):
+            batch = await trial.claim(lease=100)
+            if batch.items:
+                got += batch.keys
+                await batch.finish()
+                continue
+            moment = batch.reply.next_ready_at
+            if moment is None:
+                break
+            assert moment > trial.clock.now()
+            await trial.wait_until(moment)
+        assert got == ["a", "d", "b", "c"]
+
+    async def test_claim_says_when_a_lease_ends(self, start: Start) -> None:
+        """Others must come to take over, also where nothing else waits."""
+        trial = await start()
+        await trial.add("a")
+        batch = await trial.claim(lease=30)
+        waiting = (await trial.claim()).reply.next_ready_at
+        assert waiting is not None
+        assert waiting <= batch.reply.expires_at
+        await batch.finish()
+        after = await trial.claim()
+        if after.reply.next_ready_at is not None:  # a moment kept from before may be looked at once more
+            await trial.wait_until(after.reply.next_ready_at)
+            after = await trial.claim()
+        assert after.reply.next_ready_at is None
+
+    async def test_claim_of_a_paused_frontier(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a")
+        await trial.store.change_settings(paused=True)
+        batch = await trial.claim()
+        assert (batch.keys, batch.reply.signal.paused) == ([], True)
+        await trial.store.change_settings(paused=False)
+        batch = await trial.claim()
+        assert (batch.keys, batch.reply.signal.paused) == (["a"], False)

@@ -1,0 +1,205 @@
+"""Leases: they are renewed, end, are taken over, and the one who lost them changes nothing more (INV-1, INV-2)."""
+
+import pytest
+
+from swath.conformance.trial import Conformance, Start, dead, done, release, retry, split
+from swath.core.errors import LeaseLost
+from swath.core.store import LOST_WORKER, ClaimRef, OutputMove
+
+
+class Leases(Conformance):
+    async def test_renew_moves_the_end(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a")
+        batch = await trial.claim(lease=30)
+        trial.clock.advance(20)
+        assert await batch.renew(30) == trial.clock.now() + 30_000_000
+        trial.clock.advance(29)
+        assert (await trial.claim()).keys == []
+        assert (await trial.where("a")).expires_at == trial.clock.now() + 1_000_000
+        assert await batch.renew(30) == trial.clock.now() + 30_000_000
+        await batch.finish()
+
+    async def test_renew_after_the_end(self, start: Start) -> None:
+        """What has ended is not renewed, even where nobody took over: somebody may be about to."""
+        trial = await start()
+        await trial.add("a")
+        batch = await trial.claim(lease=30)
+        await trial.wait_until(batch.reply.expires_at)
+        with pytest.raises(LeaseLost):
+            await batch.renew()
+
+    async def test_renew_after_a_take_over(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a")
+        lost = await trial.claim(lease=30)
+        trial.clock.advance(31)
+        batch = await trial.claim()
+        with pytest.raises(LeaseLost):
+            await lost.renew()
+        assert (await trial.where("a")).expires_at == batch.reply.expires_at
+
+    async def test_renew_needs_fence_and_token(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a")
+        batch = await trial.claim()
+        for ref in (
+            ClaimRef(batch.ref.fence, batch.ref.token + 1),
+            ClaimRef(batch.ref.fence + 1, batch.ref.token),
+            ClaimRef(0, 0),
+        ):
+            with pytest.raises(LeaseLost):
+                await trial.store.renew(ref, 1_000_000)
+        assert (await trial.where("a")).expires_at == batch.reply.expires_at
+
+    async def test_claim_takes_over_when_a_lease_ends(self, start: Start) -> None:
+        """INV-1, F2: not a microsecond before, and nothing is lost."""
+        trial = await start()
+        await trial.add("a", "b", "c")
+        lost = await trial.claim(lease=30)
+        await trial.wait_until(lost.reply.expires_at - 1)
+        assert (await trial.claim()).keys == []
+        await trial.wait_until(lost.reply.expires_at)
+        batch = await trial.claim()
+        assert (sorted(batch.keys), batch.reply.recovered, batch.reply.died) == (["a", "b", "c"], 3, 0)
+        assert [item.attempts for item in batch.items] == [1, 1, 1]
+        assert [item.position for item in batch.items] == [1, 2, 3]
+
+    async def test_claim_takes_over_only_what_is_unsettled(self, start: Start) -> None:
+        trial = await start()
+        await trial.add(*"abcde")
+        lost = await trial.claim(lease=30)
+        await lost.settle(
+            done(lost["a"]), retry(lost["b"], after=100), dead(lost["c"]), release(lost["d"], started=False)
+        )
+        trial.clock.advance(31)
+        batch = await trial.claim()
+        assert (sorted(batch.keys), batch.reply.recovered) == (["d", "e"], 1)
+        assert (batch["d"].attempts, batch["e"].attempts) == (0, 1)
+
+    async def test_claim_takes_over_before_what_is_fresh(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a", "b")
+        await trial.claim(1, lease=30)
+        trial.clock.advance(31)
+        assert (await trial.claim(1)).keys == ["a"]
+
+    async def test_settle_after_a_take_over_changes_nothing(self, start: Start) -> None:
+        """INV-2, F13, whatever is in the settlement."""
+        trial = await start(partitions=2)
+        lane = trial.lane(0)
+        await trial.add("a", "b", lane=lane)
+        await trial.add("wide", lane=lane, span=8)
+        lost = await trial.claim(lease=30)
+        trial.clock.advance(31)
+        batch = await trial.claim(2)
+        assert sorted(batch.keys) == ["a", "b"], "the rest waits, and is not the old holder's either"
+        before = await trial.picture("a", "b", "wide", "new", "new2", "rest")
+        found = [trial.item("new", lane=lane), trial.item("new2", lane=trial.lane(1))]
+        for moves in (
+            [],
+            [done(lost["a"])],
+            [retry(lost["a"])],
+            [dead(lost["b"])],
+            [release(lost["b"])],
+            [split(lost["wide"], 2, rest="rest")],
+        ):
+            with pytest.raises(LeaseLost):
+                await lost.settle(*moves, discovered=found, outputs=[OutputMove("file", 0, 10)])
+        assert await trial.picture("a", "b", "wide", "new", "new2", "rest") == before
+        assert await trial.store.outputs() == {}
+
+    async def test_settle_after_the_end_before_a_take_over(self, start: Start) -> None:
+        """Nobody else has the items: what was done counts."""
+        trial = await start()
+        await trial.add("a", "b")
+        late = await trial.claim(lease=30)
+        trial.clock.advance(100)
+        await late.finish("a")
+        assert await trial.state("a") == "done"
+        batch = await trial.claim()
+        assert (batch.keys, batch.only.attempts) == (["b"], 1)
+        with pytest.raises(LeaseLost):
+            await late.finish("b")
+
+    async def test_settle_needs_fence_and_token(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a")
+        batch = await trial.claim()
+        before = await trial.picture("a")
+        right = batch.ref
+        for ref in (ClaimRef(right.fence, right.token + 1), ClaimRef(right.fence + 1, right.token), ClaimRef(0, 0)):
+            batch.ref = ref
+            with pytest.raises(LeaseLost):
+                await batch.finish()
+        assert await trial.picture("a") == before
+        batch.ref = right
+        await batch.finish()
+
+    async def test_claim_lost_in_one_partition_is_lost_in_all(self, start: Start) -> None:
+        trial = await start(partitions=2)
+        await trial.add("a", lane=trial.lane(0))
+        await trial.add("b", lane=trial.lane(1))
+        lost = await trial.claim(lease=30)
+        assert sorted(lost.keys) == ["a", "b"]
+        trial.clock.advance(31)
+        assert (await trial.claim(order=[0])).keys == ["a"]
+        with pytest.raises(LeaseLost):
+            await lost.renew()
+        with pytest.raises(LeaseLost):
+            await lost.finish("b")
+        batch = await trial.claim()
+        assert (batch.keys, batch.only.attempts) == (["b"], 1)
+
+    async def test_claim_gives_up_on_what_kills_its_worker(self, start: Start) -> None:
+        trial = await start(max_attempts=3)
+        await trial.add("a")
+        for attempts in range(3):
+            batch = await trial.claim(lease=30)
+            assert batch.only.attempts == attempts
+            trial.clock.advance(31)
+        last = await trial.claim()
+        assert (last.keys, last.reply.recovered, last.reply.died) == ([], 1, 1)
+        found = await trial.where("a")
+        assert (found.state, found.attempts, found.reason) == ("dead", 3, LOST_WORKER.format(attempts=3))
+        assert found.settled_at == last.reply.now
+        (item,) = await trial.store.dead()
+        assert (item.key, item.attempts, item.reason) == ("a", 3, found.reason)
+        status = await trial.status()
+        assert (status.checkpoint, status.checkpoint_dead) == (1, 1)
+
+    async def test_claim_counts_lost_workers_and_retries_together(self, start: Start) -> None:
+        trial = await start(max_attempts=3)
+        await trial.add("a")
+        batch = await trial.claim()
+        await batch.settle(retry(batch.only))
+        trial.clock.advance(1)
+        assert (await trial.claim(lease=30)).only.attempts == 1
+        trial.clock.advance(31)
+        assert (await trial.claim(lease=30)).only.attempts == 2
+        trial.clock.advance(31)
+        assert (await trial.claim()).reply.died == 1
+
+    async def test_claim_counts_no_attempt_for_what_was_released(self, start: Start) -> None:
+        trial = await start(max_attempts=2)
+        await trial.add("a")
+        for started in (True, False, True):
+            batch = await trial.claim()
+            assert batch.only.attempts == 0
+            await batch.settle(release(batch.only, started=started))
+
+    async def test_change_settings_of_max_attempts(self, start: Start) -> None:
+        trial = await start(max_attempts=5)
+        await trial.add("a")
+        await trial.claim(lease=30)
+        await trial.store.change_settings(max_attempts=1)
+        trial.clock.advance(31)
+        assert (await trial.claim()).reply.died == 1
+
+    async def test_claim_frees_the_lane_of_a_lost_worker(self, start: Start) -> None:
+        trial = await start(concurrency=2)
+        await trial.add(*"abcd")
+        await trial.claim(lease=30)
+        trial.clock.advance(31)
+        assert sorted((await trial.claim()).keys) == ["a", "b"]
+        assert (await trial.lane_status()).in_flight == 2

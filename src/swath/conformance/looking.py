@@ -1,0 +1,229 @@
+"""Looking: status, find, lanes, dead, outputs and signals say what is so."""
+
+from swath.conformance.trial import LANE, Conformance, Start, counters, dead, done, retry
+from swath.core.store import AHEAD_LIMIT
+
+
+class Looking(Conformance):
+    async def test_status_of_an_empty_frontier(self, start: Start) -> None:
+        trial = await start(partitions=3, min_interval=1.5, concurrency=2, max_attempts=7)
+        status = await trial.store.status()
+        assert tuple(status.settings) == (3, 1_500_000, 2, 7) == tuple(trial.store.settings)
+        assert (status.now, status.signal.paused) == (trial.clock.now(), False)
+        assert [partition.partition for partition in status.partitions] == [0, 1, 2]
+        for partition in status.partitions:
+            assert not any(counters(partition).values())
+            assert partition.next_ready_at is None
+
+    async def test_status_counts_every_state(self, start: Start) -> None:
+        trial = await start(partitions=2)
+        lane = trial.lane(1)
+        await trial.add("done", "dead", "retried", "revisited", "claimed", "ready", "ready2", lane=lane)
+        await trial.add("delayed", lane=trial.lane(1, 1), after=10)
+        batch = await trial.claim(5)
+        await batch.settle(
+            done(batch["done"]),
+            dead(batch["dead"]),
+            retry(batch["retried"], after=5),
+            done(batch["revisited"], revisit=5),
+        )
+        assert not any(counters(await trial.status(0)).values())
+        assert counters(await trial.status(1)) == {
+            "ready": 2,
+            "delayed": 3,
+            "claimed": 1,
+            "done": 1,
+            "dead": 1,
+            "lanes": 2,
+            "inbox": 0,
+            "checkpoint": 2,
+            "checkpoint_dead": 1,
+            "end": 8,
+        }
+        assert [counters(s) for s in await trial.store.recount()] == [counters(await trial.status(n)) for n in (0, 1)]
+
+    async def test_status_says_when_something_is_ready(self, start: Start) -> None:
+        trial = await start(min_interval=10, concurrency=1)
+        await trial.add("a", after=5)
+        assert (await trial.status()).next_ready_at == trial.clock.now() + 5_000_000
+        await trial.add("b", "c")
+        status = await trial.status()
+        assert status.next_ready_at is not None
+        assert status.next_ready_at <= status.time
+
+    async def test_find_nothing(self, start: Start) -> None:
+        trial = await start(partitions=2)
+        await trial.add("a")
+        assert list(await trial.found("b")) == []
+        assert list(await trial.found("a", "other")) == []
+
+    async def test_find_in_every_lane(self, start: Start) -> None:
+        trial = await start(partitions=4)
+        lanes = [trial.lane(0), trial.lane(0, 1), trial.lane(2)]
+        for priority, lane in enumerate(lanes):
+            await trial.add("a", lane=lane, priority=priority)
+            await trial.add("b", lane=lane)
+        found = await trial.found("a")
+        assert sorted(f.lane.lane for f in found if f.lane) == sorted(lanes)
+        for priority, lane in enumerate(lanes):
+            one = await trial.where("a", lane)
+            assert one.lane is not None
+            assert (one.key, one.priority, one.lane.lane, one.partition) == ("a", priority, lane, one.lane.partition)
+
+    async def test_find_ready(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a", "b", "c")
+        await trial.add("urgent", priority=5)
+        await trial.add("elsewhere", lane="other")
+        ahead = {key: (await trial.where(key)).ahead for key in ("a", "b", "c", "urgent", "elsewhere")}
+        assert ahead == {"a": 1, "b": 2, "c": 3, "urgent": 0, "elsewhere": 0}
+        found = await trial.where("a")
+        assert (found.state, found.position, found.attempts, found.due_at, found.fence) == ("ready", 1, 0, None, None)
+        assert found.lane is not None
+        assert (found.lane.lane, found.lane.waiting, found.lane.in_flight) == (LANE, 4, 0)
+
+    async def test_find_ready_behind_many(self, start: Start) -> None:
+        """Counted up to a limit, so that asking stays cheap."""
+        trial = await start()
+        for chunk in range(3):
+            await trial.add(*(f"key{n}" for n in range(chunk * 500, chunk * 500 + 500)))
+        assert (await trial.where("key999")).ahead == 999
+        assert (await trial.where("key1499")).ahead == AHEAD_LIMIT
+
+    async def test_find_claimed(self, start: Start) -> None:
+        trial = await start()
+        await trial.store.add([trial.item("a", payload="[1]")])
+        batch = await trial.claim(worker="wanda", lease=9)
+        found = await trial.where("a")
+        assert (found.state, found.worker, found.expires_at) == ("claimed", "wanda", batch.reply.expires_at)
+        assert (found.payload, found.ahead, found.due_at, found.settled_at) == ("[1]", None, None, None)
+        assert found.lane is not None
+        assert (found.lane.waiting, found.lane.in_flight) == (0, 1)
+
+    async def test_lanes_of_every_state(self, start: Start) -> None:
+        trial = await start(min_interval=10, concurrency=1)
+        now = trial.clock.now()
+        await trial.add("w1", "w2", lane="waiting")
+        first = await trial.claim()
+        settled = await first.finish()
+        await trial.add("b1", "b2", lane="busy")
+        await trial.claim()
+        await trial.add("p1", lane="paused")
+        await trial.change_lane("paused", paused=True)
+        await trial.add("x1", lane="blocked")
+        await trial.change_lane("blocked", blocked_until=now + 70_000_000)
+        await trial.change_lane("empty", min_interval=3, concurrency=4)
+        await trial.add("r1", lane="ready")
+        lanes = {status.lane: status for _, status in await trial.store.lanes()}
+        assert list(lanes) == ["waiting", "busy", "paused", "blocked", "empty", "ready"]
+        assert {name: (lane.waiting, lane.in_flight) for name, lane in lanes.items()} == {
+            "waiting": (1, 0),
+            "busy": (1, 1),
+            "paused": (1, 0),
+            "blocked": (1, 0),
+            "empty": (0, 0),
+            "ready": (1, 0),
+        }
+        assert lanes["waiting"].ready_at == settled.now + 10_000_000
+        assert lanes["waiting"].last_at == settled.now
+        assert lanes["blocked"].ready_at == now + 70_000_000
+        assert (lanes["busy"].ready_at, lanes["paused"].ready_at, lanes["empty"].ready_at) == (None, None, None)
+        ready_at = lanes["ready"].ready_at
+        assert ready_at is not None
+        assert now <= ready_at <= (await trial.status()).time
+        assert lanes["paused"].limits.paused
+        assert (lanes["empty"].limits.min_interval, lanes["empty"].limits.concurrency) == (3_000_000, 4)
+        assert (lanes["ready"].limits.min_interval, lanes["ready"].limits.concurrency) == (None, None)
+
+    async def test_lanes_page_by_page(self, start: Start) -> None:
+        trial = await start(partitions=3)
+        for n in range(10):
+            await trial.add(f"key{n}", lane=f"lane{n}")
+        everything = list(await trial.store.lanes())
+        places = [(status.partition, number) for number, status in everything]
+        assert places == sorted(set(places))
+        pages: list[str] = []
+        after: tuple[int, int] | None = None
+        for _ in range(20):
+            page = await trial.store.lanes(after=after, limit=3)
+            if not page:
+                break
+            pages += [status.lane for _, status in page]
+            after = (page[-1][1].partition, page[-1][0])
+        assert pages == [status.lane for _, status in everything]
+        assert sorted(pages) == sorted(f"lane{n}" for n in range(10))
+
+    async def test_lanes_of_one_partition_and_one_lane(self, start: Start) -> None:
+        trial = await start(partitions=3)
+        names = [trial.lane(n % 3, n // 3) for n in range(6)]
+        for name in names:
+            await trial.add("a", lane=name)
+        assert [status.lane for _, status in await trial.store.lanes(partition=1)] == [names[1], names[4]]
+        assert [status.lane for _, status in await trial.store.lanes(lane=names[2])] == [names[2]]
+        assert [status.lane for _, status in await trial.store.lanes(partition=0, lane=names[3])] == [names[3]]
+        assert list(await trial.store.lanes(partition=1, lane=names[0])) == []
+        assert list(await trial.store.lanes(lane="unknown")) == []
+
+    async def test_dead_page_by_page(self, start: Start) -> None:
+        trial = await start(partitions=2)
+        for n in range(9):
+            lane = trial.lane(n % 2)
+            await trial.store.add([trial.item(f"key{n}", lane=lane, payload=f"[{n}]", priority=n % 8)])
+        batch = await trial.claim()
+        for item in reversed(batch.items):
+            await batch.settle(dead(item, reason=f"why {item.key}", error=None), partition=item.partition)
+        everything = list(await trial.store.dead())
+        places = [(item.partition, item.position) for item in everything]
+        assert places == sorted(places)
+        for given_up in everything:
+            n = int(given_up.key[3:])
+            assert (given_up.lane, given_up.payload, given_up.priority) == (trial.lane(n % 2), f"[{n}]", n % 8)
+            assert (given_up.reason, given_up.error, given_up.attempts) == (f"why key{n}", None, 1)
+            assert given_up.settled_at > 0
+        assert list(await trial.store.dead(limit=4)) == everything[:4]
+        assert list(await trial.store.dead(limit=4, after=places[3])) == everything[4:8]
+        assert list(await trial.store.dead(after=places[8])) == []
+
+    async def test_outputs_of_an_empty_frontier(self, start: Start) -> None:
+        assert await (await start()).store.outputs() == {}
+
+    async def test_signal_rises_with_every_pause(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a")
+        first = await trial.store.signal()
+        assert not first.paused
+        await trial.store.change_settings(paused=True)
+        second = await trial.store.signal()
+        assert second.paused
+        assert second.version > first.version
+        await trial.store.change_settings(paused=False)
+        third = await trial.store.signal()
+        assert not third.paused
+        await trial.change_lane(paused=True)
+        fourth = await trial.store.signal()
+        assert not fourth.paused
+        assert fourth.version > third.version
+        assert (await trial.claim()).reply.signal == fourth == (await trial.store.status()).signal
+
+    async def test_signal_stays_when_nothing_is_paused(self, start: Start) -> None:
+        trial = await start()
+        first = await trial.store.signal()
+        await trial.add("a")
+        await (await trial.claim()).finish()
+        await trial.change_lane(concurrency=3, min_interval=1)
+        await trial.change_lane(paused=False)
+        await trial.store.change_settings(min_interval=1, concurrency=2, max_attempts=3)
+        assert await trial.store.signal() == first
+
+    async def test_change_settings_one_by_one(self, start: Start) -> None:
+        trial = await start(partitions=2, min_interval=1, concurrency=2, max_attempts=3)
+        await trial.store.change_settings(concurrency=9)
+        await trial.store.change_settings(min_interval=0)
+        await trial.store.change_settings()
+        assert tuple((await trial.store.status()).settings) == (2, 0, 9, 3)
+        await trial.store.change_settings(max_attempts=1, concurrency=0)
+        assert tuple((await trial.store.status()).settings) == (2, 0, 0, 1)
+
+    async def test_wait_ends(self, start: Start) -> None:
+        trial = await start()
+        await trial.store.wait(0.01)

@@ -1,0 +1,284 @@
+"""Pacing: a lane never starts too many or too soon, whatever changes meanwhile (INV-3)."""
+
+from swath.conformance.trial import LANE, Batch, Conformance, Start, Trial, dead, done, release, retry, split
+from swath.core.store import DEFAULT, Move
+
+
+async def next_start(trial: Trial, *, limit: int = 100, lease: float = 1000) -> Batch:
+    """Go where the store says something is ready, and see that there was nothing a microsecond before."""
+    for _ in range(20):
+        batch = await trial.claim(limit, lease=lease)
+        if batch.items:
+            return batch
+        assert batch.reply.next_ready_at is not None
+        await trial.wait_until(batch.reply.next_ready_at - 1)
+        assert (await trial.claim(limit, lease=lease)).keys == []
+        trial.clock.advance(0.000001)
+    raise AssertionError("nothing gets ready")
+
+
+class Pacing(Conformance):
+    async def test_claim_waits_min_interval_after_settlement(self, start: Start) -> None:
+        """INV-3: with one in flight, the interval runs from the settlement."""
+        trial = await start(min_interval=10, concurrency=1)
+        await trial.add("a", "b", "c")
+        first = await trial.claim()
+        assert first.keys == ["a"]
+        trial.clock.advance(25)
+        assert (await trial.claim()).keys == []
+        settled = await first.finish()
+        second = await next_start(trial)
+        assert (second.keys, second.reply.now) == (["b"], settled.now + 10_000_000)
+
+    async def test_claim_waits_min_interval_after_the_start(self, start: Start) -> None:
+        """INV-3: with several in flight, the interval runs from the start."""
+        for concurrency in (0, 3):
+            trial = await start(min_interval=10, concurrency=concurrency)
+            await trial.add("a", "b", "c", "d")
+            first = await trial.claim()
+            assert first.keys == ["a"]
+            trial.clock.advance(4)
+            await first.finish()
+            second = await next_start(trial)
+            assert (second.keys, second.reply.now) == (["b"], first.reply.now + 10_000_000)
+            third = await next_start(trial)
+            assert (third.keys, third.reply.now) == (["c"], second.reply.now + 10_000_000)
+
+    async def test_claim_starts_no_more_than_concurrency(self, start: Start) -> None:
+        trial = await start(concurrency=3)
+        await trial.add(*"abcdefg")
+        first = await trial.claim()
+        assert first.keys == ["a", "b", "c"]
+        assert (await trial.claim()).keys == []
+        await first.finish("b")
+        second = await trial.claim()
+        assert second.keys == ["d"]
+        await first.finish("a", "c")
+        assert (await trial.claim(1)).keys == ["e"]
+        assert (await trial.claim()).keys == ["f"]
+        assert (await trial.lane_status()).in_flight == 3
+
+    async def test_claim_paces_lanes_apart(self, start: Start) -> None:
+        trial = await start(min_interval=10, concurrency=1)
+        for lane in ("x", "y", "z"):
+            await trial.add(f"{lane}1", f"{lane}2", lane=lane)
+        batch = await trial.claim()
+        assert sorted(batch.keys) == ["x1", "y1", "z1"]
+        await batch.finish("x1")
+        trial.clock.advance(11)
+        assert (await trial.claim(lease=100)).keys == ["x2"]
+
+    async def test_settle_of_any_kind_starts_the_interval(self, start: Start) -> None:
+        trial = await start(min_interval=10, concurrency=1)
+        await trial.add("a", span=8)
+        await trial.add("b", "c", "d", "e", "f")
+        for number in range(5):
+            batch = await next_start(trial)
+            item = batch.only
+            moves: list[Move] = [
+                done(item),
+                retry(item, after=1_000),
+                dead(item),
+                release(item),
+                split(item, 1, rest="rest"),
+            ]
+            trial.clock.advance(2)
+            settled = await batch.settle(moves[number if item.span == 1 else 4])
+            assert (await trial.lane_status()).ready_at == settled.now + 10_000_000
+
+    async def test_settle_of_unstarted_work_leaves_the_lane_ready(self, start: Start) -> None:
+        trial = await start(min_interval=10, concurrency=1)
+        await trial.add("a", "b")
+        batch = await trial.claim()
+        trial.clock.advance(1)
+        await batch.settle(release(batch.only, started=False))
+        again = await trial.claim()
+        assert (again.keys, again.only.attempts) == (["a"], 0)
+
+    async def test_settle_of_unstarted_work_keeps_the_interval_before_it(self, start: Start) -> None:
+        trial = await start(min_interval=10, concurrency=1)
+        await trial.add("a", "b", "c")
+        settled = await (await trial.claim()).finish()
+        trial.clock.advance(11)
+        batch = await trial.claim()
+        await trial.change_lane(min_interval=30)
+        await batch.settle(release(batch.only, started=False))
+        again = await next_start(trial)
+        assert (again.keys, again.reply.now) == (["b"], settled.now + 30_000_000)
+
+    async def test_claim_paces_a_lane_taken_back(self, start: Start) -> None:
+        """A lane taken back from a lost worker waits its interval from then, and its place is free again."""
+        for concurrency in (0, 1, 2):
+            trial = await start(min_interval=10, concurrency=concurrency)
+            await trial.add("a", "b")
+            lost = await trial.claim(lease=30)
+            assert lost.keys == ["a"]
+            if concurrency != 1:
+                await (await next_start(trial)).finish()
+            await trial.wait_until(lost.reply.expires_at + 5_000_000)
+            taken_back = await trial.claim()
+            assert (taken_back.keys, taken_back.reply.recovered) == ([], 1)
+            again = await next_start(trial)
+            assert (again.keys, again.reply.now) == (["a"], taken_back.reply.now + 10_000_000)
+
+    async def test_add_makes_no_lane_ready_sooner(self, start: Start) -> None:
+        trial = await start(min_interval=10, concurrency=1)
+        await trial.add("a", "b")
+        settled = await (await trial.claim()).finish()
+        trial.clock.advance(1)
+        await trial.add("urgent", priority=7)
+        urgent = await next_start(trial)
+        assert (urgent.keys, urgent.reply.now) == (["urgent"], settled.now + 10_000_000)
+
+    async def test_claim_remembers_the_pace_of_an_empty_lane(self, start: Start) -> None:
+        trial = await start(min_interval=10, concurrency=1)
+        await trial.add("a")
+        settled = await (await trial.claim()).finish()
+        trial.clock.advance(1)
+        await trial.add("b")
+        second = await next_start(trial)
+        assert second.reply.now == settled.now + 10_000_000
+
+    async def test_change_lane_sets_limits_and_takes_them_back(self, start: Start) -> None:
+        trial = await start(min_interval=10, concurrency=1)
+        await trial.change_lane(min_interval=0, concurrency=0)
+        await trial.add(*"abcdef")
+        assert (await trial.claim(3)).keys == ["a", "b", "c"]
+        await trial.change_lane(concurrency=4)
+        assert (await trial.claim()).keys == ["d"]
+        limits = (await trial.lane_status()).limits
+        assert (limits.min_interval, limits.concurrency) == (0, 4)
+        await trial.change_lane(min_interval=DEFAULT, concurrency=DEFAULT)
+        limits = (await trial.lane_status()).limits
+        assert (limits.min_interval, limits.concurrency) == (None, None)
+        assert (await trial.claim()).keys == []
+
+    async def test_change_lane_before_its_first_item(self, start: Start) -> None:
+        """F11: the lane is there from then on, with its limits."""
+        trial = await start()
+        await trial.change_lane("new", concurrency=1)
+        assert (await trial.status()).lanes == 1
+        await trial.add("a", "b", lane="new")
+        assert (await trial.claim()).keys == ["a"]
+        assert (await trial.status()).lanes == 1
+
+    async def test_change_lane_of_a_waiting_lane(self, start: Start) -> None:
+        trial = await start(min_interval=10, concurrency=1)
+        await trial.add("a", "b", "c")
+        settled = await (await trial.claim()).finish()
+        await trial.change_lane(min_interval=20)
+        assert (await trial.lane_status()).ready_at == settled.now + 20_000_000
+        await trial.change_lane(min_interval=5)
+        second = await next_start(trial)
+        assert (second.keys, second.reply.now) == (["b"], settled.now + 5_000_000)
+
+    async def test_change_lane_of_a_busy_lane(self, start: Start) -> None:
+        trial = await start(concurrency=1)
+        await trial.add("a", "b", "c")
+        batch = await trial.claim()
+        await trial.change_lane(concurrency=2)
+        other = await trial.claim()
+        assert other.keys == ["b"]
+        await trial.change_lane(concurrency=1)
+        await batch.finish()
+        assert (await trial.claim()).keys == [], "one is in flight still"
+        await other.finish()
+        assert (await trial.claim()).keys == ["c"]
+
+    async def test_change_lane_blocks_until(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a", "b")
+        until = trial.clock.now() + 50_000_000
+        await trial.change_lane(blocked_until=until)
+        batch = await next_start(trial, limit=1)
+        assert batch.reply.now == until
+        await trial.change_lane(blocked_until=until + 50_000_000)
+        assert (await trial.claim()).keys == []
+        await trial.change_lane(blocked_until=0)
+        assert (await trial.claim()).keys == ["b"]
+
+    async def test_change_lane_blocks_a_lane_in_flight(self, start: Start) -> None:
+        trial = await start(concurrency=1)
+        await trial.add("a", "b")
+        batch = await trial.claim()
+        until = trial.clock.now() + 50_000_000
+        await trial.change_lane(blocked_until=until)
+        await batch.finish()
+        assert (await next_start(trial)).reply.now == until
+
+    async def test_change_lane_pauses_and_resumes(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a", "b", "c")
+        await trial.add("other", lane="other")
+        batch = await trial.claim(1)
+        await trial.change_lane(paused=True)
+        assert (await trial.claim()).keys == ["other"]
+        await batch.settle(release(batch.only))
+        await trial.add("d", priority=7)
+        waiting = (await trial.claim()).reply
+        assert list(waiting.items) == []
+        status = await trial.lane_status()
+        assert (status.limits.paused, status.ready_at, status.waiting) == (True, None, 4)
+        await trial.change_lane(paused=False)
+        assert sorted((await trial.claim()).keys) == ["a", "b", "c", "d"]
+
+    async def test_change_lane_paused_takes_back_lost_work(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a")
+        lost = await trial.claim(lease=30)
+        await trial.change_lane(paused=True)
+        await trial.wait_until(lost.reply.expires_at)
+        batch = await trial.claim()
+        assert (batch.keys, batch.reply.recovered, await trial.state("a")) == ([], 1, "ready")
+        await trial.change_lane(paused=False)
+        assert (await trial.claim()).keys == ["a"]
+
+    async def test_change_settings_raises_the_interval_of_waiting_lanes(self, start: Start) -> None:
+        """The new default holds for lanes that were queued under the old one, however many there are."""
+        trial = await start(min_interval=10, concurrency=1)
+        await trial.add("a", "b")
+        settled = await (await trial.claim()).finish()
+        await trial.store.change_settings(min_interval=30_000_000)
+        assert trial.store.settings.min_interval == 30_000_000
+        await trial.wait_until(settled.now + 10_000_000)
+        assert (await trial.claim()).keys == []
+        batch = await next_start(trial)
+        assert (batch.keys, batch.reply.now) == (["b"], settled.now + 30_000_000)
+
+    async def test_change_settings_lowers_the_concurrency_of_waiting_lanes(self, start: Start) -> None:
+        trial = await start(concurrency=3)
+        await trial.add(*"abcdef")
+        batch = await trial.claim(2)
+        await trial.store.change_settings(concurrency=2)
+        assert (await trial.claim()).keys == []
+        await batch.finish("a")
+        assert (await trial.claim()).keys == ["c"]
+
+    async def test_claim_that_starts_nothing_moves_no_clock(self, start: Start) -> None:
+        """A lane found too busy, under limits that were changed since it was queued, has not started anything."""
+        trial = await start()
+        await trial.add(*"abcdef")
+        batch = await trial.claim(2)
+        await trial.store.change_settings(concurrency=2)
+        trial.clock.advance(5)
+        assert (await trial.claim()).keys == []
+        assert (await trial.lane_status()).last_at == batch.reply.now
+        await trial.store.change_settings(min_interval=10_000_000)
+        await batch.finish("a")
+        assert (await next_start(trial)).reply.now == batch.reply.now + 10_000_000
+
+    async def test_change_settings_raises_the_concurrency(self, start: Start) -> None:
+        """A lane that is busy under the old default hears of the new one with its next settlement at the latest."""
+        trial = await start(concurrency=1)
+        await trial.add(*"abcdef")
+        batch = await trial.claim()
+        await trial.store.change_settings(concurrency=3)
+        await batch.finish()
+        assert len((await trial.claim()).items) == 3
+
+    async def test_change_settings_leaves_lanes_with_their_own_limits(self, start: Start) -> None:
+        trial = await start(concurrency=1)
+        await trial.change_lane(LANE, concurrency=2)
+        await trial.add(*"abc")
+        await trial.store.change_settings(concurrency=5, min_interval=0)
+        assert len((await trial.claim()).items) == 2

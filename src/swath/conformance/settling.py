@@ -1,0 +1,230 @@
+"""Settling: outcomes, discoveries and outputs are committed together, once, or not at all (INV-5)."""
+
+import asyncio
+
+import pytest
+
+from swath.conformance.trial import Conformance, Start, dead, done, release, retry
+from swath.core.codec import MAX_ERROR_CHARS, MAX_RESULT_BYTES
+from swath.core.errors import InvalidOutcome, LeaseLost, OutputConflict
+from swath.core.store import Move, MoveKind, OutputMove
+
+
+class Settling(Conformance):
+    async def test_settle_done(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a")
+        batch = await trial.claim()
+        trial.clock.advance(1)
+        reply = await batch.settle(done(batch.only, result='{"size":1}'))
+        assert (reply.now, reply.discovered, reply.checkpoint) == (trial.clock.now(), 0, 1)
+        found = await trial.where("a")
+        assert (found.state, found.settled_at, found.result, found.position) == ("done", reply.now, '{"size":1}', 1)
+        assert (found.fence, found.worker, found.expires_at, found.due_at) == (None, None, None, None)
+        status = await trial.status()
+        assert (status.claimed, status.done) == (0, 1)
+
+    async def test_settle_dead(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a")
+        batch = await trial.claim()
+        reply = await batch.settle(dead(batch.only, reason="gone", error="Traceback …"))
+        found = await trial.where("a")
+        assert (found.state, found.attempts, found.reason, found.error) == ("dead", 1, "gone", "Traceback …")
+        assert (found.settled_at, found.result) == (reply.now, None)
+        assert (await trial.status()).dead == 1
+
+    async def test_settle_retry(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a")
+        batch = await trial.claim()
+        reply = await batch.settle(retry(batch.only, after=5, reason="timeout", error="…"))
+        found = await trial.where("a")
+        assert (found.state, found.attempts, found.due_at) == ("delayed", 1, reply.now + 5_000_000)
+        assert (found.reason, found.error, found.position) == ("timeout", "…", 1)
+
+    async def test_settle_release(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a", "b")
+        batch = await trial.claim()
+        await batch.settle(release(batch["a"]), release(batch["b"], started=False))
+        for key in ("a", "b"):
+            found = await trial.where(key)
+            assert (found.state, found.attempts, found.fence, found.settled_at) == ("ready", 0, None, None)
+        assert (await trial.claim()).keys == ["a", "b"]
+
+    async def test_settle_keeps_long_texts(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a", "b")
+        batch = await trial.claim()
+        result, error = '"' + "r" * (MAX_RESULT_BYTES - 2) + '"', "é'\\\n" * (MAX_ERROR_CHARS // 4)
+        await batch.settle(done(batch["a"], result=result), dead(batch["b"], error=error))
+        assert (await trial.where("a")).result == result
+        assert (await trial.where("b")).error == error
+
+    async def test_settle_some_items_at_a_time(self, start: Start) -> None:
+        trial = await start()
+        await trial.add(*"abcd")
+        batch = await trial.claim()
+        await batch.finish("c")
+        await batch.settle(retry(batch["a"], after=1), dead(batch["d"]))
+        status = await trial.status()
+        assert (status.claimed, status.delayed, status.done, status.dead) == (1, 1, 1, 1)
+        await batch.finish("b")
+        assert (await trial.status()).claimed == 0
+
+    async def test_settle_in_each_partition_of_a_claim(self, start: Start) -> None:
+        trial = await start(partitions=3)
+        for n in range(3):
+            await trial.add(f"key{n}", lane=trial.lane(n))
+        batch = await trial.claim()
+        assert batch.partitions == [0, 1, 2]
+        for n in (2, 0):
+            await batch.settle(done(batch[f"key{n}"]), partition=n)
+        assert [(await trial.status(n)).done for n in range(3)] == [1, 0, 1]
+        await batch.renew()
+        await batch.settle(done(batch["key1"]), partition=1)
+
+    async def test_settle_an_item_twice_in_one(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a", "b")
+        batch = await trial.claim()
+        before = await trial.picture("a", "b")
+        with pytest.raises(InvalidOutcome):
+            await batch.settle(done(batch["a"]), done(batch["b"]), retry(batch["a"]))
+        assert await trial.picture("a", "b") == before
+
+    async def test_settle_an_item_that_is_settled(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a", "b", "c")
+        batch = await trial.claim()
+        await batch.settle(done(batch["a"]), release(batch["c"]))
+        before = await trial.picture("a", "b", "c")
+        for key in ("a", "c"):
+            with pytest.raises(InvalidOutcome):
+                await batch.settle(done(batch["b"]), dead(batch[key]))
+        assert await trial.picture("a", "b", "c") == before
+
+    async def test_settle_an_item_of_another_claim(self, start: Start) -> None:
+        """INV-2."""
+        trial = await start()
+        await trial.add("a", "b", "waiting")
+        mine, other = await trial.claim(1), await trial.claim(1)
+        before = await trial.picture("a", "b")
+        with pytest.raises(InvalidOutcome):
+            await mine.settle(done(mine["a"]), done(other["b"]))
+        with pytest.raises(InvalidOutcome):
+            await mine.settle(done(mine["a"]), Move(3, MoveKind.DONE))
+        with pytest.raises(InvalidOutcome):
+            await mine.settle(done(mine["a"]), Move(999, MoveKind.DONE))
+        assert await trial.picture("a", "b") == before
+        await mine.finish()
+        await other.finish()
+
+    async def test_settle_an_item_in_the_wrong_partition(self, start: Start) -> None:
+        trial = await start(partitions=2)
+        await trial.add("a", lane=trial.lane(0))
+        await trial.add("b", lane=trial.lane(1))
+        mine, other = await trial.claim(order=[0]), await trial.claim(order=[1])
+        assert mine.only.position == other.only.position
+        before = await trial.picture("a", "b")
+        with pytest.raises(InvalidOutcome):
+            await mine.settle(done(mine.only), partition=1)
+        assert await trial.picture("a", "b") == before
+
+    async def test_settle_again_under_the_same_number(self, start: Start) -> None:
+        """Rule 5: a reply was lost; the settlement is looked up, and applied once."""
+        trial = await start()
+        await trial.add("a", "b")
+        batch = await trial.claim()
+        found, outputs = [trial.item("new")], [OutputMove("file", 0, 7)]
+        first = await batch.settle(retry(batch["a"], after=5), number=1, discovered=found, outputs=outputs)
+        before = await trial.picture("a", "b", "new")
+        again = await batch.settle(retry(batch["a"], after=5), number=1, discovered=found, outputs=outputs)
+        assert again.checkpoint == first.checkpoint
+        assert await trial.picture("a", "b", "new") == before
+        await batch.settle(done(batch["b"]), number=2)
+        await batch.settle(retry(batch["a"], after=5), number=1)
+        assert (await trial.where("a")).attempts == 1
+
+    async def test_settle_again_after_the_lease_was_lost(self, start: Start) -> None:
+        """It took effect before; that is what is looked up. What did not take effect is lost."""
+        trial = await start()
+        await trial.add("a", "b")
+        lost = await trial.claim(lease=30)
+        await lost.settle(done(lost["a"]), number=1)
+        trial.clock.advance(31)
+        assert (await trial.claim()).keys == ["b"]
+        before = await trial.picture("a", "b")
+        await lost.settle(done(lost["a"]), number=1)
+        with pytest.raises(LeaseLost):
+            await lost.settle(done(lost["b"]), number=2)
+        assert await trial.picture("a", "b") == before
+
+    async def test_settle_under_a_number_that_was_refused(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a")
+        batch = await trial.claim()
+        with pytest.raises(InvalidOutcome):
+            await batch.settle(Move(99, MoveKind.DONE), number=1)
+        await batch.settle(done(batch.only), number=1)
+        assert await trial.state("a") == "done"
+
+    async def test_settle_records_outputs(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a", "b")
+        batch = await trial.claim()
+        await batch.settle(done(batch["a"]), outputs=[OutputMove("one", 0, 10), OutputMove("two", 0, 20)])
+        assert await trial.store.outputs() == {"one": 10, "two": 20}
+        await batch.settle(done(batch["b"]), outputs=[OutputMove("one", 10, 15)])
+        assert await trial.store.outputs() == {"one": 15, "two": 20}
+
+    async def test_settle_with_an_output_that_moved_on(self, start: Start) -> None:
+        """Rule 6, F14: compare and set, and with it everything or nothing."""
+        trial = await start(partitions=2)
+        lane = trial.lane(0)
+        await trial.add("a", "b", lane=lane)
+        batch = await trial.claim()
+        await batch.settle(done(batch["a"]), outputs=[OutputMove("one", 0, 10)])
+        before = await trial.picture("a", "b", "new", "far")
+        found = [trial.item("new", lane=lane), trial.item("far", lane=trial.lane(1))]
+        for move in (OutputMove("one", 0, 10), OutputMove("one", 9, 12), OutputMove("new", 5, 6)):
+            with pytest.raises(OutputConflict):
+                await batch.settle(done(batch["b"]), discovered=found, outputs=[OutputMove("two", 0, 1), move])
+        assert await trial.picture("a", "b", "new", "far") == before
+        await batch.settle(done(batch["b"]), discovered=found, outputs=[OutputMove("one", 10, 12)])
+        assert await trial.store.outputs() == {"one": 12}
+
+    async def test_settle_nothing_half_done(self, start: Start) -> None:
+        """INV-5: one bad move, and neither the others nor what they discovered are there."""
+        trial = await start(partitions=2)
+        lane = trial.lane(0)
+        await trial.add("a", "b", lane=lane)
+        batch = await trial.claim()
+        await batch.finish("a")
+        before = await trial.picture("a", "b", "new", "far")
+        with pytest.raises(InvalidOutcome):
+            await batch.settle(
+                done(batch["b"]),
+                done(batch["a"]),
+                discovered=[trial.item("new", lane=lane), trial.item("far", lane=trial.lane(1))],
+                outputs=[OutputMove("file", 0, 1)],
+            )
+        assert await trial.picture("a", "b", "new", "far") == before
+        assert await trial.store.outputs() == {}
+
+    async def test_settle_without_moves(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a")
+        batch = await trial.claim()
+        assert (await batch.settle(discovered=[trial.item("b")])).discovered == 1
+        assert (await trial.claim()).keys == ["b"]
+        await batch.finish()
+
+    async def test_settle_from_many_tasks(self, start: Start) -> None:
+        trial = await start(partitions=2, concurrency=4)
+        await trial.store.add([trial.item(f"key{n}", lane=f"lane{n % 10}") for n in range(80)])
+        while (batches := await asyncio.gather(*(trial.claim(7) for _ in range(6)))) and any(b.items for b in batches):
+            await asyncio.gather(*(batch.finish() for batch in batches if batch.items))
+        assert await trial.total("done") == 80
+        assert await trial.total("checkpoint") == await trial.total("end") == 80

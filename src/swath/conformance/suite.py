@@ -1,0 +1,29 @@
+"""All themes together: what every store must pass, also one that forgets everything with its process."""
+
+from swath.conformance.adding import Adding
+from swath.conformance.checkpoints import Checkpoints
+from swath.conformance.claiming import Claiming
+from swath.conformance.clocks import Clocks
+from swath.conformance.delaying import Delaying
+from swath.conformance.discovering import Discovering
+from swath.conformance.leases import Leases
+from swath.conformance.looking import Looking
+from swath.conformance.pacing import Pacing
+from swath.conformance.settling import Settling
+from swath.conformance.splitting import Splitting
+
+
+class StoreConformance(
+    Adding,
+    Claiming,
+    Pacing,
+    Leases,
+    Settling,
+    Discovering,
+    Delaying,
+    Splitting,
+    Checkpoints,
+    Looking,
+    Clocks,
+):
+    """Subclass it, say how a store is made, and let pytest collect the subclass."""

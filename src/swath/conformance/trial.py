@@ -1,0 +1,283 @@
+"""A store under trial: its clock, short ways to move it, and what must hold of it at any moment."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+import pytest_asyncio
+
+from swath.core.clock import Clock, ManualClock, microseconds
+from swath.core.codec import new_item
+from swath.core.item import DEFAULT_PRIORITY, Item
+from swath.core.lane import address, key_hash
+from swath.core.store import (
+    ClaimRef,
+    ClaimReply,
+    ClaimRequest,
+    Found,
+    HeldItem,
+    LaneChange,
+    LaneStatus,
+    Move,
+    MoveKind,
+    NewItem,
+    OutputMove,
+    PartitionStatus,
+    Settings,
+    Settlement,
+    SettleReply,
+    Store,
+)
+
+LANE = "lane"
+LEASE = 60.0
+
+COUNTED = ("ready", "delayed", "claimed", "done", "dead", "lanes", "inbox", "checkpoint", "checkpoint_dead", "end")
+STATES = frozenset({"inbox", "ready", "delayed", "claimed", "done", "dead"})
+
+
+def counters(status: PartitionStatus) -> dict[str, int]:
+    """What is counted, without the times."""
+    return {name: getattr(status, name) for name in COUNTED}
+
+
+def lane_in(partition: int, partitions: int, nth: int = 0) -> str:
+    """The name of a lane of this partition, the `nth` of them."""
+    names = (name for n in count() if address(name := f"lane{n}", partitions)[0] == partition)
+    return next(name for n, name in enumerate(names) if n == nth)
+
+
+def done(item: HeldItem, *, result: str | None = None, revisit: float | None = None) -> Move:
+    delay = None if revisit is None else microseconds(revisit)
+    return Move(item.position, MoveKind.DONE, delay=delay, result=result)
+
+
+def retry(item: HeldItem, *, after: float = 0, reason: str = "later", error: str | None = None) -> Move:
+    return Move(item.position, MoveKind.RETRY, delay=microseconds(after), reason=reason, error=error)
+
+
+def dead(item: HeldItem, *, reason: str = "no use", error: str | None = None) -> Move:
+    return Move(item.position, MoveKind.DEAD, reason=reason, error=error)
+
+
+def release(item: HeldItem, *, started: bool = True) -> Move:
+    return Move(item.position, MoveKind.RELEASE, started=started)
+
+
+def split(
+    item: HeldItem,
+    partitions: int,
+    *,
+    rest: str,
+    payload: str | None = None,
+    rest_payload: str | None = None,
+    result: str | None = None,
+) -> Move:
+    other = new_item(Item(rest, item.lane, item.priority, span=item.span), partitions)._replace(payload=rest_payload)
+    return Move(item.position, MoveKind.SPLIT, payload=payload, rest=other, result=result)
+
+
+@dataclass(slots=True)
+class Batch:
+    """A claim and its holder's side of it."""
+
+    store: Store
+    reply: ClaimReply
+    ref: ClaimRef
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
+
+    @property
+    def items(self) -> Sequence[HeldItem]:
+        return self.reply.items
+
+    @property
+    def keys(self) -> list[str]:
+        return [item.key for item in self.items]
+
+    @property
+    def partitions(self) -> list[int]:
+        return sorted({item.partition for item in self.items})
+
+    def __getitem__(self, key: str) -> HeldItem:
+        (item,) = [item for item in self.items if item.key == key]
+        return item
+
+    @property
+    def only(self) -> HeldItem:
+        (item,) = self.items
+        return item
+
+    async def settle(
+        self,
+        *moves: Move,
+        partition: int | None = None,
+        number: int | None = None,
+        discovered: Sequence[NewItem] = (),
+        outputs: Sequence[OutputMove] = (),
+    ) -> SettleReply:
+        """Settle in one partition; it need not be named where the claim has one only."""
+        if partition is None:
+            (partition,) = self.partitions
+        number = next(self.numbers) if number is None else number
+        return await self.store.settle(self.ref, Settlement(partition, number, moves, discovered, outputs))
+
+    async def finish(self, *keys: str) -> SettleReply:
+        """Settle these items as done, or all; the reply is that of the last partition."""
+        reply = None
+        for partition in self.partitions:
+            mine = [item for item in self.items if item.partition == partition and (not keys or item.key in keys)]
+            if mine:
+                reply = await self.settle(*map(done, mine), partition=partition)
+        assert reply is not None, f"none of {keys} is held"
+        return reply
+
+    async def renew(self, lease: float = LEASE) -> int:
+        return await self.store.renew(self.ref, microseconds(lease))
+
+
+@dataclass(slots=True)
+class Trial:
+    """One store, its clock, and the shortest way to say what to do with it. Times are seconds."""
+
+    store: Store
+    clock: ManualClock
+    tokens: Iterator[int] = field(default_factory=lambda: count(1))
+
+    @property
+    def partitions(self) -> int:
+        return self.store.settings.partitions
+
+    def item(
+        self,
+        key: str,
+        *,
+        lane: str = LANE,
+        priority: int = DEFAULT_PRIORITY,
+        payload: str | None = None,
+        span: int = 1,
+        after: float | None = None,
+    ) -> NewItem:
+        """`payload` is a JSON text; `after` keeps the item back for so many seconds."""
+        item = new_item(Item(key, lane, priority, span=span), self.partitions)
+        not_before = None if after is None else self.clock.now() + microseconds(after)
+        return item._replace(payload=payload, not_before=not_before)
+
+    def lane(self, partition: int, nth: int = 0) -> str:
+        return lane_in(partition, self.partitions, nth)
+
+    async def add(
+        self, *keys: str, lane: str = LANE, priority: int = DEFAULT_PRIORITY, span: int = 1, after: float | None = None
+    ) -> int:
+        items = [self.item(key, lane=lane, priority=priority, span=span, after=after) for key in keys]
+        return await self.store.add(items)
+
+    async def claim(
+        self,
+        limit: int = 100,
+        *,
+        lease: float = LEASE,
+        worker: str = "worker",
+        order: Sequence[int] | None = None,
+    ) -> Batch:
+        token = next(self.tokens)
+        order = range(self.partitions) if order is None else order
+        reply = await self.store.claim(ClaimRequest(limit, microseconds(lease), worker, token, order))
+        return Batch(self.store, reply, ClaimRef(reply.fence, token))
+
+    async def claim_each(self, *keys: str, rounds: int = 20, lease: float = LEASE) -> dict[str, Batch]:
+        """Claim until each of these is held: what was discovered for another partition may take its time."""
+        held: dict[str, Batch] = {}
+        for _ in range(rounds):
+            if set(keys) <= held.keys():
+                break
+            batch = await self.claim(lease=lease)
+            held |= dict.fromkeys(batch.keys, batch)
+        assert sorted(held) == sorted(keys)
+        return held
+
+    async def change_lane(
+        self,
+        lane: str = LANE,
+        *,
+        min_interval: float | None = None,
+        concurrency: int | None = None,
+        paused: bool | None = None,
+        blocked_until: int | None = None,
+    ) -> None:
+        interval = None if min_interval is None else min_interval if min_interval < 0 else microseconds(min_interval)
+        change = LaneChange(None if interval is None else int(interval), concurrency, paused, blocked_until)
+        await self.store.change_lane(address(lane, self.partitions)[0], lane, change)
+
+    async def wait_until(self, moment: int) -> None:
+        """Move the clock to a moment of the store's time, forwards or back."""
+        self.clock.advance((moment - self.clock.now()) / 1_000_000)
+
+    async def found(self, key: str, lane: str | None = None) -> Sequence[Found]:
+        lane_hash = None if lane is None else address(lane, self.partitions)[1]
+        return await self.store.find(key_hash(key), lane_hash)
+
+    async def where(self, key: str, lane: str | None = None) -> Found:
+        (found,) = await self.found(key, lane)
+        assert found.state in STATES
+        return found
+
+    async def state(self, key: str, lane: str | None = None) -> str:
+        return (await self.where(key, lane)).state
+
+    async def lane_status(self, lane: str = LANE) -> LaneStatus:
+        ((_, status),) = await self.store.lanes(partition=address(lane, self.partitions)[0], lane=lane)
+        return status
+
+    async def status(self, partition: int = 0) -> PartitionStatus:
+        return (await self.store.status()).partitions[partition]
+
+    async def total(self, *names: str) -> int:
+        """The sum of these counters over all partitions."""
+        return sum(getattr(status, name) for status in (await self.store.status()).partitions for name in names)
+
+    async def picture(self, *keys: str) -> tuple[object, ...]:
+        """Everything that a refused call must leave as it was."""
+        found = [await self.found(key) for key in keys]
+        status = [counters(status) for status in (await self.store.status()).partitions]
+        return found, status, await self.store.outputs(), await self.store.dead(), await self.store.lanes()
+
+    async def check(self) -> None:
+        """What holds of every frontier at any moment: exact counters (INV-4), an honest checkpoint (INV-6)."""
+        kept, counted = (await self.store.status()).partitions, await self.store.recount()
+        assert [counters(status) for status in kept] == [counters(status) for status in counted]
+        for status in kept:
+            assert 0 <= status.checkpoint <= status.end, status
+            assert 0 <= status.checkpoint_dead <= status.dead, status
+            if status.ready == status.delayed == status.claimed == 0:
+                assert status.checkpoint == status.end, f"all is settled, and the checkpoint stands: {status}"
+
+
+Start = Callable[..., Awaitable[Trial]]
+
+
+class Conformance:
+    """What every part of the suite is built on: a subclass says how a store is made."""
+
+    async def make_store(self, settings: Settings, clock: Clock) -> Store:
+        """A new, empty frontier whose time is `clock`. Required."""
+        raise NotImplementedError(f"{type(self).__name__} must say how a store is made: async def make_store(…)")
+
+    @pytest_asyncio.fixture
+    async def start(self) -> AsyncIterator[Start]:
+        """Starts trials; each is checked and closed when the test is over."""
+        trials: list[Trial] = []
+
+        async def start(
+            *, partitions: int = 1, min_interval: float = 0, concurrency: int = 0, max_attempts: int = 5
+        ) -> Trial:
+            clock = ManualClock()
+            settings = Settings(partitions, microseconds(min_interval), concurrency, max_attempts)
+            trials.append(Trial(await self.make_store(settings, clock), clock))
+            return trials[-1]
+
+        yield start
+        for trial in trials:
+            try:
+                await trial.check()
+            finally:
+                await trial.store.close()

@@ -1,0 +1,1 @@
+"""The frontier itself. Imports the standard library only."""

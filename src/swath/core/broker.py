@@ -1,0 +1,334 @@
+"""Broker: claims ahead for all workers of a process, hands out, settles in groups, renews (DESIGN 6).
+
+Workers never touch the store. A worker is a free slot: an item that is started gets a task of its own, so that five
+thousand idle workers cost nothing.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from swath.core import events
+from swath.core.claim import Claim, lease_clock
+from swath.core.clock import SECOND
+from swath.core.hand import Hand
+from swath.core.item import Item
+from swath.core.lane import Pacing, starts_count
+from swath.core.leases import Leases
+from swath.core.outage import WAIT_FOR_IT, Outage
+from swath.core.settler import Settler
+from swath.core.store import ClaimReply, Signal
+from swath.core.work import Handler, Why, Work, perform
+
+if TYPE_CHECKING:
+    from swath.core.frontier import Frontier
+
+log = logging.getLogger("swath.runner")
+
+MAX_BATCH = 500  # items in one claim of the broker's
+LOOK_AHEAD = 0.2  # seconds of work to claim ahead
+MOST_AHEAD = 200  # items to claim ahead, beside two for each worker
+RATE_WINDOW = 0.1  # seconds over which the completion rate is measured
+IDLE = 1.0  # seconds between looks where nothing is ready, at the most
+PATIENCE = 0.002  # seconds between two looks that found nothing, doubled each time
+MOST_PATIENCE = 0.05
+LISTEN = 1.0  # seconds between looks for a pause
+TICK = 0.25  # seconds between looks at the clock, at the most
+
+
+class Broker:
+    """All that happens between the store and the handlers of one `run`."""
+
+    def __init__(
+        self,
+        frontier: "Frontier",
+        handler: Handler,
+        *,
+        workers: int,
+        lease: float,
+        timeout: float | None,
+        grace: float,
+        until: str,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self.hand = Hand()
+        self.closing = False
+        self.claim_under_way = False
+        self._frontier = frontier
+        self._handler = handler
+        self._workers = workers
+        self._lease = lease
+        self._timeout = timeout
+        self._grace = grace
+        self._until = until
+        self._failed = failed
+        self._outage = Outage(frontier.emit)
+        self._leases = Leases(self.hand, self._outage, lease=lease, lost=self._stir)
+        self._settler = Settler(
+            self.hand,
+            self._outage,
+            emit=frontier.emit,
+            settled=self._settled,
+            lost=self._leases.lose,
+            failed=failed,
+        )
+        self._most_unsettled = 2 * max(workers, MAX_BATCH)
+        self._tick = min(TICK, lease / 20)
+        self._loop = asyncio.get_running_loop()
+        self._room = asyncio.Event()
+        self._news = asyncio.Event()
+        self._patience = PATIENCE
+        self._signal: Signal | None = None
+        self._rate = Rate(lease_clock())
+
+    # claiming
+
+    async def claiming(self) -> str:
+        """Claim for whoever is free until the frontier is covered; return what the run was to go on until."""
+        tries = 0
+        self._signal = await self._outage.outlast("signal", self._frontier.store.signal)
+        while not self.closing:
+            wanted = self._wanted()
+            if not wanted:
+                self._room.clear()
+                await self._room.wait()
+                continue
+            self._news.clear()
+            try:
+                self.claim_under_way = True
+                claim = await self._frontier.claim(wanted, lease=self._lease)
+            except WAIT_FOR_IT as error:
+                tries += 1
+                await self._outage.wait(self._outage.failed("claim", error, tries=tries))
+                continue
+            finally:
+                self.claim_under_way = False
+            tries = 0
+            self._outage.worked("claim")
+            reply = self._frontier.reply
+            assert reply is not None
+            if claim is not None:
+                self._take(claim)
+            self._heed(reply.signal)
+            self._hand_out()
+            if claim is None:
+                if await self._covered(reply):
+                    return self._until
+                await self._idle(reply)
+        return ""
+
+    def _wanted(self) -> int:
+        """How many items to claim now: what is free, and so much ahead as is worked off while a claim takes."""
+        if self.hand.unsettled >= self._most_unsettled:
+            return 0  # settling has fallen behind
+        if any(held.outcomes or held.sending for held in self.hand.ended):
+            return 0  # a claim might take them back before they are settled
+        look_ahead = self._look_ahead()
+        free = self._workers - len(self.hand.works) - len(self.hand.ahead)
+        room = min(free + look_ahead, MAX_BATCH)
+        if free > 0 and not self.hand.ahead:
+            return room
+        return room if room >= max(1, look_ahead // 2) else 0
+
+    def _look_ahead(self) -> int:
+        settings = self._frontier.store.settings
+        if settings.min_interval and starts_count(Pacing(settings.min_interval, settings.concurrency)):
+            return 0  # the interval runs from the claim on: what waited here would start too close to the next (INV-3)
+        seconds = min(LOOK_AHEAD, self._lease / 8)
+        return min(int(self._rate.at(lease_clock()) * seconds), 2 * self._workers + MOST_AHEAD)
+
+    def _take(self, claim: Claim) -> None:
+        self.hand.take(claim, lease_clock())
+        self._patience = PATIENCE
+        if self.closing:
+            self.give_back()
+
+    async def _covered(self, reply: ClaimReply) -> bool:
+        """Whether the end is reached that this run goes on until."""
+        if reply.skipped or self.hand.items or self._until == "stopped":
+            return False
+        if self._until == "idle":
+            return reply.next_ready_at is None or reply.next_ready_at > reply.now
+        status = await self._outage.outlast("status", self._frontier.store.status)
+        return not any(part.ready + part.delayed + part.claimed + part.inbox for part in status.partitions)
+
+    async def _idle(self, reply: ClaimReply) -> None:
+        """Nothing was ready: wait until something is, or may be."""
+        await asyncio.sleep(self._patience)
+        self._patience = min(MOST_PATIENCE, self._patience * 2)
+        if reply.skipped:
+            return  # skipped is not empty
+        seconds = IDLE
+        if reply.next_ready_at is not None and not reply.signal.paused:
+            seconds = min(IDLE, (reply.next_ready_at - reply.now) / SECOND)
+        if seconds > 0 and not self._news.is_set():
+            waits = [self._loop.create_task(wait) for wait in (self._wait(seconds), self._news.wait())]
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for wait in waits:
+                    wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _wait(self, seconds: float) -> bool:
+        try:
+            await self._frontier.store.wait(seconds)
+        except WAIT_FOR_IT as error:
+            await self._outage.wait(self._outage.failed("wait", error))
+        return True
+
+    # handing out
+
+    def _hand_out(self) -> None:
+        while self.hand.ahead and len(self.hand.works) < self._workers and not self.closing:
+            held, item = self.hand.next()
+            now = lease_clock()
+            if not self._leases.allows_start(held, now):
+                self._settler.release(held, item)
+                continue
+            work = Work(held.claim, item, now)
+            self.hand.start(held, work)
+            work.task = self._loop.create_task(self._work(work))
+
+    async def _work(self, work: Work) -> None:
+        encoded, failure = await perform(work, self._handler, timeout=self._timeout)
+        held = self.hand.finish(work)
+        if held is None:
+            return  # given up on
+        self._rate.count += 1
+        if failure is not None:
+            log.debug("%r failed: %s\n%s", work.item.key, failure.reason, failure.error or "")
+            self._frontier.emit(events.HandlerFailed(work.item.key, failure.reason, failure.error))
+            if failure.fatal is not None:
+                self._failed(failure.fatal)
+        self._settler.collect(held, encoded)
+        self._hand_out()
+        self._stir()
+
+    def _settled(self) -> None:
+        self._news.set()  # a lane may be ready again
+        self._stir()
+
+    def _stir(self) -> None:
+        """Something came to its end: whoever waits for that looks again."""
+        self.hand.changed.set()
+        if not self._room.is_set() and (self.closing or self._wanted()):
+            self._room.set()
+
+    # watching
+
+    async def renewing(self) -> None:
+        while True:
+            await self._leases.renew()
+            await asyncio.sleep(self._tick)
+
+    async def watching(self) -> None:
+        """Look at the clock for all: time limits, leases, and what was claimed ahead too long ago."""
+        while True:
+            now = lease_clock()
+            for held in self._leases.end(now):
+                for item in self.hand.unstarted(held):
+                    self._settler.release(held, item)
+            while self.hand.ahead and now - self.hand.ahead[0][0].since > self._lease / 4:
+                self._settler.release(*self.hand.next())
+            pause = self._tick if self._timeout is None else min(self._tick, self._end_overdue(now, self._timeout))
+            self._name_the_deaf(now)
+            self._stir()
+            await asyncio.sleep(pause)
+
+    def _end_overdue(self, now: float, timeout: float) -> float:
+        """Cancel what has run for too long; return the seconds until there may be more of it."""
+        for work in self.hand.works:  # in the order of their start
+            left = work.began + timeout - now
+            if left > 0:
+                return left
+            work.cancel(Why.TIMEOUT, now)
+        return timeout
+
+    def _name_the_deaf(self, now: float) -> None:
+        for work in self.hand.works:
+            if work.why is not None and not work.warned and now - work.cancelled_at > self._grace:
+                work.warned = True
+                log.warning(
+                    "the handler of %r goes on %.1f s after it was cancelled because %s: it keeps its worker and its "
+                    "item until it ends", work.item.key, now - work.cancelled_at, work.why.value,
+                )  # fmt: skip
+
+    async def listening(self) -> None:
+        """Hear of pauses."""
+        while True:
+            await asyncio.sleep(LISTEN)
+            try:
+                signal = await self._frontier.store.signal()
+            except WAIT_FOR_IT as error:
+                await self._outage.wait(self._outage.failed("signal", error))
+            else:
+                self._outage.worked("signal")
+                self._heed(signal)
+
+    def _heed(self, signal: Signal) -> None:
+        """On a pause, of whatever, give back what was not started. What is not paused can be claimed again at once."""
+        before = self._signal
+        resumed = before is not None and before.paused and signal == (False, before.version + 1)
+        if before is None or signal.paused or (signal.version != before.version and not resumed):
+            self.give_back()
+        self._signal = signal
+
+    # stopping
+
+    def give_back(self) -> None:
+        """Release all that was claimed and not started."""
+        while self.hand.ahead:
+            self._settler.release(*self.hand.next())
+        self._settler.flush()
+
+    def close(self) -> None:
+        """Start nothing any more."""
+        self.closing = True
+        self.give_back()
+        self._room.set()
+        self._news.set()
+
+    def cancel(self) -> None:
+        """End all handlers."""
+        now = lease_clock()
+        for work in self.hand.works:
+            work.cancel(Why.STOP, now)
+
+    def abandon(self) -> list[Item]:
+        """Give up on the handlers that still run. Their items stay claimed until the lease ends."""
+        left = list(self.hand.works)
+        for work in left:
+            work.disown()
+        self.hand.works.clear()
+        self.hand.changed.set()
+        return [work.item for work in left]
+
+    def forsake(self, reason: str) -> None:
+        """Count what could not be settled as lost."""
+        for held in self.hand.claims.values():
+            if held.claim.held and not held.lost:
+                self.hand.lost += held.claim.held
+                self._frontier.emit(events.Lost(held.claim.fence, held.claim.held, reason))
+        self.drop()
+
+    def drop(self) -> None:
+        """Leave everything where it is."""
+        self._settler.drop()
+
+
+class Rate:
+    """Completions per second, lately."""
+
+    def __init__(self, now: float) -> None:
+        self.count = 0
+        self._since = now
+        self._per_second = 0.0
+
+    def at(self, now: float) -> float:
+        elapsed = now - self._since
+        if elapsed >= RATE_WINDOW:
+            self._per_second = (self._per_second + self.count / elapsed) / 2
+            self.count, self._since = 0, now
+        return self._per_second

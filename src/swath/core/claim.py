@@ -1,0 +1,212 @@
+"""Claim: a leased batch of items, and the only way to settle them."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from swath.core import codec, events
+from swath.core.clock import as_datetime, microseconds
+from swath.core.errors import InvalidOutcome, LeaseLost, StoreUnavailable, SwathError
+from swath.core.item import Done, Item, Outcome
+from swath.core.store import ClaimRef, ClaimReply, Move, MoveKind, NewItem, OutputMove, Settlement
+
+if TYPE_CHECKING:
+    from swath.core.frontier import Frontier
+
+_COUNTED = {
+    MoveKind.DONE: "done",
+    MoveKind.RETRY: "retried",
+    MoveKind.DEAD: "died",
+    MoveKind.RELEASE: "released",
+    MoveKind.SPLIT: "split",
+}
+
+
+def lease_clock() -> float:
+    """Seconds on a clock that cannot be set and runs on while the machine sleeps."""
+    return time.clock_gettime(_LEASE_CLOCK)
+
+
+_LEASE_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class Encoded(NamedTuple):
+    """An outcome that was checked and can be committed."""
+
+    item: Item
+    move: Move
+    discovered: Sequence[NewItem]
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return _place(self.item)
+
+
+def _place(item: Item) -> tuple[int, int]:
+    return item.partition, item.position
+
+
+class Claim:
+    """A batch of items held by one worker until `expires_at`. Only its holder can settle or renew it (INV-2)."""
+
+    def __init__(self, frontier: "Frontier", reply: ClaimReply, *, token: int, lease: float, asked_at: float) -> None:
+        self.items: Sequence[Item] = [codec.held_item(held) for held in reply.items]
+        self.fence = reply.fence
+        self.expires_at: datetime = as_datetime(reply.expires_at)
+        self.ends_at = asked_at + lease  # on `lease_clock`, counted from before the request was sent: never too late
+        self._frontier = frontier
+        self._ref = ClaimRef(reply.fence, token)
+        self._lease = lease
+        self._number = 0
+        self._held = {_place(item) for item in self.items}
+        self._lost = False
+        self._unsure: Settlement | None = None  # sent, and not answered: whether it took effect is not known
+        self._again: set[tuple[int, int]] = set()  # what a settlement that was broken off may be repeated with
+        self._one_at_a_time = asyncio.Lock()
+        self.tally = dict.fromkeys([*_COUNTED.values(), "discovered"], 0)  # of what was settled
+
+    def __repr__(self) -> str:
+        held = f"{len(self._held)} of {len(self.items)} items held"
+        return f"<Claim {self.fence}: {held} until {self.expires_at:%H:%M:%S}>"
+
+    @property
+    def partitions(self) -> Sequence[int]:
+        return sorted({item.partition for item in self.items})
+
+    @property
+    def held(self) -> int:
+        """How many of its items are not settled yet."""
+        return len(self._held)
+
+    async def renew(self, *, lease: float | None = None) -> None:
+        """Make the lease end `lease` seconds from now; as long as it was before, if not given."""
+        lease = self._lease if lease is None else codec.check_lease(lease)
+        asked_at = lease_clock()
+        try:
+            async with self._frontier.timed() as seconds:
+                expires_at = await self._frontier.store.renew(self._ref, microseconds(lease))
+        except LeaseLost as lost:
+            self._lose(lost)
+            raise
+        self.expires_at, self.ends_at, self._lease = as_datetime(expires_at), asked_at + lease, lease
+        self._frontier.emit(events.Renewed(self.fence, seconds()))
+
+    async def settle(
+        self, outcomes: Iterable[Outcome], *, connection: Any = None, outputs: Sequence[OutputMove] = ()
+    ) -> None:
+        """Commit what became of all or some of the items.
+
+        Each partition's outcomes commit together with what they discovered (INV-5). With `connection`, an open psycopg
+        or sqlite3 transaction on the frontier's database, everything commits with the caller's own writes: make it the
+        last statement before the commit.
+
+        After StoreUnavailable it is not known whether the outcomes took effect. Call again with the same ones: what
+        was sent before is looked up first, and stands.
+        """
+        grouped = self._grouped(outcomes)
+        if outputs and len(grouped) > 1:
+            raise InvalidOutcome(
+                f"outputs were given with outcomes of partitions {sorted(grouped)}: "
+                "one settlement has one partition, so settle them one by one"
+            )
+        try:
+            for partition in sorted(grouped):
+                await self.commit(partition, grouped[partition], connection=connection, outputs=outputs)
+        except StoreUnavailable:
+            self._again.update(outcome.place for group in grouped.values() for outcome in group)
+            raise
+        self._again.clear()
+
+    def _grouped(self, outcomes: Iterable[object]) -> dict[int, list[Encoded]]:
+        """Outcomes by partition. Nothing is sent before all of them are known to be good."""
+        grouped: dict[int, list[Encoded]] = {}
+        named: set[tuple[int, int]] = set()
+        for outcome in outcomes:
+            if self._again and isinstance(outcome, Outcome) and _place(outcome.item) in self._again - self._held:
+                continue  # settled before the store was lost
+            encoded = self.encode(outcome)
+            if encoded.place in named:
+                raise InvalidOutcome(f"{encoded.item.key!r} has two outcomes in one settlement: it can have one")
+            named.add(encoded.place)
+            grouped.setdefault(encoded.item.partition, []).append(encoded)
+        return grouped
+
+    def encode(self, outcome: object) -> Encoded:
+        """Check an outcome by itself: it can be stored, and is for an item that this claim still holds."""
+        if not isinstance(outcome, Outcome):
+            raise InvalidOutcome(f"{outcome!r} is not an outcome: use item.done(), .retry(), .dead(), .release() …")
+        item = outcome.item
+        if _place(item) not in self._held:
+            raise InvalidOutcome(
+                f"claim {self.fence} does not hold {item.key!r}: it was settled before, or belongs to another claim"
+            )
+        settings = self._frontier.store.settings
+        move = codec.move(outcome, max_attempts=settings.max_attempts, partitions=settings.partitions)
+        found = outcome.discovered if isinstance(outcome, Done) else ()
+        return Encoded(item, move, [codec.new_item(new, settings.partitions) for new in found])
+
+    async def commit(
+        self,
+        partition: int,
+        outcomes: Sequence[Encoded],
+        *,
+        connection: Any = None,
+        outputs: Sequence[OutputMove] = (),
+    ) -> None:
+        """Settle encoded outcomes of one partition. May be called again with the same ones after StoreUnavailable."""
+        async with self._one_at_a_time:
+            if self._unsure is not None:
+                await self._send(self._unsure, None)
+            moves = [outcome.move for outcome in outcomes if outcome.place in self._held]
+            if not moves:
+                return
+            discovered = self._frontier.unknown(
+                new for outcome in outcomes if outcome.place in self._held for new in outcome.discovered
+            )
+            self._number += 1
+            await self._send(Settlement(partition, self._number, moves, discovered, outputs), connection)
+
+    async def _send(self, settlement: Settlement, connection: Any) -> None:
+        """A lost reply is looked up, not guessed: what may have taken effect is sent again, under its number, before
+        anything else is."""
+        frontier = self._frontier
+        self._unsure = settlement if connection is None else None
+        try:
+            async with frontier.timed() as seconds:
+                reply = await frontier.store.settle(self._ref, settlement, connection=connection)
+        except StoreUnavailable:
+            raise
+        except SwathError as error:  # nothing was changed
+            self._unsure = None
+            if isinstance(error, LeaseLost):
+                self._lose(error)
+            raise
+        self._unsure = None
+        self._held.difference_update((settlement.partition, move.position) for move in settlement.moves)
+        if connection is None:
+            frontier.recent.remember(item.hash for item in settlement.discovered)
+        frontier.clock_seen(reply.now)
+        settled = _settled(self.fence, settlement, seconds())
+        for name in self.tally:
+            self.tally[name] += getattr(settled, name)
+        frontier.emit(settled)
+
+    def _lose(self, lost: LeaseLost) -> None:
+        if not self._lost:
+            self._lost = True
+            self._frontier.emit(events.Lost(self.fence, len(self._held), str(lost)))
+
+
+def _settled(fence: int, settlement: Settlement, seconds: float) -> events.Settled:
+    counts = dict.fromkeys(_COUNTED.values(), 0)
+    for move in settlement.moves:
+        counts[_COUNTED[move.kind]] += 1
+    return events.Settled(
+        fence=fence,
+        partition=settlement.partition,
+        discovered=len(settlement.discovered),
+        seconds=seconds,
+        **counts,
+    )

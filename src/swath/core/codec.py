@@ -1,0 +1,234 @@
+"""From what a caller hands in to what a Store keeps, and back. Everything a store is given was checked here."""
+
+import json
+import random
+from collections.abc import Mapping
+from datetime import datetime
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, TypeGuard, assert_never
+
+from swath.core.clock import SECOND, from_datetime, microseconds
+from swath.core.errors import InvalidItem, InvalidOutcome, InvalidSetting
+from swath.core.item import LEVELS, Dead, Done, Item, Outcome, Release, Retry, Split
+from swath.core.lane import KEY_HASH_BYTES, address
+from swath.core.store import HeldItem, Move, MoveKind, NewItem
+
+MAX_KEY_BYTES = 8_192
+MAX_LANE_BYTES = 512
+MAX_PAYLOAD_BYTES = 262_144
+MAX_RESULT_BYTES = 65_536
+MAX_REASON_CHARS = 1_000
+MAX_ERROR_CHARS = 8_000
+MAX_SPAN = 2**40
+MAX_SECONDS = 100 * 365 * 86_400
+MIN_LEASE = 0.1
+MAX_CONCURRENCY = 1_000_000
+MAX_ATTEMPTS = 30_000
+
+BACKOFF_BASE = 30.0
+BACKOFF_CAP = 3_600.0
+
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+def new_item(item: Item | str, partitions: int) -> NewItem:
+    """Check an item and encode it. Links are many: this is the hottest function of the package."""
+    if isinstance(item, str):
+        item = Item(item)
+    elif not isinstance(item, Item):
+        raise InvalidItem(f"an item is a swath.Item or a key, not {_shown(item)}")
+    key, lane, priority, payload, not_before, span, *_ = item
+    encoded = _encoded("key", key, MAX_KEY_BYTES)
+    if type(lane) is not str:
+        check_lane(lane)
+    partition, lane_hash = _lane_address(lane, partitions)
+    if type(priority) is not int or not 0 <= priority < LEVELS:
+        raise InvalidItem(f"priority {_shown(priority)} of {_shown(key)}: levels go from 0 to 7, higher first")
+    if type(span) is not int or not 1 <= span <= MAX_SPAN:
+        raise InvalidItem(f"span {_shown(span)} of {_shown(key)}: a whole number from 1 to {MAX_SPAN}")
+    return NewItem(
+        partition,
+        blake2b(encoded, digest_size=KEY_HASH_BYTES).digest() + lane_hash,
+        lane,
+        priority,
+        key,
+        None if payload is None else _json("payload", key, payload, MAX_PAYLOAD_BYTES),
+        None if not_before is None else _not_before(key, not_before),
+        span,
+    )
+
+
+@lru_cache(maxsize=65_536)
+def _lane_address(lane: str, partitions: int) -> tuple[int, bytes]:
+    check_lane(lane)
+    return address(lane, partitions)
+
+
+def _not_before(key: str, moment: object) -> int:
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        raise InvalidItem(
+            f"not_before={_shown(moment)} of {_shown(key)} is no datetime with a time zone: "
+            "use datetime.now(UTC) + timedelta(…)"
+        )
+    return from_datetime(moment)
+
+
+def held_item(held: HeldItem) -> Item:
+    payload = None if held.payload is None else json.loads(held.payload)
+    return Item(
+        held.key, held.lane, held.priority, payload, None, held.span, held.attempts, held.partition, held.position
+    )
+
+
+def move(outcome: Outcome, *, max_attempts: int, partitions: int) -> Move:
+    """Encode an outcome. Policy is decided here: how long a retry waits, and when there is none."""
+    item = outcome.item
+    match outcome:
+        case Done():
+            delay = None if outcome.revisit_after is None else _delay("revisit_after", outcome.revisit_after)
+            return Move(item.position, MoveKind.DONE, delay=delay, result=_result(item, outcome.result))
+        case Retry():
+            reason, error = _reason(outcome.reason), _error(outcome.error)
+            if item.attempts + 1 >= max_attempts:
+                reason = _reason(f"gave up after {item.attempts + 1} attempts: {reason}")
+                return Move(item.position, MoveKind.DEAD, reason=reason, error=error)
+            after = backoff(item.attempts) if outcome.after is None else outcome.after
+            return Move(item.position, MoveKind.RETRY, delay=_delay("after", after), reason=reason, error=error)
+        case Dead():
+            return Move(item.position, MoveKind.DEAD, reason=_reason(outcome.reason), error=_error(outcome.error))
+        case Release():
+            return Move(item.position, MoveKind.RELEASE, started=outcome.started)
+        case Split():
+            return _split(outcome, partitions)
+        case _:
+            assert_never(outcome)
+
+
+def _split(outcome: Split, partitions: int) -> Move:
+    """The first part keeps `hi` = at; the rest starts there, under a key of its own. `hi` shrinks with every split
+    of an item, so the same key cannot be derived twice."""
+    item = outcome.item
+    payload = item.payload
+    if not isinstance(payload, Mapping) or "lo" not in payload or "hi" not in payload:
+        raise InvalidOutcome(f"split of {_shown(item.key)}: the payload of a range is a mapping with `lo` and `hi`")
+    if outcome.at in (payload["lo"], payload["hi"]):
+        raise InvalidOutcome(
+            f"split of {_shown(item.key)} at {_shown(outcome.at)} leaves an empty part: settle it as done"
+        )
+    kept = _json("payload", item.key, {**payload, "hi": outcome.at}, MAX_PAYLOAD_BYTES)
+    rest = Item(
+        f"{item.key}|{_encode(outcome.at)}", item.lane, item.priority, {**payload, "lo": outcome.at}, span=item.span
+    )
+    return Move(
+        item.position,
+        MoveKind.SPLIT,
+        result=_result(item, outcome.result),
+        payload=kept,
+        rest=new_item(rest, partitions),
+    )
+
+
+def backoff(attempts: int) -> float:
+    """Seconds until the next try: doubling with the attempts, with half of it left to chance."""
+    pause = min(BACKOFF_CAP, BACKOFF_BASE * 2.0 ** min(attempts, 30))
+    return pause / 2 + random.uniform(0, pause / 2)
+
+
+def check_key(key: object) -> None:
+    _encoded("key", key, MAX_KEY_BYTES)
+
+
+def check_lane(lane: object) -> None:
+    _encoded("lane", lane, MAX_LANE_BYTES)
+    if isinstance(lane, str) and not lane.isprintable():
+        raise InvalidItem(f"lane {_shown(lane)} has control characters: lanes are shown to people, use a plain name")
+
+
+def check_seconds(name: str, seconds: object) -> int:
+    """A length of time as microseconds."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= MAX_SECONDS:
+        raise InvalidSetting(f"{name}={_shown(seconds)}: a number of seconds, 0 or more")
+    return microseconds(seconds)
+
+
+def check_lease(lease: float) -> float:
+    if check_seconds("lease", lease) < MIN_LEASE * SECOND:
+        raise InvalidSetting(f"lease={lease!r}: at least {MIN_LEASE} s, and longer than an item takes or is renewed")
+    return lease
+
+
+def check_concurrency(name: str, concurrency: object) -> int:
+    if not _is_int(concurrency) or not 0 <= concurrency <= MAX_CONCURRENCY:
+        raise InvalidSetting(f"{name}={_shown(concurrency)}: a whole number of items at once, or 0 for no limit")
+    return concurrency
+
+
+def check_attempts(attempts: object) -> int:
+    if not _is_int(attempts) or not 1 <= attempts <= MAX_ATTEMPTS:
+        raise InvalidSetting(f"max_attempts={_shown(attempts)}: a whole number from 1 to {MAX_ATTEMPTS:,}")
+    return attempts
+
+
+def _encoded(name: str, value: object, limit: int) -> bytes:
+    """A text as the bytes that are stored and hashed."""
+    if not isinstance(value, str):
+        raise InvalidItem(f"{name} {_shown(value)} is a {type(value).__name__}, not a str")
+    if not value:
+        raise InvalidItem(f"the {name} is empty: it has to name something")
+    if "\0" in value:
+        raise InvalidItem(f"{name} {_shown(value)} has a NUL character, which stores cannot keep: percent-encode it")
+    try:
+        encoded = value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidItem(f"{name} {_shown(value)} cannot be encoded as UTF-8: percent-encode it") from error
+    if len(encoded) > limit:
+        raise InvalidItem(
+            f"{name} {_shown(value)} has {len(encoded):,} bytes; {limit:,} is the most. Put the rest in the payload"
+        )
+    return encoded
+
+
+def _json(name: str, key: str, value: Any, limit: int) -> str:
+    try:
+        text = _encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidItem(f"{name} of {_shown(key)} is not JSON: {error}") from error
+    if len(text) > limit:
+        raise InvalidItem(f"{name} of {_shown(key)} has {len(text):,} bytes as JSON; {limit:,} is the most")
+    return text
+
+
+def _result(item: Item, result: Any) -> str | None:
+    return None if result is None else _json("result", item.key, result, MAX_RESULT_BYTES)
+
+
+def _delay(name: str, seconds: object) -> int:
+    try:
+        return check_seconds(name, seconds)
+    except InvalidSetting as error:
+        raise InvalidOutcome(str(error)) from None
+
+
+def _reason(reason: object) -> str:
+    return _storable(str(reason))[:MAX_REASON_CHARS]
+
+
+def _error(error: object) -> str | None:
+    """The end of a long traceback says most."""
+    return None if error is None else _storable(str(error))[-MAX_ERROR_CHARS:]
+
+
+def _storable(text: str) -> str:
+    """What a handler says may hold anything; it is kept as far as a store can."""
+    return text.replace("\0", "\N{SYMBOL FOR NULL}").encode(errors="backslashreplace").decode()
+
+
+def _is_int(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _shown(value: object) -> str:
+    """A value in a message: its repr, cut where it is long."""
+    text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"

@@ -1,0 +1,362 @@
+"""Frontier: checks what comes in, calls the Store once per move, and tells the observer what happened."""
+
+import logging
+import os
+import random
+import secrets
+import socket
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from operator import attrgetter
+from types import TracebackType
+from typing import Any, Self
+
+from swath.core import codec, events, insight, runner
+from swath.core.claim import Claim, lease_clock
+from swath.core.clock import SECOND, from_datetime, microseconds
+from swath.core.errors import InvalidSetting, UsageError
+from swath.core.item import Item
+from swath.core.lane import address, key_hash
+from swath.core.recent import Recent
+from swath.core.store import (
+    ADD_CHUNK,
+    DEFAULT,
+    MAX_CLAIM,
+    ClaimReply,
+    ClaimRequest,
+    DeadItem,
+    Found,
+    LaneChange,
+    LaneStatus,
+    NewItem,
+    Store,
+)
+from swath.core.work import Handler
+
+log = logging.getLogger("swath")
+
+ADD_BUFFER = 10_000  # items of a long addition held in memory
+CLOCK_TOLERANCE = 5.0  # seconds by which the store's clock may run ahead of ours before it is reported
+FRONTIER_DEFAULT = "default"  # for `limit()`: what the frontier says
+
+ItemsIn = Item | str | Iterable[Item | str] | AsyncIterable[Item | str]
+
+
+class Frontier:
+    """Known but uncovered work. Made by `swath.open`."""
+
+    def __init__(self, store: Store, *, observer: events.Observer | None = None, worker: str | None = None) -> None:
+        self.store = store
+        self.worker = worker or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        self.recent = Recent()
+        self.reply: ClaimReply | None = None  # of the last claim: what the runner goes by
+        self._observer = observer
+        self._order = random.Random(self.worker).sample(range(store.settings.partitions), store.settings.partitions)
+        self._turn = 0
+        self._skips: dict[int, int] = {}
+        self._clocks: tuple[float, float] | None = None
+        self._generation = store.generation
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of the store. Claims that are not settled stay leased until their lease ends."""
+        await self.store.close()
+
+    # the moves
+
+    async def add(self, items: ItemsIn) -> int:
+        """Add items, given as one, as an iterable or as an async iterable of any length; return how many were new.
+
+        What was returned for is durable (INV-4). Memory stays bounded however many there are (INV-9).
+        """
+        added = 0
+        partitions = self.store.settings.partitions
+        buffer: list[NewItem] = []
+        try:
+            async for item in _each(items):
+                buffer.append(codec.new_item(item, partitions))
+                if len(buffer) == ADD_BUFFER:
+                    added += await self._add(buffer)
+                    buffer = []
+        except UsageError as error:
+            error.added = added + await self._add(buffer)
+            raise
+        return added + await self._add(buffer)
+
+    async def _add(self, items: Sequence[NewItem]) -> int:
+        """Add a buffer in chunks of few partitions each, so that a chunk needs few locks."""
+        offered = sorted(self.unknown(items), key=attrgetter("partition"))
+        added = 0
+        for start in range(0, len(offered), ADD_CHUNK):
+            chunk = offered[start : start + ADD_CHUNK]
+            async with self.timed() as seconds:
+                new = await self.store.add(chunk)
+            self.recent.remember(item.hash for item in chunk)
+            self.emit(events.Added(len(chunk), new, seconds()))
+            added += new
+        return added
+
+    async def claim(self, limit: int = 100, *, lease: float = 60.0) -> Claim | None:
+        """Lease up to `limit` ready items for `lease` seconds; None when nothing is ready."""
+        if type(limit) is not int or not 1 <= limit <= MAX_CLAIM:
+            raise UsageError(f"limit={limit!r}: a claim takes 1 to {MAX_CLAIM:,} items")
+        codec.check_lease(lease)
+        token, asked_at = secrets.randbits(63), lease_clock()
+        request = ClaimRequest(limit, microseconds(lease), self.worker, token, self._partitions(), self._wait_for())
+        async with self.timed() as seconds:
+            reply = await self.store.claim(request)
+        self._heard(reply)
+        if not reply.items:
+            return None
+        self.emit(events.Claimed(reply.fence, len(reply.items), seconds()))
+        return Claim(self, reply, token=token, lease=lease, asked_at=asked_at)
+
+    def _partitions(self) -> Sequence[int]:
+        """All partitions, in this worker's own order and starting one further each time: workers seldom meet, and no
+        partition is always last."""
+        self._turn = (self._turn + 1) % len(self._order)
+        return self._order[self._turn :] + self._order[: self._turn]
+
+    def _wait_for(self) -> int | None:
+        """A partition that was skipped twice running because somebody held it: skipped is not empty."""
+        return next((partition for partition, skips in self._skips.items() if skips >= 2), None)
+
+    def _heard(self, reply: ClaimReply) -> None:
+        self.reply = reply
+        self._skips = {partition: self._skips.get(partition, 0) + 1 for partition in reply.skipped}
+        self.clock_seen(reply.now)
+        if reply.recovered:
+            log.warning("took back %d items of claims whose lease had ended, %d are dead", reply.recovered, reply.died)
+            self.emit(events.Recovered(reply.recovered, reply.died))
+
+    async def run(
+        self,
+        handler: Handler,
+        *,
+        workers: int = 100,
+        lease: float = 60.0,
+        timeout: float | None = None,
+        grace: float = 10.0,
+        until: runner.Until = "done",
+        handle_signals: bool = True,
+    ) -> runner.Summary:
+        """Cover the frontier with `handler`, up to `workers` items at once, and return what became of them.
+
+        The handler returns an outcome, such as `item.retry(after=60, reason="busy")`; None means `item.done()`. If it
+        raises, or takes longer than `timeout` seconds, the item is retried. Leases of `lease` seconds are renewed while
+        a handler needs them; when this process dies, others have its items once they end.
+
+        `until="done"` ends when all is settled: also what is delayed, and what others work on. `until="idle"` ends as
+        soon as nothing can be started and nothing of this run is in flight, `until="stopped"` never by itself.
+
+        SIGINT and SIGTERM stop it cleanly: nothing is started any more, what was claimed ahead is released, handlers
+        have `grace` seconds to finish before they are cancelled and their items released, and all is settled. So does
+        cancelling the task that awaits it. It ends 5 seconds after the grace at the latest, whatever handlers and store
+        do. A second signal ends it at once, with KeyboardInterrupt (SIGINT) or SystemExit (SIGTERM): what was in hand
+        is taken over when its lease ends. `handle_signals=False` leaves signals alone, and so does a run in a thread
+        that is not the main one.
+
+        While the store cannot be reached it waits. A handler whose lease ends meanwhile is cancelled.
+        """
+        return await runner.run(
+            self,
+            handler,
+            workers=workers,
+            lease=lease,
+            timeout=timeout,
+            grace=grace,
+            until=until,
+            handle_signals=handle_signals,
+        )
+
+    # what to change
+
+    async def pause(self, lane: str | None = None) -> None:
+        """Start nothing more, of one lane or at all, until `resume`. What is under way goes on."""
+        await self._pause(lane, paused=True)
+
+    async def resume(self, lane: str | None = None) -> None:
+        await self._pause(lane, paused=False)
+
+    async def _pause(self, lane: str | None, *, paused: bool) -> None:
+        if lane is None:
+            await self.configure(paused=paused)
+        else:
+            await self._change_lane(lane, LaneChange(paused=paused))
+
+    async def block(self, lane: str, *, until: datetime | float) -> None:
+        """Start nothing of a lane until a time, or for so many seconds; 0 lifts it."""
+        if isinstance(until, datetime):
+            if until.tzinfo is None:
+                raise UsageError(f"until={until!r} has no time zone: use datetime.now(UTC) + timedelta(…)")
+            moment = from_datetime(until)
+        else:
+            seconds = codec.check_seconds("until", until)
+            moment = (await self.store.status()).now + seconds if seconds else 0
+        await self._change_lane(lane, LaneChange(blocked_until=moment))
+
+    async def limit(
+        self,
+        lane: str,
+        *,
+        min_interval: float | str | None = None,
+        concurrency: int | str | None = None,
+    ) -> None:
+        """Set a lane's own limits: seconds between items, items at once (0: any number). "default" goes back to the
+        frontier's; what is not given stays."""
+        interval = None if min_interval is None else _limit(min_interval, codec.check_seconds, "min_interval")
+        at_once = None if concurrency is None else _limit(concurrency, codec.check_concurrency, "concurrency")
+        await self._change_lane(lane, LaneChange(min_interval=interval, concurrency=at_once))
+
+    async def _change_lane(self, lane: str, change: LaneChange) -> None:
+        codec.check_lane(lane)
+        await self.store.change_lane(address(lane, self.store.settings.partitions)[0], lane, change)
+        self.emit(events.LaneChanged(lane))
+
+    async def configure(
+        self,
+        *,
+        min_interval: float | None = None,
+        concurrency: int | None = None,
+        max_attempts: int | None = None,
+        paused: bool | None = None,
+    ) -> None:
+        """Change the defaults of the whole frontier, for every process that works on it."""
+        await self.store.change_settings(
+            min_interval=None if min_interval is None else codec.check_seconds("min_interval", min_interval),
+            concurrency=None if concurrency is None else codec.check_concurrency("concurrency", concurrency),
+            max_attempts=None if max_attempts is None else codec.check_attempts(max_attempts),
+            paused=paused,
+        )
+        self.emit(events.SettingsChanged(paused))
+
+    async def reopen(self, keys: Iterable[str], *, lane: str | None = None) -> int:
+        """Make done or dead items ready again, with no attempts counted; return how many there were."""
+        reopened = 0
+        for key in keys:
+            places = [
+                (found.partition, found.position)
+                for found in await self._find(key, lane)
+                if found.state in {"done", "dead"} and found.position is not None
+            ]
+            reopened += await self.store.reopen(places) if places else 0
+        self.emit(events.Reopened(reopened))
+        return reopened
+
+    async def reopen_dead(self, *, lane: str | None = None, reason: str | None = None) -> int:
+        """Make dead items ready again: all, those of a lane, or those whose reason contains a text."""
+        reopened, after = 0, None
+        while page := await self.store.dead(after=after, limit=ADD_CHUNK):
+            after = (page[-1].partition, page[-1].position)
+            places = [
+                (item.partition, item.position)
+                for item in page
+                if lane in (None, item.lane) and (reason is None or reason in item.reason)
+            ]
+            reopened += await self.store.reopen(places) if places else 0
+        self.emit(events.Reopened(reopened))
+        return reopened
+
+    # what to ask
+
+    async def status(self) -> insight.Status:
+        """Exact counters and checkpoints, in a time that grows with the partitions only."""
+        return insight.status(await self.store.status())
+
+    async def explain(self, key: str, *, lane: str | None = None) -> insight.Explanation:
+        """Where a key is, and why it is not being worked on."""
+        found = await self._find(key, lane)
+        status = await self.store.status()
+        return insight.explain(key, found, now=status.now, paused=status.signal.paused)
+
+    async def _find(self, key: str, lane: str | None) -> Sequence[Found]:
+        codec.check_key(key)
+        lane_hash = None if lane is None else address(lane, self.store.settings.partitions)[1]
+        return await self.store.find(key_hash(key), lane_hash)
+
+    async def lane(self, lane: str) -> LaneStatus | None:
+        """A lane's limits and counters; None when there is no such lane."""
+        partition, _ = address(lane, self.store.settings.partitions)
+        for _, status in await self.store.lanes(partition=partition, lane=lane, limit=1):
+            return status
+        return None
+
+    async def lanes(self) -> AsyncIterator[LaneStatus]:
+        """Every lane, page by page."""
+        after: tuple[int, int] | None = None
+        while page := await self.store.lanes(after=after, limit=ADD_CHUNK):
+            number, last = page[-1]
+            after = (last.partition, number)
+            for _, status in page:
+                yield status
+
+    async def dead(self) -> AsyncIterator[DeadItem]:
+        """Every dead item, page by page."""
+        after: tuple[int, int] | None = None
+        while page := await self.store.dead(after=after, limit=ADD_CHUNK):
+            after = (page[-1].partition, page[-1].position)
+            for item in page:
+                yield item
+
+    # for Claim and the runner
+
+    def unknown(self, items: Iterable[NewItem]) -> list[NewItem]:
+        """Those that are not known to be in the store, each once and in order."""
+        if self._generation != self.store.generation:
+            self._generation = self.store.generation
+            self.recent.clear()
+        fresh = {item.hash: item for item in items if item.hash not in self.recent}
+        return list(fresh.values())
+
+    def emit(self, event: events.Event) -> None:
+        if self._observer is None:
+            return
+        try:
+            self._observer(event)
+        except Exception:  # an observer looks on: what it raises must not change what happens
+            log.exception("the observer raised on %r", event)
+
+    @asynccontextmanager
+    async def timed(self) -> AsyncIterator[Callable[[], float]]:
+        began = time.perf_counter()
+        yield lambda: time.perf_counter() - began
+
+    def clock_seen(self, now: int) -> None:
+        """Compare the store's clock with ours: a step forward ends leases early, and is reported (INV-3)."""
+        ours, theirs = lease_clock(), now / SECOND
+        if self._clocks is not None:
+            step = (theirs - self._clocks[1]) - (ours - self._clocks[0])
+            if step > CLOCK_TOLERANCE:
+                log.warning("the store's clock stepped forward by %.1f s: leases may have ended early", step)
+                self.emit(events.ClockStepped(step))
+        self._clocks = ours, theirs
+
+
+async def _each(items: ItemsIn) -> AsyncIterator[Item | str]:
+    if isinstance(items, Item | str):
+        yield items
+    elif isinstance(items, AsyncIterable):
+        async for item in items:
+            yield item
+    elif isinstance(items, Iterable):
+        for item in items:
+            yield item
+    else:
+        raise UsageError(f"{items!r} is neither an item, nor a key, nor an iterable of them")
+
+
+def _limit(value: Any, check: Callable[[str, Any], int], name: str) -> int:
+    if isinstance(value, str):
+        if value != FRONTIER_DEFAULT:
+            raise InvalidSetting(f'{name}={value!r}: a number, or "{FRONTIER_DEFAULT}" for the frontier\'s')
+        return DEFAULT
+    return check(name, value)

@@ -1,0 +1,94 @@
+"""Hand: what a process has in hand of the frontier, from claimed to settled."""
+
+import asyncio
+from collections import deque
+
+from swath.core.claim import Claim, Encoded
+from swath.core.item import Item
+from swath.core.work import Work
+
+
+class Held:
+    """A claim in hand: what of it waits, runs, and is yet to be settled."""
+
+    __slots__ = ("ahead", "claim", "ended", "lost", "outcomes", "queued", "ripe", "sending", "since", "timer", "works")
+
+    def __init__(self, claim: Claim, since: float) -> None:
+        self.claim = claim
+        self.since = since
+        self.ahead = len(claim.items)
+        self.works: set[Work] = set()
+        self.outcomes: list[Encoded] = []
+        self.sending = 0  # outcomes in a settlement under way
+        self.queued = False  # for a settler, or in its hands
+        self.ripe = False  # to be settled again as soon as its settler is through
+        self.timer: asyncio.TimerHandle | None = None
+        self.ended = False  # the lease ran out and may be somebody else's by now: nothing of it may run
+        self.lost = False  # the store said so
+
+
+class Hand:
+    """The claims in hand, and their items in the order in which they go on."""
+
+    def __init__(self) -> None:
+        self.claims: dict[int, Held] = {}  # by fence
+        self.ended: set[Held] = set()  # of those, whose lease ran out
+        self.ahead: deque[tuple[Held, Item]] = deque()  # claimed, not started
+        self.works: dict[Work, Held] = {}  # started, in that order
+        self.unsettled = 0  # finished
+        self.lost = 0  # items, so far
+        self.changed = asyncio.Event()  # something came to its end
+        self._tally: dict[str, int] = {}
+
+    @property
+    def items(self) -> int:
+        """How many were claimed and are not settled yet."""
+        return len(self.works) + len(self.ahead) + self.unsettled
+
+    def take(self, claim: Claim, now: float) -> None:
+        held = self.claims[claim.fence] = Held(claim, now)
+        self.ahead.extend((held, item) for item in claim.items)
+
+    def next(self) -> tuple[Held, Item]:
+        """The item that has waited longest to be started."""
+        held, item = self.ahead.popleft()
+        held.ahead -= 1
+        return held, item
+
+    def unstarted(self, held: Held) -> list[Item]:
+        """Take out what of a claim has not been started."""
+        items = [item for owner, item in self.ahead if owner is held] if held.ahead else []
+        if items:
+            self.ahead = deque(entry for entry in self.ahead if entry[0] is not held)
+            held.ahead = 0
+        return items
+
+    def start(self, held: Held, work: Work) -> None:
+        self.works[work] = held
+        held.works.add(work)
+
+    def finish(self, work: Work) -> Held | None:
+        """The claim that a piece of work belonged to; None if it was given up before."""
+        held = self.works.pop(work, None)
+        if held is not None:
+            held.works.discard(work)
+        return held
+
+    def retire(self, held: Held) -> None:
+        """Be done with a claim of which nothing is left in hand."""
+        if not (held.ahead or held.works or held.outcomes or held.queued) and held.claim.fence in self.claims:
+            del self.claims[held.claim.fence]
+            self.ended.discard(held)
+            _add_up(self._tally, held.claim.tally)
+
+    def tally(self) -> dict[str, int]:
+        """How many items were settled how."""
+        total = dict(self._tally)
+        for held in self.claims.values():
+            _add_up(total, held.claim.tally)
+        return total
+
+
+def _add_up(total: dict[str, int], more: dict[str, int]) -> None:
+    for name, count in more.items():
+        total[name] = total.get(name, 0) + count

@@ -1,0 +1,102 @@
+"""Item, the unit of work, and the outcomes a worker can give it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+DEFAULT_LANE = "default"
+DEFAULT_PRIORITY = 3
+LEVELS = 8  # priorities are levels 0 to 7, higher first
+
+
+class Item(NamedTuple):
+    """One unit of work. `key` and `lane` name it; it enters its lane once (INV-7).
+
+    `position` and `partition` are set on items that a claim hands out. A named tuple, because a page has many links:
+    it is made in a quarter of the time of a frozen dataclass.
+    """
+
+    key: str
+    lane: str = DEFAULT_LANE
+    priority: int = DEFAULT_PRIORITY
+    payload: Any = None
+    not_before: datetime | None = None
+    span: int = 1
+    attempts: int = 0
+    partition: int = -1
+    position: int = -1
+
+    def done(
+        self, *, result: Any = None, discovered: Iterable["Item | str"] = (), revisit_after: float | None = None
+    ) -> "Done":
+        """Covered. `discovered` enters in the same transaction (INV-5); `revisit_after` seconds opens it again."""
+        return Done(self, result=result, discovered=tuple(discovered), revisit_after=revisit_after)
+
+    def retry(self, *, after: float | None = None, reason: str = "retry", error: str | None = None) -> "Retry":
+        """Failed for now: again `after` seconds, or after a growing, jittered pause; dead after too many attempts."""
+        return Retry(self, after=after, reason=reason, error=error)
+
+    def dead(self, *, reason: str, error: str | None = None) -> "Dead":
+        """Given up, with the reason; listed by `dead()` and re-openable."""
+        return Dead(self, reason=reason, error=error)
+
+    def release(self, *, started: bool = True) -> "Release":
+        """Given back; no attempt is counted. Work that never started leaves its lane ready at once."""
+        return Release(self, started=started)
+
+    def split(self, *, at: Any, result: Any = None) -> "Split":
+        """Covered below `at`; the rest of the range becomes an item of its own, free to be claimed.
+
+        The payload of a range is a mapping with `lo` and `hi`; the rest has `at` as its `lo`.
+        """
+        return Split(self, at=at, result=result)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Covered, with what came of it and what it discovered."""
+
+    item: Item
+    result: Any = None
+    discovered: tuple[Item | str, ...] = ()
+    revisit_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Failed for now."""
+
+    item: Item
+    after: float | None = None
+    reason: str = "retry"
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """Given up."""
+
+    item: Item
+    reason: str
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Given back as it was."""
+
+    item: Item
+    started: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A range covered below `at`."""
+
+    item: Item
+    at: Any
+    result: Any = None
+
+
+Outcome = Done | Retry | Dead | Release | Split

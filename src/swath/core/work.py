@@ -1,0 +1,108 @@
+"""Work: one item in its handler's hands, and what the handler's end says about it."""
+
+import asyncio
+import enum
+import logging
+import traceback
+from collections.abc import Awaitable, Callable
+
+from swath.core.claim import Claim, Encoded
+from swath.core.errors import InvalidOutcome
+from swath.core.item import Item, Outcome
+
+log = logging.getLogger("swath.runner")
+
+Handler = Callable[[Item], Awaitable[Outcome | None]]
+
+
+class Why(enum.Enum):
+    """Why the runner cancelled a handler."""
+
+    TIMEOUT = "it ran out of time"
+    LEASE = "its lease ended"
+    STOP = "the runner stops"
+
+
+class Work:
+    """One item being worked on, in a task of its own."""
+
+    __slots__ = ("began", "cancelled_at", "claim", "item", "task", "warned", "why")
+
+    def __init__(self, claim: Claim, item: Item, began: float) -> None:
+        self.claim = claim
+        self.item = item
+        self.began = began
+        self.task: asyncio.Task[None] | None = None
+        self.why: Why | None = None
+        self.cancelled_at = 0.0
+        self.warned = False
+
+    def cancel(self, why: Why, now: float) -> None:
+        """Cancel the handler, once: one that goes on regardless is not interrupted in its cleaning up."""
+        if self.why is None:
+            self.why, self.cancelled_at = why, now
+            if self.task is not None:
+                self.task.cancel()
+
+    def disown(self) -> None:
+        """Leave a handler that ignores its cancellation to itself, so that not even the loop's end waits for it."""
+        if self.task is not None and not self.task.done():
+            asyncio.tasks._unregister_task(self.task)  # the hook that asyncio documents for task implementations
+            self.task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+class Failure:
+    """What a handler did wrong."""
+
+    __slots__ = ("error", "fatal", "reason")
+
+    def __init__(self, reason: str, *, error: str | None = None, fatal: BaseException | None = None) -> None:
+        self.reason = reason
+        self.error = error
+        self.fatal = fatal  # what must end the run as well
+
+
+async def perform(work: Work, handler: Handler, *, timeout: float | None) -> tuple[Encoded, Failure | None]:
+    """Run the handler and encode its outcome. Whatever it does short of ending the process, there is an outcome."""
+    item, claim = work.item, work.claim
+    try:
+        outcome = await handler(item)
+        if outcome is None and work.why is not None:
+            return _interrupted(work, timeout)  # it swallowed the cancellation, which does not make it done
+        return claim.encode(item.done() if outcome is None else _own(outcome, item)), None
+    except asyncio.CancelledError:
+        if work.why is not None:
+            return _interrupted(work, timeout)
+        failure = Failure("the handler was cancelled, and not by the runner", error=traceback.format_exc())
+    except GeneratorExit:
+        raise  # the loop is gone
+    except Exception as error:  # noqa: BLE001  the one place where a handler's failure becomes a retry
+        if work.why is not None:
+            return _interrupted(work, timeout)
+        failure = Failure(_described(error), error=traceback.format_exc())
+    except BaseException as error:  # noqa: BLE001  SystemExit and its like: it counts as an attempt, and the run ends
+        failure = Failure(_described(error), error=traceback.format_exc(), fatal=error)
+    return claim.encode(item.retry(reason=failure.reason, error=failure.error)), failure
+
+
+def _interrupted(work: Work, timeout: float | None) -> tuple[Encoded, Failure | None]:
+    if work.why is Why.TIMEOUT:
+        reason = f"timed out after {timeout:g} s"
+        return work.claim.encode(work.item.retry(reason=reason)), Failure(reason)
+    return work.claim.encode(work.item.release()), None
+
+
+def _own(outcome: object, item: Item) -> Outcome:
+    if not isinstance(outcome, Outcome):
+        raise InvalidOutcome(f"the handler returned {outcome!r:.200}, which is no outcome: return item.done() or None")
+    if (outcome.item.partition, outcome.item.position) != (item.partition, item.position):
+        raise InvalidOutcome(f"the handler of {item.key!r} returned an outcome for {outcome.item.key!r}")
+    return outcome
+
+
+def _described(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  its __str__ is as much the handler's as the rest of it
+        text = "(its text cannot be shown)"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,175 @@
+"""open(url) -> Frontier: the only place that picks a backend."""
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from swath.backends.memory import MemoryStore
+from swath.core import codec
+from swath.core.clock import Clock
+from swath.core.errors import InvalidSetting, InvalidStoreURL, MissingExtra
+from swath.core.events import Observer
+from swath.core.frontier import Frontier
+from swath.core.store import Settings, Store
+
+EXAMPLES = "sqlite:///work.db, postgresql://user@host/database?schema=name or memory:"
+MAX_PARTITIONS = 1_024
+PARTITIONS = {"memory": 1, "sqlite": 1, "postgresql": 64}  # one writer needs no more than one
+
+
+def open(
+    url: str,
+    *,
+    partitions: int | None = None,
+    min_interval: float | None = None,
+    concurrency: int | None = None,
+    max_attempts: int | None = None,
+    create: bool = True,
+    observer: Observer | None = None,
+    worker: str | None = None,
+    clock: Clock | None = None,
+) -> "Opening":
+    """Open the frontier at `url` and create it if it is not there: `async with swath.open(url) as frontier`.
+
+    `partitions` is fixed from then on; `min_interval`, `concurrency` and `max_attempts` are its defaults, and when given
+    for a frontier that exists, they are changed. `clock` is for tests: it takes the place of the store's.
+    """
+    if partitions is not None and not 1 <= partitions <= MAX_PARTITIONS:
+        raise InvalidSetting(f"partitions={partitions!r}: 1 to {MAX_PARTITIONS:,}")
+    changes: dict[str, Any] = {}
+    if min_interval is not None:
+        changes["min_interval"] = codec.check_seconds("min_interval", min_interval)
+    if concurrency is not None:
+        changes["concurrency"] = codec.check_concurrency("concurrency", concurrency)
+    if max_attempts is not None:
+        changes["max_attempts"] = codec.check_attempts(max_attempts)
+    return Opening(StoreURL.parse(url), partitions, changes, create, observer, worker, clock)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreURL:
+    """A store URL, taken apart."""
+
+    url: str
+    backend: str
+    path: str
+    query: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, url: str) -> "StoreURL":
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:
+            raise InvalidStoreURL(f"{url!r} is no URL ({error}): use {EXAMPLES}") from error
+        match parts.scheme:
+            case "memory":
+                return cls(url, "memory", "", {})
+            case "sqlite":
+                if parts.netloc:
+                    raise InvalidStoreURL(
+                        f"{url!r} names a host ({parts.netloc!r}): a file has three slashes, "
+                        f"sqlite:///{parts.netloc}{parts.path}, or four from the root, sqlite:////var/…"
+                    )
+                path = unquote(parts.path.removeprefix("/"))
+                if not path:
+                    raise InvalidStoreURL(f"{url!r} names no file: use sqlite:///work.db, or memory: for none")
+                return cls(url, "sqlite", path, _query(url, parts.query, {"synchronous"}))
+            case "postgresql" | "postgres":
+                return cls(url, "postgresql", "", dict(parse_qsl(parts.query)))
+            case _:
+                raise InvalidStoreURL(f"{url!r} names no store that swath knows: use {EXAMPLES}")
+
+
+def _query(url: str, query: str, known: set[str]) -> dict[str, str]:
+    given = dict(parse_qsl(query, keep_blank_values=True))
+    if unknown := given.keys() - known:
+        raise InvalidStoreURL(f"{url!r}: {', '.join(sorted(unknown))} is not known here; {', '.join(sorted(known))} is")
+    return given
+
+
+class Opening:
+    """A frontier about to be opened: enter it with `async with`, or await it and close it yourself."""
+
+    def __init__(
+        self,
+        url: StoreURL,
+        partitions: int | None,
+        changes: dict[str, Any],
+        create: bool,
+        observer: Observer | None,
+        worker: str | None,
+        clock: Clock | None,
+    ) -> None:
+        self._url = url
+        self._partitions = partitions
+        self._changes = changes
+        self._create = create
+        self._observer = observer
+        self._worker = worker
+        self._clock = clock
+        self._frontier: Frontier | None = None
+
+    def __await__(self) -> Generator[Any, None, Frontier]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Frontier:
+        self._frontier = await self._open()
+        return self._frontier
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._frontier is not None:
+            await self._frontier.close()
+
+    async def _open(self) -> Frontier:
+        settings = Settings(partitions=self._partitions or PARTITIONS[self._url.backend], **self._changes)
+        store = await self._store(settings)
+        stored = store.settings
+        if self._partitions not in (None, stored.partitions):
+            await store.close()
+            raise InvalidSetting(
+                f"partitions={self._partitions}: {self._url.url} was created with {stored.partitions}, "
+                "which is fixed. Leave the argument out, or open another store"
+            )
+        if any(getattr(stored, name) != value for name, value in self._changes.items()):
+            await store.change_settings(**self._changes)
+        return Frontier(store, observer=self._observer, worker=self._worker)
+
+    async def _store(self, settings: Settings) -> Store:
+        match self._url.backend:
+            case "memory":
+                return MemoryStore(settings, clock=self._clock)
+            case "sqlite":
+                from swath.backends.sqlite import SqliteStore
+
+                synchronous = self._url.query.get("synchronous", "full")
+                return await SqliteStore.open(
+                    self._url.path, settings=settings, create=self._create, clock=self._clock, synchronous=synchronous
+                )
+            case _:
+                try:
+                    from swath.backends.postgres import PostgresStore
+                except ImportError as error:
+                    raise MissingExtra("PostgreSQL needs psycopg: pip install 'swath[postgres]'") from error
+                return await PostgresStore.open(
+                    self._url.url, settings=settings, create=self._create, clock=self._clock
+                )
+
+
+async def migrate(url: str) -> Sequence[str]:
+    """Bring a store up to this version's format; return the names of the migrations that were applied."""
+    target = StoreURL.parse(url)
+    match target.backend:
+        case "memory":
+            return []
+        case "sqlite":
+            from swath.backends.sqlite import migrate as migrate_sqlite
+
+            return await migrate_sqlite(target.path)
+        case _:
+            from swath.backends.postgres import migrate as migrate_postgres
+
+            return await migrate_postgres(target.url)

@@ -1,0 +1,176 @@
+"""Portal: an event loop in a thread of its own, and the ways for other threads to call into it."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import wait
+from contextlib import contextmanager, nullcontext
+from itertools import islice
+from typing import Any, TypeVar
+
+from swath.core import runner
+from swath.core.errors import UsageError, WrongTransaction
+from swath.core.frontier import ADD_BUFFER, Frontier
+from swath.core.item import Item, Outcome
+from swath.core.stopping import Stop, stopped_by_signals
+from swath.sync.threads import Threads
+
+Answer = TypeVar("Answer")
+
+Handler = Callable[[Item], Outcome | None]
+
+PAGE = 100  # values of an async iterator fetched with one call
+CLOSE_SECONDS = 5.0  # that closing may take before the thread is left to itself
+
+
+class Portal:
+    """Runs coroutines for other threads, until it is closed."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self.closed = False
+        self._thread = threading.Thread(target=self._run, name="swath.sync", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        left = asyncio.all_tasks(self._loop)
+        for task in left:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    def call(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
+        """Run a coroutine to its end and return what it returns."""
+        self._check(coroutine)
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # where it was this thread that was interrupted
+            raise
+
+    def _check(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        if self.closed or threading.current_thread() is self._thread:
+            coroutine.close()
+            raise UsageError(
+                "this frontier is closed: open it again"
+                if self.closed
+                else "an observer of swath.sync cannot call the frontier back: hand what it saw to another thread"
+            )
+
+    def close(self) -> None:
+        """End the loop and its thread. A thread that does not end in time is left behind; it keeps no process alive."""
+        if not self.closed:
+            self.closed = True
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(CLOSE_SECONDS)
+
+    # what differs between threads and tasks
+
+    async def opened(self, opening: Awaitable[Answer]) -> Answer:
+        return await opening
+
+    def iterate(self, values: AsyncIterator[Answer]) -> Iterator[Answer]:
+        """The values of an async iterator, a page at a time."""
+
+        async def page() -> list[Answer]:
+            found = []
+            async for value in values:
+                found.append(value)
+                if len(found) == PAGE:
+                    break
+            return found
+
+        while found := self.call(page()):
+            yield from found
+
+    def add(self, frontier: Frontier, items: Item | str | Iterable[Item | str]) -> int:
+        """An iterable may block, or belong to a thread: it is drawn from in the caller's."""
+        if isinstance(items, Item | str):
+            return self.call(frontier.add(items))
+        if not hasattr(items, "__iter__"):
+            raise UsageError(f"{items!r} is neither an item, nor a key, nor an iterable of them")
+        source, added = iter(items), 0
+        while part := list(islice(source, ADD_BUFFER)):
+            try:
+                added += self.call(frontier.add(part))
+            except UsageError as error:
+                error.added += added
+                raise
+        return added
+
+    def step(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
+        """Run a coroutine that waits for nobody in the calling thread, to which its connection belongs.
+
+        The loop stands still meanwhile, so that it looks to everything else like a step of the loop's own.
+        """
+        self._check(coroutine)
+        with self._parked():
+            try:
+                coroutine.send(None)
+            except StopIteration as end:
+                answer: Answer = end.value
+                return answer
+            coroutine.close()
+        raise WrongTransaction(
+            "the settlement had to wait, which it cannot do in your transaction: give it a psycopg.Connection or "
+            "sqlite3.Connection (not an async one), and settle a claim from one thread at a time"
+        )
+
+    @contextmanager
+    def _parked(self) -> Iterator[None]:
+        parked, go_on = threading.Event(), threading.Event()
+
+        def park() -> None:
+            parked.set()
+            go_on.wait()
+
+        self._loop.call_soon_threadsafe(park)
+        parked.wait()
+        try:
+            yield
+        finally:
+            go_on.set()
+
+    def run(
+        self, frontier: Frontier, handler: Handler, *, workers: int, handle_signals: bool, **options: Any
+    ) -> runner.Summary:
+        """`runner.run` with a plain function. Signals reach the main thread only, so it passes them on."""
+        if not callable(handler):
+            raise UsageError(f"{handler!r} cannot be called: a handler is a function that takes an item")
+        stop = Stop()
+        with Threads(handler) as threads:
+            run = runner.run(frontier, threads.visit, workers=workers, handle_signals=False, stop=stop, **options)
+            self._check(run)
+            future = asyncio.run_coroutine_threadsafe(_carried(run), self._loop)
+            signals = stopped_by_signals(stop, self._loop, in_loop_thread=False) if handle_signals else nullcontext()
+            try:
+                with signals:
+                    summary, ended_by = future.result()
+            except BaseException as error:
+                if not future.done():
+                    self._interrupt(stop, error, future)
+                raise
+            if ended_by is not None:
+                raise ended_by
+            assert summary is not None
+            return summary
+
+    def _interrupt(self, stop: Stop, error: BaseException, future: Any) -> None:
+        """This thread is not to wait any more: for a clean stop yes, if none was asked for yet, but for no more."""
+        if stop.reason is not None:
+            self._loop.call_soon_threadsafe(stop.now, error)
+        else:
+            self._loop.call_soon_threadsafe(stop.ask, type(error).__name__)
+            wait([future])
+
+
+async def _carried(run: Coroutine[Any, Any, Answer]) -> tuple[Answer | None, BaseException | None]:
+    """What is to end the process ends a loop that it is raised in: it is carried to the caller instead."""
+    try:
+        return await run, None
+    except (KeyboardInterrupt, SystemExit) as error:
+        return None, error

@@ -1,0 +1,254 @@
+"""The async surface, called plainly. Made by scripts/make_sync.py: change its sources and run it."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self
+
+from swath.core import claim as claims
+from swath.core import frontier as frontiers
+from swath.core import insight, runner
+from swath.core.clock import Clock
+from swath.core.events import Observer
+from swath.core.item import Item, Outcome
+from swath.core.store import DeadItem, LaneStatus, OutputMove
+from swath.opening import open as opening
+from swath.sync.portal import Portal
+
+
+def open(
+    url: str,
+    *,
+    partitions: int | None = None,
+    min_interval: float | None = None,
+    concurrency: int | None = None,
+    max_attempts: int | None = None,
+    create: bool = True,
+    observer: Observer | None = None,
+    worker: str | None = None,
+    clock: Clock | None = None,
+) -> "Frontier":
+    """Open the frontier at `url` and create it if it is not there: `with swath.sync.open(url) as frontier`.
+
+    `partitions` is fixed from then on; `min_interval`, `concurrency` and `max_attempts` are its defaults, and when given
+    for a frontier that exists, they are changed. `clock` is for tests: it takes the place of the store's.
+    """
+    opened = opening(
+        url,
+        partitions=partitions,
+        min_interval=min_interval,
+        concurrency=concurrency,
+        max_attempts=max_attempts,
+        create=create,
+        observer=observer,
+        worker=worker,
+        clock=clock,
+    )
+    portal = Portal()
+    try:
+        return Frontier(portal, portal.call(portal.opened(opened)))
+    except BaseException:
+        portal.close()
+        raise
+
+
+class Claim:
+    """A batch of items held by one worker until `expires_at`. Only its holder can settle or renew it (INV-2)."""
+
+    def __init__(self, portal: Portal, claim: claims.Claim) -> None:
+        self._portal = portal
+        self._claim = claim
+
+    def __repr__(self) -> str:
+        return f"<swath.sync of {self._claim!r}>"
+
+    @property
+    def items(self) -> Sequence[Item]:
+        return self._claim.items
+
+    @property
+    def fence(self) -> int:
+        return self._claim.fence
+
+    @property
+    def expires_at(self) -> datetime:
+        return self._claim.expires_at
+
+    @property
+    def partitions(self) -> Sequence[int]:
+        return self._claim.partitions
+
+    @property
+    def held(self) -> int:
+        """How many of its items are not settled yet."""
+        return self._claim.held
+
+    def renew(self, *, lease: float | None = None) -> None:
+        """Make the lease end `lease` seconds from now; as long as it was before, if not given."""
+        self._portal.call(self._claim.renew(lease=lease))
+
+    def settle(
+        self, outcomes: Iterable[Outcome], *, connection: Any = None, outputs: Sequence[OutputMove] = ()
+    ) -> None:
+        """Commit what became of all or some of the items.
+
+        Each partition's outcomes commit together with what they discovered (INV-5). With `connection`, an open psycopg
+        or sqlite3 transaction on the frontier's database, everything commits with the caller's own writes: make it the
+        last statement before the commit.
+
+        After StoreUnavailable it is not known whether the outcomes took effect. Call again with the same ones: what
+        was sent before is looked up first, and stands.
+        """
+        settlement = self._claim.settle(list(outcomes), connection=connection, outputs=outputs)
+        if connection is None:
+            self._portal.call(settlement)
+        else:
+            self._portal.step(settlement)
+
+
+class Frontier:
+    """Known but uncovered work. Made by `swath.sync.open`."""
+
+    def __init__(self, portal: Portal, frontier: frontiers.Frontier) -> None:
+        self._portal = portal
+        self._frontier = frontier
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<swath.sync of {self._frontier!r}>"
+
+    @property
+    def worker(self) -> str:
+        return self._frontier.worker
+
+    def close(self) -> None:
+        """Let go of the store. Claims that are not settled stay leased until their lease ends."""
+        if not self._portal.closed:
+            try:
+                self._portal.call(self._frontier.close())
+            finally:
+                self._portal.close()
+
+    def add(self, items: Item | str | Iterable[Item | str]) -> int:
+        """Add items, given as one, as an iterable or as an async iterable of any length; return how many were new.
+
+        What was returned for is durable (INV-4). Memory stays bounded however many there are (INV-9).
+        """
+        return self._portal.add(self._frontier, items)
+
+    def claim(self, limit: int = 100, *, lease: float = 60.0) -> Claim | None:
+        """Lease up to `limit` ready items for `lease` seconds; None when nothing is ready."""
+        claim = self._portal.call(self._frontier.claim(limit, lease=lease))
+        return None if claim is None else Claim(self._portal, claim)
+
+    def run(
+        self,
+        handler: Callable[[Item], Outcome | None],
+        *,
+        workers: int = 100,
+        lease: float = 60.0,
+        timeout: float | None = None,
+        grace: float = 10.0,
+        until: runner.Until = "done",
+        handle_signals: bool = True,
+    ) -> runner.Summary:
+        """Cover the frontier with `handler`, up to `workers` items at once, and return what became of them.
+
+        The handler returns an outcome, such as `item.retry(after=60, reason="busy")`; None means `item.done()`. If it
+        raises, or takes longer than `timeout` seconds, the item is retried. Leases of `lease` seconds are renewed while
+        a handler needs them; when this process dies, others have its items once they end.
+
+        `until="done"` ends when all is settled: also what is delayed, and what others work on. `until="idle"` ends as
+        soon as nothing can be started and nothing of this run is in flight, `until="stopped"` never by itself.
+
+        SIGINT and SIGTERM stop it cleanly: nothing is started any more, what was claimed ahead is released, handlers
+        have `grace` seconds to finish before they are cancelled and their items released, and all is settled. So does
+        cancelling the task that awaits it. It ends 5 seconds after the grace at the latest, whatever handlers and store
+        do. A second signal ends it at once, with KeyboardInterrupt (SIGINT) or SystemExit (SIGTERM): what was in hand
+        is taken over when its lease ends. `handle_signals=False` leaves signals alone, and so does a run in a thread
+        that is not the main one.
+
+        While the store cannot be reached it waits. A handler whose lease ends meanwhile is cancelled.
+
+        The handler is a plain function, called in up to `workers` threads. A function that runs cannot be cancelled:
+        past its time limit, or its lease, it goes on to its end and only then makes room for another; at a stop it is
+        left behind after the grace.
+        """
+        return self._portal.run(
+            self._frontier,
+            handler,
+            workers=workers,
+            lease=lease,
+            timeout=timeout,
+            grace=grace,
+            until=until,
+            handle_signals=handle_signals,
+        )
+
+    def pause(self, lane: str | None = None) -> None:
+        """Start nothing more, of one lane or at all, until `resume`. What is under way goes on."""
+        self._portal.call(self._frontier.pause(lane))
+
+    def resume(self, lane: str | None = None) -> None:
+        self._portal.call(self._frontier.resume(lane))
+
+    def block(self, lane: str, *, until: datetime | float) -> None:
+        """Start nothing of a lane until a time, or for so many seconds; 0 lifts it."""
+        self._portal.call(self._frontier.block(lane, until=until))
+
+    def limit(
+        self, lane: str, *, min_interval: float | str | None = None, concurrency: int | str | None = None
+    ) -> None:
+        """Set a lane's own limits: seconds between items, items at once (0: any number). "default" goes back to the
+        frontier's; what is not given stays."""
+        self._portal.call(self._frontier.limit(lane, min_interval=min_interval, concurrency=concurrency))
+
+    def configure(
+        self,
+        *,
+        min_interval: float | None = None,
+        concurrency: int | None = None,
+        max_attempts: int | None = None,
+        paused: bool | None = None,
+    ) -> None:
+        """Change the defaults of the whole frontier, for every process that works on it."""
+        self._portal.call(
+            self._frontier.configure(
+                min_interval=min_interval, concurrency=concurrency, max_attempts=max_attempts, paused=paused
+            )
+        )
+
+    def reopen(self, keys: Iterable[str], *, lane: str | None = None) -> int:
+        """Make done or dead items ready again, with no attempts counted; return how many there were."""
+        return self._portal.call(self._frontier.reopen(list(keys), lane=lane))
+
+    def reopen_dead(self, *, lane: str | None = None, reason: str | None = None) -> int:
+        """Make dead items ready again: all, those of a lane, or those whose reason contains a text."""
+        return self._portal.call(self._frontier.reopen_dead(lane=lane, reason=reason))
+
+    def status(self) -> insight.Status:
+        """Exact counters and checkpoints, in a time that grows with the partitions only."""
+        return self._portal.call(self._frontier.status())
+
+    def explain(self, key: str, *, lane: str | None = None) -> insight.Explanation:
+        """Where a key is, and why it is not being worked on."""
+        return self._portal.call(self._frontier.explain(key, lane=lane))
+
+    def lane(self, lane: str) -> LaneStatus | None:
+        """A lane's limits and counters; None when there is no such lane."""
+        return self._portal.call(self._frontier.lane(lane))
+
+    def lanes(self) -> Iterator[LaneStatus]:
+        """Every lane, page by page."""
+        return self._portal.iterate(self._frontier.lanes())
+
+    def dead(self) -> Iterator[DeadItem]:
+        """Every dead item, page by page."""
+        return self._portal.iterate(self._frontier.dead())

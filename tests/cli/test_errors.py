@@ -1,0 +1,239 @@
+"""What goes wrong is one line that says what to do, and an exit code."""
+
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import swath as library
+from swath.cli.exits import MEANING, Exit, exit_code
+from swath.core import errors
+from tests.cli.conftest import TIMEOUT, Result, Run, environment, run_swath, sqlite_only
+from tests.conftest import StartPostgres
+
+NOBODY = 65534
+
+READS = [
+    ("status",), ("explain", "k"), ("lanes",), ("lanes", "set", "x", "--concurrency", "1"), ("dead",),
+    ("dead", "retry", "--all"), ("pause",), ("pause", "x"), ("resume",), ("db", "check"), ("db", "info"), ("db", "migrate"),
+]  # fmt: skip
+
+
+def one_line(result: Result, code: int) -> str:
+    assert result.code == code, result
+    assert result.out == ""
+    assert result.err.startswith("swath: "), result
+    assert len(result.err.splitlines()) == 1, result
+    assert "Traceback" not in result.err
+    return result.err
+
+
+def test_no_store_named() -> None:
+    message = one_line(run_swath("status"), Exit.USAGE)
+    assert "--store sqlite:///work.db" in message
+    assert "SWATH_STORE" in message
+
+
+def test_the_option_goes_before_the_environment(tmp_path: Path) -> None:
+    assert run_swath("db", "init", "--store", f"sqlite:///{tmp_path}/a.db", store="nonsense").code == 0
+    assert (tmp_path / "a.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [
+        ("sqlit:///work.db", "names no store that swath knows: use sqlite:///work.db"),
+        ("sqlite://work.db", "a file has three slashes"),
+        ("sqlite:///", "names no file"),
+        ("work.db", "names no store"),
+        ("sqlite:///work.db?sync=off", "sync is not known here"),
+        ("memory:", "is gone when its process ends"),
+        ("postgresql://localhost/db?schema=a-b", "no name for a schema"),
+    ],
+)
+def test_a_typo_in_the_url(url: str, hint: str) -> None:
+    assert hint in one_line(run_swath("status", "--store", url), Exit.USAGE)
+
+
+@pytest.mark.parametrize("command", READS)
+def test_only_add_and_init_create_a_file(tmp_path: Path, command: tuple[str, ...]) -> None:
+    one_line(run_swath(*command, store=f"sqlite:///{tmp_path}/work.db"), Exit.SCHEMA)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [("status",), ("pause", "x"), ("db", "migrate")])
+def test_only_add_and_init_create_a_schema(database: str, command: tuple[str, ...]) -> None:
+    one_line(run_swath(*command, store=database), Exit.SCHEMA)
+    with psycopg.connect(database) as connection:
+        assert connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'swath'").fetchall() == []
+
+
+def test_a_file_that_is_not_a_database(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database, but long enough to be looked at" * 100)
+    before = path.read_bytes()
+    for command in [("status",), ("add", "k")]:
+        message = one_line(run_swath(*command, store=f"sqlite:///{path}"), Exit.SCHEMA)
+        assert str(path) in message
+    assert path.read_bytes() == before
+
+
+def test_a_database_of_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE orders (id)")
+    connection.close()
+    for command in [("status",), ("add", "k")]:
+        one_line(run_swath(*command, store=f"sqlite:///{path}"), Exit.SCHEMA)
+
+
+def test_a_schema_of_something_else(database: str) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute("CREATE TABLE public.orders (id integer)")
+    store = f"{database}&schema=public"
+    for command in [("status",), ("add", "k")]:
+        one_line(run_swath(*command, store=store), Exit.SCHEMA)
+
+
+def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    message = one_line(run_swath("add", "k", store=f"sqlite:///{tmp_path}/no/such/work.db"), Exit.STORE)
+    assert "does not exist" in message
+
+
+def as_nobody(*args: str) -> Result:
+    """The command as a user without rights. The interpreter may be out of that user's reach, so the process starts as
+    we are, runs once so that everything is imported, and then gives its rights away."""
+    script = (
+        "import contextlib, io, os, sys, tempfile\n"
+        "from swath.cli import main\n"
+        "given = sys.argv[1:]\n"
+        "with tempfile.TemporaryDirectory() as there, contextlib.redirect_stdout(io.StringIO()):\n"
+        "    for command in ('add', 'k'), ('status',):\n"
+        "        sys.argv = ['swath', *command, '--store', f'sqlite:///{there}/a.db']\n"
+        "        with contextlib.suppress(SystemExit): main()\n"
+        f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+        "sys.argv = ['swath', *given]\n"
+        "sys.exit(main())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *args], capture_output=True, env=environment(), timeout=TIMEOUT, check=False
+    )
+    return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def test_a_file_this_user_may_not_read(shared_path: Path) -> None:
+    store = f"sqlite:///{shared_path}/work.db"
+    assert run_swath("add", "k", store=store).code == 0
+    (shared_path / "work.db").chmod(0o600)
+    shared_path.chmod(0o755)
+    for command in [("status",), ("add", "other")]:
+        message = one_line(as_nobody(*command, "--store", store), Exit.STORE)
+        assert f"{shared_path}/work.db" in message
+
+
+def test_a_file_this_user_may_not_write(shared_path: Path) -> None:
+    store = f"sqlite:///{shared_path}/work.db"
+    assert run_swath("add", "k", store=store).code == 0
+    (shared_path / "work.db").chmod(0o644)
+    shared_path.chmod(0o755)
+    one_line(as_nobody("add", "other", "--store", store), Exit.STORE)
+    assert run_swath("status", "--json", store=store).json()["ready"] == 1
+
+
+def test_a_directory_this_user_may_not_write(shared_path: Path) -> None:
+    shared_path.chmod(0o755)
+    one_line(as_nobody("add", "k", "--store", f"sqlite:///{shared_path}/work.db"), Exit.STORE)
+    assert list(shared_path.iterdir()) == []
+
+
+@pytest.fixture
+def shared_path() -> Iterator[Path]:
+    """A directory that another user can get to: pytest's own are closed."""
+    with tempfile.TemporaryDirectory(prefix="swath-cli-") as path:
+        yield Path(path)
+
+
+def test_a_server_that_is_not_there() -> None:
+    store = "postgresql://user:hunter22@127.0.0.1:1/db"
+    message = one_line(run_swath("status", store=store), Exit.STORE)
+    assert "hunter22" not in message
+
+
+def test_a_wrong_password_is_not_printed(start_postgres: StartPostgres) -> None:
+    server = start_postgres(tcp=True, fsync="off")
+    store = server.dsn(tcp=True).replace("postgres:", "postgres:not-it-", 1)
+    password = store.split(":")[2].split("@")[0]
+    message = one_line(run_swath("status", store=store), Exit.STORE)
+    assert password not in message
+    right = server.dsn(tcp=True)
+    secret = right.split(":")[2].split("@")[0]
+    for command in [
+        ("db", "init"),
+        ("status",),
+        ("status", "--json"),
+        ("db", "info"),
+        ("db", "init", "--partitions", "9"),
+    ]:
+        result = run_swath(*command, store=right)
+        assert secret not in result.out + result.err, command
+        assert "***" in result.out + result.err, command
+
+
+@sqlite_only
+def test_unknown_options_and_commands_suggest_the_nearest(swath: Run) -> None:
+    assert "--json" in swath("status", "--jsno").words
+    assert "Did you mean 'status'?" in swath("statsu").words
+    assert swath("status", "--jsno").code == Exit.USAGE
+
+
+def test_without_the_extra_it_says_what_to_install() -> None:
+    for missing in ("typer", "rich"):
+        script = f"import sys; sys.modules[{missing!r}] = None\nfrom swath.cli import main\nsys.exit(main())"
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=TIMEOUT
+        )
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == f"swath: the command line needs {missing}: pip install 'swath[cli]'\n"
+
+
+def test_what_nobody_expected_keeps_its_traceback(tmp_path: Path) -> None:
+    script = (
+        "import sys, swath.cli.status\n"
+        "def broken(view): raise RuntimeError('a bug')\n"
+        "swath.cli.status.as_json = broken\n"
+        "sys.argv = ['swath', 'status', '--json']\n"
+        "from swath.cli import main\n"
+        "sys.exit(main())\n"
+    )
+    store = f"sqlite:///{tmp_path}/a.db"
+    run_swath("db", "init", store=store)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(SWATH_STORE=store),
+        timeout=TIMEOUT,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("Traceback (most recent call last):")
+    assert done.stderr.endswith("RuntimeError: a bug\n")
+
+
+def test_version_and_help() -> None:
+    assert run_swath("--version").out == f"swath {library.__version__}\n"
+    text = run_swath("--help").words
+    for code, meaning in MEANING.items():
+        assert f"{code:d} {meaning}" in text
+    assert "SWATH_STORE" in run_swath("status", "-h").words
+
+
+def test_every_error_has_an_exit_code() -> None:
+    for error in vars(errors).values():
+        if isinstance(error, type) and issubclass(error, errors.SwathError):
+            assert exit_code(error("")) in MEANING

@@ -1,0 +1,130 @@
+from datetime import UTC, datetime, timedelta
+
+from swath import Item
+from swath.cli.lanes import state
+from swath.core.lane import LaneLimits
+from swath.core.store import LaneStatus
+from tests.cli.conftest import Run, add, on, sqlite_only
+
+
+def fill(url: str, **counts: int) -> None:
+    items = [Item(f"{lane}{n}", lane) for lane, count in counts.items() for n in range(count)]
+    add(url, *items, partitions=2)
+
+
+def test_plain_listing_is_tab_separated(url: str, swath: Run) -> None:
+    fill(url, a=3, b=1)
+    result = swath("lanes")
+    assert (result.code, result.err) == (0, "")
+    rows = sorted(line.split("\t") for line in result.out.splitlines())
+    assert rows == [
+        ["a", "3", "0", "ready", "0 (default)", "any (default)"],
+        ["b", "1", "0", "ready", "0 (default)", "any (default)"],
+    ]
+    assert sorted(swath("lanes", "list").out.splitlines()) == sorted(result.out.splitlines())
+
+
+def test_json_is_a_line_for_each_lane(url: str, swath: Run) -> None:
+    fill(url, a=3, b=1)
+    lanes = {lane["lane"]: lane for lane in swath("lanes", "--json").json_lines()}
+    assert set(lanes) == {"a", "b"}
+    assert set(lanes["a"]) == {
+        "lane", "partition", "waiting", "in_flight", "ready_at", "min_interval", "concurrency", "paused",
+        "blocked_until", "state",
+    }  # fmt: skip
+    assert (lanes["a"]["waiting"], lanes["a"]["state"], lanes["a"]["paused"]) == (3, "ready", False)
+
+
+@sqlite_only
+def test_limit_and_filters(url: str, swath: Run) -> None:
+    fill(url, a=1, b=1, c=1)
+    assert len(swath("lanes", "--limit", "2").out.splitlines()) == 2
+    assert len(swath("lanes", "-n", "0").out.splitlines()) == 3
+    swath("pause", "a")
+    swath("lanes", "block", "b", "--for", "10m")
+    swath("lanes", "set", "empty", "--concurrency", "1")
+
+    def names(*args: str) -> set[str]:
+        return {lane["lane"] for lane in swath("lanes", *args, "--json").json_lines()}
+
+    assert names("--paused") == {"a"}
+    assert names("--blocked") == {"b"}
+    assert names("--waiting") == {"a", "b", "c"}
+    assert names() == {"a", "b", "c", "empty"}
+    assert names("--paused", "--blocked") == set()
+
+
+@sqlite_only
+def test_one_lane(url: str, swath: Run) -> None:
+    fill(url, a=2)
+    assert swath("lanes", "a").facts()["waiting"] == "2"
+    assert swath("lanes", "list", "a", "--json").json()["waiting"] == 2
+    missing = swath("lanes", "b")
+    assert (missing.code, missing.out) == (1, "")
+    assert "there is no lane 'b'" in missing.err
+
+
+def test_set_and_default(url: str, swath: Run) -> None:
+    fill(url, a=2)
+    data = swath("lanes", "set", "a", "--min-interval", "1.5", "--concurrency", "3", "--json").json()
+    assert (data["min_interval"], data["concurrency"]) == (1.5, 3)
+    facts = swath("lanes", "set", "a", "--concurrency", "default").facts()
+    assert (facts["min_interval"], facts["concurrency"]) == ("1.5", "any (default)")
+    data = swath("lanes", "set", "a", "--min-interval", "default", "--json").json()
+    assert data["min_interval"] is None
+
+
+def test_defaults_are_shown_and_changed(url: str, swath: Run) -> None:
+    fill(url, a=2)
+    assert swath("lanes", "defaults", "--json").json() == {"min_interval": 0.0, "concurrency": 0, "max_attempts": 5}
+    changed = swath("lanes", "defaults", "--min-interval", "2m", "--max-attempts", "9").facts()
+    assert changed == {"min_interval": "120", "concurrency": "0", "max_attempts": "9"}
+    assert swath("lanes", "a").facts()["min_interval"] == "120 (default)"
+
+
+def test_block_and_unblock(url: str, swath: Run) -> None:
+    fill(url, a=2)
+    data = swath("lanes", "block", "a", "--for", "10m", "--json").json()
+    assert data["state"] == "blocked"
+    ahead = datetime.fromisoformat(data["blocked_until"]) - datetime.now(UTC)
+    assert timedelta(minutes=9) < ahead < timedelta(minutes=11)
+    assert on(url, lambda frontier: frontier.claim()) is None
+    data = swath("lanes", "block", "a", "--until", "2999-01-01T00:00:00Z", "--json").json()
+    assert data["blocked_until"] == "2999-01-01T00:00:00+00:00"
+    assert "blocked until 2999-01-01" in swath("lanes", "a").facts()["state"]
+    assert swath("lanes", "unblock", "a", "--json").json()["state"] == "ready"
+    assert swath("lanes", "unblock", "nobody").code == 1
+
+
+@sqlite_only
+def test_wrong_ways(url: str, swath: Run) -> None:
+    fill(url, a=1)
+    for args, complaint in [
+        (("set", "a"), "nothing to set"),
+        (("set", "a", "--min-interval", "soon"), "is not a length of time"),
+        (("set", "a", "--min-interval", "-3"), "is not a length of time"),
+        (("set", "a", "--concurrency", "some"), "is not a whole number"),
+        (("set", "a", "--concurrency", "-3"), "a whole number of items at once"),
+        (("set", "a\x07", "--concurrency", "1"), "control characters"),
+        (("set", "", "--concurrency", "1"), "the lane is empty"),
+        (("block", "a"), "give --for TIME or --until MOMENT"),
+        (("block", "a", "--for", "1s", "--until", "2999-01-01T00:00Z"), "one of them"),
+        (("block", "a", "--until", "2999-01-01T00:00"), "no time zone"),
+        (("--limt", "5"), "--limit"),
+    ]:
+        result = swath("lanes", *args)
+        assert result.code == 2, (args, result)
+        assert complaint in result.words, (args, result)
+
+
+def test_states() -> None:
+    def lane(waiting: int = 1, ready_at: int | None = 5, in_flight: int = 0, **limits: int) -> LaneStatus:
+        return LaneStatus("a", 0, LaneLimits(**limits), waiting, in_flight, ready_at, 0)  # type: ignore[arg-type]
+
+    assert state(lane(), 10) == "ready"
+    assert state(lane(ready_at=15), 10) == "resting"
+    assert state(lane(ready_at=None, in_flight=1), 10) == "busy"
+    assert state(lane(waiting=0, ready_at=None), 10) == "empty"
+    assert state(lane(ready_at=15, blocked_until=15), 10) == "blocked"
+    assert state(lane(waiting=0, ready_at=None, blocked_until=15), 10) == "blocked"
+    assert state(lane(ready_at=None, paused=True), 10) == "paused"

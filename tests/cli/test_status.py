@@ -1,0 +1,107 @@
+import json
+import signal
+import subprocess
+
+from swath import Frontier, Item
+from swath.cli.status import rates
+from swath.core.store import PartitionStatus, Settings, Signal, StoreStatus
+from tests.cli.conftest import COMMAND, Run, environment, on, sqlite_only
+
+
+def settle_some(url: str) -> None:
+    async def work(frontier: Frontier) -> None:
+        await frontier.add([Item(f"k{n}", f"lane{n % 3}") for n in range(10)])
+        claim = await frontier.claim(limit=4)
+        assert claim is not None
+        first, *rest = claim.items
+        await claim.settle([first.dead(reason="gone"), *(item.done() for item in rest)])
+
+    on(url, work, partitions=4)
+
+
+def test_plain_output_is_names_and_values(url: str, swath: Run) -> None:
+    settle_some(url)
+    facts = swath("status").facts()
+    settled = int(facts["done"]) + int(facts["dead"])
+    assert facts["dead"] == "1"
+    assert int(facts["ready"]) + settled == 10
+    assert facts["lanes"] == "3"
+    assert facts["paused"] == "no"
+    assert int(facts["end"]) - int(facts["checkpoint"]) == int(facts["lag"])
+    assert facts["end"] == "10"
+    assert not any(name.startswith("partition ") for name in facts)
+
+
+@sqlite_only
+def test_partitions_lists_each(url: str, swath: Run) -> None:
+    settle_some(url)
+    facts = swath("status", "--partitions").facts()
+    parts = [value for name, value in facts.items() if name.startswith("partition ")]
+    assert len(parts) == 4
+    ready = sum(int(field.removeprefix("ready=")) for part in parts for field in part.split() if "ready=" in field)
+    assert ready == int(facts["ready"])
+
+
+def test_json_is_complete(url: str, swath: Run) -> None:
+    settle_some(url)
+    data = swath("status", "--json").json()
+    assert set(data) == {
+        "store", "now", "paused", "ready", "delayed", "claimed", "inbox", "done", "dead", "lanes", "waiting", "lag",
+        "next_ready_at", "defaults", "checkpoint", "partitions",
+    }  # fmt: skip
+    assert data["defaults"] == {"min_interval": 0.0, "concurrency": 0, "max_attempts": 5}
+    assert data["waiting"] == data["ready"] + data["delayed"] + data["claimed"] + data["inbox"]
+    assert len(data["partitions"]) == 4
+    for name in ("ready", "done", "dead", "lanes"):
+        assert sum(part[name] for part in data["partitions"]) == data[name]
+    assert sum(part["checkpoint"]["position"] for part in data["partitions"]) == data["checkpoint"]["position"]
+    assert data["checkpoint"]["end"] - data["checkpoint"]["position"] == data["lag"]
+
+
+def test_watch_prints_a_line_each_time_and_leaves_on_interrupt(url: str, swath: Run) -> None:
+    settle_some(url)
+    command = [*COMMAND, "status", "--watch", "0.1", "--json"]
+    env = environment(SWATH_STORE=url)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as run:
+        assert run.stdout is not None
+        assert run.stderr is not None
+        looks = [json.loads(run.stdout.readline()) for _ in range(3)]
+        run.send_signal(signal.SIGINT)
+        assert run.wait(30) == 0
+        assert run.stderr.read() == b""
+    assert "per_second" not in looks[0]
+    assert looks[2]["per_second"] == {"done": 0.0, "dead": 0.0, "added": 0.0}
+    assert looks[0]["now"] < looks[2]["now"]
+
+
+@sqlite_only
+def test_watch_without_json_is_one_line_a_look(url: str, swath: Run) -> None:
+    settle_some(url)
+    command = [*COMMAND, "status", "-w", "0.1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment(SWATH_STORE=url)) as run:
+        assert run.stdout is not None
+        lines = [run.stdout.readline().decode() for _ in range(2)]
+        run.send_signal(signal.SIGINT)
+        assert run.wait(30) == 0
+    assert all("dead=1 lanes=3" in line for line in lines)
+    assert "done_per_second=0.0" in lines[1]
+
+
+@sqlite_only
+def test_seconds_go_with_watch(swath: Run) -> None:
+    result = swath("status", "5")
+    assert (result.code, result.out) == (2, "")
+    assert "swath status --watch 5" in result.err
+    assert swath("status", "--watch", "0").code == 2
+
+
+def look(now: float, done: int, end: int) -> StoreStatus:
+    part = PartitionStatus(0, 0, 0, 0, done, 0, 0, 0, 0, 0, end, None, 0)
+    return StoreStatus(Settings(1), Signal(False, 0), round(now * 1e6), [part])
+
+
+def test_rates_are_by_the_clock_of_the_store() -> None:
+    found = rates(look(10.0, done=100, end=200), look(12.0, done=150, end=600))
+    assert found is not None
+    assert (found.done, found.dead, found.added) == (25.0, 0.0, 200.0)
+    assert rates(look(10.0, 100, 200), look(10.0, 100, 200)) is None

@@ -1,0 +1,147 @@
+"""What people see: the command on a pseudo-terminal."""
+
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import time
+from collections.abc import Callable
+from fcntl import ioctl
+from pathlib import Path
+from termios import TIOCSWINSZ
+
+import pytest
+
+from tests.cli.conftest import COMMAND, TIMEOUT, environment, kill, run_swath, wait_until_added
+
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][AB0]")
+
+
+class Terminal:
+    """A command and the screen it writes to."""
+
+    def __init__(self, *args: str, store: str, width: int = 100) -> None:
+        self.raw = ""
+        self._fd, there = pty.openpty()
+        ioctl(there, TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+        env = environment(SWATH_STORE=store, TERM="xterm-256color")
+        self.process = subprocess.Popen([*COMMAND, *args], stdin=there, stdout=there, stderr=there, env=env)
+        os.close(there)
+
+    @property
+    def text(self) -> str:
+        return ESCAPES.sub("", self.raw).replace("\r\n", "\n")
+
+    def read_until(self, seen: Callable[[str], bool], *, timeout: float = 30.0) -> None:
+        deadline = time.monotonic() + timeout
+        while not seen(self.text):
+            assert time.monotonic() < deadline, self.text
+            if not self._read():
+                assert seen(self.text), self.text
+                return
+
+    def _read(self) -> bool:
+        if not select.select([self._fd], [], [], 0.1)[0]:
+            return True
+        try:
+            block = os.read(self._fd, 65536)
+        except OSError:  # Linux: the other side is closed
+            return False
+        self.raw += block.decode(errors="replace")
+        return bool(block)
+
+    def type(self, text: str) -> None:
+        os.write(self._fd, text.encode())
+
+    def finish(self) -> int:
+        deadline = time.monotonic() + TIMEOUT
+        while self._read() and time.monotonic() < deadline:
+            if self.process.poll() is not None and not select.select([self._fd], [], [], 0)[0]:
+                break
+        code = self.process.wait(1)
+        os.close(self._fd)
+        return code
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/work.db"
+
+
+def test_status_is_a_panel_in_colour(store: str) -> None:
+    run_swath("add", "a", "b", store=store)
+    terminal = Terminal("status", store=store)
+    assert terminal.finish() == 0
+    assert "╭" in terminal.text
+    assert re.search(r"ready +2 +waiting for a worker", terminal.text)
+    assert "0.0 % of 2 settled" in terminal.text
+    assert "\x1b[" in terminal.raw
+
+
+def test_json_has_no_colours_on_a_terminal(store: str) -> None:
+    run_swath("add", "a", store=store)
+    terminal = Terminal("status", "--json", store=store)
+    assert terminal.finish() == 0
+    assert "\x1b" not in terminal.raw
+
+
+def test_watch_is_live_and_leaves_on_interrupt(store: str) -> None:
+    run_swath("add", "a", store=store)
+    terminal = Terminal("status", "--watch", "0.1", store=store)
+    terminal.read_until(lambda text: text.count("a second") >= 2)
+    run_swath("add", "b", store=store)
+    terminal.read_until(lambda text: re.search(r"ready +2 ", text) is not None)
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.finish() == 0
+    assert "Traceback" not in terminal.text
+    assert terminal.raw.rstrip().endswith("\x1b[?25h")  # the cursor is back
+
+
+def test_listings_are_tables_and_say_when_there_is_more(store: str) -> None:
+    run_swath("add", "--lane-by", "host", "https://a.org/", "https://b.org/", store=store)
+    terminal = Terminal("lanes", "--limit", "1", store=store)
+    assert terminal.finish() == 0
+    assert re.search(r"lane +waiting +in flight +state", terminal.text)
+    assert "the first 1; --limit 0 lists all" in terminal.text
+    terminal = Terminal("dead", store=store)
+    assert terminal.finish() == 0
+    assert "no dead items" in terminal.text
+
+
+def test_nothing_that_was_stored_steers_the_terminal(store: str) -> None:
+    kill(store, "[bold]k\x1b[2J", reason="\x1b]0;owned\x07 [red]x[/red]", error="\x1b[31m")
+    for command in [("dead", "--errors"), ("explain", "[bold]k\x1b[2J")]:
+        terminal = Terminal(*command, store=store, width=200)
+        assert terminal.finish() == 0
+        assert "\x1b[2J" not in terminal.raw
+        assert "\x1b]0" not in terminal.raw
+        assert r"[bold]k\x1b[2J" in terminal.text
+        assert r"\x1b]0;owned\x07 [red]x[/red]" in terminal.text
+
+
+def test_add_shows_progress_and_an_interrupt_is_clean(store: str) -> None:
+    terminal = Terminal("add", "-", store=store)
+    terminal.type("".join(f"key{n}\n" for n in range(201)))
+    wait_until_added(store, 201)
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.finish() == 130
+    assert "stopped: 201 new of 201" in terminal.text
+    assert "Traceback" not in terminal.text
+
+
+def test_add_without_keys_on_a_terminal_is_told_what_to_do(store: str) -> None:
+    terminal = Terminal("add", store=store)
+    assert terminal.finish() == 2
+    assert "no keys: give them as arguments, with --file FILE, or on standard input" in terminal.text
+
+
+def test_progress_while_a_file_is_read(store: str, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.txt"
+    keys.write_text("".join(f"https://example.com/{n}\n" for n in range(20_000)))
+    terminal = Terminal("add", "--file", str(keys), store=store)
+    assert terminal.finish() == 0
+    assert re.search(r"[\d,]+ new of [\d,]+, [\d,]+ a second", terminal.text)
+    assert terminal.text.rstrip().endswith("20,000 new of 20,000")

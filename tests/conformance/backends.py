@@ -1,0 +1,93 @@
+"""How each store is made for a test, and opened again."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from swath.backends.memory import MemoryStore
+from swath.backends.postgres import PostgresStore
+from swath.backends.sqlite import SqliteStore
+from swath.core.clock import Clock
+from swath.core.store import Settings, Store
+from tests.conftest import Server, fresh_database
+
+ALL = ("memory", "sqlite", "postgres")
+DURABLE = ("sqlite", "postgres")
+
+
+class Backend(Protocol):
+    name: str
+
+    async def make(self, settings: Settings, clock: Clock) -> Store:
+        """A new, empty frontier."""
+        ...
+
+    async def open_again(self, store: Store, clock: Clock) -> Store:
+        """Another handle on the same frontier."""
+        ...
+
+
+class Memory:
+    name = "memory"
+
+    async def make(self, settings: Settings, clock: Clock) -> Store:
+        return MemoryStore(settings, clock=clock)
+
+    async def open_again(self, store: Store, clock: Clock) -> Store:
+        raise NotImplementedError("a frontier in memory has one handle")
+
+
+class Sqlite:
+    """A file each. Nothing here has to survive a power cut."""
+
+    name = "sqlite"
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    async def make(self, settings: Settings, clock: Clock) -> Store:
+        path = self._directory / f"{secrets.token_hex(6)}.db"
+        return await SqliteStore.open(str(path), settings=settings, create=True, clock=clock, synchronous="normal")
+
+    async def open_again(self, store: Store, clock: Clock) -> Store:
+        assert isinstance(store, SqliteStore)
+        return await SqliteStore.open(store.path, create=False, clock=clock, synchronous="normal")
+
+
+class Postgres:
+    """A schema each, in one database."""
+
+    name = "postgres"
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._schemas: dict[int, str] = {}
+
+    async def make(self, settings: Settings, clock: Clock) -> Store:
+        url = f"{self._url}&schema=s{secrets.token_hex(6)}"
+        store = await PostgresStore.open(url, settings=settings, clock=clock)
+        self._schemas[id(store)] = url
+        return store
+
+    async def open_again(self, store: Store, clock: Clock) -> Store:
+        url = self._schemas[id(store)]
+        again = await PostgresStore.open(url, create=False, clock=clock)
+        self._schemas[id(again)] = url
+        return again
+
+
+@contextmanager
+def backend_named(name: str, *, directory: Path, server: Callable[[], Server]) -> Iterator[Backend]:
+    """What it needs is there while it is used; the server is asked for only where there is need of one."""
+    match name:
+        case "memory":
+            yield Memory()
+        case "sqlite":
+            yield Sqlite(directory)
+        case "postgres":
+            with fresh_database(server()) as url:
+                yield Postgres(url if "?" in url else f"{url}?")
+        case _:
+            raise ValueError(f"no backend is named {name!r}")

@@ -1,0 +1,31 @@
+"""Every store under the suite that is shipped for all."""
+
+import pytest
+
+from swath.conformance import DurableStoreConformance, StoreConformance
+from swath.core.clock import Clock
+from swath.core.store import Settings, Store
+from tests.conformance.backends import DURABLE, Backend
+
+
+class MadeByBackend:
+    backend: Backend
+
+    @pytest.fixture(autouse=True)
+    def take(self, backend: Backend) -> None:
+        self.backend = backend
+
+    async def make_store(self, settings: Settings, clock: Clock) -> Store:
+        return await self.backend.make(settings, clock)
+
+    async def open_again(self, store: Store, clock: Clock) -> Store:
+        return await self.backend.open_again(store, clock)
+
+
+class TestStore(MadeByBackend, StoreConformance):
+    """Memory, SQLite and PostgreSQL."""
+
+
+@pytest.mark.parametrize("backend", DURABLE, indirect=True)
+class TestDurableStore(MadeByBackend, DurableStoreConformance):
+    """SQLite and PostgreSQL."""

@@ -1,0 +1,37 @@
+"""An item that kills its worker every time ends up dead with that reason, and the rest goes on."""
+
+from pathlib import Path
+
+import swath
+from swath.core.frontier import Frontier
+from swath.core.store import LOST_WORKER
+from tests.crash.checker import check
+from tests.crash.crew import Crew, until
+from tests.crash.places import Place
+from tests.crash.workload import Workload
+
+LEASE = 1.0
+ATTEMPTS = 3
+PROCESSES = 3
+POISON = ("poison/kill", "poison/exit")
+
+
+async def test_poison_dies_and_the_rest_goes_on(place: Place, tmp_path: Path, seed: int) -> None:
+    workload = Workload(items=600, roots=100, lanes=20)
+    async with place.open(max_attempts=ATTEMPTS) as frontier:
+        await workload.begin(frontier)
+        await frontier.add([swath.Item(key, lane=f"free/{number}") for number, key in enumerate(POISON)])
+        with Crew(tmp_path, place.url, workload, seed=seed, lease=LEASE) as crew:
+            for _ in range(ATTEMPTS * len(POISON) * PROCESSES):
+                while len(crew.alive) < PROCESSES:
+                    crew.spawn("run", poison=POISON)
+                await until(lambda: len(crew.alive) < PROCESSES, seconds=30)
+                if await _finished(frontier):
+                    break
+            await crew.finish(seconds=20)
+        reason = LOST_WORKER.format(attempts=ATTEMPTS)
+        await check(place, crew.log(), workload, also_dead=dict.fromkeys(POISON, reason))
+
+
+async def _finished(frontier: Frontier) -> bool:
+    return (await frontier.status()).waiting == 0

@@ -1,0 +1,248 @@
+"""Rule 11: processes on one SQLite file get fair turns, also when one of them dies or stops in the queue."""
+
+import asyncio
+import itertools
+import multiprocessing
+import os
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing.process import BaseProcess
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+import pytest
+
+from swath.backends.sqlite import SqliteStore
+from swath.backends.sqlite.state import Session
+from swath.backends.sqlite.turn import Turn
+from swath.core.store import NewItem
+
+SPAWN = multiprocessing.get_context("spawn")
+PROCESSES = 8
+SECONDS = 4.0
+PATIENCE = 60.0
+
+
+@contextmanager
+def children(targets: list[Callable[..., None]], *arguments: object) -> Iterator[list[BaseProcess]]:
+    processes: list[BaseProcess] = [
+        SPAWN.Process(target=target, args=(number, *arguments), daemon=True) for number, target in enumerate(targets)
+    ]
+    for process in processes:
+        process.start()
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            if process.is_alive() and process.pid:
+                os.kill(process.pid, signal.SIGKILL)
+            process.join(PATIENCE)
+
+
+# whole stores
+
+
+def write_for_a_while(number: int, path: str, go: Event, ready: "Queue[int]", counts: "Queue[tuple[int, int]]") -> None:
+    """In a child: small moves without a pause. What counts is how many transactions they get."""
+
+    async def main() -> int:
+        store = await SqliteStore.open(path)
+        commits = 0
+        committed = store._writer._committed
+
+        def count(session: Session, woken: bool) -> None:
+            nonlocal commits
+            commits += 1
+            committed(session, woken)
+
+        store._writer._committed = count
+        ready.put(number)
+        go.wait(PATIENCE)
+        end = time.monotonic() + SECONDS
+
+        async def write(task: int) -> None:
+            for n in itertools.count():
+                if time.monotonic() > end:
+                    return
+                key = f"{number} {task} {n}"
+                await store.add([NewItem(0, key.encode().rjust(20, b"\0"), f"lane {number}", 3, key, None, None, 1)])
+
+        await asyncio.gather(*(write(task) for task in range(4)))
+        await store.close()
+        return commits
+
+    counts.put((number, asyncio.run(main())))
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_eight_processes_get_their_share(tmp_path: Path, kill: bool) -> None:
+    path = str(tmp_path / "work.db")
+    go, ready, counts = SPAWN.Event(), SPAWN.Queue(), SPAWN.Queue()
+    with children([write_for_a_while] * PROCESSES, path, go, ready, counts) as processes:
+        for _ in processes:
+            ready.get(timeout=PATIENCE)
+        go.set()
+        if kill:
+            time.sleep(SECONDS / 4)
+            assert processes[3].pid is not None
+            os.kill(processes[3].pid, signal.SIGKILL)
+        got = dict(counts.get(timeout=PATIENCE) for _ in range(PROCESSES - kill))
+        for process in processes:
+            process.join(PATIENCE)
+    mean = sum(got.values()) / len(got)
+    print(f"transactions: {got}")
+    assert mean > 10, got
+    assert mean / 1.6 <= min(got.values()), got
+    assert max(got.values()) <= mean * 1.6, got
+
+    async def check() -> None:
+        store = await SqliteStore.open(path)
+        status, recount = (await store.status()).partitions, await store.recount()
+        assert list(status) == list(recount)
+        assert status[0].ready >= sum(got.values())
+        await store.close()
+
+    asyncio.run(check())
+
+
+# the queue alone
+
+
+def test_turns_come_in_the_order_of_asking(tmp_path: Path) -> None:
+    path = str(tmp_path / "turn")
+    order: list[int] = []
+    first = Turn(path)
+    first.take()
+    threads = []
+    for number in range(5):
+
+        def wait_for_turn(number: int = number) -> None:
+            turn = Turn(path, patience=PATIENCE)
+            turn.take()
+            order.append(number)
+            turn.give()
+            turn.close()
+
+        threads.append(threading.Thread(target=wait_for_turn))
+        threads[-1].start()
+        _until(partial(_ticket_is, path, number + 3))
+    assert order == []
+    first.give()
+    for thread in threads:
+        thread.join(PATIENCE)
+    first.close()
+    assert order == [0, 1, 2, 3, 4]
+
+
+def queue_up(number: int, path: str, taken: Event) -> None:
+    """In a child: wait for a turn, and keep it."""
+    turn = Turn(path, patience=PATIENCE)
+    turn.take()
+    taken.set()
+    time.sleep(PATIENCE)
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_process_that_ends_in_the_queue_holds_nobody_up(tmp_path: Path, end: signal.Signals) -> None:
+    path = str(tmp_path / "turn")
+    holder, behind, taken = Turn(path), Turn(path, patience=0.5), SPAWN.Event()
+    holder.take()
+    with children([queue_up], path, taken) as (process,):
+        _until(lambda: _next_ticket(path) == 3)
+        assert process.pid is not None
+        os.kill(process.pid, end)
+        if end == signal.SIGKILL:
+            process.join(PATIENCE)
+        holder.give()
+        start = time.monotonic()
+        behind.take()
+        waited = time.monotonic() - start
+        assert waited < 10
+        assert (waited > 0.4) == (end == signal.SIGSTOP), (
+            "a dead process is passed at once, a stopped one after a while"
+        )
+        behind.give()
+        holder.take()  # and whoever comes later is not held up again
+        holder.give()
+        assert time.monotonic() - start < waited + 0.4
+        assert not taken.is_set()
+    holder.close()
+    behind.close()
+
+
+def test_a_process_that_dies_with_the_turn_leaves_it(tmp_path: Path) -> None:
+    path = str(tmp_path / "turn")
+    taken = SPAWN.Event()
+    behind = Turn(path, patience=PATIENCE)
+    with children([queue_up], path, taken) as (process,):
+        assert taken.wait(PATIENCE)
+        threading.Timer(0.3, process.kill).start()
+        start = time.monotonic()
+        behind.take()
+        assert 0.2 < time.monotonic() - start < 10
+    behind.close()
+
+
+def test_without_such_locks_nobody_queues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swath.backends.sqlite.turn._SET", None)
+    first, second = Turn(str(tmp_path / "turn")), Turn(str(tmp_path / "turn"))
+    first.take()
+    second.take()
+    for turn in (first, second):
+        turn.give()
+        turn.close()
+
+
+def test_a_stopped_process_does_not_stop_the_store(tmp_path: Path) -> None:
+    """Stopped while it writes or queues without end, a process is passed by the others as long as SQLite lets them."""
+    path = str(tmp_path / "work.db")
+    go, ready, counts = SPAWN.Event(), SPAWN.Queue(), SPAWN.Queue()
+    with children([write_for_a_while] * 3, path, go, ready, counts) as processes:
+        for _ in processes:
+            ready.get(timeout=PATIENCE)
+        go.set()
+        time.sleep(0.5)
+        stopped = processes[0].pid
+        assert stopped is not None
+        os.kill(stopped, signal.SIGSTOP)
+        while _is_locked(path):  # it was stopped inside a transaction: that is SQLite's to keep
+            os.kill(stopped, signal.SIGCONT)
+            time.sleep(0.01)
+            os.kill(stopped, signal.SIGSTOP)
+        got = dict(counts.get(timeout=PATIENCE) for _ in range(2))
+        assert min(got.values()) > 10
+        os.kill(stopped, signal.SIGCONT)
+        counts.get(timeout=PATIENCE)
+
+
+def _is_locked(path: str) -> bool:
+    connection = sqlite3.connect(path, timeout=1, isolation_level=None)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+    except sqlite3.OperationalError:
+        return True
+    finally:
+        connection.close()
+    return False
+
+
+def _ticket_is(path: str, expected: int) -> bool:
+    return _next_ticket(path) == expected
+
+
+def _next_ticket(path: str) -> int:
+    return int.from_bytes(Path(path).read_bytes()[:8], "little")
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)

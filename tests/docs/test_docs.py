@@ -1,0 +1,60 @@
+"""What the documentation shows is what happens."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
+
+
+def run(program: Path, folder: Path) -> str:
+    done = subprocess.run([sys.executable, program], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_readme_example_covers_what_it_says(tmp_path: Path) -> None:
+    example = BLOCK.findall((ROOT / "README.md").read_text())[0]
+    assert len(example.strip().splitlines()) <= 20
+    (tmp_path / "example.py").write_text(example)
+    out = run(tmp_path / "example.py", tmp_path)
+    assert out.count("covering ") == 10 + 20 + 40
+    assert "host3/page/1/2 was done" in out
+    again = run(tmp_path / "example.py", tmp_path)
+    assert "covering" not in again
+
+
+def test_exactly_once_credits_each_account_once(tmp_path: Path) -> None:
+    out = run(ROOT / "examples/exactly_once.py", tmp_path)
+    assert out == "200 of 200 accounts were credited once; 200 credits in all\n"
+    assert run(ROOT / "examples/exactly_once.py", tmp_path) == out
+
+
+def test_ranges_adds_up_everything_once(tmp_path: Path) -> None:
+    out = run(ROOT / "examples/ranges.py", tmp_path)
+    assert f"the sum is {sum(range(1_000_000)):,};" in out
+    checkpoint = re.search(r"the checkpoint is at ([\d,]+) of ([\d,]+)", out)
+    assert checkpoint is not None
+    assert checkpoint[1] == checkpoint[2]
+
+
+def test_the_tutorial_shows_the_example() -> None:
+    shown = BLOCK.findall((ROOT / "docs/tutorial.md").read_text())[0]
+    program = (ROOT / "examples/tour.py").read_text()
+    assert program.split('"""', 2)[2].strip() == shown.strip()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_on_a_page_is_python_and_links_lead_somewhere(page: Path) -> None:
+    text = page.read_text()
+    for block in BLOCK.findall(text):
+        compile(block, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    missing = [target for target in LINK.findall(text) if not (page.parent / target).exists()]
+    assert missing == []

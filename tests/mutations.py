@@ -1,0 +1,454 @@
+"""Break each promise once on purpose, in a copy of the tree, and see which test catches it.
+
+    python -m tests.mutations                 every mutation under the conformance suite, until the first failure
+    python -m tests.mutations --machines      the same under the stateful machines
+    python -m tests.mutations --only fence    those whose name contains a word
+    python -m tests.mutations --markdown      the table for tests/README.md
+
+A mutation that survives, or whose text is no longer in its file, fails the run.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+COPIED = ("src", "tests", "pyproject.toml", "README.md")
+TIMEOUT_SECONDS = 1_200
+
+CONFORMANCE = ("tests/conformance",)
+MACHINES = ("tests/stateful/test_machine.py",)
+
+SQLITE = "src/swath/backends/sqlite"
+POSTGRES = "src/swath/backends/postgres/functions.sql"
+
+
+class Mutation(NamedTuple):
+    name: str
+    file: str
+    old: str
+    new: str
+    select: str  # for pytest -k, so that the other stores need not run
+
+
+MUTATIONS: Sequence[Mutation] = [
+    # SQLite
+    Mutation(
+        "INV-1: a lane's items are handed out and stay where they are",
+        f"{SQLITE}/queries.sql",
+        "DELETE FROM item WHERE partition = ? AND lane = ? AND (rank, place) <= (?, ?)",
+        "DELETE FROM item WHERE partition = ? AND lane = ? AND (rank, place) < (?, ?)",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-1: a renewal does not reach those who take over",
+        f"{SQLITE}/claim.py",
+        '    session.connection.execute(SQL["renew_holds"], where)\n',
+        "",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-2: the fence is not checked on settling",
+        f"{SQLITE}/settle.py",
+        "    held_claim(session, ref)\n    rows",
+        "    rows",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-2: a claim is known by its number alone, without its token",
+        f"{SQLITE}/claim.py",
+        "if row is not None and row[0] == ref.token else None",
+        "if row is not None else None",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-2: lost in one partition, and alive in the others",
+        f"{SQLITE}/claim.py",
+        '            self._connection.execute(SQL["lose_claim"], {"fence": fence})\n',
+        "",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-2: a lease that has ended is renewed",
+        f"{SQLITE}/claim.py",
+        "    if ends <= now:\n",
+        "    if False:\n",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-3: a lane is queued although it is busy",
+        f"{SQLITE}/state.py",
+        "if self.head is None or self.paused or (pacing.concurrency and self.in_flight >= pacing.concurrency):",
+        "if self.head is None or self.paused:",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-3: a lane is placed at now, whatever its interval",
+        f"{SQLITE}/state.py",
+        "max(self.ready_at if keeps_turn else now, self.earliest_start(pacing))",
+        "self.ready_at if keeps_turn else now",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-3: the interval runs from the start instead of the settlement",
+        f"{SQLITE}/settle.py",
+        "and not starts_count(lane.pacing(default)):\n                lane.last_at = self._now",
+        "and not starts_count(lane.pacing(default)):\n                pass",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-3: work that never started counts as settled",
+        f"{SQLITE}/settle.py",
+        "if (move.kind is not MoveKind.RELEASE or move.started) and",
+        "if",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-3: a claim that starts nothing moves the lane's clock",
+        f"{SQLITE}/claim.py",
+        "                if starts_count(pacing):\n                    lane.last_at = self._now\n",
+        "            if starts_count(pacing):\n                lane.last_at = self._now\n",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-3: a raised default does not hold for lanes that wait",
+        f"{SQLITE}/claim.py",
+        "if lane.earliest_start(pacing) <= self._now:",
+        "if True:",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-4: the attempts of a lost worker are forgotten",
+        f"{SQLITE}/queries.sql",
+        "position, hash, key, payload, span, attempts + 1, reason, error\nFROM claimed",
+        "position, hash, key, payload, span, attempts, reason, error\nFROM claimed",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-4: a retry that is due is dropped instead of made ready",
+        f"{SQLITE}/claim.py",
+        '        self._connection.executemany(SQL["drain_item"], moved)\n',
+        '        self._connection.executemany(SQL["drain_item"], moved[1:])\n',
+        "sqlite",
+    ),
+    Mutation(
+        "INV-5: a settlement is applied again under the same number",
+        f"{SQLITE}/settle.py",
+        "if known is not None and settlement.number <= known.number:",
+        "if known is not None and settlement.number < known.number:",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-5: an output's length is set without being compared",
+        f"{SQLITE}/settle.py",
+        "    if committed != move.old:",
+        "    if committed > move.new:",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-6: the checkpoint goes one too far",
+        f"{SQLITE}/state.py",
+        "reached = (self.next_position if lowest is None else lowest) - 1",
+        "reached = self.next_position - 1 if lowest is None else lowest",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-6: the checkpoint passes what is claimed",
+        f"{SQLITE}/queries.sql",
+        "    SELECT min(position) FROM claimed WHERE partition = :partition AND position > :checkpoint\n",
+        "    SELECT NULL\n",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-6: a revisit holds the checkpoint back",
+        f"{SQLITE}/queries.sql",
+        " AND position > :checkpoint AND NOT revisit",
+        " AND position > :checkpoint",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-7: what is done is new again",
+        f"{SQLITE}/queries.sql",
+        "WHERE NOT EXISTS (SELECT 1 FROM seen WHERE partition = :partition AND hash = substr(:hashes, 1 + 20 * i, 20))",
+        "WHERE NOT EXISTS (SELECT 1 FROM seen WHERE partition = :partition AND hash = substr(:hashes, 1 + 20 * i, 20)\n"
+        "AND position NOT IN (SELECT position FROM done WHERE partition = :partition))",
+        "sqlite",
+    ),
+    Mutation(
+        "fairness: nothing is left for lower levels",
+        f"{SQLITE}/claim.py",
+        "low = low_share(limit, self._partition.claims_made) if len(levels) > 1 else 0",
+        "low = 0",
+        "sqlite",
+    ),
+    Mutation(
+        "fairness: a lane taken in part stays in front",
+        f"{SQLITE}/claim.py",
+        "lane.place(pacing, self._now, new_turn=True)",
+        "lane.place(pacing, self._now)",
+        "sqlite",
+    ),
+    # PostgreSQL
+    Mutation(
+        "INV-1: partitions are not locked",
+        POSTGRES,
+        "    PERFORM 1 FROM {schema}.partition WHERE partition = _partition FOR UPDATE;\n    SELECT format",
+        "    SELECT format",
+        "postgres",
+    ),
+    Mutation(
+        "INV-1: a claim is taken over although it was renewed",
+        POSTGRES,
+        "AND NOT c.lost AND c.expires_at <= s.time FOR UPDATE SKIP LOCKED",
+        "AND NOT c.lost FOR UPDATE SKIP LOCKED",
+        "postgres",
+    ),
+    Mutation(
+        "INV-2: the fence is not checked on settling",
+        POSTGRES,
+        "AND NOT c.lost AND c.number < _number;",
+        "AND c.number < _number;",
+        "postgres",
+    ),
+    Mutation(
+        "INV-2: a lease that has ended is renewed",
+        POSTGRES,
+        "WHERE fence = _fence AND token = _token AND NOT lost AND expires_at > _now",
+        "WHERE fence = _fence AND token = _token AND NOT lost",
+        "postgres",
+    ),
+    Mutation(
+        "INV-2: a claim is known by its number alone, without its token",
+        POSTGRES,
+        "WHERE c.fence = _fence AND c.token = _token AND NOT c.lost",
+        "WHERE c.fence = _fence AND NOT c.lost",
+        "postgres",
+    ),
+    Mutation(
+        "INV-3: a lane is queued although it is busy, and started",
+        POSTGRES,
+        "WHEN c.paused OR (c.at_once > 0 AND c.in_flight >= c.at_once) THEN NULL",
+        "WHEN c.paused THEN NULL",
+        "postgres",
+    ),
+    Mutation(
+        "INV-3: the interval runs from the start instead of the settlement",
+        POSTGRES,
+        "(_cause = 'settle' AND c.at_once = 1) OR (_cause = 'start' AND c.at_once <> 1)",
+        "_cause = 'start'",
+        "postgres",
+    ),
+    Mutation(
+        "INV-3: a lane taken back from a lost worker starts at once",
+        POSTGRES,
+        "_cause = 'back' OR (_cause = 'settle'",
+        "(_cause = 'settle'",
+        "postgres",
+    ),
+    Mutation(
+        "INV-3: a lost worker keeps its place in the lane",
+        POSTGRES,
+        "s, _lanes, _levels, _waits, array_fill(-1, ARRAY[_count]), array_fill(true, ARRAY[_count]), 'back');",
+        "s, _lanes, _levels, _waits, array_fill(0, ARRAY[_count]), array_fill(true, ARRAY[_count]), 'back');",
+        "postgres",
+    ),
+    Mutation(
+        "INV-3: a raised default does not hold for lanes that wait",
+        POSTGRES,
+        "                            AND l.last_at + coalesce(l.min_interval, f.min_interval) > s.time THEN 0\n",
+        "                            AND false THEN 0\n",
+        "postgres",
+    ),
+    Mutation(
+        "INV-4: the inbox is drained and forgotten",
+        POSTGRES,
+        "        RETURN s;\n    END IF;\n    RETURN {schema}.take_in(s, ",
+        "    END IF;\n    RETURN s;\n    RETURN {schema}.take_in(s, ",
+        "postgres",
+    ),
+    Mutation(
+        "INV-4: an idle partition does not look into its inbox",
+        POSTGRES,
+        " AND NOT {schema}.has_inbox(_old) THEN",
+        " THEN",
+        "postgres",
+    ),
+    Mutation(
+        "INV-4: the attempts of a lost worker are forgotten",
+        POSTGRES,
+        "s.partition, (7 - b.priority) * 2, b.attempts + 1,",
+        "s.partition, (7 - b.priority) * 2, b.attempts,",
+        "postgres",
+    ),
+    Mutation(
+        "INV-4: the head of a deep lane is remembered one too far",
+        POSTGRES,
+        "_heads[_rank + 2] := coalesce(_fresh + 1, _heads[_rank + 2]);",
+        "_heads[_rank + 2] := coalesce(_fresh + 2, _heads[_rank + 2]);",
+        "postgres",
+    ),
+    Mutation(
+        "INV-4: the floor of the delayed passes what was not drained",
+        POSTGRES,
+        "s.delayed_floor := CASE WHEN _count < _most THEN s.time ELSE _last END;",
+        "s.delayed_floor := s.time;",
+        "postgres",
+    ),
+    Mutation(
+        "INV-5: a settlement is applied again under the same number",
+        POSTGRES,
+        "AND NOT c.lost AND c.number < _number;",
+        "AND NOT c.lost AND c.number <= _number;",
+        "postgres",
+    ),
+    Mutation(
+        "INV-5: an output's length is set without being compared",
+        POSTGRES,
+        "DO UPDATE SET length = excluded.length WHERE o.length = _old_lengths[i];",
+        "DO UPDATE SET length = excluded.length;",
+        "postgres",
+    ),
+    Mutation(
+        "INV-6: the checkpoint goes one too far",
+        POSTGRES,
+        "    ), s.next_position) - 1;\n",
+        "    ) + 1, s.next_position) - 1;\n",
+        "postgres",
+    ),
+    Mutation(
+        "INV-6: the checkpoint passes what is delayed",
+        POSTGRES,
+        "WHERE d.partition = s.partition AND d.position > _old AND NOT d.revisit ORDER BY d.position LIMIT 1),",
+        "WHERE d.partition = s.partition AND d.position > _old AND d.revisit ORDER BY d.position LIMIT 1),",
+        "postgres",
+    ),
+    Mutation(
+        "INV-6: an item that dies with its worker holds the checkpoint back",
+        POSTGRES,
+        "    IF _blocked THEN\n        s := {schema}.advance_checkpoint(s);\n    END IF;\n",
+        "",
+        "postgres",
+    ),
+    Mutation(
+        "INV-7: what is done is new again",
+        POSTGRES,
+        "                WHERE e.partition = s.partition AND e.hash = o.hash LIMIT 1\n",
+        "                WHERE e.partition = s.partition AND e.hash = o.hash AND NOT EXISTS (\n"
+        "                    SELECT 1 FROM {schema}.done AS x\n"
+        "                    WHERE x.partition = s.partition AND x.position = e.position\n"
+        "                ) LIMIT 1\n",
+        "postgres",
+    ),
+    Mutation(
+        "fairness: nothing is left for lower levels",
+        POSTGRES,
+        "THEN _wanted / 10 + (s.claims_made % 10 < _wanted % 10)::integer ELSE 0",
+        "THEN 0 ELSE 0",
+        "postgres",
+    ),
+    Mutation(
+        "fairness: a lane taken in part stays in front",
+        POSTGRES,
+        "WHEN p.level = p.old_level AND _cause NOT IN ('start', 'limits') THEN p.old_ready_at",
+        "WHEN p.level = p.old_level AND _cause NOT IN ('limits') THEN p.old_ready_at",
+        "postgres",
+    ),
+]
+
+
+class Verdict(NamedTuple):
+    mutation: Mutation
+    caught_by: str | None  # None: it survived
+    trouble: str | None
+    seconds: float
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", default="", metavar="WORD", help="mutations with this word in name or file")
+    parser.add_argument("--machines", action="store_true", help="the stateful machines instead of the suite")
+    parser.add_argument("--markdown", action="store_true", help="print the table of tests/README.md")
+    arguments = parser.parse_args()
+    chosen = [m for m in MUTATIONS if arguments.only.lower() in f"{m.name} {m.file}".lower()]
+    selection = MACHINES if arguments.machines else CONFORMANCE
+    with tempfile.TemporaryDirectory(prefix="swath-mutations-") as directory:
+        copy = Path(directory)
+        copy_tree(copy)
+        for store in sorted({mutation.select for mutation in chosen}):
+            failed, _ = run_tests(copy, selection, store)
+            if failed is not None:
+                print(f"nothing is mutated, and {failed} fails: mend that first", file=sys.stderr)
+                return 2
+        verdicts = []
+        for mutation in chosen:
+            verdict = judge(copy, mutation, selection)
+            verdicts.append(verdict)
+            print(said(verdict), file=sys.stderr if arguments.markdown else sys.stdout, flush=True)
+    if arguments.markdown:
+        print(table(verdicts))
+    return int(any(verdict.caught_by is None for verdict in verdicts))
+
+
+def copy_tree(target: Path) -> None:
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, target / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(source, target / name)
+
+
+def judge(copy: Path, mutation: Mutation, selection: Sequence[str]) -> Verdict:
+    """Break the copy, run the tests until the first failure, and mend it."""
+    started = time.monotonic()
+    path = copy / mutation.file
+    text = path.read_text(encoding="utf-8")
+    if text.count(mutation.old) != 1:
+        return Verdict(mutation, None, f"its text is there {text.count(mutation.old)} times", 0.0)
+    path.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
+    try:
+        failed, _ = run_tests(copy, selection, mutation.select)
+    finally:
+        path.write_text(text, encoding="utf-8")
+    return Verdict(mutation, failed, None, time.monotonic() - started)
+
+
+def run_tests(copy: Path, selection: Sequence[str], select: str) -> tuple[str | None, str]:
+    """The first test that fails, if one does; and what pytest said."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=line", "-p", "no:cacheprovider"]
+    command += ["-k", select, *selection]
+    environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "SWATH_NO_SHRINK": "1"}
+    done = subprocess.run(
+        command, cwd=copy, env=environment, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+    )
+    if done.returncode == 0:
+        return None, done.stdout
+    found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    if found is None:
+        raise RuntimeError(f"pytest ended with {done.returncode} and named no test:\n{done.stdout}{done.stderr}")
+    return found[1].rpartition("::")[2], done.stdout
+
+
+def said(verdict: Verdict) -> str:
+    fate = verdict.trouble or (f"caught by {verdict.caught_by}" if verdict.caught_by else "SURVIVED")
+    return f"{fate:<90} {verdict.seconds:5.1f} s  {verdict.mutation.select}: {verdict.mutation.name}"
+
+
+def table(verdicts: Sequence[Verdict]) -> str:
+    lines = ["| mutation | file | caught by |", "|---|---|---|"]
+    for mutation, caught_by, trouble, _ in verdicts:
+        file = mutation.file.removeprefix("src/swath/backends/")
+        lines.append(f"| {mutation.name} | `{file}` | {f'`{caught_by}`' if caught_by else trouble or 'nothing'} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

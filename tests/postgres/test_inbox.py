@@ -1,0 +1,194 @@
+"""Rule 10: what is discovered for another partition is taken in, whenever its transaction commits."""
+
+import asyncio
+import os
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from swath.backends.postgres import store as store_module
+from swath.backends.postgres.connections import AsyncConnection
+from swath.conformance.trial import Batch, Trial, done
+from swath.core.store import NewItem, Settlement
+from tests.postgres.site import Site
+
+SEED = int(os.environ.get("SWATH_SEED", "10"))
+
+
+async def settle_in(
+    connection: AsyncConnection, batch: Batch, discovered: Sequence[NewItem], *, number: int = 1
+) -> None:
+    """Settle a whole batch in a transaction that stays open."""
+    await connection.execute("BEGIN")
+    moves = [done(item) for item in batch.items]
+    settlement = Settlement(batch.only.partition, number, moves, discovered)
+    await batch.store.settle(batch.ref, settlement, connection=connection)
+
+
+async def source(trial: Trial, partition: int) -> Batch:
+    """A claim that discovers, from a partition of its own."""
+    await trial.add(f"source{partition}", lane=trial.lane(partition))
+    return await trial.claim(order=[partition])
+
+
+async def test_what_commits_late_is_drained_late(site: Site) -> None:
+    """The earlier transaction commits after the later one was drained: nothing is lost, and status tells the truth."""
+    trial = await site.trial(partitions=3)
+    target = trial.lane(2)
+    early, late = [await site.connect() for _ in range(2)]
+    first, second = await source(trial, 0), await source(trial, 1)
+    await settle_in(early, first, [trial.item("early", lane=target)])
+    await settle_in(late, second, [trial.item("late", lane=target)])
+    assert await trial.total("inbox") == 0, "nothing has committed"
+    await late.commit()
+    assert (await trial.status(2)).inbox == 1
+    assert await trial.state("late") == "inbox"
+
+    batch = await trial.claim(order=[2])
+    assert batch.keys == ["late"]
+    assert (await batch.finish()).checkpoint == 1
+    assert await trial.found("early") == []
+    assert (await trial.claim(order=[2])).keys == []
+
+    await early.commit()
+    assert (await trial.status(2)).inbox == 1
+    assert await trial.state("early") == "inbox"
+    batch = await trial.claim(order=[2])
+    assert batch.keys == ["early"]
+    assert (await batch.finish()).checkpoint == 2
+    assert await trial.total("inbox") == 0
+    await trial.check()
+
+
+async def test_a_rolled_back_discovery_was_never_there(site: Site) -> None:
+    trial = await site.trial(partitions=2)
+    connection = await site.connect()
+    batch = await source(trial, 0)
+    await settle_in(connection, batch, [trial.item("found", lane=trial.lane(1))])
+    await connection.rollback()
+    assert await trial.found("found") == []
+    assert await trial.state("source0") == "claimed"
+    await batch.settle(done(batch.only), number=1, discovered=[trial.item("found", lane=trial.lane(1))])
+    assert (await trial.claim(order=[1])).keys == ["found"]
+    await trial.check()
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + 2))
+async def test_any_order_of_commits(site: Site, seed: int) -> None:
+    """Appenders open, commit and roll back in a random order, with drains in between: all arrive, each once."""
+    rng = random.Random(seed)
+    appenders = 8
+    trial = await site.trial(partitions=appenders + 1)
+    target = trial.lane(appenders)
+    connections = [await site.connect() for _ in range(appenders)]
+    expected, arrived = set[str](), list[str]()
+
+    async def drain() -> None:
+        for _ in range(2):
+            batch = await trial.claim(1_000, order=[appenders])
+            arrived.extend(batch.keys)
+            if batch.items:
+                await batch.finish()
+
+    for turn in range(3):
+        open_ones = []
+        for partition in rng.sample(range(appenders), appenders):
+            connection = connections[partition]
+            keys = [f"{turn}.{partition}.{n}" for n in range(rng.randrange(1, 4))]
+            await trial.add(f"source{turn}.{partition}", lane=trial.lane(partition))
+            batch = await trial.claim(order=[partition])
+            await settle_in(connection, batch, [trial.item(key, lane=target) for key in keys])
+            open_ones.append((connection, keys))
+            if rng.random() < 0.4:
+                await drain()
+        rng.shuffle(open_ones)
+        for connection, keys in open_ones:
+            if rng.random() < 0.8:
+                await connection.commit()
+                expected.update(keys)
+            else:
+                await connection.rollback()
+            if rng.random() < 0.5:
+                await drain()
+    assert (await trial.status(appenders)).inbox == len(expected - set(arrived)), f"seed {seed}"
+    await drain()
+    assert sorted(arrived) == sorted(expected), f"seed {seed}"
+    await trial.check()
+
+
+async def test_a_known_key_is_taken_in_once(site: Site) -> None:
+    """INV-7. Two transactions discover the same key for a third partition; neither sees the other."""
+    trial = await site.trial(partitions=3)
+    target = trial.lane(2)
+    connections = [await site.connect() for _ in range(2)]
+    for partition, connection in enumerate(connections):
+        await settle_in(connection, await source(trial, partition), [trial.item("same", lane=target)])
+    for connection in connections:
+        await connection.commit()
+    assert (await trial.status(2)).inbox == 2
+    batch = await trial.claim(order=[2])
+    assert batch.keys == ["same"]
+    await batch.finish()
+    assert await trial.total("inbox") == 0
+    await trial.check()
+
+
+async def test_restored_into_a_younger_cluster(site: Site) -> None:
+    """Transaction numbers start again after a dump and restore: old marks and old rows lie far ahead of them."""
+    trial = await site.trial(partitions=2)
+    batch = await source(trial, 0)
+    await batch.settle(done(batch.only), discovered=[trial.item("before", lane=trial.lane(1))])
+    await site.sql("UPDATE {schema}.inbox SET xid = '888888888888'")
+    await site.sql("UPDATE {schema}.partition_state SET inbox_from = '777777777777', inbox_open = '{{777777777770}}'")
+    await trial.add("another", lane=trial.lane(0))
+    batch = await trial.claim(order=[0])
+    await batch.settle(done(batch.only), discovered=[trial.item("after", lane=trial.lane(1))])
+    assert (await trial.status(1)).inbox == 2
+    taken = {key for _ in range(2) for key in (await trial.claim(order=[1])).keys}
+    assert taken == {"before", "after"}
+    assert await trial.total("inbox") == 0
+    await trial.check()
+
+
+async def test_a_claim_drains_a_bounded_number(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much was discovered, a claim takes in a few times its bound at most; later ones get the rest."""
+    rows, size, bound, most = 50, 20, 50, 5
+    monkeypatch.setattr(store_module, "INBOX_DRAIN", bound)
+    trial = await site.trial(partitions=2)
+    target = trial.lane(1)
+    await trial.add(*(f"source{row}" for row in range(rows)), lane=trial.lane(0))
+    batch = await trial.claim(order=[0])
+    for row, item in enumerate(batch.items):
+        found = [trial.item(f"{row}.{n}", lane=target) for n in range(size)]
+        await batch.settle(done(item), discovered=found)
+    inbox = rows * size
+    assert (await trial.status(1)).inbox == inbox
+    claimed, claims = list[str](), 0
+    while inbox:
+        claimed += (await trial.claim(1, order=[1])).keys
+        left = (await trial.status(1)).inbox
+        assert inbox - most * (bound + size) <= left < inbox
+        inbox, claims = left, claims + 1
+    assert claims > 1
+    assert claimed, "what is ready waits for no more than the inbox"
+    status = await trial.status(1)
+    assert status.ready + status.claimed == rows * size
+    await trial.check()
+
+
+async def test_discoveries_for_each_other_do_not_deadlock(site: Site) -> None:
+    """Settlements that discover crosswise hold one lock each: all of them end."""
+    trial = await site.trial(partitions=4)
+    batches = [await source(trial, partition) for partition in range(4)]
+    await asyncio.gather(
+        *(
+            batch.settle(
+                done(batch.only),
+                discovered=[trial.item(f"{n}>{other}", lane=trial.lane(other)) for other in range(4)],
+            )
+            for n, batch in enumerate(batches)
+        )
+    )
+    await trial.claim_each(*(f"{n}>{other}" for n in range(4) for other in range(4)))
+    await trial.check()

@@ -1,0 +1,111 @@
+"""No state is kept in a session: every transaction may run on another connection, as behind a pooler.
+
+Every move goes through a pool that changes the connection with every transaction, and looks at each afterwards: no
+setting, prepared statement, lock, temporary table or channel may be left behind.
+"""
+
+import secrets
+from itertools import pairwise
+
+import pytest
+
+from swath.backends.postgres import PostgresStore
+from swath.backends.postgres.target import Target
+from swath.conformance.discovering import Discovering
+from swath.conformance.durability import DurableStoreConformance
+from swath.conformance.trial import Trial, dead, done, release, retry, split
+from swath.core.clock import Clock
+from swath.core.errors import InvalidOutcome, LeaseLost, OutputConflict
+from swath.core.store import ClaimRef, OutputMove, Settings, Store
+from tests.postgres.lending import Pooler, left_behind
+from tests.postgres.site import Site
+
+SIZE = 3
+
+
+class TestThroughPooler(Discovering, DurableStoreConformance):
+    """The themes in which transactions meet, as they are for every store."""
+
+    database: str
+    poolers: list[Pooler]
+
+    @pytest.fixture(autouse=True)
+    def take(self, database: str) -> None:
+        self.database = database
+        self.poolers = []
+
+    async def make_store(self, settings: Settings, clock: Clock) -> Store:
+        return await self._open(f"{self.database}&schema=s{secrets.token_hex(6)}", settings, clock)
+
+    async def open_again(self, store: Store, clock: Clock) -> Store:
+        assert isinstance(store, PostgresStore)
+        return await self._open(f"{self.database}&schema={store.target.schema}", None, clock)
+
+    async def _open(self, url: str, settings: Settings | None, clock: Clock) -> Store:
+        pooler = await Pooler.of(Target.parse(url).dsn, size=SIZE)
+        self.poolers.append(pooler)
+        return await PostgresStore.open(
+            url, settings=settings, create=settings is not None, clock=clock, connections=pooler
+        )
+
+
+async def test_every_move_through_a_pooler(site: Site) -> None:
+    """All that a store can do, errors included, with another connection each time."""
+    pooler = await Pooler.of(site.target.dsn, size=SIZE)
+    store = await site.store(Settings(2, max_attempts=2), connections=pooler)
+    trial = Trial(store, site.clock)
+    here, there = trial.lane(0), trial.lane(1)
+    await trial.add("done", "dead", "retry", "release", "revisit", lane=here)
+    await trial.add("range", lane=here, span=8)
+    batch = await trial.claim(order=[0])
+    await batch.renew()
+    with pytest.raises(LeaseLost):
+        await store.renew(ClaimRef(batch.ref.fence, 99), 1_000_000)
+    with pytest.raises(InvalidOutcome):
+        await batch.settle(done(batch["done"]), done(batch["done"]), number=9)
+    with pytest.raises(OutputConflict):
+        await batch.settle(done(batch["done"]), number=9, outputs=[OutputMove("file", 5, 7)])
+    await batch.settle(
+        done(batch["done"]),
+        dead(batch["dead"]),
+        retry(batch["retry"], after=1),
+        release(batch["release"]),
+        done(batch["revisit"], revisit=1),
+        split(batch["range"], 2, rest="rest"),
+        discovered=[trial.item("near", lane=here), trial.item("far", lane=there)],
+        outputs=[OutputMove("file", 0, 7)],
+    )
+    await trial.change_lane(here, min_interval=0, concurrency=9, paused=False, blocked_until=0)
+    await store.change_settings(min_interval=0, concurrency=0, paused=True)
+    assert (await trial.claim()).keys == []
+    await store.change_settings(paused=False)
+    (gone,) = await store.dead()
+    assert await store.reopen([(gone.partition, gone.position)]) == 1
+    site.clock.advance(2)
+    lost = await trial.claim(lease=1)
+    assert sorted(lost.keys) == ["dead", "far", "near", "release", "rest", "retry", "revisit"]
+    site.clock.advance(2)
+    assert (await trial.claim()).reply.recovered == 7
+    assert (await store.outputs(), (await store.signal()).paused) == ({"file": 7}, False)
+    assert len(await store.lanes()) == 2
+    assert await trial.state("done") == "done"
+    await trial.check()
+    assert all(one != other for one, other in pairwise(pooler.lent))
+
+
+async def test_what_is_left_behind_shows(site: Site) -> None:
+    """The measure of the tests above measures."""
+    connection = await site.connect()
+    clean = await left_behind(connection)
+    for statement in (
+        "SET lock_timeout = 100",
+        "PREPARE one AS SELECT 1",
+        "SELECT pg_advisory_lock(1)",
+        "CREATE TEMPORARY TABLE t (a integer)",
+        "LISTEN swath",
+        "DECLARE c CURSOR WITH HOLD FOR SELECT 1",
+    ):
+        await connection.execute(statement.encode())
+        found = await left_behind(connection)
+        assert found != clean, statement
+        clean = found

@@ -1,0 +1,86 @@
+"""Rule 1: lock, then look. Positions commit in order; who comes later sees what was committed before (F12, F17)."""
+
+import asyncio
+
+import pytest
+
+from swath.conformance.trial import Trial, done
+from swath.core.clock import SECOND
+from swath.core.store import ClaimRequest
+from tests.postgres.site import Site
+
+
+async def test_an_uncommitted_addition_is_waited_for(site: Site) -> None:
+    """Those who would pass it wait, or skip the partition and say so; the order of positions is that of commits."""
+    trial = await site.trial()
+    await trial.add("first")
+    async with site.held_open() as (adder, connection):
+        await adder.add("held")
+        batch = await trial.claim()
+        assert batch.keys == []
+        assert batch.reply.skipped == [0]
+        later = asyncio.create_task(trial.add("later"))
+        await site.waiting()
+        status = await trial.status()
+        assert (status.ready, status.end, status.checkpoint) == (1, 1, 0)
+        await connection.commit()
+    assert await later == 1
+    batch = await trial.claim()
+    assert [(item.key, item.position) for item in batch.items] == [("first", 1), ("held", 2), ("later", 3)]
+    assert (await batch.finish()).checkpoint == 3
+    await trial.check()
+
+
+@pytest.mark.parametrize(("ends", "checkpoint"), [("COMMIT", 1), ("ROLLBACK", 1)])
+async def test_the_checkpoint_does_not_pass_a_late_commit(site: Site, ends: str, checkpoint: int) -> None:
+    """INV-6, F12. A settlement that began before the addition committed sees it all the same."""
+    trial = await site.trial()
+    await trial.add("first")
+    batch = await trial.claim()
+    async with site.held_open() as (adder, connection):
+        await adder.add("held")
+        settling = asyncio.create_task(batch.finish())
+        await site.waiting()
+        assert (await trial.status()).checkpoint == 0
+        await connection.execute(ends.encode())
+    assert (await settling).checkpoint == checkpoint
+    status = await trial.status()
+    assert status.end == (2 if ends == "COMMIT" else 1)
+    held = await trial.claim()
+    assert held.keys == (["held"] if ends == "COMMIT" else [])
+    if held.items:
+        assert (await held.finish()).checkpoint == 2
+    await trial.check()
+
+
+async def test_a_lane_is_not_parked_under_an_uncommitted_addition(site: Site) -> None:
+    """F17. The last item of a lane is settled while another transaction adds to it: the lane stays awake."""
+    trial = await site.trial()
+    await trial.change_lane(concurrency=1)
+    await trial.add("first")
+    batch = await trial.claim()
+    async with site.held_open() as (adder, connection):
+        await adder.add("held")
+        settling = asyncio.create_task(batch.settle(done(batch.only)))
+        await site.waiting()
+        await connection.commit()
+    await settling
+    assert (await trial.lane_status()).ready_at is not None
+    assert (await trial.claim()).keys == ["held"]
+
+
+async def test_claims_that_queue_on_one_lock_are_disjoint(site: Site) -> None:
+    """INV-1, F7. All of them began before any of them committed."""
+    store = await site.store()
+    trial = Trial(store, site.clock)
+    await trial.add(*(f"key{n}" for n in range(40)))
+    holder = await site.lock(0)
+    requests = [ClaimRequest(10, 60 * SECOND, "worker", token, [0], wait_for=0) for token in range(4)]
+    claims = [asyncio.create_task(store.claim(request)) for request in requests]
+    await site.waiting(4)
+    await holder.commit()
+    keys = [item.key for reply in await asyncio.gather(*claims) for item in reply.items]
+    assert len(keys) == len(set(keys)) >= 10
+    status = await trial.status()
+    assert (status.claimed, status.ready) == (len(keys), 40 - len(keys))
+    await trial.check()

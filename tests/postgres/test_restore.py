@@ -1,0 +1,88 @@
+"""Rule 4: a database that went back in time. What was learnt since is forgotten; no zombie meets a reused number."""
+
+import logging
+
+import pytest
+
+from swath.conformance.trial import done
+from swath.core.errors import LeaseLost
+from swath.core.frontier import Frontier
+from swath.core.store import ClaimRef
+from tests.postgres.site import Site
+
+TABLES = "partition_state, lane, lane_state, item, delayed, claimed, claim, inbox, seen, moved, done, dead, output"
+
+
+async def back_up(site: Site) -> None:
+    await site.sql("CREATE SCHEMA IF NOT EXISTS backup")
+    for table in TABLES.split(", "):
+        await site.sql(f"DROP TABLE IF EXISTS backup.{table}")
+        await site.sql(f"CREATE TABLE backup.{table} AS TABLE {{schema}}.{table}")
+
+
+async def restore(site: Site) -> None:
+    for table in TABLES.split(", "):
+        overriding = "OVERRIDING SYSTEM VALUE" if table == "inbox" else ""
+        await site.sql(f"TRUNCATE {{schema}}.{table}")
+        await site.sql(f"INSERT INTO {{schema}}.{table} {overriding} TABLE backup.{table}")
+    await site.sql("SELECT setval('{schema}.fence', (SELECT max(fence) + 1 FROM {schema}.claim), false)")
+
+
+async def test_the_memory_of_recent_keys_is_emptied(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    """INV-4. A key that was confirmed and is gone again can be added again."""
+    frontier = Frontier(await site.store())
+    await frontier.add(["before", "early"])
+    claim = await frontier.claim(1)
+    assert claim is not None
+    await back_up(site)
+    generation = frontier.store.generation
+    for n in range(3):
+        await frontier.add([f"after{n}"])
+    assert await frontier.claim(1) is not None
+    assert frontier.store.generation == generation
+    await restore(site)
+    with caplog.at_level(logging.WARNING, logger="swath"):
+        await frontier.claim(1)
+    assert frontier.store.generation > generation
+    assert "back in time" in caplog.text
+    assert await frontier.add(["after0", "before"]) == 1
+
+
+async def test_a_reused_fence_is_not_enough(site: Site) -> None:
+    """INV-2. The number is the same, the token is not: the zombie changes nothing."""
+    trial = await site.trial()
+    await trial.add("kept")
+    first = await trial.claim()
+    await first.finish()
+    await trial.add("work")
+    await back_up(site)
+    zombie = await trial.claim()
+    assert zombie.keys == ["work"]
+    await restore(site)
+    holder = await trial.claim()
+    assert (holder.keys, holder.ref.fence) == (["work"], zombie.ref.fence)
+    assert holder.ref.token != zombie.ref.token
+    for attempt in (zombie.settle(done(zombie.only), number=1), zombie.renew()):
+        with pytest.raises(LeaseLost):
+            await attempt
+    assert await trial.state("work") == "claimed"
+    await holder.finish()
+    await trial.check()
+
+
+async def test_an_unknown_claim_is_lost(site: Site) -> None:
+    """Its row went with the restore: there is nothing to guess."""
+    trial = await site.trial()
+    await trial.add("work")
+    await trial.add("more", lane="other")
+    first = await trial.claim(1)
+    assert first.items
+    await back_up(site)
+    zombie = await trial.claim(1)
+    await restore(site)
+    with pytest.raises(LeaseLost, match="no such claim"):
+        await zombie.finish()
+    with pytest.raises(LeaseLost, match="no such claim"):
+        await trial.store.renew(ClaimRef(zombie.ref.fence, zombie.ref.token), 1_000_000)
+    await first.finish()
+    await trial.check()

@@ -1,0 +1,310 @@
+"""The rules by which Hypothesis plays with a store: everything that workers, users and clocks do to a frontier."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, precondition, rule
+
+from swath.core.codec import new_item
+from swath.core.errors import InvalidOutcome, LeaseLost, OutputConflict, SwathError
+from swath.core.item import Item
+from swath.core.store import DEFAULT, HeldItem, LaneChange, Move, MoveKind, NewItem, OutputMove, Settings, Settlement
+from tests.stateful.player import FILE, MILLISECOND, SECOND, Hand, Player
+
+T = TypeVar("T")
+
+LANES = ("ant", "bee", "cat", "dog")
+KEYS = 8
+DRAIN_ROUNDS = 600
+
+a_number = st.integers(0, len(LANES) * KEYS - 1)
+workers = st.sampled_from(["w1", "w2", "w3"])
+limits = st.sampled_from([1, 2, 3, 5, 12])
+leases = st.sampled_from([3 * SECOND, 30 * SECOND])
+intervals = st.sampled_from([0, 0, 0, SECOND, 10 * SECOND])
+concurrencies = st.sampled_from([0, 0, 1, 2])
+lanes = st.sampled_from(LANES)
+some = st.integers(0, 7)  # picks from what is there, modulo how much that is
+kinds = st.tuples(
+    st.sampled_from(["done", "revisit", "retry", "retry soon", "dead", "release", "return", "split"]), some
+)
+universe = st.lists(
+    st.tuples(
+        st.integers(0, 7),
+        st.sampled_from([1, 1, 1, 2, 7]),
+        st.sampled_from([None, None, None, None, 2 * SECOND, 40 * SECOND]),
+    ),
+    min_size=len(LANES) * KEYS,
+    max_size=len(LANES) * KEYS,
+)
+
+
+class FrontierMachine(Player):
+    @initialize(
+        items=universe,
+        interval=intervals,
+        concurrency=concurrencies,
+        attempts=st.sampled_from([3, 3, 2, 1]),
+        at_first=st.integers(8, len(LANES) * KEYS),
+    )
+    def start(
+        self, items: list[tuple[int, int, int | None]], interval: int, concurrency: int, attempts: int, at_first: int
+    ) -> None:
+        settings = Settings(self.partitions, interval, concurrency, attempts)
+        self.open(settings)
+        self.universe = [
+            self._item(f"key{n // len(LANES)}", LANES[n % len(LANES)], *attributes)
+            for n, attributes in enumerate(items)
+        ]
+        self.do_add(self.universe[:at_first])
+
+    # The rules. Hypothesis leaves some out in every play, so what makes up most of a frontier's life is there twice.
+
+    @rule(chosen=st.lists(a_number, min_size=1, max_size=6))
+    def add(self, chosen: list[int]) -> None:
+        self.step()
+        self.do_add([self.universe[n] for n in chosen])
+
+    @rule(worker=workers, limit=limits, lease=leases, turn=some)
+    def claim(self, worker: str, limit: int, lease: int, turn: int) -> None:
+        self.step()
+        self.do_claim(worker, limit, lease, self._order(turn))
+        if self.ledger.paused:
+            self.do_pause(False)
+
+    @rule(limit=limits, turn=some, outcomes=st.lists(kinds, min_size=1, max_size=5))
+    def work(self, limit: int, turn: int, outcomes: list[tuple[str, int]]) -> None:
+        """A worker that claims and settles at once; the rest of its claim is left to others."""
+        self.step()
+        if self.do_claim("swift", limit, 3 * SECOND, self._order(turn)).items:
+            self.step()
+            self._settle_some(self.hands[-1], turn, outcomes)
+
+    @precondition(lambda self: self.busy())
+    @rule(which=some, outcomes=st.lists(kinds, min_size=1, max_size=5), found=st.lists(a_number, max_size=3))
+    def settle(self, which: int, outcomes: list[tuple[str, int]], found: list[int]) -> None:
+        """Some or all of what a claim holds in one partition."""
+        self.step()
+        self._settle_some(self._one_of(self.busy(), which), which, outcomes, found)
+
+    @precondition(lambda self: self.busy())
+    @rule(which=some, kind=kinds)
+    def settle_all(self, which: int, kind: tuple[str, int]) -> None:
+        self.step()
+        self._settle_some(self._one_of(self.busy(), which), which, [kind] * 12)
+
+    @precondition(lambda self: self.busy())
+    @rule(which=some, lease=leases)
+    def renew(self, which: int, lease: int) -> None:
+        self.step()
+        self.do_renew(self._one_of(self.busy(), which), lease)
+
+    @precondition(lambda self: self.hands or self.gone)
+    @rule(which=some, how=st.sampled_from(["again", "twice", "unknown", "other", "output", "zombie"]), kind=kinds)
+    def settle_oddly(self, which: int, how: str, kind: tuple[str, int]) -> None:
+        """Calls that must change nothing."""
+        self.step()
+        before = self.look()
+        match how:
+            case "again":
+                self._settle_again(which)
+            case "zombie":
+                lost = [hand for hand in self.hands + self.gone if self.is_lost(hand)]
+                if lost:
+                    self._settle_as_zombie(self._one_of(lost, which), which, kind)
+            case _:
+                self._settle_wrongly(which, how)
+        assert self.look() == before, "INV-2, INV-5: something has changed"
+
+    @precondition(lambda self: self.busy())
+    @rule(which=some)
+    def crash(self, which: int) -> None:
+        """The worker is gone. It may come back as a zombie."""
+        self.step()
+        hand = self._one_of(self.busy(), which)
+        self.hands.remove(hand)
+        self.gone.append(hand)
+
+    @rule(limit=limits, turn=some, kind=kinds)
+    def take_over(self, limit: int, turn: int, kind: tuple[str, int]) -> None:
+        """A worker sleeps past its lease, another one claims, and the first wakes up."""
+        self.step()
+        if self.do_claim("sleeper", limit, 3 * SECOND, self._order(turn)).items:
+            sleeper = self.hands[-1]
+            self.advance(3 * SECOND)
+            self.do_claim("heir", limit, 30 * SECOND, self._order(turn))
+            before = self.look()
+            if self.is_lost(sleeper):
+                self._settle_as_zombie(sleeper, turn, kind)
+                assert self.look() == before, "INV-2: a zombie has changed something"
+
+    @rule(milliseconds=st.sampled_from([1, 100, 1_000, 2_000, 10_000, 40_000]))
+    def wait(self, milliseconds: int) -> None:
+        self.step()
+        self.advance(milliseconds * MILLISECOND)
+
+    @precondition(lambda self: self.ledger.claims)
+    @rule()
+    def expire(self) -> None:
+        """Every lease ends that is not renewed."""
+        self.step()
+        latest = max(claim.expires_at for claim in self.ledger.claims.values())
+        if latest > self.clock.now():
+            self.advance(latest - self.clock.now())
+
+    @rule(seconds=st.sampled_from([1, 20, 4_000]), how_long=st.sampled_from([0, 1, 1]))
+    def step_back(self, seconds: int, how_long: int) -> None:
+        """The clock steps back, mostly to be set right soon."""
+        self.step()
+        for lane in LANES:  # every partition has seen this moment, whichever it looked into before
+            self.do_change_lane(lane, LaneChange())
+        self.advance(-seconds * SECOND)
+        if how_long:
+            self.do_claim("early", 3, 3 * SECOND, self._order(seconds))
+            self.advance(seconds * SECOND)
+
+    @rule(
+        lane=lanes,
+        what=st.sampled_from(["pause", "block", "interval", "concurrency", "defaults", "attempts", "frontier"]),
+        interval=intervals,
+        concurrency=concurrencies,
+        plain=st.booleans(),
+    )
+    def change(self, lane: str, what: str, interval: int, concurrency: int, plain: bool) -> None:
+        """Limits, pauses and blocks; whatever is paused is resumed by the next change."""
+        self.step()
+        if self.ledger.paused:
+            self.do_pause(False)
+        paused = [name for name, known in self.ledger.lanes.items() if known.paused]
+        match what:
+            case "pause":
+                self.do_change_lane(paused[0] if paused else lane, LaneChange(paused=not paused))
+            case "block":
+                self.do_change_lane(lane, LaneChange(blocked_until=0 if plain else self.clock.now() + interval))
+            case "interval":
+                self.do_change_lane(lane, LaneChange(min_interval=DEFAULT if plain else interval))
+            case "concurrency":
+                self.do_change_lane(lane, LaneChange(concurrency=DEFAULT if plain else concurrency))
+            case "defaults":
+                self.do_change_settings(interval, None if plain else concurrency, None)
+            case "attempts":
+                self.do_change_settings(None, None, concurrency + 1)
+            case _:
+                self.do_pause(True)
+
+    @rule(chosen=st.lists(st.integers(0, 30), min_size=1, max_size=6))
+    def reopen(self, chosen: list[int]) -> None:
+        self.step()
+        everything = [*self.look().found.items()]
+        picked = [everything[n] for n in chosen if n < len(everything)]
+        places = {name: (found.partition, found.position) for name, found in picked if found.position is not None}
+        self.ledger.reopened([*places], self.must(lambda store: store.reopen([*places.values()])))
+
+    @precondition(lambda self: self.steps > 35)
+    @rule()
+    def drain(self) -> None:
+        """Nothing is forgotten: with every brake off, all of it gets done, only by going where the store says."""
+        self.step()
+        self.do_pause(False)
+        for lane in LANES:
+            self.do_change_lane(lane, LaneChange(paused=False, blocked_until=0))
+        for _ in range(DRAIN_ROUNDS):
+            reply = self.do_claim("drain", 50, 1_000 * SECOND, range(self.partitions))
+            if reply.items:
+                hand = self.hands[-1]
+                for partition in sorted({item.partition for item in reply.items}):
+                    mine = [item for item in reply.items if item.partition == partition]
+                    self.do_settle(hand, partition, [Move(item.position, MoveKind.DONE) for item in mine])
+            elif reply.next_ready_at is not None:
+                self.advance(max(reply.next_ready_at - self.clock.now(), MILLISECOND))
+            else:
+                break
+        else:
+            raise AssertionError(f"not done after {DRAIN_ROUNDS} rounds: {self.ledger.unsettled()}")
+        assert self.ledger.unsettled() == [], "INV-4: the store says that nothing waits"
+        assert sum(status.inbox for status in self.look().status) == 0
+
+    # What the rules share
+
+    def _item(self, key: str, lane: str, priority: int, span: int, later: int | None) -> NewItem:
+        item = new_item(Item(key, lane, priority, {"lo": 0, "hi": 9}, span=span), self.partitions)
+        return item._replace(not_before=None if later is None else self.clock.now() + later)
+
+    def _one_of(self, choices: Sequence[T], which: int) -> T:
+        return choices[which % len(choices)]
+
+    def _order(self, turn: int) -> list[int]:
+        order = [*range(self.partitions)]
+        return order[turn % self.partitions :] + order[: turn % self.partitions]
+
+    def _settle_some(
+        self, hand: Hand, which: int, outcomes: Sequence[tuple[str, int]], found: Sequence[int] = ()
+    ) -> None:
+        held = self.open_items(hand)
+        partition = held[which % len(held)].partition
+        held = [item for item in held if item.partition == partition]
+        moves = [self._move(item, *outcome) for item, outcome in zip(held, outcomes, strict=False)]
+        length = self.ledger.outputs.get(FILE, 0)
+        outputs = [OutputMove(FILE, length, length + 10)] if which % 2 else []
+        self.do_settle(hand, partition, moves, [self.universe[n] for n in found], outputs)
+
+    def _settle_again(self, which: int) -> None:
+        """The reply was lost: the settlement is looked up, not applied again; also when the lease is over."""
+        settled = [(hand, hand.last) for hand in self.hands + self.gone if hand.last]
+        if settled:
+            self.do_look_up(*self._one_of(settled, which))
+
+    def _settle_as_zombie(self, hand: Hand, which: int, kind: tuple[str, int]) -> None:
+        """INV-2: whoever lost a claim changes nothing, and hears of it."""
+        item = hand.items[which % len(hand.items)]
+        news, writes = self.universe[-2:], [OutputMove(FILE, 0, 1)]
+        for moves in ([self._move(item, *kind)], []):
+            self.refuse_settle(hand, Settlement(item.partition, hand.number + 1, moves, news, writes), LeaseLost)
+        self.refused(lambda store: store.renew(self.ref(store, hand), SECOND), LeaseLost)
+
+    def _settle_wrongly(self, which: int, how: str) -> None:
+        """Refused as a whole (INV-5)."""
+        hands = [hand for hand in self.busy() if not self.is_lost(hand)]
+        if not hands:
+            return
+        hand = self._one_of(hands, which)
+        item = self.open_items(hand)[0]
+        moves = [Move(item.position, MoveKind.DONE)]
+        outputs: list[OutputMove] = []
+        refuses: type[SwathError] = InvalidOutcome
+        if how == "twice":
+            moves *= 2
+        elif how == "unknown":
+            moves.append(Move(10**9, MoveKind.DEAD, reason="?"))
+        elif how == "other":
+            others = [it for other in hands if other is not hand for it in self.open_items(other)]
+            moves += [Move(it.position, MoveKind.DONE) for it in others if it.partition == item.partition]
+            if len(moves) == 1:
+                return
+        else:
+            outputs, refuses = [OutputMove(FILE, self.ledger.outputs.get(FILE, 0) + 1, 10**6)], OutputConflict
+        settlement = Settlement(item.partition, hand.number + 1, moves, self.universe[-2:], outputs)
+        self.refuse_settle(hand, settlement, refuses)
+
+    def _move(self, item: HeldItem, kind: str, extra: int) -> Move:
+        at = item.position
+        match kind:
+            case "done":
+                return Move(at, MoveKind.DONE, result=f"[{extra}]" if extra else None)
+            case "revisit":
+                return Move(at, MoveKind.DONE, delay=extra * 5 * SECOND, result=f"[{extra}]")
+            case "retry":
+                return Move(at, MoveKind.RETRY, delay=extra * 5 * SECOND, reason=f"reason {extra}", error="Traceback")
+            case "retry soon":
+                return Move(at, MoveKind.RETRY, delay=0, reason="soon")
+            case "dead":
+                return Move(at, MoveKind.DEAD, reason=f"reason {extra}", error=None if extra else "Traceback")
+            case "release" | "return":
+                return Move(at, MoveKind.RELEASE, started=kind == "release")
+            case _:
+                rest = new_item(
+                    Item(f"{item.key}|{self.steps}.{item.position}", item.lane, item.priority), self.partitions
+                )
+                rest = rest._replace(payload=f'{{"lo":{extra}}}', span=item.span)
+                return Move(at, MoveKind.SPLIT, payload=f'{{"hi":{extra}}}', rest=rest, result=f"[{extra}]")

@@ -1,0 +1,301 @@
+"""What the rules of a machine are made of: each call goes to the store, to the ledger, and, where the store must do
+exactly as the model does, to the model too."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar, cast
+
+from hypothesis.stateful import RuleBasedStateMachine, invariant
+
+from swath.backends.memory import MemoryStore
+from swath.core.clock import Clock, ManualClock
+from swath.core.errors import LeaseLost, SwathError
+from swath.core.lane import KEY_HASH_BYTES, address
+from swath.core.store import (
+    ClaimRef,
+    ClaimReply,
+    ClaimRequest,
+    DeadItem,
+    Found,
+    HeldItem,
+    LaneChange,
+    LaneStatus,
+    Move,
+    NewItem,
+    OutputMove,
+    PartitionStatus,
+    Settings,
+    Settlement,
+    Signal,
+    Store,
+)
+from tests.stateful.ledger import Ledger, Name
+
+MakeStore = Callable[[Settings, Clock], Coroutine[Any, Any, Store]]
+T = TypeVar("T")
+
+MILLISECOND = 1_000
+SECOND = 1_000_000
+FILE = "pages.warc"
+
+
+@dataclass(slots=True, eq=False)
+class Hand:
+    """A worker's side of a claim: what it was given, whatever became of it."""
+
+    ref: ClaimRef
+    model: ClaimRef
+    items: Sequence[HeldItem]
+    number: int = 0
+    last: Settlement | None = None
+
+
+class Look(NamedTuple):
+    """All that can be seen of a store."""
+
+    found: dict[Name, Found]
+    status: Sequence[PartitionStatus]
+    counted: Sequence[PartitionStatus]
+    lanes: Sequence[tuple[int, LaneStatus]]
+    dead: Sequence[DeadItem]
+    outputs: dict[str, int]
+    signal: Signal
+
+
+class Player(RuleBasedStateMachine):
+    """A store on a clock moved by hand, the model beside it, and the ledger that is told of everything."""
+
+    def __init__(self, make_store: MakeStore, *, partitions: int, exact: bool) -> None:
+        super().__init__()
+        self.make_store = make_store
+        self.partitions = partitions
+        self.exact = exact
+        self.clock = ManualClock()
+        self.runner = asyncio.Runner()
+        self.hands: list[Hand] = []  # of workers that are still about
+        self.gone: list[Hand] = []  # of workers that were lost, and may come back as zombies
+        self.fences: dict[int, int] = {}  # the store's to the model's
+        self.tokens = 0
+        self.steps = 0
+        self.store: Store | None = None
+        self.seen: Look | None = None
+
+    def open(self, settings: Settings) -> None:
+        self.subject = self.store = self.run(self.make_store(settings, self.clock))
+        self.model = MemoryStore(settings, clock=self.clock)
+        self.ledger = Ledger(settings)
+
+    def teardown(self) -> None:
+        if self.store is not None:
+            self.run(self.store.close())
+        self.runner.close()
+
+    def step(self) -> None:
+        self.steps += 1
+        self.advance(MILLISECOND)
+
+    def advance(self, microseconds: int) -> None:
+        self.clock.advance(microseconds / SECOND)
+
+    def do_add(self, items: Sequence[NewItem]) -> None:
+        self.ledger.added(items, self.must(lambda store: store.add(items)))
+
+    def do_claim(self, worker: str, limit: int, lease: int, order: Sequence[int]) -> ClaimReply:
+        self.tokens += 1
+        request = ClaimRequest(limit, lease, worker, self.tokens, order)
+        self.seen = None
+        reply = self.run(self.subject.claim(request))
+        model = ClaimRef(0, self.tokens)
+        if self.exact:
+            expected = self.run(self.model.claim(request))
+            model = ClaimRef(expected.fence, self.tokens)
+            self.fences[reply.fence] = expected.fence
+            assert_same_claim(reply, expected)
+        look = self.look()
+        times = {status.partition: status.time for status in look.status}
+        assert list(reply.skipped) == []
+        self.ledger.claimed(reply, limit=limit, found=look.found, times=times)
+        if reply.items:
+            self.hands.append(Hand(ClaimRef(reply.fence, self.tokens), model, reply.items))
+        return reply
+
+    def do_settle(
+        self,
+        hand: Hand,
+        partition: int,
+        moves: Sequence[Move],
+        discovered: Sequence[NewItem] = (),
+        outputs: Sequence[OutputMove] = (),
+    ) -> None:
+        settlement = Settlement(partition, hand.number + 1, moves, discovered, outputs)
+        if self.is_lost(hand):
+            self.refuse_settle(hand, settlement, LeaseLost)
+            return
+        reply = self.must(lambda store: store.settle(self.ref(store, hand), settlement))
+        hand.number, hand.last = hand.number + 1, settlement
+        self.ledger.settled(hand.ref.fence, settlement, reply)
+
+    def refuse_settle(self, hand: Hand, settlement: Settlement, error_type: type[SwathError]) -> None:
+        self.refused(lambda store: store.settle(self.ref(store, hand), settlement), error_type)
+
+    def do_renew(self, hand: Hand, lease: int) -> None:
+        held = self.ledger.claims[hand.ref.fence]
+        if held.lost or held.expires_at <= self.clock.now():
+            self.refused(lambda store: store.renew(self.ref(store, hand), lease), LeaseLost)
+        else:
+            expires_at = self.must(lambda store: store.renew(self.ref(store, hand), lease))
+            self.ledger.renewed(hand.ref.fence, expires_at)
+
+    def do_look_up(self, hand: Hand, settlement: Settlement) -> None:
+        """Settle again under the same number. What the lost reply said besides, nobody needs to know."""
+
+        async def checkpoint(store: Store) -> int:
+            return (await store.settle(self.ref(store, hand), settlement)).checkpoint
+
+        self.must(checkpoint)
+
+    def do_change_lane(self, lane: str, change: LaneChange) -> None:
+        partition = address(lane, self.partitions)[0]
+        self.must(lambda store: store.change_lane(partition, lane, change))
+        self.ledger.changed_lane(lane, change)
+
+    def do_pause(self, paused: bool) -> None:
+        self.must(lambda store: store.change_settings(paused=paused))
+        self.ledger.paused = paused
+
+    def do_change_settings(self, interval: int | None, concurrency: int | None, attempts: int | None) -> None:
+        self.must(
+            lambda store: store.change_settings(min_interval=interval, concurrency=concurrency, max_attempts=attempts)
+        )
+        self.ledger.changed_settings(min_interval=interval, concurrency=concurrency, max_attempts=attempts)
+
+    def is_lost(self, hand: Hand) -> bool:
+        return self.ledger.claims[hand.ref.fence].lost
+
+    def busy(self) -> list[Hand]:
+        """Workers that have something in hand."""
+        return [hand for hand in self.hands if self.open_items(hand)]
+
+    def open_items(self, hand: Hand) -> list[HeldItem]:
+        places = self.ledger.claims[hand.ref.fence].names
+        return [item for item in hand.items if (item.partition, item.position) in places]
+
+    def must(self, call: Callable[[Store], Awaitable[T]]) -> T:
+        """Call the store, and the model where they must agree."""
+        reply, error = self.both(call)
+        if error is not None:
+            raise error
+        return cast(T, reply)
+
+    def refused(self, call: Callable[[Store], Awaitable[T]], error_type: type[SwathError]) -> None:
+        """Call the store, which must refuse; the same for the model where they must agree."""
+        _, error = self.both(call)
+        assert isinstance(error, error_type), f"{error_type.__name__} was due, not {error!r}"
+
+    def both(self, call: Callable[[Store], Awaitable[T]]) -> tuple[T | None, SwathError | None]:
+        self.seen = None
+        reply, error = self.run(_outcome(call(self.subject)))
+        if self.exact:
+            expected, expected_error = self.run(_outcome(call(self.model)))
+            assert type(error) is type(expected_error), f"{error!r}, and the model: {expected_error!r}"
+            assert whole(reply) == whole(expected), f"{reply}, and the model: {expected}"
+        return reply, error
+
+    @invariant()
+    def promises(self) -> None:
+        """INV-1 to INV-7, after every step."""
+        if self.store is None:
+            return
+        look = self.look()
+        assert _counters(look.status) == _counters(look.counted), "status is not what is there"
+        self.ledger.check(look.found, look.status, look.lanes, look.outputs)
+        if self.exact:
+            self.as_the_model(look)
+
+    def as_the_model(self, look: Look) -> None:
+        model = self.run(_look(self.model, self._items()))
+        for name, found in look.found.items():
+            mapped = found if found.fence is None else found._replace(fence=self.fences[found.fence])
+            assert whole(mapped) == whole(model.found[name])
+        for mine, theirs in zip(look.status, model.status, strict=True):
+            assert mine._replace(next_ready_at=None, time=0) == theirs._replace(next_ready_at=None, time=0)
+            assert not_later(mine.next_ready_at, theirs.next_ready_at), "F17: it would be slept through"
+        for part in ("lanes", "dead", "outputs", "signal"):
+            assert whole(getattr(look, part)) == whole(getattr(model, part))
+
+    def look(self) -> Look:
+        """All that can be seen, looked at again only when something may have changed."""
+        if self.seen is None:
+            self.seen = self.run(_look(self.subject, self._items()))
+        return self.seen
+
+    def _items(self) -> list[NewItem]:
+        return [entry.item for entry in self.ledger.entries.values()]
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(coroutine)
+
+    def ref(self, store: Store, hand: Hand) -> ClaimRef:
+        return hand.model if store is self.model else hand.ref
+
+
+async def _look(store: Store, items: Sequence[NewItem]) -> Look:
+    """Every item that was ever added is in exactly one place (INV-4)."""
+    found: dict[Name, Found] = {}
+    for key in sorted({item.hash[:KEY_HASH_BYTES] for item in items}):
+        same_key = [item for item in items if item.hash[:KEY_HASH_BYTES] == key]
+        places = await store.find(key, None)
+        lanes = {place.lane.lane: place for place in places if place.lane is not None}
+        for item in same_key:
+            if item.lane not in lanes:  # in an inbox: what is there has no lane yet
+                (lanes[item.lane],) = await store.find(key, item.hash[KEY_HASH_BYTES:])
+            found[item.lane, item.key] = lanes[item.lane]
+        assert len(places) == len(same_key), f"INV-4: {[item.lane for item in same_key]}, and found {places}"
+    return Look(
+        found=found,
+        status=(await store.status()).partitions,
+        counted=await store.recount(),
+        lanes=list(await store.lanes()),
+        dead=list(await store.dead()),
+        outputs=await store.outputs(),
+        signal=await store.signal(),
+    )
+
+
+async def _outcome(call: Awaitable[T]) -> tuple[T | None, SwathError | None]:
+    try:
+        return await call, None
+    except SwathError as error:
+        return None, error
+
+
+def _counters(partitions: Sequence[PartitionStatus]) -> list[PartitionStatus]:
+    return [status._replace(next_ready_at=None, time=0) for status in partitions]
+
+
+def assert_same_claim(reply: ClaimReply, expected: ClaimReply) -> None:
+    assert list(reply.items) == list(expected.items)
+    assert (reply.recovered, reply.died, reply.signal) == (expected.recovered, expected.died, expected.signal)
+    assert whole(reply.now) == whole(expected.now)
+    assert not reply.items or whole(reply.expires_at) == whole(expected.expires_at)
+    assert not_later(reply.next_ready_at, expected.next_ready_at), "F17: it would be slept through"
+
+
+def not_later(mine: int | None, expected: int | None) -> bool:
+    """Whoever sleeps until `mine` is awake at `expected`."""
+    return expected is None or (mine is not None and whole(mine) <= whole(expected))
+
+
+def whole(value: Any) -> Any:
+    """A value with its times in whole milliseconds, as the clock has them. While the clock is behind, every move adds
+    a microsecond to a partition's time, and how often it is looked into is up to the store."""
+    match value:
+        case int() if value > 1_000 * SECOND:
+            return value // MILLISECOND
+        case tuple() | list():
+            return [whole(part) for part in value]
+        case dict():
+            return {name: whole(part) for name, part in value.items()}
+        case _:
+            return value

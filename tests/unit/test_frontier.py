@@ -1,0 +1,290 @@
+"""Frontier and Claim: what they check, what they tell the observer, and how little they hold."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import swath
+from swath.backends.memory import MemoryStore
+from swath.core import events
+from swath.core.claim import Claim
+from swath.core.clock import as_datetime
+from swath.core.frontier import ADD_BUFFER, Frontier
+from swath.core.item import Item
+from swath.core.store import MAX_CLAIM, Settings
+from tests.bench import Bench, bench
+
+
+async def claimed(b: Bench, limit: int = 100, **options: float) -> Claim:
+    claim = await b.frontier.claim(limit, **options)
+    assert claim is not None
+    return claim
+
+
+# add
+
+
+async def test_add_takes_one_many_and_streams() -> None:
+    async def stream() -> AsyncIterator[str]:
+        for n in range(3):
+            yield f"s{n}"
+
+    async with bench() as b:
+        assert await b.frontier.add("a") == 1
+        assert await b.frontier.add(Item("b")) == 1
+        assert await b.frontier.add(["a", "b", "c", "c"]) == 1
+        assert await b.frontier.add(stream()) == 3
+        assert await b.frontier.add([]) == 0
+        assert (await b.frontier.status()).ready == 6
+
+
+async def test_add_holds_no_more_than_a_buffer() -> None:
+    drawn = 0
+
+    def keys() -> Iterator[str]:
+        nonlocal drawn
+        for n in range(2 * ADD_BUFFER):
+            drawn += 1
+            yield f"k{n}"
+
+    async with bench() as b:
+        gate = b.faults.held_up["add"] = asyncio.Event()
+        adding = asyncio.create_task(b.frontier.add(keys()))
+        await b.faults.saw("add")
+        assert drawn == ADD_BUFFER
+        gate.set()
+        assert await adding == 2 * ADD_BUFFER
+
+
+async def test_the_same_key_in_another_lane_is_another_item() -> None:
+    async with bench() as b:
+        assert await b.frontier.add([Item("a", lane="x"), Item("a", lane="y")]) == 2
+        explanation = await b.frontier.explain("a")
+        assert "also in lane" in explanation.sentence
+
+
+@pytest.mark.parametrize("wrong", [7, None, [7], [None], "", [""], Item("k", priority=9), Item("k", lane="")])
+async def test_add_refuses_what_is_no_item(wrong: Any) -> None:
+    async with bench() as b:
+        with pytest.raises(swath.UsageError):
+            await b.frontier.add(wrong)
+        assert (await b.frontier.status()).ready == 0
+
+
+async def test_known_keys_are_not_offered_again_and_unsure_ones_are() -> None:
+    """Rule 7: a key is remembered only when its commit was confirmed."""
+    async with bench() as b:
+        b.faults.fail("add")
+        with pytest.raises(swath.StoreUnavailable):
+            await b.frontier.add("a")
+        b.faults.come_back()
+        assert await b.frontier.add("a") == 1
+        calls = b.faults.calls["add"]
+        assert await b.frontier.add("a") == 0
+        assert b.faults.calls["add"] == calls
+
+
+# claim
+
+
+async def test_nothing_ready_is_none() -> None:
+    async with bench() as b:
+        assert await b.frontier.claim() is None
+        assert b.seen.of(events.Claimed) == []
+
+
+@pytest.mark.parametrize("limit", [0, -1, MAX_CLAIM + 1, 1.5, "9", None])
+async def test_a_limit_out_of_range_is_refused(limit: Any) -> None:
+    async with bench() as b:
+        with pytest.raises(swath.UsageError, match="limit="):
+            await b.frontier.claim(limit)
+
+
+@pytest.mark.parametrize("lease", [0, 0.01, -5, "long", float("nan"), float("inf")])
+async def test_a_lease_out_of_range_is_refused(lease: Any) -> None:
+    async with bench() as b:
+        await b.frontier.add("a")
+        with pytest.raises(swath.InvalidSetting, match="lease="):
+            await b.frontier.claim(lease=lease)
+        claim = await claimed(b)
+        with pytest.raises(swath.InvalidSetting, match="lease="):
+            await claim.renew(lease=lease)
+
+
+async def test_a_claim_says_what_it_holds_until_when() -> None:
+    async with bench(partitions=4) as b:
+        await b.frontier.add(Item(f"k{n}", lane=f"lane {n}", payload={"n": n}, priority=5) for n in range(20))
+        claim = await claimed(b, lease=30)
+        assert len(claim.items) == claim.held == 20
+        assert claim.partitions == sorted({item.partition for item in claim.items})
+        assert as_datetime(b.clock.now()) < claim.expires_at <= as_datetime(b.clock.now()) + timedelta(seconds=31)
+        item = claim.items[0]
+        assert (item.priority, item.attempts, item.payload) == (5, 0, {"n": int(item.key[1:])})
+        before = claim.expires_at
+        b.clock.advance(10)
+        await claim.renew()
+        assert timedelta(seconds=9) < claim.expires_at - before <= timedelta(seconds=10)
+        assert repr(claim).startswith("<Claim 1: 20 of 20 items held until")
+
+
+# settle
+
+
+async def test_a_settlement_with_one_bad_outcome_changes_nothing() -> None:
+    async with bench(partitions=4) as b:
+        await b.frontier.add(Item(f"k{n}", lane=f"lane {n}") for n in range(20))
+        claim = await claimed(b)
+        good = [item.done() for item in claim.items[:-1]]
+        last = claim.items[-1]
+        stranger = Item("k0", lane="lane 0", partition=0, position=999)
+        for bad in (last.done(result=object()), stranger.done(), 7, good[0], last.done(discovered=["a", ""])):
+            with pytest.raises(swath.UsageError):
+                await claim.settle([*good, bad])  # type: ignore[list-item]
+            assert (await b.frontier.status()).claimed == claim.held == 20
+        await claim.settle([*good, last.done()])
+        assert (claim.held, (await b.frontier.status()).done) == (0, 20)
+
+
+async def test_an_item_is_settled_once() -> None:
+    async with bench() as b:
+        await b.frontier.add(["a", "b"])
+        claim = await claimed(b)
+        await claim.settle([claim.items[0].done()])
+        with pytest.raises(swath.InvalidOutcome, match="settled before"):
+            await claim.settle([claim.items[0].retry()])
+        await claim.settle([])
+        assert claim.held == 1
+
+
+async def test_outputs_go_with_one_partition() -> None:
+    async with bench(partitions=4) as b:
+        await b.frontier.add(Item(f"k{n}", lane=f"lane {n}") for n in range(20))
+        claim = await claimed(b)
+        output = swath.core.store.OutputMove("x.warc", 0, 10)
+        with pytest.raises(swath.InvalidOutcome, match="one partition"):
+            await claim.settle([item.done() for item in claim.items], outputs=[output])
+        assert claim.held == 20
+        first = [item for item in claim.items if item.partition == claim.partitions[0]]
+        await claim.settle([item.done() for item in first], outputs=[output])
+        assert await b.store.outputs() == {"x.warc": 10}
+
+
+async def test_memory_has_no_transaction_to_share() -> None:
+    async with bench() as b:
+        await b.frontier.add("a")
+        claim = await claimed(b)
+        with pytest.raises(swath.WrongTransaction):
+            await claim.settle([claim.items[0].done()], connection=object())
+        assert await b.state("a") == "claimed"
+
+
+async def test_every_move_is_told_to_the_observer() -> None:
+    async with bench() as b:
+        await b.frontier.add(["a", "b", "c", "d", "a"])
+        claim = await claimed(b)
+        await claim.renew()
+        a, bb, c, d = claim.items
+        await claim.settle([a.done(discovered=["x", "y", "a"]), bb.retry(), c.dead(reason="no"), d.release()])
+        await b.frontier.pause("default")
+        await b.frontier.configure(concurrency=2)
+        await b.frontier.reopen(["c"])
+    kinds = [type(event).__name__ for event in b.seen.events]
+    assert kinds == ["Added", "Claimed", "Renewed", "Settled", "LaneChanged", "SettingsChanged", "Reopened"]
+    (added,) = b.seen.of(events.Added)
+    (settled,) = b.seen.of(events.Settled)
+    assert (added.offered, added.added) == (4, 4)
+    assert (settled.done, settled.retried, settled.died, settled.released, settled.discovered) == (1, 1, 1, 1, 2)
+
+
+async def test_an_observer_that_raises_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def observe(event: events.Event) -> None:
+        raise RuntimeError("not my day")
+
+    frontier = Frontier(MemoryStore(Settings(partitions=1)), observer=observe)
+    assert await frontier.add("a") == 1
+    assert "not my day" in caplog.text
+
+
+# lanes and settings
+
+
+async def test_pausing_and_blocking_lanes() -> None:
+    async with bench() as b:
+        await b.frontier.add([Item("a", lane="x"), Item("b", lane="y")])
+        await b.frontier.pause("x")
+        await b.frontier.block("y", until=60)
+        assert await b.frontier.claim() is None
+        await b.frontier.resume("x")
+        assert [item.key for item in (await claimed(b, lease=600)).items] == ["a"]
+        b.clock.advance(61)
+        assert [item.key for item in (await claimed(b)).items] == ["b"]
+        await b.frontier.block("y", until=datetime(2100, 1, 1, tzinfo=UTC))
+        with pytest.raises(swath.UsageError, match="time zone"):
+            await b.frontier.block("y", until=datetime(2100, 1, 1))  # noqa: DTZ001
+        await b.frontier.block("y", until=0)
+        lane = await b.frontier.lane("y")
+        assert lane is not None
+        assert lane.limits.blocked_until == 0
+        assert await b.frontier.lane("z") is None
+
+
+async def test_limits_of_a_lane_and_back_to_the_default() -> None:
+    async with bench() as b:
+        await b.frontier.limit("x", min_interval=1.5, concurrency=2)
+        await b.frontier.limit("x", concurrency="default")
+        lane = await b.frontier.lane("x")
+        assert lane is not None
+        assert (lane.limits.min_interval, lane.limits.concurrency) == (1_500_000, None)
+        wrong: dict[str, Any]
+        for wrong in ({"min_interval": -1}, {"concurrency": 1.5}, {"concurrency": "many"}):
+            with pytest.raises(swath.InvalidSetting):
+                await b.frontier.limit("x", **wrong)
+        for wrong in ({"max_attempts": 0}, {"min_interval": float("nan")}):
+            with pytest.raises(swath.InvalidSetting):
+                await b.frontier.configure(**wrong)
+
+
+# dead and done
+
+
+async def test_dead_items_are_listed_and_reopened() -> None:
+    async with bench() as b:
+        await b.frontier.add(Item(f"k{n}", lane=f"lane {n % 2}") for n in range(6))
+        claim = await claimed(b)
+        await claim.settle([item.dead(reason=f"reason {item.key}") for item in claim.items])
+        assert len([item async for item in b.frontier.dead()]) == 6
+        assert await b.frontier.reopen(["k0", "nobody"]) == 1
+        assert await b.frontier.reopen_dead(reason="k3") == 1
+        assert await b.frontier.reopen_dead(lane="lane 0") == 2
+        assert await b.frontier.reopen_dead() == 2
+        assert (await b.frontier.status()).ready == 6
+
+
+async def test_explain_follows_a_key_through_its_life() -> None:
+    async with bench(max_attempts=2) as b:
+        assert (await b.frontier.explain("a")).state == "unknown"
+        await b.frontier.add("a")
+        assert (await b.frontier.explain("a")).state == "ready"
+        claim = await claimed(b)
+        assert (await b.frontier.explain("a")).data["worker"] == b.frontier.worker
+        await claim.settle([claim.items[0].retry(after=10, reason="busy")])
+        assert (await b.frontier.explain("a")).data["reason"] == "busy"
+        b.clock.advance(11)
+        claim = await claimed(b)
+        await claim.settle([claim.items[0].retry(reason="busy again")])
+        explanation = await b.frontier.explain("a")
+        assert explanation.state == "dead"
+        assert "busy again" in str(explanation)
+
+
+async def test_a_step_of_the_stores_clock_is_reported() -> None:
+    async with bench() as b:
+        await b.frontier.claim()
+        b.clock.advance(3_600)
+        await b.frontier.claim()
+        (stepped,) = b.seen.of(events.ClockStepped)
+        assert 3_590 < stepped.seconds < 3_610
+        assert b.log.of("stepped forward")

@@ -1,0 +1,309 @@
+"""The runner, its leases, and a store that goes away."""
+
+import asyncio
+
+import pytest
+
+from swath.core import broker, events, outage
+from swath.core.claim import lease_clock
+from swath.core.errors import LeaseLost, SchemaOutdated, StoreFull, StoreUnavailable
+from swath.core.frontier import Frontier
+from swath.core.item import Item, Outcome
+from tests.bench import Bench, LeaseTime, bench, nothing
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outage, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(outage, "LONGEST_PAUSE", 0.05)
+
+
+@pytest.fixture
+def lease_time(monkeypatch: pytest.MonkeyPatch) -> LeaseTime:
+    monkeypatch.setattr(broker, "TICK", 0.01)
+    lease_time = LeaseTime()
+    monkeypatch.setattr("swath.core.claim.time", lease_time)
+    return lease_time
+
+
+class Gate:
+    """A handler that holds every item until the gate opens, and knows who was cancelled when."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.started = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.cancelled: dict[str, float] = {}
+
+    async def __call__(self, item: Item) -> None:
+        self.started.set()
+        try:
+            await self.open.wait()
+        except asyncio.CancelledError:
+            self.cancelled[item.key] = lease_clock()
+            self.ended.set()
+            raise
+
+
+async def taken_over(b: Bench, *, after: float) -> list[str]:
+    """Let the leases end on the store's clock, and somebody else claim."""
+    b.clock.advance(after)
+    claim = await Frontier(b.store).claim(limit=100, lease=60)
+    assert claim is not None
+    return [item.key for item in claim.items]
+
+
+# leases
+
+
+async def test_leases_are_renewed_while_handlers_work(lease_time: LeaseTime) -> None:
+    gate = Gate()
+    async with bench() as b:
+        await b.frontier.add(["a", "b"])
+        running = asyncio.create_task(b.frontier.run(gate, lease=60))
+        await gate.started.wait()
+        for count in range(1, 4):
+            lease_time.advance(41)
+            await b.seen.saw(events.Renewed, count)
+        gate.open.set()
+        summary = await running
+    assert (summary.done, summary.lost, gate.cancelled) == (2, 0, {})
+
+
+async def test_a_lost_lease_ends_the_work_and_drops_it(lease_time: LeaseTime) -> None:
+    """INV-2, F13: who slept past the lease changes nothing."""
+    gate = Gate()
+    async with bench() as b:
+        await b.frontier.add(["a", "b"])
+        running = asyncio.create_task(b.frontier.run(gate, lease=60, until="idle"))
+        await gate.started.wait()
+        assert sorted(await taken_over(b, after=61)) == ["a", "b"]
+        lease_time.advance(41)
+        summary = await running
+        (lost,) = b.seen.of(events.Lost)
+        assert (lost.items, summary.lost, summary.done) == (2, 2, 0)
+        assert sorted(gate.cancelled) == ["a", "b"]
+        assert await b.state("a") == "claimed"
+        assert b.log.of("2 results are dropped")
+
+
+async def test_outcomes_of_a_lost_claim_are_dropped_when_they_are_settled() -> None:
+    gate = Gate()
+    async with bench() as b:
+        await b.frontier.add(["a", "b"])
+        running = asyncio.create_task(b.frontier.run(gate, lease=60, until="idle"))
+        await gate.started.wait()
+        await taken_over(b, after=61)
+        gate.open.set()
+        summary = await running
+        (lost,) = b.seen.of(events.Lost)
+    assert (lost.items, summary.lost, summary.done) == (2, 2, 0)
+
+
+async def test_work_is_abandoned_before_its_lease_ends_unrenewed(lease_time: LeaseTime) -> None:
+    gate = Gate()
+    async with bench() as b:
+        await b.frontier.add(["a", "b"])
+        began = lease_clock()
+        running = asyncio.create_task(b.frontier.run(gate, lease=60, workers=1, until="idle"))
+        await gate.started.wait()
+        b.faults.go_away()
+        lease_time.advance(55)
+        await b.faults.saw("renew", 2)
+        assert gate.cancelled == {}
+        lease_time.advance(3)
+        await b.log.saw("ends unrenewed")
+        await gate.ended.wait()
+        assert gate.cancelled["a"] - began < 60
+        b.faults.come_back()
+        gate.open.set()
+        summary = await running
+    # Nobody had taken it over, so it could be given back, and was claimed again.
+    assert (summary.released, summary.done, summary.lost) == (1, 2, 0)
+
+
+async def test_nothing_is_started_that_has_no_lease_left(
+    lease_time: LeaseTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker, "TICK", 3.0)  # so that it is not found to be claimed too long ago
+    monkeypatch.setattr(broker.Broker, "_look_ahead", lambda self: 5)
+    gate = Gate()
+    async with bench() as b:
+        await b.frontier.add(["a", "b", "c"])
+        running = asyncio.create_task(b.frontier.run(gate, lease=60, workers=1, until="idle"))
+        await gate.started.wait()
+        lease_time.advance(56.5)
+        gate.open.set()
+        await b.seen.until(lambda: sum(settled.released for settled in b.seen.of(events.Settled)) == 2)
+        assert (await running).done == 3
+
+
+# outages
+
+
+async def test_an_outage_is_waited_out_and_what_is_in_hand_settled() -> None:
+    gate = Gate()
+    async with bench() as b:
+        await b.frontier.add(["a", "b", "c"])
+        running = asyncio.create_task(b.frontier.run(gate, workers=2))
+        await gate.started.wait()
+        b.faults.go_away()
+        gate.open.set()
+        await b.seen.saw(events.Waiting)
+        before = b.faults.calls["settle"]
+        await b.faults.saw("settle", before + 4)
+        b.faults.come_back()
+        summary = await running
+    assert (summary.done, summary.lost) == (3, 0)
+    assert len(b.seen.of(events.Waiting)) == 1
+    assert len(b.seen.of(events.Reached)) == 1
+    assert len(b.log.of("waiting for the store")) == 1
+    assert len(b.log.of("the store answers again")) == 1
+
+
+async def test_an_outage_outlasting_the_lease_drops_what_others_took_over() -> None:
+    gate = Gate()
+    async with bench() as b:
+        await b.frontier.add(["a", "b"])
+        running = asyncio.create_task(b.frontier.run(gate, lease=5, until="idle"))
+        await gate.started.wait()
+        b.faults.go_away()
+        gate.open.set()
+        await b.faults.saw("settle", 2)
+        await taken_over(b, after=6)
+        b.faults.come_back()
+        summary = await running
+        assert (summary.done, summary.lost) == (0, 2)
+        assert sum(lost.items for lost in b.seen.of(events.Lost)) == 2
+        assert await b.state("a") == "claimed"
+
+
+async def test_finished_work_is_settled_after_its_lease_if_nobody_took_it_over(lease_time: LeaseTime) -> None:
+    gate = Gate()
+    async with bench() as b:
+        await b.frontier.add(["a", "b"])
+        running = asyncio.create_task(b.frontier.run(gate, lease=60, until="idle"))
+        await gate.started.wait()
+        b.faults.go_away()
+        gate.open.set()
+        lease_time.advance(59)
+        await b.log.saw("ends unrenewed")
+        b.clock.advance(100)
+        b.faults.come_back()
+        summary = await running
+    # The runner's own next claim would have taken them back: they are settled first.
+    assert (summary.done, summary.lost) == (2, 0)
+    assert b.seen.of(events.Recovered) == []
+
+
+@pytest.mark.parametrize("partitions", [1, 8])
+async def test_a_lost_reply_is_looked_up(partitions: int) -> None:
+    """Rule 5: the settlement took effect; it is neither repeated nor forgotten."""
+
+    async def handler(item: Item) -> Outcome:
+        return item.done(discovered=[f"{item.key}/x"] if "/" not in item.key else [])
+
+    async with bench(partitions=partitions) as b:
+        await b.frontier.add(Item(f"k{n}", lane=f"lane {n}") for n in range(40))
+        b.faults.losing["settle"] = 3
+        summary = await b.frontier.run(handler, workers=10)
+        status = await b.frontier.status()
+    assert (summary.done, summary.lost, summary.retried) == (80, 0, 0)
+    assert (status.done, status.waiting) == (80, 0)
+
+
+async def test_a_full_store_is_waited_for_though_it_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker, "LISTEN", 0.01)
+    async with bench() as b:
+        b.faults.fail("settle", error=StoreFull)
+        await b.frontier.add(["a", "b"])
+        running = asyncio.create_task(b.frontier.run(nothing, workers=1))
+        await b.seen.saw(events.Waiting)
+        await b.faults.saw("signal", b.faults.calls.get("signal", 0) + 5)
+        assert b.seen.of(events.Reached) == []
+        b.faults.come_back()
+        assert (await running).done == 2
+    assert len(b.seen.of(events.Waiting)) == 1
+
+
+async def test_a_store_that_is_away_at_the_start_is_waited_for() -> None:
+    async with bench() as b:
+        await b.frontier.add("a")
+        b.faults.go_away()
+        running = asyncio.create_task(b.frontier.run(nothing))
+        await b.seen.saw(events.Waiting)
+        b.faults.come_back()
+        assert (await running).done == 1
+
+
+async def test_what_waiting_cannot_mend_ends_the_run() -> None:
+    gate = Gate()
+    async with bench() as b:
+        await b.frontier.add(["a", "b"])
+        running = asyncio.create_task(b.frontier.run(gate, workers=1))
+        await gate.started.wait()
+        b.faults.fail("settle", error=SchemaOutdated)
+        gate.open.set()
+        with pytest.raises(SchemaOutdated):
+            await running
+
+
+async def test_a_stop_does_not_wait_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swath.core.runner.STOP_SECONDS", 0.2)
+    gate = Gate()
+    async with bench() as b:
+        await b.frontier.add(["a", "b"])
+        running = asyncio.create_task(b.frontier.run(gate))
+        await gate.started.wait()
+        b.faults.go_away()
+        gate.open.set()
+        await b.seen.saw(events.Waiting)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert sum(lost.items for lost in b.seen.of(events.Lost)) == 2
+        assert b.log.of("the outcomes of 2 items")
+
+
+# a claim by itself
+
+
+async def test_a_settlement_broken_off_can_be_repeated() -> None:
+    async with bench(partitions=4) as b:
+        await b.frontier.add(Item(f"k{n}", lane=f"lane {n}") for n in range(20))
+        claim = await b.frontier.claim(limit=20)
+        assert claim is not None
+        assert len(claim.partitions) > 1
+        outcomes = [item.done() for item in claim.items]
+        b.faults.losing["settle"] = 2
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                await claim.settle(outcomes)
+        await claim.settle(outcomes)
+        assert (claim.held, claim.tally["done"]) == (0, 20)
+        assert (await b.frontier.status()).done == 20
+
+
+async def test_of_two_outcomes_for_an_item_the_one_sent_first_stands() -> None:
+    async with bench() as b:
+        await b.frontier.add("a")
+        claim = await b.frontier.claim()
+        assert claim is not None
+        b.faults.losing["settle"] = 1
+        with pytest.raises(StoreUnavailable):
+            await claim.settle([claim.items[0].done()])
+        await claim.settle([claim.items[0].release()])
+        assert await b.state("a") == "done"
+
+
+async def test_a_lost_claim_says_so_once() -> None:
+    async with bench() as b:
+        await b.frontier.add("a")
+        claim = await b.frontier.claim(lease=1)
+        assert claim is not None
+        await taken_over(b, after=2)
+        with pytest.raises(LeaseLost):
+            await claim.renew()
+        with pytest.raises(LeaseLost):
+            await claim.settle([claim.items[0].done()])
+        assert len(b.seen.of(events.Lost)) == 1

@@ -1,0 +1,222 @@
+"""The runner stops: cleanly, at once, and for a pause."""
+
+import asyncio
+import gc
+
+import pytest
+
+from swath.core import broker, events, runner
+from swath.core.frontier import Frontier
+from swath.core.item import Item
+from swath.core.stopping import Stop
+from swath.core.store import ClaimReply
+from swath.core.work import Handler
+from tests.bench import Bench, bench, nothing
+from tests.unit.test_runner_outages import Gate
+
+
+async def start(
+    b: Bench, handler: Handler, *, grace: float = 10.0, stop: Stop | None = None
+) -> tuple["asyncio.Task[runner.Summary]", Stop]:
+    """A run that can be asked to stop as a signal would."""
+    stop = stop or Stop()
+    run = runner.run(
+        b.frontier,
+        handler,
+        workers=2,
+        lease=60.0,
+        timeout=None,
+        grace=grace,
+        until="done",
+        handle_signals=False,
+        stop=stop,
+    )
+    return asyncio.create_task(run), stop
+
+
+@pytest.fixture
+def two_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker.Broker, "_look_ahead", lambda self: 2)
+
+
+@pytest.mark.usefixtures("two_ahead")
+async def test_a_clean_stop_finishes_what_runs_and_releases_the_rest() -> None:
+    gate = Gate()
+    async with bench() as b:
+        await b.frontier.add(f"k{n}" for n in range(10))
+        running, stop = await start(b, gate)
+        await gate.started.wait()
+        stop.ask("SIGTERM")
+        await b.seen.saw(events.Settled)  # what was claimed ahead is free before the handlers are through
+        (stopping,) = b.seen.of(events.Stopping)
+        assert (stopping.reason, stopping.in_hand) == ("SIGTERM", 4)
+        assert (await b.frontier.status()).claimed == 2
+        gate.open.set()
+        summary = await running
+        status = await b.frontier.status()
+    assert (summary.done, summary.released, summary.stopped_by) == (2, 2, "SIGTERM")
+    assert (status.done, status.ready, status.claimed) == (2, 8, 0)
+    assert gate.cancelled == {}
+
+
+async def test_after_the_grace_handlers_are_cancelled_and_their_items_released() -> None:
+    gate = Gate()
+    async with bench() as b:
+        await b.frontier.add(["a", "b"])
+        running, stop = await start(b, gate, grace=0.1)
+        await gate.started.wait()
+        stop.ask("SIGINT")
+        summary = await running
+        assert sorted(gate.cancelled) == ["a", "b"]
+        assert (summary.released, summary.lost, summary.done) == (2, 0, 0)
+        assert (await b.frontier.status()).ready == 2
+        assert (await b.data("a"))["attempts"] == 0
+
+
+async def test_a_handler_that_ignores_its_cancellation_cannot_hang_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "CANCEL_SECONDS", 0.05)
+    started, end = asyncio.Event(), asyncio.Event()
+
+    async def handler(item: Item) -> None:
+        started.set()
+        while item.key == "deaf" and not end.is_set():
+            try:
+                await end.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async with bench() as b:
+        await b.frontier.add(["deaf", "good"])
+        running, stop = await start(b, handler, grace=0.05)
+        await started.wait()
+        stop.ask("SIGINT")
+        summary = await running
+        assert (summary.done, summary.lost, summary.released) == (1, 1, 0)
+        assert b.log.of("the handler of 'deaf' ignores that it was cancelled")
+        assert await b.state("deaf") == "claimed"
+        assert len(asyncio.all_tasks()) == 1  # not even asyncio.run would wait for it
+        end.set()
+
+
+async def test_cancelling_the_run_stops_it_cleanly() -> None:
+    gate = Gate()
+    async with bench() as b:
+        await b.frontier.add(f"k{n}" for n in range(5))
+        running = asyncio.create_task(b.frontier.run(gate, workers=2))
+        await gate.started.wait()
+        running.cancel()
+        await b.seen.saw(events.Stopping)
+        gate.open.set()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        status = await b.frontier.status()
+    assert (status.done, status.ready, status.claimed) == (2, 3, 0)
+
+
+async def test_cancelling_it_twice_ends_it_at_once() -> None:
+    gate = Gate()
+    async with bench() as b:
+        await b.frontier.add(["a", "b"])
+        running = asyncio.create_task(b.frontier.run(gate, grace=1_000))
+        await gate.started.wait()
+        running.cancel()
+        await b.seen.saw(events.Stopping)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+
+async def test_at_once_waits_for_nobody() -> None:
+    gate = Gate()
+    async with bench() as b:
+        await b.frontier.add(["a", "b"])
+        running, stop = await start(b, gate, grace=1_000)
+        await gate.started.wait()
+        b.faults.held_up["settle"] = asyncio.Event()
+        stop.ask("SIGINT")
+        await b.seen.saw(events.Stopping)
+        stop.now(ConnectionAbortedError("stands in for KeyboardInterrupt, which would end the tests"))
+        with pytest.raises(ConnectionAbortedError):
+            await running
+        assert (await b.frontier.status()).claimed == 2
+
+
+async def test_a_claim_under_way_when_the_stop_comes_is_released() -> None:
+    async with bench() as b:
+        gate = b.faults.held_up["claim"] = asyncio.Event()
+        await b.frontier.add(["a", "b"])
+        running, stop = await start(b, nothing)
+        await b.faults.saw("claim")
+        stop.ask("SIGTERM")
+        await b.seen.saw(events.Stopping)
+        gate.set()
+        summary = await running
+        status = await b.frontier.status()
+    assert (summary.done, summary.released) == (0, 2)
+    assert (status.ready, status.claimed) == (2, 0)
+
+
+async def test_a_stop_asked_for_before_the_start_starts_nothing() -> None:
+    async with bench() as b:
+        await b.frontier.add("a")
+        stop = Stop()
+        stop.ask("enough")
+        running, _ = await start(b, nothing, stop=stop)
+        summary = await running
+        assert (summary.done, summary.stopped_by) == (0, "enough")
+
+
+async def test_nothing_is_left_behind() -> None:
+    async with bench() as b:
+        await b.frontier.add(f"k{n}" for n in range(100))
+        await b.frontier.run(nothing, workers=10)
+        assert len(asyncio.all_tasks()) == 1
+    gc.collect()  # a task that was destroyed while pending would be an error
+
+
+# pauses
+
+
+@pytest.mark.usefixtures("two_ahead")
+@pytest.mark.parametrize("lane", [None, "slow"])
+async def test_a_pause_releases_what_was_not_started(lane: str | None) -> None:
+    gate = Gate()
+    async with bench() as b:
+        await b.frontier.add(Item(f"k{n}", lane="slow") for n in range(10))
+        running = asyncio.create_task(b.frontier.run(gate, workers=2))
+        await gate.started.wait()
+        await Frontier(b.store).pause(lane)
+        async with asyncio.timeout(2.0):  # in force within two seconds
+            await b.seen.until(lambda: sum(settled.released for settled in b.seen.of(events.Settled)) == 2)
+        assert gate.cancelled == {}
+        gate.open.set()
+        await b.seen.until(lambda: sum(settled.done for settled in b.seen.of(events.Settled)) == 2)
+        assert (await b.frontier.status()).ready == 8
+        await Frontier(b.store).resume(lane)
+        summary = await running
+    assert (summary.done, summary.released) == (10, 2)
+
+
+@pytest.mark.usefixtures("two_ahead")
+async def test_a_claim_that_brings_word_of_a_pause_starts_nothing() -> None:
+    """The lane may have been paused between the claim of its partition and the look at the signal."""
+    started: list[str] = []
+
+    async def handler(item: Item) -> None:
+        started.append(item.key)
+
+    async with bench() as b:
+        await b.frontier.add(["a"])
+        version = 0
+
+        def pausing(reply: ClaimReply) -> ClaimReply:
+            nonlocal version
+            version += bool(reply.items) and version < 1
+            return reply._replace(signal=reply.signal._replace(version=version))
+
+        b.faults.changed["claim"] = pausing
+        running = asyncio.create_task(b.frontier.run(handler))
+        await b.seen.saw(events.Settled)
+        assert started == []
+        await running
+    assert started == ["a"]

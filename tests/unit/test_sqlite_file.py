@@ -1,0 +1,377 @@
+"""The file of a frontier in SQLite: making it, refusing what is not ours, migrating it, and running out of room."""
+
+import asyncio
+import multiprocessing
+import os
+import resource
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from swath.backends.sql import parse, read
+from swath.backends.sqlite import SqliteStore, migrate, versions
+from swath.backends.sqlite.file import APPLICATION_ID, NETWORK_FILE_SYSTEMS, file_system
+from swath.backends.sqlite.migration import all_migrations, run_script
+from swath.backends.sqlite.state import FORMAT
+from swath.core.errors import (
+    InvalidSetting,
+    InvalidStoreURL,
+    NotAFrontier,
+    SchemaOutdated,
+    SchemaTooNew,
+    StoreUnavailable,
+    SwathError,
+)
+from swath.core.store import NewItem, Settings
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "work.db")
+
+
+def new(key: str, payload: str | None = None) -> NewItem:
+    return NewItem(0, key.encode().rjust(20, b"\0"), "lane", 3, key, payload, None, 1)
+
+
+async def create(path: str, settings: Settings | None = None) -> None:
+    await (await SqliteStore.open(path, settings=settings)).close()
+
+
+def edit(path: str, statement: str) -> None:
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute(statement)
+    connection.close()
+
+
+def write(path: str, content: bytes) -> None:
+    Path(path).write_bytes(content)
+
+
+def exists(path: str) -> bool:
+    return Path(path).exists()
+
+
+def snapshot(path: str) -> tuple[bytes, list[str]]:
+    """The content of a file and what stands beside it."""
+    return Path(path).read_bytes(), sorted(os.listdir(Path(path).parent))
+
+
+# creating and opening
+
+
+async def test_a_frontier_is_created_once_and_keeps_its_settings(path: str) -> None:
+    await create(path, Settings(4, min_interval=7, concurrency=2, max_attempts=3))
+    store = await SqliteStore.open(path)
+    assert store.settings == Settings(4, 7, 2, 3)
+    assert len((await store.status()).partitions) == 4
+    await store.close()
+    store = await SqliteStore.open(path, settings=Settings(4, min_interval=99))
+    assert store.settings.min_interval == 7, "the Frontier decides whether to change it"
+    await store.close()
+    with pytest.raises(InvalidSetting, match="4 partitions, not 8"):
+        await SqliteStore.open(path, settings=Settings(8))
+
+
+async def test_the_file_is_durable_and_marked(path: str) -> None:
+    store = await SqliteStore.open(path)
+    settings = {
+        name: store._writer._connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("journal_mode", "synchronous", "secure_delete", "application_id")
+    }
+    assert settings == {"journal_mode": "wal", "synchronous": 2, "secure_delete": 0, "application_id": APPLICATION_ID}
+    await store.close()
+    store = await SqliteStore.open(path, synchronous="normal")
+    assert store._writer._connection.execute("PRAGMA synchronous").fetchone() == (1,)
+    await store.close()
+    with pytest.raises(InvalidSetting, match="full or normal"):
+        await SqliteStore.open(path, synchronous="off")
+
+
+async def test_an_empty_file_becomes_a_frontier(path: str) -> None:
+    write(path, b"")
+    await create(path)
+
+
+async def test_nothing_is_created_unless_asked_for(path: str) -> None:
+    with pytest.raises(NotAFrontier, match="there is no frontier at"):
+        await SqliteStore.open(path, create=False)
+    assert not exists(path)
+    await create(path)
+    await (await SqliteStore.open(path, create=False)).close()
+
+
+def open_and_add(path: str, number: int) -> None:
+    """In a child: open at the same moment as the others, and add one item."""
+
+    async def main() -> None:
+        store = await SqliteStore.open(path, settings=Settings(2))
+        assert await store.add([new(f"key {number}")]) == 1
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_processes_that_create_the_same_file_all_succeed(tmp_path: Path) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    with spawn.Pool(6) as pool:
+        for attempt in range(5):
+            path = str(tmp_path / f"{attempt}.db")
+            pool.starmap(open_and_add, [(path, number) for number in range(6)], chunksize=1)
+            connection = sqlite3.connect(path)
+            assert connection.execute("SELECT ready FROM partition_state").fetchall() == [(6,), (0,)]
+            assert connection.execute("SELECT count(*) FROM migration").fetchone() == (len(all_migrations()),)
+            connection.close()
+
+
+# what is not ours
+
+
+async def refused(path: str, error: type[SwathError], message: str) -> None:
+    before = snapshot(path)
+    for call in (SqliteStore.open(path), SqliteStore.open(path, create=False), migrate(path), versions(path)):
+        with pytest.raises(error, match=message):
+            await call
+    assert before == snapshot(path), "left alone"
+
+
+async def test_a_file_that_is_no_database_is_refused(path: str) -> None:
+    write(path, b"once upon a time, " * 100)
+    await refused(path, NotAFrontier, "not an SQLite database")
+
+
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+async def test_a_database_of_somebody_else_is_refused(path: str, mode: str) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA journal_mode = {mode}")
+    connection.execute("CREATE TABLE frontier (mine TEXT)")
+    connection.close()
+    await refused(path, NotAFrontier, "something else")
+
+
+async def test_a_database_of_somebody_else_in_use_is_refused(path: str) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode = wal")
+    connection.execute("CREATE TABLE frontier (mine TEXT)")
+    await refused(path, NotAFrontier, "something else")
+    connection.close()
+
+
+async def test_paths_that_cannot_hold_a_file(tmp_path: Path) -> None:
+    for path, error, message in [
+        (str(tmp_path / "missing" / "work.db"), StoreUnavailable, "missing does not exist"),
+        (str(tmp_path), InvalidStoreURL, "is a directory"),
+        ("", InvalidStoreURL, "names no file"),
+        (":memory:", InvalidStoreURL, "names no file"),
+    ]:
+        with pytest.raises(error, match=message):
+            await SqliteStore.open(path)
+
+
+async def test_a_damaged_file_says_so(path: str) -> None:
+    await create(path)
+    content, _ = snapshot(path)
+    write(path, content[:4096] + os.urandom(len(content) - 4096))
+    with pytest.raises(StoreUnavailable, match="damaged"):
+        await SqliteStore.open(path)
+
+
+MOUNTS = """\
+22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+30 22 0:50 / /mnt/my\\040share rw - nfs4 server:/export rw
+31 22 0:51 / /mnt rw - tmpfs tmpfs rw
+32 22 0:52 / /home rw - nfs server:/home rw
+33 22 0:53 / /home rw - ext4 /dev/vdb rw
+"""
+
+
+def test_the_file_system_of_a_path_is_that_of_its_nearest_mount() -> None:
+    assert file_system("/var/work.db", MOUNTS) == "ext4"
+    assert file_system("/mnt/my share/a/work.db", MOUNTS) == "nfs4"
+    assert file_system("/mnt/my shares/work.db", MOUNTS) == "tmpfs"
+    assert file_system("/home/me/work.db", MOUNTS) == "ext4", "mounted over"
+    assert {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"} <= NETWORK_FILE_SYSTEMS
+
+
+async def test_network_file_systems_are_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swath.backends.sqlite.file.file_system", lambda path, mounts: "nfs4")
+    with pytest.raises(InvalidStoreURL, match=r"network file system \(nfs4\)"):
+        await SqliteStore.open(path)
+    assert not exists(path)
+
+
+# other users, full disks, busy files
+
+
+def child(script: str, *arguments: str) -> str:
+    """The output of a Python program of its own."""
+    prelude = """
+        import asyncio, os, resource, sys
+        from swath.backends.sqlite import SqliteStore
+        from swath.core.errors import *
+        from swath.core.store import *
+        from tests.unit.test_sqlite_file import new
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(prelude) + textwrap.dedent(script), *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_file_this_user_may_not_write() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own is closed to others
+        asyncio.run(create(f"{folder}/work.db"))
+        os.chmod(f"{folder}/work.db", 0o444)
+        os.chmod(folder, 0o555)
+        script = """
+            if os.getuid() == 0:
+                os.setgid(65534), os.setuid(65534)
+            for name in ("work.db", "fresh.db"):
+                try:
+                    asyncio.run(SqliteStore.open(os.path.join(sys.argv[1], name)))
+                except StoreUnavailable as error:
+                    print(error)
+        """
+        first, second = child(script, folder).splitlines()
+        os.chmod(folder, 0o755)
+    assert "work.db cannot be written by this user" in first
+    assert "fresh.db cannot be opened" in second
+
+
+def test_a_full_disk_stops_the_move_and_nothing_is_half_done(path: str) -> None:
+    script = """
+        async def main(path):
+            store = await SqliteStore.open(path)
+            soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, hard))
+            added, full = 0, 0
+            for number in range(100):
+                try:
+                    added += await store.add([new(f"{number} {i}", "x" * 1_000) for i in range(50)])
+                except StoreFull as error:
+                    full += 1
+            assert added and full, (added, full)
+            status, recount = (await store.status()).partitions, await store.recount()
+            assert list(status) == list(recount) and status[0].ready == added, (status, recount, added)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            assert await store.add([new("room again")]) == 1
+            await store.close()
+            store = await SqliteStore.open(path)
+            assert (await store.recount())[0].ready == added + 1
+            await store.close()
+            print(f"full {full} times")
+        asyncio.run(main(sys.argv[1]))
+    """
+    assert "full" in child(script, path)
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+
+
+async def test_a_file_locked_for_too_long_is_unavailable(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await SqliteStore.open(path)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr("swath.backends.sqlite.file.BUSY_SECONDS", 0.2)
+    with pytest.raises(StoreUnavailable, match="locked by another process"):
+        await store.add([new("a")])
+    assert (await store.status()).partitions[0].ready == 0
+    holder.execute("COMMIT")
+    holder.close()
+    assert await store.add([new("a")]) == 1
+    await store.close()
+
+
+# formats
+
+
+async def test_an_older_format_names_the_command_to_run(path: str) -> None:
+    await create(path)
+    edit(path, "UPDATE frontier SET format = 0")
+    with pytest.raises(SchemaOutdated, match=f"swath db migrate --store sqlite:///{path}"):
+        await SqliteStore.open(path)
+
+
+async def test_a_newer_format_is_refused(path: str) -> None:
+    await create(path)
+    edit(path, "UPDATE frontier SET format = 99")
+    with pytest.raises(SchemaTooNew, match="format 99"):
+        await SqliteStore.open(path)
+
+
+async def test_a_store_that_is_open_stops_when_the_format_changes_under_it(path: str) -> None:
+    store = await SqliteStore.open(path)
+    edit(path, "UPDATE frontier SET format = 99")
+    with pytest.raises(SchemaTooNew):
+        await store.add([new("a")])
+    with pytest.raises(SchemaTooNew):
+        await store.status()
+    edit(path, f"UPDATE frontier SET format = {FORMAT}")
+    assert await store.add([new("a")]) == 1
+    await store.close()
+
+
+async def test_migrate_applies_what_is_missing_once(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    await create(path)
+    assert await migrate(path) == []
+    assert [version.applied_at is not None for version in await versions(path)] == [True]
+    known = all_migrations()
+    extra = known[-1]._replace(number=2, name="0002_extra", script="CREATE TABLE extra (a);\nCREATE TABLE more (b);\n")
+    monkeypatch.setattr("swath.backends.sqlite.migration.all_migrations", lambda: [*known, extra])
+    assert [version.name for version in await versions(path) if version.applied_at is None] == ["0002_extra"]
+    assert await migrate(path) == ["0002_extra"]
+    assert await migrate(path) == []
+    edit(path, "INSERT INTO extra VALUES (1)")
+
+
+async def test_a_migration_that_fails_changes_nothing(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    await create(path)
+    known = all_migrations()
+    extra = known[-1]._replace(number=2, name="0002_extra", script="CREATE TABLE extra (a);\nCREATE TABLE lane (b);\n")
+    monkeypatch.setattr("swath.backends.sqlite.migration.all_migrations", lambda: [*known, extra])
+    with pytest.raises(StoreUnavailable, match="lane already exists"):
+        await migrate(path)
+    with pytest.raises(sqlite3.OperationalError, match="no such table"):
+        edit(path, "INSERT INTO extra VALUES (1)")
+
+
+def test_the_migrations_add_up_to_the_schema() -> None:
+    def tables(*scripts: str) -> list[tuple[str, str]]:
+        connection = sqlite3.connect(":memory:", isolation_level=None)
+        for script in scripts:
+            run_script(connection, script)
+        rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").fetchall()
+        connection.close()
+        return [(name, " ".join(sql.split())) for name, sql in rows]
+
+    migrations = all_migrations()
+    assert [migration.number for migration in migrations] == list(range(1, FORMAT + 1))
+    assert tables(*(migration.script for migration in migrations)) == tables(
+        read("swath.backends.sqlite", "schema.sql")
+    )
+
+
+# statements by name
+
+
+def test_statements_are_cut_by_name() -> None:
+    statements = parse("-- head\n\n-- name: a\n-- why\nSELECT 1;\n\n-- name: b\nSELECT\n  2 -- two\n", source="x.sql")
+    assert dict(statements) == {"a": "SELECT 1", "b": "SELECT\n  2 -- two"}
+    with pytest.raises(KeyError, match=r"x\.sql has no statement named 'c'"):
+        statements["c"]
+
+
+@pytest.mark.parametrize("text", ["SELECT 1", "-- name: a\n", "-- name: a\nSELECT 1\n-- name: a\nSELECT 2"])
+def test_statements_that_cannot_be_told_apart_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"x\.sql"):
+        parse(text, source="x.sql")

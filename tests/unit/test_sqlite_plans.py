@@ -1,0 +1,166 @@
+"""INV-8 by plan: no statement of a claim or a settlement scans a table or sorts, before the first ANALYZE and after."""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+
+import pytest
+
+from swath.backends.sql import read
+from swath.backends.sqlite.add import add
+from swath.backends.sqlite.claim import claim
+from swath.backends.sqlite.file import _create
+from swath.backends.sqlite.migration import run_script
+from swath.backends.sqlite.settle import settle
+from swath.backends.sqlite.state import SQL, Session
+from swath.core.clock import SECOND, ManualClock
+from swath.core.store import ClaimRef, ClaimRequest, Move, MoveKind, NewItem, Settings, Settlement, Signal
+
+SLOW = {"count_rows", "list_lanes", "list_dead", "outputs", "partition_states", "tables", "migrations"}
+SMALL = {"frontier", "output", "partition_state", "migration"}  # a few rows, whatever the frontier holds
+LISTS = {"wanted", "json_each", "entry"}  # what the caller handed in
+
+
+@pytest.fixture(scope="module", params=["fresh", "analyzed", "misled"])
+def connection(request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    run_script(connection, read("swath.backends.sqlite", "schema.sql"))
+    if request.param == "analyzed":
+        _fill(connection)
+        connection.execute("ANALYZE")
+    elif request.param == "misled":
+        connection.execute("ANALYZE")  # of empty tables: a planner that believes it would scan them
+        _fill(connection)
+    yield connection
+    connection.close()
+
+
+def _fill(connection: sqlite3.Connection) -> None:
+    numbers = [(n,) for n in range(1, 2_001)]
+    for statement in (
+        "INSERT INTO lane (partition, number, name, level, ready_at) VALUES (0, ?1, 'lane ' || ?1, 3, ?1)",
+        "INSERT INTO item VALUES (0, ?1 % 100, 9, ?1, ?1, randomblob(20), 'key ' || ?1, NULL, 1, 0, NULL, NULL)",
+        "INSERT INTO seen VALUES (0, randomblob(20), ?1)",
+        "INSERT INTO claimed VALUES (0, ?1 / 10, ?1, 1, 3, randomblob(20), 'key ' || ?1, NULL, 1, 0, NULL, NULL)",
+        "INSERT INTO hold VALUES (?1, 0, ?1, 0, 10)",
+        "INSERT INTO claim VALUES (?1, 1, 'worker', ?1, 0, 0)",
+        "INSERT INTO delayed VALUES (0, ?1, 1, 3, x'00', 'key', NULL, 1, 0, NULL, NULL, ?1, ?1 % 2, NULL, NULL)",
+        "INSERT INTO done VALUES (?1, 0, ?1, 1, 3, x'00', 'key', NULL, 1, 0, NULL)",
+        "INSERT INTO dead VALUES (0, ?1, 1, 3, x'00', 'key', NULL, 1, 1, 0, NULL, NULL)",
+    ):
+        connection.executemany(statement, numbers)
+
+
+def plan(connection: sqlite3.Connection, statement: str) -> list[str]:
+    names = re.findall(r":(\w+)", statement)
+    values: object = dict.fromkeys(names, 1) if names else (1,) * statement.count("?")
+    rows = connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)  # type: ignore[arg-type]
+    return [detail for *_, detail in rows]
+
+
+def faults(details: list[str]) -> list[str]:
+    """Steps that touch more than their share."""
+    found = []
+    for detail in details:
+        scan = re.match(r"SCAN (\w+)", detail)
+        if scan and scan[1] not in SMALL | LISTS and "CONSTANT ROW" not in detail and "subquery" not in detail:
+            found.append(detail)
+        if "TEMP B-TREE" in detail or "AUTOMATIC" in detail:
+            found.append(detail)
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(set(SQL) - SLOW))
+def test_plan(name: str, connection: sqlite3.Connection) -> None:
+    details = plan(connection, SQL[name])
+    assert faults(details) == [], details
+
+
+def test_ready_lanes_are_read_in_order_from_their_place(connection: sqlite3.Connection) -> None:
+    (detail,) = plan(connection, SQL["ready_lanes"])
+    assert "lane_ready (partition=? AND level=? AND " in detail
+
+
+def test_a_bad_plan_is_noticed(connection: sqlite3.Connection) -> None:
+    assert faults(plan(connection, "SELECT * FROM lane WHERE waiting = :n ORDER BY name"))
+    assert faults(plan(connection, "SELECT position FROM item WHERE partition = :p ORDER BY key"))
+
+
+def test_the_checkpoint_does_not_walk_revisits(connection: sqlite3.Connection) -> None:
+    assert any("INDEX delayed_unsettled" in detail for detail in plan(connection, SQL["lowest_unsettled"]))
+
+
+# The same by count: SQLite's own steps, which no machine makes slower.
+
+
+class Counted:
+    """A frontier whose moves are counted in steps of SQLite's virtual machine."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.connection = sqlite3.connect(":memory:", isolation_level=None)
+        _create(self.connection, settings, 0)
+        self.session = Session(self.connection, ManualClock(), settings, Signal(False, 0))
+        self.steps = 0
+
+    def _step(self) -> int:
+        self.steps += 1
+        return 0
+
+    def add(self, count: int, lanes: int, *, first: int = 0, not_before: int | None = None) -> None:
+        for start in range(first, first + count, 1_000):
+            items = [
+                NewItem(0, f"{n:020}".encode(), f"lane {n % lanes}", 3, f"key {n}", None, not_before, 1)
+                for n in range(start, min(start + 1_000, first + count))
+            ]
+            add(self.session, items)
+
+    def turn(self, limit: int, *, delay: int | None = None) -> int:
+        """Claim and settle once, and return how many steps that took."""
+        self.steps = 0
+        self.connection.set_progress_handler(self._step, 1)
+        reply = claim(self.session, ClaimRequest(limit, SECOND, "worker", 1, [0]))
+        moves = [Move(item.position, MoveKind.DONE, delay=delay) for item in reply.items]
+        settle(self.session, ClaimRef(reply.fence, 1), Settlement(0, 1, moves))
+        self.connection.set_progress_handler(None, 0)
+        assert len(reply.items) == limit
+        return self.steps
+
+
+def test_a_claim_and_its_settlement_cost_the_same_at_any_size() -> None:
+    def cost(items: int) -> int:
+        frontier = Counted(Settings(1, concurrency=1))
+        frontier.add(items // 10, items // 100)
+        frontier.add(items * 9 // 10, items // 20, first=items)
+        for _ in range(items // 2_000):  # most lanes are busy: not ready
+            claim(frontier.session, ClaimRequest(80, 1_000 * SECOND, "worker", 1, [0]))
+        frontier.turn(20)
+        return frontier.turn(20)
+
+    small, large = cost(2_000), cost(40_000)
+    assert large <= small * 1.05, (small, large)
+
+
+def test_one_long_lane_costs_no_more_than_many() -> None:
+    def cost(items: int) -> int:
+        frontier = Counted(Settings(1))
+        frontier.add(items, 1)
+        frontier.turn(50)
+        return frontier.turn(50)
+
+    small, large = cost(1_000), cost(30_000)
+    assert large <= small * 1.05, (small, large)
+
+
+def test_revisits_and_delayed_items_cost_a_settlement_nothing() -> None:
+    def cost(items: int) -> int:
+        frontier = Counted(Settings(1))
+        frontier.add(items, 10)
+        while frontier.session.connection.execute("SELECT ready FROM partition_state").fetchone()[0]:
+            frontier.turn(100, delay=10_000 * SECOND)
+        frontier.add(items, 10, first=10**6, not_before=10**18)
+        frontier.add(100, 10, first=10**7)
+        frontier.turn(10)
+        return frontier.turn(10)
+
+    small, large = cost(1_000), cost(20_000)
+    assert large <= small * 1.05, (small, large)

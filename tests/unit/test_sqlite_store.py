@@ -1,0 +1,410 @@
+"""The SQLite store around its moves: group commit, the caller's transaction, waiting, closing, forking."""
+
+import asyncio
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from swath.backends.sqlite import SqliteStore
+from swath.backends.sqlite.add import add
+from swath.backends.sqlite.state import Session
+from swath.core.clock import SECOND, ManualClock
+from swath.core.errors import InvalidOutcome, LeaseLost, OutputConflict, StoreUnavailable, UsageError, WrongTransaction
+from swath.core.lane import address, key_hash
+from swath.core.store import (
+    ClaimRef,
+    ClaimReply,
+    ClaimRequest,
+    Move,
+    MoveKind,
+    NewItem,
+    OutputMove,
+    Settings,
+    Settlement,
+)
+
+TOKEN = 7
+
+
+def new(key: str, lane: str = "lane") -> NewItem:
+    partition, lane_hash = address(lane, 1)
+    return NewItem(partition, key_hash(key) + lane_hash, lane, 3, key, None, None, 1)
+
+
+def done(reply: ClaimReply, *, discovered: Sequence[NewItem] = ()) -> Settlement:
+    return Settlement(0, 1, [Move(item.position, MoveKind.DONE) for item in reply.items], discovered)
+
+
+def request(limit: int = 10, lease: int = 60 * SECOND) -> ClaimRequest:
+    return ClaimRequest(limit, lease, "worker", TOKEN, [0])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "work.db")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def store(path: str, clock: ManualClock) -> AsyncIterator[SqliteStore]:
+    store = await SqliteStore.open(path, settings=Settings(1), clock=clock)
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def claimed(store: SqliteStore) -> ClaimReply:
+    """A claim on two items."""
+    await store.add([new("a"), new("b")])
+    return await store.claim(request())
+
+
+class Gate:
+    """Holds the writer's thread until it is opened, so that jobs pile up behind it."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self.entered = threading.Event()
+        self.open = threading.Event()
+        self.task: asyncio.Future[None] = asyncio.ensure_future(store._writer.submit(self._hold))
+
+    def _hold(self, session: object) -> None:
+        self.entered.set()
+        assert self.open.wait(30)
+
+    async def __aenter__(self) -> "Gate":
+        await asyncio.to_thread(self.entered.wait)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.open.set()
+        await self.task
+
+
+# group commit
+
+
+async def test_jobs_that_wait_share_a_commit(store: SqliteStore, path: str) -> None:
+    watcher = sqlite3.connect(path)
+    async with Gate(store) as gate:
+        before = watcher.execute("PRAGMA data_version").fetchone()
+        waiting = [asyncio.ensure_future(store.add([new(f"k{i}")])) for i in range(20)]
+        await asyncio.sleep(0)
+        assert watcher.execute("PRAGMA data_version").fetchone() == before
+        seen: list[bool] = []
+        store._writer._committed = lambda session, woken: seen.append(woken)
+        gate.open.set()
+        assert sum(await asyncio.gather(*waiting)) == 20
+    assert seen == [True], "one commit for all"
+    watcher.close()
+
+
+async def test_a_job_that_fails_rolls_back_alone(store: SqliteStore, claimed: ClaimReply) -> None:
+    async with Gate(store) as gate:
+        broken = asyncio.ensure_future(store._writer.submit(_add_and_fail))
+        good = asyncio.ensure_future(store.add([new("good")]))
+        lost = asyncio.ensure_future(store.settle(ClaimRef(claimed.fence, 99), done(claimed)))
+        settled = asyncio.ensure_future(store.settle(ClaimRef(claimed.fence, TOKEN), done(claimed)))
+        await asyncio.sleep(0)
+        gate.open.set()
+        with pytest.raises(ZeroDivisionError):
+            await broken
+        assert await good == 1
+        with pytest.raises(LeaseLost):
+            await lost
+        assert (await settled).checkpoint == 2
+    (status,) = (await store.status()).partitions
+    assert (status.ready, status.done) == (1, 2)
+    assert list((await store.status()).partitions) == list(await store.recount())
+    assert await store.find(key_hash("bad"), None) == []
+
+
+def _add_and_fail(session: Session) -> None:
+    add(session, [new("bad")])
+    raise ZeroDivisionError
+
+
+async def test_the_first_job_of_a_group_fails_alone(store: SqliteStore) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await store._writer.submit(_add_and_fail)
+    assert await store.add([new("bad")]) == 1
+
+
+async def test_a_group_that_sqlite_rolls_back_has_not_happened(store: SqliteStore) -> None:
+    """As it may do when the disk is full: whoever was in the group is told, and nothing is half done."""
+
+    def run_out(session: Session) -> None:
+        session.connection.execute("ROLLBACK")
+        raise sqlite3.OperationalError("disk is full, all of it")
+
+    async with Gate(store) as gate:
+        before = asyncio.ensure_future(store.add([new("before")]))
+        broken = asyncio.ensure_future(store._writer.submit(run_out))
+        after = asyncio.ensure_future(store.add([new("after")]))
+        await asyncio.sleep(0)
+        gate.open.set()
+        for failed in (before, broken):
+            with pytest.raises(StoreUnavailable, match="all of it"):
+                await failed
+        assert await after == 1
+        with pytest.raises(StoreUnavailable):
+            await gate.task
+        gate.task = asyncio.ensure_future(asyncio.sleep(0))
+    assert await store.add([new("before")]) == 1
+
+
+async def test_renewals_go_first(store: SqliteStore, claimed: ClaimReply) -> None:
+    order: list[str] = []
+    async with Gate(store) as gate:
+        adding = asyncio.ensure_future(store.add([new("late")]))
+        adding.add_done_callback(lambda _: order.append("add"))
+        await asyncio.sleep(0)
+        renewing = asyncio.ensure_future(store.renew(ClaimRef(claimed.fence, TOKEN), SECOND))
+        renewing.add_done_callback(lambda _: order.append("renew"))
+        await asyncio.sleep(0)
+        gate.open.set()
+        await asyncio.gather(adding, renewing)
+    assert order == ["renew", "add"]
+
+
+async def test_a_cancelled_caller_neither_stops_the_thread_nor_loses_a_commit(store: SqliteStore) -> None:
+    async with Gate(store) as gate:
+        waiting = asyncio.ensure_future(store.add([new("never begun")]))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.sleep(0)
+        gate.open.set()
+    assert await store.find(key_hash("never begun"), None) == []
+
+    began, go_on = threading.Event(), threading.Event()
+
+    def slowly(session: Session) -> None:
+        began.set()
+        assert go_on.wait(30)
+        session.connection.execute("INSERT INTO output VALUES ('x', 1)")
+
+    running = asyncio.ensure_future(store._writer.submit(slowly))
+    await asyncio.to_thread(began.wait)
+    running.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await store.add([new("after")]) == 1
+    assert await store.outputs() == {"x": 1}
+
+
+async def test_reads_do_not_wait_for_the_writer(store: SqliteStore) -> None:
+    await store.add([new("a")])
+    async with Gate(store):
+        (status,) = (await asyncio.wait_for(store.status(), 10)).partitions
+        assert status.ready == 1
+
+
+# the caller's transaction
+
+
+async def test_settle_commits_with_the_callers_writes(store: SqliteStore, path: str, claimed: ClaimReply) -> None:
+    connection = sqlite3.connect(path)
+    connection.row_factory = sqlite3.Row
+    connection.text_factory = bytes
+    connection.execute("CREATE TABLE mine (key TEXT)")
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("INSERT INTO mine VALUES ('a')")
+    settlement = done(claimed, discovered=[new("c"), new("a")])
+    reply = await store.settle(ClaimRef(claimed.fence, TOKEN), settlement, connection=connection)
+    assert (reply.checkpoint, reply.discovered) == (2, 1)
+    assert connection.row_factory is sqlite3.Row
+    assert connection.text_factory is bytes
+    (status,) = (await store.status()).partitions
+    assert status.claimed == 2, "not yet committed"
+    connection.commit()
+    connection.close()
+    (status,) = (await store.status()).partitions
+    assert (status.done, status.ready) == (2, 1)
+    assert list(await store.recount()) == [status]
+
+
+async def test_settle_is_rolled_back_with_the_callers_writes(
+    store: SqliteStore, path: str, claimed: ClaimReply
+) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("BEGIN IMMEDIATE")
+    await store.settle(ClaimRef(claimed.fence, TOKEN), done(claimed), connection=connection)
+    connection.rollback()
+    connection.close()
+    assert (await store.status()).partitions[0].claimed == 2
+    assert (await store.settle(ClaimRef(claimed.fence, TOKEN), done(claimed))).checkpoint == 2
+
+
+@pytest.mark.parametrize("case", ["lost", "invalid", "output"])
+async def test_the_callers_writes_cannot_commit_without_the_settlement(
+    case: str, store: SqliteStore, path: str, clock: ManualClock, claimed: ClaimReply
+) -> None:
+    ref, settlement = ClaimRef(claimed.fence, TOKEN), done(claimed)
+    expected: type[Exception]
+    match case:
+        case "lost":
+            clock.advance(61)
+            await store.claim(request())
+            expected = LeaseLost
+        case "invalid":
+            settlement = settlement._replace(moves=[*settlement.moves, settlement.moves[0]])
+            expected = InvalidOutcome
+        case _:
+            settlement = settlement._replace(outputs=[OutputMove("x", 5, 6)])
+            expected = OutputConflict
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE mine (key TEXT)")
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("INSERT INTO mine VALUES ('a')")
+    with pytest.raises(expected, match="rolled back"):
+        await store.settle(ref, settlement, connection=connection)
+    assert not connection.in_transaction
+    connection.commit()
+    assert connection.execute("SELECT count(*) FROM mine").fetchone() == (0,)
+    connection.close()
+
+
+async def test_a_wrong_transaction_is_refused_and_left_alone(
+    store: SqliteStore, path: str, tmp_path: Path, claimed: ClaimReply
+) -> None:
+    ref = ClaimRef(claimed.fence, TOKEN)
+    connection = sqlite3.connect(path)
+    with pytest.raises(WrongTransaction, match="BEGIN IMMEDIATE"):
+        await store.settle(ref, done(claimed), connection=connection)
+    other = sqlite3.connect(tmp_path / "other.db")
+    other.execute("CREATE TABLE mine (key TEXT)")
+    other.execute("BEGIN")
+    other.execute("INSERT INTO mine VALUES ('a')")
+    with pytest.raises(WrongTransaction, match=r"other\.db"):
+        await store.settle(ref, done(claimed), connection=other)
+    assert other.in_transaction
+    with pytest.raises(WrongTransaction, match="in memory"):
+        await store.settle(ref, done(claimed), connection=sqlite3.connect(":memory:"))
+    with pytest.raises(WrongTransaction, match=r"builtins\.str"):
+        await store.settle(ref, done(claimed), connection="work.db")
+    # A transaction that read before somebody wrote can no longer write.
+    connection.execute("BEGIN")
+    connection.execute("SELECT * FROM frontier").fetchall()
+    await store.add([new("meanwhile")])
+    with pytest.raises(WrongTransaction, match="BEGIN IMMEDIATE"):
+        await store.settle(ref, done(claimed), connection=connection)
+    connection.rollback()
+    # One without a write lock, while somebody else has it.
+    holder = sqlite3.connect(path)
+    holder.execute("BEGIN IMMEDIATE")
+    connection.execute("PRAGMA busy_timeout = 0")
+    connection.execute("BEGIN")
+    with pytest.raises(StoreUnavailable, match="BEGIN IMMEDIATE"):
+        await store.settle(ref, done(claimed), connection=connection)
+    for each in (holder, connection, other):
+        each.close()
+
+
+# waiting
+
+
+async def test_wait_returns_after_its_time(store: SqliteStore) -> None:
+    start = time.monotonic()
+    await store.wait(0.2)
+    assert 0.19 <= time.monotonic() - start < 5
+    await store.wait(0)
+
+
+async def test_wait_wakes_for_this_process(store: SqliteStore) -> None:
+    await store.claim(request())
+    waiting = asyncio.ensure_future(store.wait(60))
+    await asyncio.sleep(0.01)
+    await store.add([new("a")])
+    await asyncio.wait_for(waiting, 10)
+
+
+async def test_wait_wakes_for_what_was_added_since_the_last_claim(store: SqliteStore) -> None:
+    await store.claim(request())
+    await store.add([new("a")])
+    await asyncio.wait_for(store.wait(60), 10)
+    await store.claim(request())
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(store.wait(60), 0.2)
+
+
+async def test_wait_wakes_for_others(store: SqliteStore, path: str) -> None:
+    other = await SqliteStore.open(path)
+    await store.claim(request())
+    await other.add([new("before the wait")])
+    await asyncio.wait_for(store.wait(60), 10)
+    await store.claim(request())
+    waiting = asyncio.ensure_future(store.wait(60))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    await other.add([new("during the wait")])
+    await asyncio.wait_for(waiting, 10)
+    await other.close()
+
+
+# settings, closing, forking
+
+
+async def test_settings_of_others_are_seen_by_the_next_move(store: SqliteStore, path: str) -> None:
+    other = await SqliteStore.open(path)
+    await other.change_settings(min_interval=5, paused=True)
+    assert other.settings.min_interval == 5
+    reply = await store.claim(request())
+    assert store.settings.min_interval == 5
+    assert reply.signal == (True, 1)
+    await other.close()
+
+
+async def test_closing_finishes_what_was_asked_for(path: str) -> None:
+    store = await SqliteStore.open(path)
+    adding = [asyncio.ensure_future(store.add([new(f"k{i}")])) for i in range(10)]
+    await asyncio.sleep(0)
+    await store.close()
+    assert sum(await asyncio.gather(*adding)) == 10
+    await store.close()
+    for call in (store.add([]), store.status(), store.claim(request()), store.wait(1)):
+        with pytest.raises(UsageError, match="closed"):
+            await call
+    assert [file.name for file in Path(path).parent.glob("*-wal")] == [], "the last connection to close tidies up"
+    assert not [thread for thread in threading.enumerate() if "swath" in thread.name]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_store_that_came_through_a_fork_is_refused(store: SqliteStore) -> None:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            store._check_usable()
+            os.write(writing, b"not refused")
+        except UsageError as error:
+            os.write(writing, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    assert b"spawn" in os.read(reading, 10_000)
+    os.close(reading)
+
+
+async def test_old_claims_are_pruned(store: SqliteStore, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swath.backends.sqlite.claim.CLAIMS_KEPT", 200)
+    await store.add([new(f"k{i}", f"lane {i}") for i in range(1_000)])
+    kept = await store.claim(request(limit=1))
+    for number in range(600):
+        reply = await store.claim(request(limit=1))
+        assert reply.fence == number + 2
+        await store.settle(ClaimRef(reply.fence, TOKEN), done(reply))
+    with sqlite3.connect(path) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM claim").fetchone()
+    connection.close()
+    assert 200 <= count <= 400
+    await store.settle(ClaimRef(kept.fence, TOKEN), done(kept))

@@ -1,0 +1,261 @@
+"""The surface for code without an event loop."""
+
+import contextvars
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import swath
+import swath.sync
+from swath.core import events, runner
+from swath.core.frontier import ADD_BUFFER
+from swath.core.item import Item, Outcome
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    match request.param:
+        case "memory":
+            return "memory:"
+        case "sqlite":
+            return f"sqlite:///{tmp_path}/work.db"
+        case _:
+            database: str = request.getfixturevalue("database")
+            return database
+
+
+@pytest.fixture
+def frontier() -> Iterator[swath.sync.Frontier]:
+    with swath.sync.open("memory:") as frontier:
+        yield frontier
+
+
+def test_the_surface_is_what_its_sources_make_it() -> None:
+    check = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "make_sync.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert (check.returncode, check.stderr) == (0, "")
+
+
+def test_the_same_names_do_the_same(url: str) -> None:
+    with swath.sync.open(url, min_interval=0) as frontier:
+        assert frontier.add(["a", "b", "c", "d"]) == 4
+        assert frontier.add("a") == 0
+        claim = frontier.claim(limit=2, lease=30)
+        assert claim is not None
+        assert len(claim.items) == claim.held == 2
+        claim.renew()
+        claim.settle(item.dead(reason="enough") for item in claim.items)
+        assert claim.held == 0
+        assert [item.reason for item in frontier.dead()] == ["enough"] * 2
+        assert frontier.reopen(key for key in ["a", "b"]) == 2
+        frontier.pause()
+        assert frontier.claim() is None
+        frontier.resume()
+        frontier.limit("default", concurrency=3)
+        lane = frontier.lane("default")
+        assert lane is not None
+        assert lane.limits.concurrency == 3
+        assert [status.lane for status in frontier.lanes()] == ["default"]
+        summary = frontier.run(lambda item: item.done(result=1), workers=3)
+        assert (summary.done, summary.stopped_by) == (4, "done")
+        assert (frontier.status().done, frontier.status().waiting) == (4, 0)
+        assert frontier.explain("a").state == "done"
+
+
+def test_handlers_run_in_as_many_threads_as_workers(frontier: swath.sync.Frontier) -> None:
+    together = threading.Barrier(8)
+    names = set()
+
+    def handler(item: Item) -> None:
+        together.wait(20)
+        names.add(threading.current_thread().name)
+
+    frontier.add(f"k{n}" for n in range(24))
+    assert frontier.run(handler, workers=8).done == 24
+    assert len(names) == 8
+
+
+def test_handlers_may_call_the_frontier(frontier: swath.sync.Frontier) -> None:
+    def handler(item: Item) -> None:
+        if item.key == "a":
+            frontier.add("b")
+
+    frontier.add("a")
+    assert frontier.run(handler, workers=2).done == 2
+
+
+def test_handlers_see_the_context_of_the_caller(frontier: swath.sync.Frontier) -> None:
+    known = contextvars.ContextVar("known", default="nothing")
+    known.set("something")
+    seen = []
+
+    def handler(item: Item) -> None:
+        seen.append(known.get())
+        known.set("changed")
+
+    frontier.add(["a", "b"])
+    frontier.run(handler, workers=1)
+    assert seen == ["something"] * 2
+
+
+def test_what_a_handler_raises_is_a_retry(frontier: swath.sync.Frontier) -> None:
+    def handler(item: Item) -> Outcome:
+        raise StopIteration("of all things") if item.key == "a" else ValueError("no")
+
+    frontier.add(["a", "b"])
+    summary = frontier.run(handler, until="idle")
+    assert summary.retried == 2
+    assert frontier.explain("b").data["reason"] == "ValueError: no"
+    assert "of all things" in frontier.explain("a").data["error"]
+
+
+def test_what_ends_the_process_is_raised_in_the_caller(frontier: swath.sync.Frontier) -> None:
+    def handler(item: Item) -> None:
+        sys.exit(3)
+
+    frontier.add("a")
+    with pytest.raises(SystemExit) as exit:
+        frontier.run(handler)
+    assert exit.value.code == 3
+
+
+def test_a_function_past_its_time_keeps_its_item_until_it_returns(frontier: swath.sync.Frontier) -> None:
+    seen: list[str] = []
+
+    def handler(item: Item) -> None:
+        for _ in range(100):
+            threading.Event().wait(0.005)
+        seen.append(frontier.explain(item.key).state)
+
+    frontier.add("a")
+    summary = frontier.run(handler, timeout=0.1, until="idle")
+    assert (seen, summary.retried) == (["claimed"], 1)
+
+
+def test_iterables_are_drawn_from_in_the_calling_thread(frontier: swath.sync.Frontier) -> None:
+    here = threading.current_thread()
+
+    def keys() -> Iterator[str]:
+        for n in range(2_500):
+            assert threading.current_thread() is here
+            yield f"k{n}"
+
+    assert frontier.add(keys()) == 2_500
+
+
+def test_a_bad_item_late_in_a_stream_says_how_many_went_before(frontier: swath.sync.Frontier) -> None:
+    keys = [*(f"k{n}" for n in range(ADD_BUFFER + 5)), ""]
+    with pytest.raises(swath.InvalidItem) as error:
+        frontier.add(iter(keys))
+    assert error.value.added == ADD_BUFFER + 5
+
+
+def test_long_listings_arrive_page_by_page(frontier: swath.sync.Frontier) -> None:
+    frontier.add(Item(f"k{n}", lane=f"lane {n}") for n in range(1_234))
+    assert len({status.lane for status in frontier.lanes()}) == 1_234
+    few = frontier.lanes()
+    assert next(few).lane == "lane 0"
+
+
+def test_errors_are_those_of_swath() -> None:
+    with pytest.raises(swath.InvalidStoreURL):
+        swath.sync.open("nonsense:")
+    with pytest.raises(swath.InvalidSetting), swath.sync.open("memory:", partitions=0):
+        pass
+    frontier = swath.sync.open("memory:")
+    with pytest.raises(swath.InvalidItem):
+        frontier.add("")
+    with pytest.raises(swath.UsageError):
+        frontier.add(7)  # type: ignore[arg-type]
+    with pytest.raises(swath.UsageError, match="cannot be called"):
+        frontier.run("handler")  # type: ignore[arg-type]
+    with pytest.raises(swath.InvalidSetting):
+        frontier.run(lambda item: None, workers=0)
+    frontier.close()
+    frontier.close()
+    with pytest.raises(swath.UsageError, match="closed"):
+        frontier.status()
+
+
+def test_no_thread_is_left_behind() -> None:
+    before = set(threading.enumerate())
+    with swath.sync.open("memory:") as frontier:
+        frontier.add(["a", "b"])
+        threads = frontier.run(lambda item: None, workers=2)
+        assert threads.done == 2
+    for thread in set(threading.enumerate()) - before:
+        thread.join(5)
+    assert set(threading.enumerate()) <= before
+
+
+def test_an_observer_that_calls_back_is_told_so() -> None:
+    told: list[Exception] = []
+
+    def observe(event: events.Event) -> None:
+        try:
+            opened.status()
+        except swath.UsageError as error:
+            told.append(error)
+
+    with swath.sync.open("memory:", observer=observe) as opened:
+        opened.add("a")
+    assert "another thread" in str(told[0])
+
+
+def test_a_run_in_another_thread_leaves_signals_alone(frontier: swath.sync.Frontier) -> None:
+    summaries: list[runner.Summary] = []
+    frontier.add("a")
+    thread = threading.Thread(target=lambda: summaries.append(frontier.run(lambda item: None)))
+    thread.start()
+    thread.join(20)
+    assert [summary.done for summary in summaries] == [1]
+
+
+# the caller's own transaction
+
+
+def test_settling_in_the_callers_sqlite_transaction(tmp_path: Path) -> None:
+    """The connection belongs to this thread, as sqlite3 checks, and so the settlement happens here."""
+    path = tmp_path / "work.db"
+    with swath.sync.open(f"sqlite:///{path}") as frontier:
+        frontier.add(["a", "b"])
+        claim = frontier.claim(limit=2)
+        assert claim is not None
+        connection = sqlite3.connect(path, isolation_level=None)
+        connection.execute("CREATE TABLE mine (key TEXT)")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("INSERT INTO mine VALUES ('a')")
+        claim.settle([claim.items[0].done()], connection=connection)
+        connection.execute("COMMIT")
+        assert frontier.status().done == 1
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("INSERT INTO mine VALUES ('b')")
+        with pytest.raises(swath.InvalidOutcome):
+            claim.settle([claim.items[0].done()], connection=connection)
+        connection.execute("ROLLBACK")
+        claim.settle([claim.items[1].done()])
+        assert connection.execute("SELECT key FROM mine").fetchall() == [("a",)]
+        assert frontier.status().done == 2
+        connection.close()
+
+
+def test_settling_in_the_callers_postgresql_transaction(database: str) -> None:
+    with swath.sync.open(database) as frontier, psycopg.connect(database) as connection:
+        frontier.add("a")
+        claim = frontier.claim()
+        assert claim is not None
+        connection.execute("CREATE TABLE mine (key TEXT)")
+        connection.execute("INSERT INTO mine VALUES ('a')")
+        claim.settle([claim.items[0].done()], connection=connection)
+        assert frontier.status().done == 0
+        connection.commit()
+        assert frontier.status().done == 1
