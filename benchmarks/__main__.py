@@ -1,9 +1,13 @@
 """`python -m benchmarks`: measure what was asked for, save it, and write it into the docs."""
 
+import sqlite3
 import sys
 import time
 from collections.abc import Callable, Mapping
 
+import psycopg
+
+import swath
 from benchmarks import contest, flatness, machine, moves, report, runner
 from benchmarks.children import ChildFailed
 from benchmarks.lab import Lab, labs
@@ -65,8 +69,8 @@ def _guarded(part: str, store: str, measure: Callable[[], None]) -> int:
     began = time.monotonic()
     try:
         measure()
-    except (ChildFailed, RuntimeError) as error:
-        say(f"{part}, {store} FAILED: {error}")
+    except (ChildFailed, RuntimeError, AssertionError, swath.SwathError, psycopg.Error, sqlite3.Error) as error:
+        say(f"{part}, {store} FAILED: {type(error).__name__}: {error}")
         return 1
     say(f"{part}, {store}: took {time.monotonic() - began:.0f} s")
     return 0

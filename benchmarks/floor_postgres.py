@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +21,78 @@ SESSION = (
 )
 
 
-def _statements() -> dict[str, str]:
+# How a row differs from the one that it replaces.
+STARTED_LANE = {
+    "version": "s.version + 1",
+    "ready_at": "%(now)s",
+    "in_flight": "q.in_flight + 1",
+    "taken": "q.taken + 1",
+    "level": "NULL::smallint",
+    "counts": "q.counts[1:3] || (q.counts[4] - 1) || q.counts[5:8]",
+}
+CHANGED_LANE = {
+    "version": "s.version + 1",
+    "ready_at": "CASE WHEN o.level = 3 THEN o.ready_at ELSE %(now)s END",
+    "last_at": "CASE WHEN o.flight < 0 THEN %(now)s ELSE o.last_at END",
+    "in_flight": "o.in_flight + o.flight",
+    "level": "(CASE WHEN o.in_flight + o.flight = 0 AND o.counts[4] + o.wait > 0 THEN 3 END)::smallint",
+    "counts": "o.counts[1:3] || (o.counts[4] + o.wait) || o.counts[5:8]",
+}
+CLAIMED_STATE = {
+    "version": "s.version + 1",
+    "time": "%(now)s",
+    "ready": "s.ready - t.items",
+    "claimed": "s.claimed + t.items",
+    "claims_made": "s.claims_made + 1",
+    "ready_floor": "s.ready_floor[1:3] || coalesce((SELECT min(q.ready_at) FROM queue AS q), s.ready_floor[4]) "
+    "|| s.ready_floor[5:8]",
+    "claims": "s.claims || f.fence",
+}
+CHANGED_STATE = {
+    "version": "c.version + 1",
+    "time": "%(now)s",
+    "next_position": "c.next_position + c.found",
+    "next_place": "c.next_place + c.found",
+    "ready": "c.ready + c.found",
+    "claimed": "c.claimed - c.items",
+    "done": "c.done + c.items",
+    "claims": "array_remove(c.claims, %(fence)s::bigint)",
+}
+
+
+def _statements(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
+    """The statements of the file, with the columns that the tables of this frontier have."""
     found = {}
     for block in Path(__file__).with_suffix(".sql").read_text(encoding="utf-8").split("-- name: ")[1:]:
         name, _, text = block.partition("\n")
         found[name.strip()] = "\n".join(line for line in text.splitlines() if not line.startswith("--")).strip()
-    for name in ("drain", "settle"):
-        found[name] = found[name].replace("{intake}", found["intake"]).replace("{{}}", "{}")
+    lanes, states = (_column_names(connection, schema, table) for table in ("lane_state", "partition_state"))
+    pieces = {
+        "intake": found["intake"],
+        "lane_columns": ", ".join(lanes),
+        "started_lane": _row("q", lanes, STARTED_LANE),
+        "changed_lane": _row("o", lanes, CHANGED_LANE),
+        "state_columns": ", ".join(states),
+        "claimed_state": _row("s", states, CLAIMED_STATE),
+        "changed_state": _row("c", states, CHANGED_STATE),
+    }
+    for name in ("take", "drain", "settle"):
+        for piece, text in pieces.items():
+            found[name] = found[name].replace("{" + piece + "}", text)
     return found
 
 
-STATEMENTS = _statements()
+def _column_names(connection: psycopg.Connection[Any], schema: str, table: str) -> list[str]:
+    rows = connection.execute(
+        "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s "
+        "ORDER BY ordinal_position",
+        (schema, table),
+    ).fetchall()
+    return [row[0] for row in rows]
+
+
+def _row(alias: str, columns: Sequence[str], changes: Mapping[str, str]) -> str:
+    return ", ".join(changes.get(column, f"{alias}.{column}") for column in columns)
 
 
 class PostgresFloor:
@@ -44,6 +105,7 @@ class PostgresFloor:
         )
         for statement in SESSION:
             self._db.execute(statement)
+        self._statements = _statements(self._db, schema)
 
     def cycle(self, batch: int, *, links: bool) -> Counted:
         token = secrets.randbits(62)
@@ -92,8 +154,8 @@ class PostgresFloor:
         """Lock, then look; everything in one round trip. The rows of the last statement are returned."""
         with self._db.pipeline():
             self._db.execute("BEGIN")
-            self._db.execute(STATEMENTS["lock"], {"partition": partition})
-            cursors = [self._db.execute(STATEMENTS[name], given, binary=True) for name in names]
+            self._db.execute(self._statements["lock"], {"partition": partition})
+            cursors = [self._db.execute(self._statements[name], given, binary=True) for name in names]
             self._db.execute("COMMIT")
         return cursors[-1].fetchall()
 
@@ -106,6 +168,6 @@ def _columns(prefix: str, found: Sequence[Arrival]) -> dict[str, str]:
     }
 
 
-def _array(texts: Any) -> str:
+def _array(texts: Iterable[str]) -> str:
     """An array as one literal, which is the cheapest way to send it. Nothing in a benchmark's key needs an escape."""
     return "{" + ",".join(texts) + "}"

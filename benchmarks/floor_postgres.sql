@@ -1,5 +1,6 @@
 -- The floor's statements on PostgreSQL. `state` is read after the lock, in a statement of its own, and written as
--- insert-new, delete-old, as swath does: rows that are updated would make the floor slow.
+-- insert-new, delete-old, as swath does: rows that are updated would make the floor slow. What a new state row is made of
+-- is in floor_postgres.py: a few values that change, and the rest of the row as it was.
 
 -- name: lock
 SELECT FROM partition WHERE partition = %(partition)s FOR UPDATE
@@ -36,26 +37,11 @@ WITH state AS MATERIALIZED (
 ), left_queue AS (
     DELETE FROM lane_state WHERE ctid = ANY (ARRAY(SELECT q.row FROM queue AS q))
 ), busy AS (
-    INSERT INTO lane_state (
-        version, ready_at, last_at, blocked_until, min_interval, lane, in_flight, concurrency, partition, level, paused,
-        counts, heads
-    )
-    SELECT s.version + 1, %(now)s, q.last_at, q.blocked_until, q.min_interval, q.lane, q.in_flight + 1, q.concurrency,
-        q.partition, NULL, false, q.counts[1:3] || (q.counts[4] - 1) || q.counts[5:8], q.heads
-    FROM queue AS q CROSS JOIN state AS s
+    INSERT INTO lane_state ({lane_columns}) SELECT {started_lane} FROM queue AS q CROSS JOIN state AS s
 ), old_state AS (
     DELETE FROM partition_state WHERE ctid = ANY (ARRAY(SELECT s.row FROM state AS s))
 ), new_state AS (
-    INSERT INTO partition_state (
-        version, time, next_position, next_place, checkpoint, checkpoint_dead, ready, delayed, claimed, done, dead,
-        claims_made, next_ready_at, next_expiry, delayed_floor, notified_at, lanes, partition, inbox_from, ready_floor,
-        claims, inbox_open
-    )
-    SELECT s.version + 1, %(now)s, s.next_position, s.next_place, s.checkpoint, s.checkpoint_dead, s.ready - t.items,
-        s.delayed, s.claimed + t.items, s.done, s.dead, s.claims_made + 1, s.next_ready_at, s.next_expiry,
-        s.delayed_floor, s.notified_at, s.lanes, s.partition, s.inbox_from,
-        s.ready_floor[1:3] || coalesce((SELECT min(q.ready_at) FROM queue AS q), s.ready_floor[4]) || s.ready_floor[5:8],
-        s.claims || f.fence, s.inbox_open
+    INSERT INTO partition_state ({state_columns}) SELECT {claimed_state}
     FROM state AS s CROSS JOIN fence AS f CROSS JOIN (SELECT count(*) AS items FROM taken) AS t
 ), claim AS (
     INSERT INTO claim (fence, token, expires_at, partitions, worker)
@@ -96,7 +82,7 @@ WITH state AS MATERIALIZED (
     SELECT h.position, %(now)s, h.span, h.lane, h.partition, h.priority, h.origin, h.key, h.payload FROM settled AS h
 ), elsewhere AS (
     INSERT INTO inbox (partition, size, hashes, lanes, priorities, keys, payloads, not_befores, spans)
-    SELECT o.partition, count(*), array_agg(o.hash), array_agg(o.lane), '{{}}', array_agg(o.key), '{{}}', '{{}}', '{{}}'
+    SELECT o.partition, count(*), array_agg(o.hash), array_agg(o.lane), '{}', array_agg(o.key), '{}', '{}', '{}'
     FROM unnest(
         %(other_partitions)s::smallint[], %(other_hashes)s::bytea[], %(other_lanes)s::text[], %(other_keys)s::text[]
     ) AS o(partition, hash, lane, key)
@@ -143,30 +129,12 @@ unknown AS MATERIALIZED (
 ), left_lanes AS (
     DELETE FROM lane_state WHERE ctid = ANY (ARRAY(SELECT o.row FROM old_lanes AS o))
 ), new_lanes AS (
-    INSERT INTO lane_state (
-        version, ready_at, last_at, blocked_until, min_interval, lane, in_flight, concurrency, partition, level, paused,
-        counts, heads
-    )
-    SELECT s.version + 1, CASE WHEN o.level = 3 THEN o.ready_at ELSE %(now)s END,
-        CASE WHEN o.flight < 0 THEN %(now)s ELSE o.last_at END, o.blocked_until, o.min_interval, o.lane,
-        o.in_flight + o.flight, o.concurrency, o.partition,
-        CASE WHEN o.in_flight + o.flight = 0 AND o.counts[4] + o.wait > 0 THEN 3 END, false,
-        o.counts[1:3] || (o.counts[4] + o.wait) || o.counts[5:8], o.heads
-    FROM old_lanes AS o CROSS JOIN state AS s
+    INSERT INTO lane_state ({lane_columns}) SELECT {changed_lane} FROM old_lanes AS o CROSS JOIN state AS s
 ), changed AS MATERIALIZED (
     SELECT s.*, (SELECT count(*) FROM settled) AS items, (SELECT count(*) FROM fresh) AS found FROM state AS s
     WHERE EXISTS (SELECT FROM settled) OR EXISTS (SELECT FROM fresh)
 ), old_state AS (
     DELETE FROM partition_state WHERE ctid = ANY (ARRAY(SELECT c.row FROM changed AS c))
 ), new_state AS (
-    INSERT INTO partition_state (
-        version, time, next_position, next_place, checkpoint, checkpoint_dead, ready, delayed, claimed, done, dead,
-        claims_made, next_ready_at, next_expiry, delayed_floor, notified_at, lanes, partition, inbox_from, ready_floor,
-        claims, inbox_open
-    )
-    SELECT c.version + 1, %(now)s, c.next_position + c.found, c.next_place + c.found, c.checkpoint, c.checkpoint_dead,
-        c.ready + c.found, c.delayed, c.claimed - c.items, c.done + c.items, c.dead, c.claims_made, c.next_ready_at,
-        c.next_expiry, c.delayed_floor, c.notified_at, c.lanes, c.partition, c.inbox_from, c.ready_floor,
-        array_remove(c.claims, %(fence)s::bigint), c.inbox_open
-    FROM changed AS c
+    INSERT INTO partition_state ({state_columns}) SELECT {changed_state} FROM changed AS c
 )

@@ -95,11 +95,25 @@ def _copy_lanes(connection: Connection, planned: Plan) -> None:
             for lane in lanes:
                 copy.write(f"{lane.number}\t{partition}\t{lane.name}\n")
     counts = "{" + ",".join(str(ITEMS_PER_LANE if level == LEVEL else 0) for level in range(8)) + "}"
-    columns = "version, ready_at, last_at, blocked_until, lane, in_flight, partition, level, paused, counts"
-    with connection.cursor() as cursor, cursor.copy(f"COPY lane_state ({columns}) FROM STDIN") as copy:
+    columns = ["version", "ready_at", "last_at", "blocked_until", "lane", "in_flight", "partition", "level", "paused"]
+    columns.append("counts")
+    zeros = _needed_beside(connection, "lane_state", columns)
+    rest = "\t0" * len(zeros)
+    statement = f"COPY lane_state ({', '.join([*columns, *zeros])}) FROM STDIN"
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
         for partition, lanes in enumerate(planned.partitions):
             for lane in lanes:
-                copy.write(f"1\t{lane.ready_at}\t0\t0\t{lane.number}\t0\t{partition}\t{LEVEL}\tf\t{counts}\n")
+                copy.write(f"1\t{lane.ready_at}\t0\t0\t{lane.number}\t0\t{partition}\t{LEVEL}\tf\t{counts}{rest}\n")
+
+
+def _needed_beside(connection: Connection, table: str, given: list[str]) -> list[str]:
+    """Other columns that want a value. They count something, and a lane that nobody touched starts at zero."""
+    rows = connection.execute(
+        "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped "
+        "AND attnotnull AND NOT atthasdef AND attname <> ALL (%s)",
+        (table, given),
+    ).fetchall()
+    return [str(name) for (name,) in rows]
 
 
 def _copy_items(connection: Connection, other: Connection, planned: Plan) -> None:

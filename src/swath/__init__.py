@@ -1,8 +1,8 @@
 """swath: a durable work frontier.
 
-    async with swath.open("sqlite:///work.db") as frontier:
-        await frontier.add(["a", "b", "c"])
-        await frontier.run(handler, workers=100)
+async with swath.open("sqlite:///work.db") as frontier:
+    await frontier.add(["a", "b", "c"])
+    await frontier.run(handler, workers=100)
 """
 
 from swath.core import events

@@ -1,5 +1,6 @@
 """open(url) -> Frontier: the only place that picks a backend."""
 
+import re
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -33,8 +34,8 @@ def open(
 ) -> "Opening":
     """Open the frontier at `url` and create it if it is not there: `async with swath.open(url) as frontier`.
 
-    `partitions` is fixed from then on; `min_interval`, `concurrency` and `max_attempts` are its defaults, and when given
-    for a frontier that exists, they are changed. `clock` is for tests: it takes the place of the store's.
+    `partitions` is fixed from then on; `min_interval`, `concurrency` and `max_attempts` are its defaults, and are
+    changed when given for a frontier that exists. `clock` is for tests: it takes the place of the store's.
     """
     if partitions is not None and not 1 <= partitions <= MAX_PARTITIONS:
         raise InvalidSetting(f"partitions={partitions!r}: 1 to {MAX_PARTITIONS:,}")
@@ -62,7 +63,7 @@ class StoreURL:
         try:
             parts = urlsplit(url)
         except ValueError as error:
-            raise InvalidStoreURL(f"{url!r} is no URL ({error}): use {EXAMPLES}") from error
+            raise InvalidStoreURL(f"{shown(url)!r} is no URL ({error}): use {EXAMPLES}") from error
         match parts.scheme:
             case "memory":
                 return cls(url, "memory", "", {})
@@ -79,7 +80,12 @@ class StoreURL:
             case "postgresql" | "postgres":
                 return cls(url, "postgresql", "", dict(parse_qsl(parts.query)))
             case _:
-                raise InvalidStoreURL(f"{url!r} names no store that swath knows: use {EXAMPLES}")
+                raise InvalidStoreURL(f"{shown(url)!r} names no store that swath knows: use {EXAMPLES}")
+
+
+def shown(url: str) -> str:
+    """A URL as it may be shown and logged: without its password."""
+    return re.sub(r"(//[^/@:]*):[^/]*@", r"\1:***@", url)
 
 
 def _query(url: str, query: str, known: set[str]) -> dict[str, str]:
@@ -131,7 +137,7 @@ class Opening:
         if self._partitions not in (None, stored.partitions):
             await store.close()
             raise InvalidSetting(
-                f"partitions={self._partitions}: {self._url.url} was created with {stored.partitions}, "
+                f"partitions={self._partitions}: {shown(self._url.url)} was created with {stored.partitions}, "
                 "which is fixed. Leave the argument out, or open another store"
             )
         if any(getattr(stored, name) != value for name, value in self._changes.items()):

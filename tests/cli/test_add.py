@@ -162,8 +162,9 @@ def test_skip_bad_goes_on_and_counts(swath: Run) -> None:
 
 
 @sqlite_only
-def test_bad_arguments(swath: Run) -> None:
-    for args, complaint in [
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [
         (("a", ""), "argument 2: the key is empty"),
         (("a", "x" * 9000), "argument 2: key 'xxx"),
         (("a", "--payload", "{"), "is not JSON"),
@@ -176,10 +177,12 @@ def test_bad_arguments(swath: Run) -> None:
         (("a", "--min-interval", "-1"), "-1"),
         (("a", "--concurrency", "-1"), "a whole number"),
         (("a", "--partitions", "0"), "partitions=0"),
-    ]:
-        result = swath("add", *args)
-        assert result.code == 2, (args, result)
-        assert complaint in result.words, (args, result)
+    ],
+)
+def test_bad_arguments(swath: Run, args: tuple[str, ...], complaint: str) -> None:
+    result = swath("add", *args)
+    assert result.code == 2, result
+    assert complaint in result.words
 
 
 def test_settings_for_a_new_frontier(url: str, swath: Run) -> None:

@@ -1,5 +1,7 @@
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from swath import Item
 from swath.cli.lanes import state
 from swath.core.lane import LaneLimits
@@ -97,9 +99,9 @@ def test_block_and_unblock(url: str, swath: Run) -> None:
 
 
 @sqlite_only
-def test_wrong_ways(url: str, swath: Run) -> None:
-    fill(url, a=1)
-    for args, complaint in [
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [
         (("set", "a"), "nothing to set"),
         (("set", "a", "--min-interval", "soon"), "is not a length of time"),
         (("set", "a", "--min-interval", "-3"), "is not a length of time"),
@@ -111,10 +113,13 @@ def test_wrong_ways(url: str, swath: Run) -> None:
         (("block", "a", "--for", "1s", "--until", "2999-01-01T00:00Z"), "one of them"),
         (("block", "a", "--until", "2999-01-01T00:00"), "no time zone"),
         (("--limt", "5"), "--limit"),
-    ]:
-        result = swath("lanes", *args)
-        assert result.code == 2, (args, result)
-        assert complaint in result.words, (args, result)
+    ],
+)
+def test_wrong_ways(url: str, swath: Run, args: tuple[str, ...], complaint: str) -> None:
+    fill(url, a=1)
+    result = swath("lanes", *args)
+    assert result.code == 2, result
+    assert complaint in result.words
 
 
 def test_states() -> None:

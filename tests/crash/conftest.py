@@ -16,6 +16,8 @@ GIVEN_SEED = os.environ.get("SWATH_SEED")
 FIXED_SEED = 20_250_101
 SEED = int(GIVEN_SEED) if GIVEN_SEED else random.SystemRandom().randrange(2**32) if SOAK else FIXED_SEED
 
+TIMEOUT = 1_800 if SOAK else 120  # seconds for one test
+
 DURABLE = ("sqlite", "postgres")
 
 

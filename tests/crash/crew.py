@@ -144,7 +144,9 @@ class Crew:
     def _last_words(self) -> str:
         texts = [(member, member.errors.read_text(errors="replace")[-1_500:]) for member in self.members]
         said = [f"{member.name} ({member.process.returncode}): {text}" for member, text in texts if text.strip()]
-        logged = [f"{member.name} logged {read_lines(member.journal)[-3:]}" for member in self.members if member.written]
+        logged = [
+            f"{member.name} logged {read_lines(member.journal)[-3:]}" for member in self.members if member.written
+        ]
         return "what the workers said last:\n" + "\n".join([*said[-12:], *logged[-12:]])
 
 

@@ -24,7 +24,7 @@ class CuttingProxy:
         self._left = most
         self._bytes_between = bytes_between
         self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._open: set[_Connection] = set()
         self.cuts: list[Cut] = []
 
     async def __aenter__(self) -> Self:
@@ -36,9 +36,11 @@ class CuttingProxy:
     ) -> None:
         assert self._server is not None
         self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for connection in self._open:
+            connection.cut()
+        async with asyncio.timeout(10):
+            while self._open:
+                await next(iter(self._open)).ended.wait()
 
     @property
     def port(self) -> int:
@@ -47,16 +49,18 @@ class CuttingProxy:
         return port
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
         try:
             up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._upstream)
         except OSError:
             writer.transport.abort()
             return
-        await _Connection(self, (reader, writer), (up_reader, up_writer)).carry()
+        connection = _Connection(self, (reader, writer), (up_reader, up_writer))
+        self._open.add(connection)
+        try:
+            await connection.carry()
+        finally:
+            self._open.discard(connection)
+            connection.ended.set()
 
     def next_cut(self) -> tuple[Cut, int] | None:
         """What becomes of the next connection, and after how many bytes."""
@@ -75,6 +79,7 @@ class _Connection:
         self._client = client
         self._server = server
         self._plan = proxy.next_cut()
+        self.ended = asyncio.Event()
 
     async def carry(self) -> None:
         """Carry bytes both ways until one side ends or the cut is reached; then both ends are cut off."""
@@ -88,8 +93,11 @@ class _Connection:
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
-            self._client[1].transport.abort()
-            self._server[1].transport.abort()
+            self.cut()
+
+    def cut(self) -> None:
+        self._client[1].transport.abort()
+        self._server[1].transport.abort()
 
     async def _forward(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, cuts: tuple[Cut, ...]) -> None:
         kind, left = self._plan if self._plan is not None and self._plan[0] in cuts else (None, 0)

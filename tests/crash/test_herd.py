@@ -2,12 +2,17 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.crash.checker import check
+from tests.crash.conftest import TIMEOUT
 from tests.crash.crew import Crew
 from tests.crash.places import Place
 from tests.crash.workload import Workload
 
 LEASE = 60.0
+
+pytestmark = pytest.mark.timeout(TIMEOUT)
 
 
 async def test_a_herd_covers_everything_once(place: Place, tmp_path: Path, seed: int, scale: int) -> None:

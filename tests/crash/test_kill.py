@@ -9,6 +9,7 @@ import pytest
 
 from swath.core.frontier import Frontier
 from tests.crash.checker import check
+from tests.crash.conftest import TIMEOUT
 from tests.crash.crew import Crew, Member
 from tests.crash.places import Place
 from tests.crash.workload import Workload
@@ -18,10 +19,12 @@ PROCESSES = 8
 POINTS = ("claimed", "settling", "settled")
 MANY = 1_000  # attempts: nothing is to die because others did
 
+pytestmark = pytest.mark.timeout(TIMEOUT)
+
 
 async def test_killed_again_and_again(place: Place, tmp_path: Path, seed: int, scale: int) -> None:
     """INV-1 to INV-6, whoever dies when, with fresh processes in the place of the dead."""
-    workload = Workload(items=5_000 * scale, slow=25 * scale, brisk=50 * scale, roots=300, lanes=150)
+    workload = Workload(items=4_000 * scale, slow=20 * scale, brisk=40 * scale, roots=300, lanes=150)
     random_ = random.Random(seed)
     async with place.open(max_attempts=MANY) as frontier:
         await workload.begin(frontier)
@@ -37,23 +40,22 @@ async def test_killed_again_and_again(place: Place, tmp_path: Path, seed: int, s
 async def _storm(crew: Crew, random_: random.Random, *, blows: int) -> int:
     """Strike again and again; return how often. In the end there is a full crew, and nobody is stopped."""
     stopped: list[asyncio.Task[None]] = []
-    for blow in range(blows):
+    struck = 0
+    while struck < blows and not any(member.process.returncode == 0 for member in crew.members):
         while len(crew.alive) < PROCESSES:
             crew.spawn(random_.choice(["run", "loop"]), workers=50, **_doom(random_))
         await crew.progress(random_.randrange(60_000), seconds=1.5)
-        if not crew.alive:
-            continue
-        victim = random_.choice(crew.alive)
-        if victim.process.returncode == 0:
-            return blow  # the end was reached
-        if random_.random() < 0.25:
-            stopped.append(asyncio.create_task(_stop_for(victim, random_.uniform(0.1, 1.5) * LEASE)))
-        else:
-            victim.kill()
+        if victims := crew.alive:
+            struck += 1
+            victim = random_.choice(victims)
+            if random_.random() < 0.25:
+                stopped.append(asyncio.create_task(_stop_for(victim, random_.uniform(0.1, 1.5) * LEASE)))
+            else:
+                victim.kill()
     while len(crew.alive) < PROCESSES:
         crew.spawn(random_.choice(["run", "loop"]), workers=50)
     await asyncio.gather(*stopped)
-    return blows
+    return struck
 
 
 def _doom(random_: random.Random) -> dict[str, tuple[str, int]]:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import StartPostgres
 from tests.crash.checker import check
+from tests.crash.conftest import TIMEOUT
 from tests.crash.crew import Crew
 from tests.crash.journal import Log
 from tests.crash.places import postgres_place
@@ -21,6 +22,8 @@ LEASE = 300.0  # no claim may be left to its lease: the test would not end in ti
 TERMINATE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'swath' AND pid = %s"
 BACKENDS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'swath' AND state IS NOT NULL ORDER BY pid"
 
+pytestmark = pytest.mark.timeout(TIMEOUT)
+
 
 @pytest.fixture
 def server(start_postgres: StartPostgres) -> PostgresServer:
@@ -28,7 +31,7 @@ def server(start_postgres: StartPostgres) -> PostgresServer:
 
 
 def _work(scale: int) -> Workload:
-    return Workload(items=3_000 * scale, slow=10, brisk=20, roots=200, lanes=100, retries=False)
+    return Workload(items=2_500 * scale, slow=10, brisk=20, roots=200, lanes=100, retries=False)
 
 
 def _check_no_attempts(log: Log) -> None:
@@ -42,7 +45,7 @@ async def test_replies_are_cut_off(server: PostgresServer, tmp_path: Path, seed:
     workload = _work(scale)
     place = postgres_place(server.dsn(tcp=True))
     async with (
-        CuttingProxy(server.port or 0, random.Random(seed), most=150 * scale, bytes_between=15_000) as proxy,
+        CuttingProxy(server.port or 0, random.Random(seed), most=250 * scale, bytes_between=6_000) as proxy,
         place.open() as frontier,
     ):
         await workload.begin(frontier)

@@ -4,13 +4,18 @@ import asyncio
 import random
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import StartPostgres
 from tests.crash.checker import check
+from tests.crash.conftest import TIMEOUT
 from tests.crash.crew import Crew, until
 from tests.crash.places import postgres_place
 from tests.crash.workload import Workload
 
-LEASE = 4.0
+LEASE = 3.0
+
+pytestmark = pytest.mark.timeout(TIMEOUT)
 
 
 async def test_the_server_crashes_under_load(
@@ -30,7 +35,7 @@ async def test_the_server_crashes_under_load(
                 crew.spawn("loop")
             await until(lambda: all(member.written for member in crew.members), seconds=30)
             for _ in range(3 * scale):
-                await crew.progress(random_.randrange(50_000, 300_000), seconds=5)
+                await crew.progress(random_.randrange(50_000, 250_000), seconds=3)
                 if len(crew.alive) < len(crew.members):
                     break
                 crashes += 1

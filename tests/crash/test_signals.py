@@ -84,24 +84,27 @@ asyncio.run(main())
 """
 
 SYNC = """
-import sys, threading, swath.sync
+import os, sys, threading, swath.sync
 from swath.core import events
 
 stopping = threading.Event()
 
+def say(line):
+    os.write(1, line.encode() + b"\\n")  # in one piece, whoever else writes
+
 def observe(event):
     if isinstance(event, events.Stopping):
-        print("stopping", flush=True)
+        say("stopping")
         stopping.set()
 
 def handler(item):
-    sys.stdout.write("started\\n")  # in one piece, while another thread writes
+    say("started")
     {wait}
 
 with swath.sync.open(sys.argv[1], observer=observe) as frontier:
     frontier.add(f"k{{n}}" for n in range(10))
     summary = frontier.run(handler, workers=2, grace={grace})
-    print(summary.stopped_by, summary.done, flush=True)
+    say(f"{{summary.stopped_by}} {{summary.done}}")
 """
 
 

@@ -4,14 +4,19 @@ import asyncio
 import signal
 from pathlib import Path
 
+import pytest
+
 from swath.core.frontier import Frontier
 from tests.crash.checker import check
+from tests.crash.conftest import TIMEOUT
 from tests.crash.crew import Crew, Member, until
 from tests.crash.places import Place
 from tests.crash.workload import Workload
 
 LEASE = 1.0
 WORK = Workload(items=200, roots=40, lanes=10, retries=False, releases=False, deaths=False)
+
+pytestmark = pytest.mark.timeout(TIMEOUT)
 
 
 async def test_a_late_settlement_changes_nothing(place: Place, tmp_path: Path, seed: int) -> None:

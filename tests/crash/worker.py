@@ -16,7 +16,8 @@ import random
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, cast
 
@@ -29,7 +30,7 @@ from swath.core.store import ClaimRef, ClaimReply, ClaimRequest, Settlement, Set
 from tests.crash.journal import Journal, Place
 from tests.crash.workload import Workload
 
-PATIENCE = 100.0  # seconds without the store, or without an end, after which a worker gives up
+PATIENCE = 1_000.0  # seconds without the store, or without an end, after which a worker gives up
 PAUSE = 0.05  # seconds between looks where nothing is ready
 ORPHANED = 70  # the exit code of a worker whose test is gone
 
@@ -125,8 +126,6 @@ class Worker:
 
     async def _handle(self, item: Item) -> Outcome:
         fence = self._start(item)
-        if item.key in self._poison:
-            _end_this_process(item.key)
         if item.key in self._stuck:
             await self._told.wait()
         await asyncio.sleep(self._linger or (0.005 if self._random.random() < 0.1 else 0))
@@ -136,6 +135,8 @@ class Worker:
         fence = self._store.fence_of(item)
         place = item.partition, item.position
         self._journal.write("start", fence=fence, place=place, lane=item.lane, at=lease_clock())
+        if item.key in self._poison:
+            _end_this_process(item.key)
         return fence
 
     def _end(self, item: Item, fence: int) -> Outcome:
@@ -181,11 +182,12 @@ class Worker:
     async def _settle(self, claim: Claim, outcomes: Sequence[Outcome]) -> None:
         await self._persist(lambda: claim.settle(outcomes))
 
-    async def _persist(self, call: Callable[[], Any]) -> None:
+    async def _persist(self, call: Callable[[], Awaitable[None]]) -> None:
         deadline = lease_clock() + PATIENCE
         while lease_clock() < deadline:
             try:
-                return await call()
+                await call()
+                return
             except StoreUnavailable:
                 await asyncio.sleep(PAUSE)
         raise TimeoutError(f"the store was away for {PATIENCE} s")
@@ -197,11 +199,12 @@ class Worker:
         assert claim is not None
         outcomes = [self._end(item, self._start(item)) for item in claim.items]
         await self._told.wait()
-        for attempt in (lambda: claim.settle(outcomes), claim.renew, lambda: claim.settle(outcomes[:1])):
-            try:
-                await attempt()
-            except LeaseLost:
-                continue
+        with suppress(LeaseLost):
+            await claim.settle(outcomes)
+        with suppress(LeaseLost):
+            await claim.renew()
+        with suppress(LeaseLost):
+            await claim.settle(outcomes[:1])
 
 
 def _end_this_process(key: str) -> None:

@@ -5,7 +5,7 @@ and its reply is read back from where it went.
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +19,8 @@ SMALL = {"frontier", "partition", "migration"}  # as many rows as there are part
 READ = """
 SELECT
     c.relname, c.relkind = 'i' AS index, pg_stat_get_xact_numscans(c.oid) AS scans,
-    pg_stat_get_xact_tuples_returned(c.oid) AS returned, pg_stat_get_xact_tuples_fetched(c.oid) AS fetched
+    pg_stat_get_xact_tuples_returned(c.oid) AS returned, pg_stat_get_xact_tuples_fetched(c.oid) AS fetched,
+    pg_stat_get_xact_tuples_inserted(c.oid) * (SELECT count(*) FROM pg_index WHERE indrelid = c.oid) AS inserted
 FROM pg_class AS c
 WHERE c.relnamespace = %s::regnamespace AND c.relkind IN ('r', 'i')
 """
@@ -31,7 +32,7 @@ class Cost:
 
     sequential: Counter[str] = field(default_factory=Counter)  # scans, by table
     fetched: Counter[str] = field(default_factory=Counter)  # rows read, by table
-    probes: Counter[str] = field(default_factory=Counter)  # index scans, by index
+    probes: Counter[str] = field(default_factory=Counter)  # index scans, by index; by table, index entries inserted
     entries: Counter[str] = field(default_factory=Counter)  # index entries met, by index
     buffers: int = 0
     temporary: int = 0
@@ -65,9 +66,9 @@ class Metered(Pinned):
         self.costs.clear()
         return total
 
-    async def read(self) -> Mapping[str, tuple[bool, int, int, int]]:
+    async def read(self) -> Mapping[str, Sequence[int]]:
         rows = await (await self.connection.execute(READ, (self._schema,))).fetchall()
-        return {name: (index, scans, returned, fetched) for name, index, scans, returned, fetched in rows}
+        return {name: counts for name, *counts in rows}
 
 
 class _Meter:
@@ -101,22 +102,18 @@ class _Meter:
         return f"pg_temp.{reply}"
 
 
-def _cost(before: Mapping[str, Any], after: Mapping[str, Any], plan: Mapping[str, int]) -> Cost:
+def _cost(before: Mapping[str, Sequence[int]], after: Mapping[str, Sequence[int]], plan: Mapping[str, int]) -> Cost:
     cost = Cost(
         buffers=plan["Shared Hit Blocks"] + plan["Shared Read Blocks"],
         temporary=plan["Temp Read Blocks"] + plan["Temp Written Blocks"],
     )
     for name, (index, *counts) in after.items():
-        scans, returned, fetched = (now - then for now, then in zip(counts, before[name][1:], strict=True))
+        scans, returned, fetched, inserted = (now - then for now, then in zip(counts, before[name][1:], strict=True))
         if index:
             cost.probes[name] += scans
             cost.entries[name] += returned
         else:
             cost.sequential[name] += scans
             cost.fetched[name] += returned + fetched
+            cost.probes[name] += inserted
     return cost
-
-
-def large(counts: Mapping[str, int]) -> Iterator[tuple[str, int]]:
-    """Without the tables that stay small."""
-    return ((name, count) for name, count in counts.items() if count and name not in SMALL)

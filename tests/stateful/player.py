@@ -3,7 +3,7 @@ exactly as the model does, to the model too."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar, cast
 
 from hypothesis.stateful import RuleBasedStateMachine, invariant
@@ -49,6 +49,12 @@ class Hand:
     items: Sequence[HeldItem]
     number: int = 0
     last: Settlement | None = None
+
+    def as_stranger(self) -> "Hand":
+        """Somebody who knows the number of the claim, and not its token."""
+        stranger = replace(self)
+        stranger.ref, stranger.model = [ref._replace(token=ref.token + 1) for ref in (self.ref, self.model)]
+        return stranger
 
 
 class Look(NamedTuple):

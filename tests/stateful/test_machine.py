@@ -13,7 +13,7 @@ from tests.stateful.machine import FrontierMachine
 
 PLAYS = {"memory": 20, "sqlite": 20, "postgres": 8}
 STEPS = 40
-SOAK_FACTOR = 20
+SOAK_FACTOR = 5
 PHASES = [Phase.generate] if os.environ.get("SWATH_NO_SHRINK") == "1" else [Phase.generate, Phase.shrink]
 
 pytestmark = pytest.mark.timeout(7_200 if SOAK else 600)  # shrinking a failure takes its time

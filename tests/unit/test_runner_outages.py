@@ -6,9 +6,10 @@ import pytest
 
 from swath.core import broker, events, outage
 from swath.core.claim import lease_clock
-from swath.core.errors import LeaseLost, SchemaOutdated, StoreFull, StoreUnavailable
+from swath.core.errors import InvalidOutcome, LeaseLost, SchemaOutdated, StoreFull, StoreUnavailable
 from swath.core.frontier import Frontier
 from swath.core.item import Item, Outcome
+from swath.core.store import SettleReply
 from tests.bench import Bench, LeaseTime, bench, nothing
 
 
@@ -138,6 +139,30 @@ async def test_nothing_is_started_that_has_no_lease_left(
         assert (await running).done == 3
 
 
+async def test_a_late_renewal_does_not_drop_what_can_still_be_settled(lease_time: LeaseTime) -> None:
+    """A lease that ended cannot be renewed, but what is finished can be settled while nobody took it over."""
+    gate = Gate()
+    async with bench() as b:
+        await b.frontier.add(["a", "b"])
+        running = asyncio.create_task(b.frontier.run(gate, lease=60, until="idle"))
+        await gate.started.wait()
+        b.faults.fail("settle")
+        late = b.faults.held_up["renew"] = asyncio.Event()
+        lease_time.advance(41)
+        await b.faults.saw("renew")
+        gate.open.set()
+        await b.faults.saw("settle")
+        lease_time.advance(18)
+        await b.log.saw("ends unrenewed")
+        b.clock.advance(100)
+        late.set()
+        del b.faults.held_up["renew"]
+        await b.faults.saw("settle", b.faults.calls["settle"] + 2)
+        b.faults.come_back()
+        summary = await running
+    assert (summary.done, summary.lost) == (2, 0)
+
+
 # outages
 
 
@@ -184,14 +209,17 @@ async def test_finished_work_is_settled_after_its_lease_if_nobody_took_it_over(l
         await b.frontier.add(["a", "b"])
         running = asyncio.create_task(b.frontier.run(gate, lease=60, until="idle"))
         await gate.started.wait()
-        b.faults.go_away()
+        b.faults.fail("settle", "renew")
         gate.open.set()
         lease_time.advance(59)
         await b.log.saw("ends unrenewed")
         b.clock.advance(100)
+        claims = b.faults.calls["claim"]
+        await b.faults.saw("settle", b.faults.calls["settle"] + 3)
+        # Its own next claim would take them back: it makes none before they are settled.
+        assert b.faults.calls["claim"] == claims
         b.faults.come_back()
         summary = await running
-    # The runner's own next claim would have taken them back: they are settled first.
     assert (summary.done, summary.lost) == (2, 0)
     assert b.seen.of(events.Recovered) == []
 
@@ -273,15 +301,24 @@ async def test_a_settlement_broken_off_can_be_repeated() -> None:
         await b.frontier.add(Item(f"k{n}", lane=f"lane {n}") for n in range(20))
         claim = await b.frontier.claim(limit=20)
         assert claim is not None
-        assert len(claim.partitions) > 1
+        assert len(claim.partitions) > 2
         outcomes = [item.done() for item in claim.items]
-        b.faults.losing["settle"] = 2
-        for _ in range(2):
+        replies = iter([True, False, False, True, False])
+
+        def lost(reply: SettleReply) -> SettleReply:
+            if not next(replies, True):
+                raise StoreUnavailable("the reply was lost on its way")
+            return reply
+
+        b.faults.changed["settle"] = lost
+        for _ in range(3):  # the first partition is settled, the others one by one
             with pytest.raises(StoreUnavailable):
                 await claim.settle(outcomes)
         await claim.settle(outcomes)
         assert (claim.held, claim.tally["done"]) == (0, 20)
         assert (await b.frontier.status()).done == 20
+        with pytest.raises(InvalidOutcome):
+            await claim.settle(outcomes)
 
 
 async def test_of_two_outcomes_for_an_item_the_one_sent_first_stands() -> None:

@@ -156,6 +156,25 @@ async def test_a_claim_under_way_when_the_stop_comes_is_released() -> None:
     assert (status.ready, status.claimed) == (2, 0)
 
 
+async def test_what_a_claim_under_way_brings_is_free_before_the_handlers_are_through() -> None:
+    gate = Gate()
+    async with bench() as b:
+        await b.frontier.add("a")
+        running, stop = await start(b, gate)
+        await gate.started.wait()
+        late = b.faults.held_up["claim"] = asyncio.Event()
+        before = b.faults.calls["claim"]
+        await b.frontier.add("b")
+        await b.faults.saw("claim", before + 1)
+        stop.ask("SIGTERM")
+        await b.seen.saw(events.Stopping)
+        late.set()
+        await b.seen.until(lambda: sum(settled.released for settled in b.seen.of(events.Settled)) == 1)
+        assert await b.state("a") == "claimed"
+        gate.open.set()
+        assert (await running).done == 1
+
+
 async def test_a_stop_asked_for_before_the_start_starts_nothing() -> None:
     async with bench() as b:
         await b.frontier.add("a")

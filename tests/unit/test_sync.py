@@ -166,6 +166,14 @@ def test_long_listings_arrive_page_by_page(frontier: swath.sync.Frontier) -> Non
     assert next(few).lane == "lane 0"
 
 
+def test_a_time_limit_that_the_coroutine_ran_into_is_raised(frontier: swath.sync.Frontier) -> None:
+    async def too_late() -> None:
+        raise TimeoutError("in there")
+
+    with pytest.raises(TimeoutError, match="in there"):
+        frontier._portal.call(too_late())
+
+
 def test_errors_are_those_of_swath() -> None:
     with pytest.raises(swath.InvalidStoreURL):
         swath.sync.open("nonsense:")

@@ -255,12 +255,13 @@ class Frontier:
     async def reopen_dead(self, *, lane: str | None = None, reason: str | None = None) -> int:
         """Make dead items ready again: all, those of a lane, or those whose reason contains a text."""
         reopened, after = 0, None
+        began = max(part.time for part in (await self.store.status()).partitions)  # what dies again stays dead
         while page := await self.store.dead(after=after, limit=ADD_CHUNK):
             after = (page[-1].partition, page[-1].position)
             places = [
                 (item.partition, item.position)
                 for item in page
-                if lane in (None, item.lane) and (reason is None or reason in item.reason)
+                if item.settled_at <= began and lane in (None, item.lane) and (reason is None or reason in item.reason)
             ]
             reopened += await self.store.reopen(places) if places else 0
         self.emit(events.Reopened(reopened))
@@ -280,11 +281,14 @@ class Frontier:
 
     async def _find(self, key: str, lane: str | None) -> Sequence[Found]:
         codec.check_key(key)
+        if lane is not None:
+            codec.check_lane(lane)
         lane_hash = None if lane is None else address(lane, self.store.settings.partitions)[1]
         return await self.store.find(key_hash(key), lane_hash)
 
     async def lane(self, lane: str) -> LaneStatus | None:
         """A lane's limits and counters; None when there is no such lane."""
+        codec.check_lane(lane)
         partition, _ = address(lane, self.store.settings.partitions)
         for _, status in await self.store.lanes(partition=partition, lane=lane, limit=1):
             return status

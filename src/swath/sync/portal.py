@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, nullcontext
 from itertools import islice
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ Answer = TypeVar("Answer")
 Handler = Callable[[Item], Outcome | None]
 
 PAGE = 100  # values of an async iterator fetched with one call
+SIGNAL_SECONDS = 0.2  # that a signal may have to wait for a thread that waits
 CLOSE_SECONDS = 5.0  # that closing may take before the thread is left to itself
 
 
@@ -47,7 +48,7 @@ class Portal:
         self._check(coroutine)
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
-            return future.result()
+            return _result(future)
         except BaseException:
             future.cancel()  # where it was this thread that was interrupted
             raise
@@ -142,30 +143,39 @@ class Portal:
         if not callable(handler):
             raise UsageError(f"{handler!r} cannot be called: a handler is a function that takes an item")
         stop = Stop()
-        with Threads(handler) as threads:
+        signals = stopped_by_signals(stop, self._loop, in_loop_thread=False) if handle_signals else nullcontext()
+        with Threads(handler) as threads, signals:
             run = runner.run(frontier, threads.visit, workers=workers, handle_signals=False, stop=stop, **options)
             self._check(run)
             future = asyncio.run_coroutine_threadsafe(_carried(run), self._loop)
-            signals = stopped_by_signals(stop, self._loop, in_loop_thread=False) if handle_signals else nullcontext()
             try:
-                with signals:
-                    summary, ended_by = future.result()
+                summary, ended_by = _result(future)
             except BaseException as error:
                 if not future.done():
                     self._interrupt(stop, error, future)
                 raise
-            if ended_by is not None:
-                raise ended_by
-            assert summary is not None
-            return summary
+        if ended_by is not None:
+            raise ended_by
+        assert summary is not None
+        return summary
 
-    def _interrupt(self, stop: Stop, error: BaseException, future: Any) -> None:
+    def _interrupt(self, stop: Stop, error: BaseException, future: "Future[Any]") -> None:
         """This thread is not to wait any more: for a clean stop yes, if none was asked for yet, but for no more."""
         if stop.reason is not None:
             self._loop.call_soon_threadsafe(stop.now, error)
         else:
             self._loop.call_soon_threadsafe(stop.ask, type(error).__name__)
             wait([future])
+
+
+def _result(future: "Future[Answer]") -> Answer:
+    """What a future comes to. A signal that arrives just before the wait does not end it, so it is never a long one."""
+    while True:
+        try:
+            return future.result(SIGNAL_SECONDS)
+        except TimeoutError:
+            if future.done():
+                return future.result()  # it came just now, or is that error
 
 
 async def _carried(run: Coroutine[Any, Any, Answer]) -> tuple[Answer | None, BaseException | None]:

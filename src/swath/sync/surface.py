@@ -30,8 +30,8 @@ def open(
 ) -> "Frontier":
     """Open the frontier at `url` and create it if it is not there: `with swath.sync.open(url) as frontier`.
 
-    `partitions` is fixed from then on; `min_interval`, `concurrency` and `max_attempts` are its defaults, and when given
-    for a frontier that exists, they are changed. `clock` is for tests: it takes the place of the store's.
+    `partitions` is fixed from then on; `min_interval`, `concurrency` and `max_attempts` are its defaults, and are
+    changed when given for a frontier that exists. `clock` is for tests: it takes the place of the store's.
     """
     opened = opening(
         url,

@@ -108,6 +108,7 @@ BEGIN
             coalesce(o.min_interval, f.min_interval) AS pause,
             coalesce(o.concurrency, f.concurrency) AS at_once,
             coalesce(o.in_flight, 0) + d.flight AS in_flight,
+            least(coalesce(o.taken, 0) + CASE WHEN _cause = 'start' THEN d.flight ELSE 0 END, 1000000) AS taken,
             coalesce(o.paused, false) AS paused,
             coalesce(o.blocked_until, 0) AS blocked_until,
             coalesce(o.last_at, 0) AS last_at,
@@ -144,8 +145,8 @@ BEGIN
         DELETE FROM {schema}.lane_state WHERE ctid = ANY (ARRAY(SELECT c.old_row FROM changed AS c))
     ), placed AS (
         INSERT INTO {schema}.lane_state (
-            version, ready_at, last_at, blocked_until, min_interval, lane, in_flight, concurrency, partition, level,
-            paused, counts, heads
+            version, ready_at, last_at, blocked_until, min_interval, lane, in_flight, taken, concurrency, partition,
+            level, paused, counts, heads
         )
         SELECT
             s.version,
@@ -158,10 +159,10 @@ BEGIN
                 p.blocked_until,
                 CASE WHEN p.stamped_at > 0 AND p.pause > 0 THEN p.stamped_at + p.pause ELSE 0 END
             ),
-            p.stamped_at, p.blocked_until, p.min_interval, p.lane, p.in_flight, p.concurrency, s.partition, p.level,
-            p.paused, p.counts,
+            p.stamped_at, p.blocked_until, p.min_interval, p.lane, p.in_flight, p.taken, p.concurrency, s.partition,
+            p.level, p.paused, p.counts,
             CASE
-                WHEN _cause <> 'start' OR (p.heads IS NULL AND p.counts[p.taken_level + 1] < 64) THEN p.heads
+                WHEN _cause <> 'start' OR (p.heads IS NULL AND p.taken < 16) THEN p.heads
                 ELSE {schema}.raise_heads(p.heads, (7 - p.taken_level) * 2, p.returned, p.fresh)
             END
         FROM paced AS p
@@ -174,7 +175,7 @@ END
 $$;
 
 -- name: advance_checkpoint
--- INV-6. The checkpoint stands just below the lowest unsettled position, which three index probes find. Called only when
+-- INV-6. The checkpoint stands just below the lowest unsettled position, which a few index probes find. Called only when
 -- the item just above it was settled, so what is dead between is walked once.
 CREATE OR REPLACE FUNCTION {schema}.advance_checkpoint(s {schema}.partition_state)
 RETURNS {schema}.partition_state
@@ -182,17 +183,33 @@ LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE
     _old bigint := s.checkpoint;
-BEGIN
-    s.checkpoint := coalesce(least(
-        (SELECT i.position FROM {schema}.item AS i
-         WHERE i.partition = s.partition AND i.position > _old ORDER BY i.position LIMIT 1),
-        (SELECT d.position FROM {schema}.delayed AS d
-         WHERE d.partition = s.partition AND d.position > _old AND NOT d.revisit ORDER BY d.position LIMIT 1),
-        (SELECT min(c.position) FROM unnest(s.claims) AS held(fence) CROSS JOIN LATERAL (
+    _above bigint := _old;
+    _upto bigint := _old;
+    _ahead bigint := 16;
+    _found bigint;
+    _held bigint := (
+        SELECT min(c.position) FROM unnest(s.claims) AS held(fence) CROSS JOIN LATERAL (
             SELECT position FROM {schema}.claimed
             WHERE partition = s.partition AND fence = held.fence ORDER BY position LIMIT 1
-        ) AS c)
-    ), s.next_position) - 1;
+        ) AS c
+    );
+BEGIN
+    -- In steps that grow, and in both tables by turns: so that what is dead in one beyond the living of the other is not
+    -- walked before the checkpoint gets there.
+    WHILE _found IS NULL AND _upto < coalesce(_held, s.next_position) LOOP
+        _above := _upto;
+        _upto := least(_above + _ahead, coalesce(_held, s.next_position));
+        _ahead := _ahead * 8;
+        _found := least(
+            (SELECT i.position FROM {schema}.item AS i
+             WHERE i.partition = s.partition AND i.position > _above AND i.position <= _upto
+             ORDER BY i.position LIMIT 1),
+            (SELECT d.position FROM {schema}.delayed AS d
+             WHERE d.partition = s.partition AND d.position > _above AND d.position <= _upto AND NOT d.revisit
+             ORDER BY d.position LIMIT 1)
+        );
+    END LOOP;
+    s.checkpoint := least(_found, _held, s.next_position) - 1;
     s.checkpoint_dead := s.checkpoint_dead + (
         SELECT count(*) FROM {schema}.dead AS d
         WHERE d.partition = s.partition AND d.position > _old AND d.position <= s.checkpoint
@@ -389,8 +406,8 @@ LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE
     _snapshot pg_snapshot;
-    _waiting integer;
-    _drained integer;
+    _left xid8;
+    _late xid8[];
     _hashes bytea[];
     _lanes text[];
     _priorities smallint[];
@@ -404,17 +421,19 @@ BEGIN
         s.inbox_open := '{}';
     END IF;
     WITH waiting AS (
-        SELECT w.row, sum(w.size) OVER (ORDER BY w.xid, w.number) - w.size AS before
+        SELECT
+            w.row, w.xid, w.late, sum(w.size) OVER (ORDER BY w.xid, w.number) - w.size AS before,
+            row_number() OVER (PARTITION BY w.late ORDER BY w.xid, w.number) AS nth
         FROM (
             (
-                SELECT r.* FROM unnest(s.inbox_open) AS o(xid) CROSS JOIN LATERAL (
+                SELECT true AS late, r.* FROM unnest(s.inbox_open) AS o(xid) CROSS JOIN LATERAL (
                     SELECT i.ctid AS row, i.xid, i.number, i.size FROM {schema}.inbox AS i
                     WHERE i.partition = s.partition AND i.xid = o.xid ORDER BY i.number LIMIT 1000
                 ) AS r
             )
             UNION ALL
             (
-                SELECT i.ctid AS row, i.xid, i.number, i.size FROM {schema}.inbox AS i
+                SELECT false, i.ctid AS row, i.xid, i.number, i.size FROM {schema}.inbox AS i
                 WHERE i.partition = s.partition AND i.xid >= s.inbox_from ORDER BY i.xid, i.number LIMIT 1000
             )
         ) AS w
@@ -428,15 +447,23 @@ BEGIN
         ORDER BY g.xid, g.number, u.ord
     )
     SELECT
-        pg_current_snapshot(), (SELECT count(*) FROM waiting), (SELECT count(*) FROM gone),
+        pg_current_snapshot(),
+        (
+            SELECT w.xid FROM waiting AS w WHERE NOT w.late AND (w.before >= _most OR w.nth = 1000)
+            ORDER BY w.xid LIMIT 1
+        ),
+        ARRAY(SELECT DISTINCT w.xid FROM waiting AS w WHERE w.late),
         array_agg(l.hash), array_agg(l.lane), array_agg(l.priority), array_agg(l.key), array_agg(l.payload),
         array_agg(l.not_before), array_agg(l.span)
-    INTO _snapshot, _waiting, _drained, _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans
+    INTO _snapshot, _left, _late, _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans
     FROM links AS l;
-    IF _drained = _waiting AND _waiting < 1000 THEN
-        s.inbox_from := pg_snapshot_xmax(_snapshot);
-        s.inbox_open := ARRAY(SELECT pg_snapshot_xip(_snapshot));
-    END IF;
+    -- The next time begins at the first row left. Of the transactions before it, those count that are still open, and
+    -- those that were late this time, of which there may be more.
+    s.inbox_from := coalesce(_left, pg_snapshot_xmax(_snapshot));
+    s.inbox_open := ARRAY(
+        SELECT x.xid FROM pg_snapshot_xip(_snapshot) AS x(xid) WHERE x.xid < s.inbox_from
+        UNION SELECT l.xid FROM unnest(_late) AS l(xid)
+    );
     IF _hashes IS NULL THEN
         RETURN s;
     END IF;
@@ -469,12 +496,14 @@ DECLARE
     _count integer;
     _positions bigint;
     _last bigint;
+    _last_position bigint;
     _lanes integer[];
     _levels smallint[];
 BEGIN
     WITH due AS (
         SELECT d.ctid AS row, d.* FROM {schema}.delayed AS d
-        WHERE d.partition = s.partition AND d.due_at >= s.delayed_floor AND d.due_at <= s.time
+        WHERE d.partition = s.partition AND (d.due_at, d.position) >= (s.delayed_floor, s.delayed_from)
+            AND d.due_at <= s.time
         ORDER BY d.due_at, d.position LIMIT _most
     ), gone AS (
         DELETE FROM {schema}.delayed WHERE ctid = ANY (ARRAY(SELECT d.row FROM due AS d))
@@ -501,10 +530,12 @@ BEGIN
             n.reason, n.error
         FROM numbered AS n
     )
-    SELECT count(*), coalesce(sum(n.span) FILTER (WHERE n.revisit), 0)::bigint, max(n.due_at), array_agg(n.lane), array_agg(n.priority)
-    INTO _count, _positions, _last, _lanes, _levels
+    SELECT count(*), coalesce(sum(n.span) FILTER (WHERE n.revisit), 0)::bigint, max(n.due_at),
+        max(n.position) FILTER (WHERE n.nth = _most - 1), array_agg(n.lane), array_agg(n.priority)
+    INTO _count, _positions, _last, _last_position, _lanes, _levels
     FROM numbered AS n;
     s.delayed_floor := CASE WHEN _count < _most THEN s.time ELSE _last END;
+    s.delayed_from := CASE WHEN _count < _most THEN 0 ELSE _last_position END;
     IF _count = 0 THEN
         RETURN s;
     END IF;
@@ -530,7 +561,9 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT 1 FROM {schema}.lane_state AS l
             WHERE l.partition = s.partition AND l.level = g.level
-                AND l.ready_at >= s.ready_floor[g.level + 1] AND l.ready_at <= s.time
+                AND (l.ready_at, l.lane, l.version) >= (
+                    s.ready_floor[g.level + 1], s.ready_lanes[g.level + 1], s.ready_versions[g.level + 1]
+                ) AND l.ready_at <= s.time
             LIMIT 1
         ) AS l
         LIMIT 1
@@ -547,17 +580,24 @@ SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE
     _first bigint;
 BEGIN
-    SELECT min(l.ready_at), array_agg(least(coalesce(l.ready_at, s.time), s.time) ORDER BY g.level)
-    INTO _first, s.ready_floor
+    SELECT
+        min(l.ready_at), array_agg(least(l.ready_at, s.time) ORDER BY g.level),
+        array_agg(CASE WHEN l.ready_at <= s.time THEN l.lane ELSE 0 END ORDER BY g.level),
+        array_agg(CASE WHEN l.ready_at <= s.time THEN l.version ELSE 0 END ORDER BY g.level)
+    INTO _first, s.ready_floor, s.ready_lanes, s.ready_versions
     FROM generate_series(0, 7) AS g(level)
     LEFT JOIN LATERAL (
-        SELECT q.ready_at FROM {schema}.lane_state AS q
-        WHERE q.partition = s.partition AND q.level = g.level AND q.ready_at >= s.ready_floor[g.level + 1]
-        ORDER BY q.ready_at LIMIT 1
+        SELECT q.ready_at, q.lane, q.version FROM {schema}.lane_state AS q
+        WHERE q.partition = s.partition AND q.level = g.level
+            AND (q.ready_at, q.lane, q.version) >= (
+                s.ready_floor[g.level + 1], s.ready_lanes[g.level + 1], s.ready_versions[g.level + 1]
+            )
+        ORDER BY q.ready_at, q.lane, q.version LIMIT 1
     ) AS l ON true;
     s.next_ready_at := least(_first, s.next_expiry, (
         SELECT d.due_at FROM {schema}.delayed AS d
-        WHERE d.partition = s.partition AND d.due_at >= s.delayed_floor ORDER BY d.due_at LIMIT 1
+        WHERE d.partition = s.partition AND (d.due_at, d.position) >= (s.delayed_floor, s.delayed_from)
+        ORDER BY d.due_at, d.position LIMIT 1
     ));
     RETURN s;
 END
@@ -674,7 +714,9 @@ BEGIN
                     END AS room
                 FROM {schema}.lane_state AS l
                 WHERE l.partition = s.partition AND l.level = _level
-                    AND l.ready_at >= s.ready_floor[_level + 1] AND l.ready_at <= s.time
+                    AND (l.ready_at, l.lane, l.version) >= (
+                        s.ready_floor[_level + 1], s.ready_lanes[_level + 1], s.ready_versions[_level + 1]
+                    ) AND l.ready_at <= s.time
                 ORDER BY l.ready_at, l.lane LIMIT _wanted
             ), turns AS (
                 SELECT q.*, sum(least(q.room, q.waiting)) OVER (
@@ -967,14 +1009,14 @@ BEGIN
     END IF;
 
     FOR i IN 1 .. cardinality(_names) LOOP
-        INSERT INTO {schema}.output AS o (name, length)
-        SELECT _names[i], _new_lengths[i]
-        WHERE _old_lengths[i] = 0 OR EXISTS (SELECT 1 FROM {schema}.output AS x WHERE x.name = _names[i])
-        ON CONFLICT (name) DO UPDATE SET length = excluded.length WHERE o.length = _old_lengths[i];
-        IF NOT FOUND THEN
-            SELECT coalesce(max(o.length), 0) INTO _length FROM {schema}.output AS o WHERE o.name = _names[i];
-            RAISE EXCEPTION '% % %', _length, _old_lengths[i], _names[i] USING ERRCODE = 'SW003';
+        -- Whoever else writes this file waits here, and looks at its length afterwards (rule 1).
+        PERFORM pg_advisory_xact_lock(hashtextextended({schema_literal} || '/' || _names[i], 0));
+        SELECT o.length INTO _length FROM {schema}.output AS o WHERE o.name = _names[i] ORDER BY o.length DESC LIMIT 1;
+        IF coalesce(_length, 0) <> _old_lengths[i] THEN
+            RAISE EXCEPTION '% % %', coalesce(_length, 0), _old_lengths[i], _names[i] USING ERRCODE = 'SW003';
         END IF;
+        DELETE FROM {schema}.output AS o WHERE o.name = _names[i] AND o.length = _length;
+        INSERT INTO {schema}.output (name, length) VALUES (_names[i], _new_lengths[i]);
     END LOOP;
 
     IF _sum.moves_checkpoint THEN
@@ -1016,6 +1058,7 @@ BEGIN
     l.ready_at := coalesce(l.ready_at, 0);
     l.last_at := coalesce(l.last_at, 0);
     l.in_flight := coalesce(l.in_flight, 0);
+    l.taken := coalesce(l.taken, 0);
     l.counts := coalesce(l.counts, '{0,0,0,0,0,0,0,0}');
     l.min_interval := nullif(coalesce(_min_interval, l.min_interval), -1);
     l.concurrency := nullif(coalesce(_concurrency, l.concurrency), -1);

@@ -18,6 +18,7 @@ from swath.core.store import (
 
 CLAIMS_KEPT = 100_000  # fences below the newest for which a lost reply can still be looked up
 PRUNE_EVERY = 100  # claims
+LANE_ITEMS = SQL["lane_items"]  # asked once for each lane
 
 
 def claim(session: Session, request: ClaimRequest) -> ClaimReply:
@@ -112,6 +113,7 @@ class _Visit:
     def __init__(self, session: Session, partition: Partition, now: int) -> None:
         self._session = session
         self._connection = session.connection
+        self._pacing = session.pacing
         self._partition = partition
         self._now = now
         self._lanes = Lanes(session, partition)
@@ -236,16 +238,16 @@ class _Visit:
         self, lane: Lane, level: int, limit: int, fence: int, taken: list[HeldItem]
     ) -> list[tuple[int, int, int, int, int]]:
         """Up to `limit` head items of one lane, and how its rows are to move."""
-        pacing = lane.pacing(self._session.pacing)
+        pacing = lane.pacing(self._pacing)
         moves: list[tuple[int, int, int, int, int]] = []
         if lane.earliest_start(pacing) <= self._now:  # otherwise the limits were changed since it was placed
             count = room(pacing, in_flight=lane.in_flight, limit=limit)
             number = self._partition.number
             lowest = rank_of(level, FRESH)
-            rows = self._connection.execute(SQL["lane_items"], (number, lane.number, lowest, count + 1)).fetchall()
-            for position, key, payload, attempts, span, *_ in rows[:count]:
+            rows = self._connection.execute(LANE_ITEMS, (number, lane.number, lowest, count + 1)).fetchall()
+            for position, key, payload, attempts, span, _, _ in rows[:count]:
                 taken.append(HeldItem(number, position, lane.name, level, key, payload, attempts, span))
-            if got := len(rows[:count]):
+            if got := min(len(rows), count):
                 moves.append((fence, number, lane.number, rows[got - 1][5], rows[got - 1][6]))
                 lane.waiting -= got
                 lane.in_flight += got

@@ -94,7 +94,11 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 def _set_up(connection: sqlite3.Connection, synchronous: str, read_only: bool) -> None:
-    connection.execute("PRAGMA journal_mode = WAL")
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise StoreUnavailable(
+            f"write-ahead logging does not work here (SQLite stays in mode {mode!r}): use a local disk"
+        )
     connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS[synchronous]}")
     connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
@@ -137,26 +141,24 @@ def prepare(path: str, settings: Settings | None, *, create: bool, now: int) -> 
 
 def _is_frontier(path: str) -> bool:
     """True: ours. False: nothing yet. NotAFrontier: somebody else's."""
-    deadline = time.monotonic() + 2.0
-    while True:
-        if not os.path.exists(path) or os.path.getsize(path) == 0:
-            return False
-        mark, tables = _peek(path)
-        if mark == APPLICATION_ID:
-            return True
-        if mark == 0 and tables == 0 and not os.path.exists(f"{path}-wal"):
-            return False
-        if not os.path.exists(f"{path}-journal") or time.monotonic() > deadline:
-            raise NotAFrontier(f"{path} is a database of something else; it was left alone. Name another file")
-        time.sleep(0.01)  # another process may be creating it at this moment
+    if not os.path.exists(path) or os.path.getsize(path) == 0:
+        return False
+    mark, tables = patiently(partial(_peek, path))
+    if mark == APPLICATION_ID:
+        return True
+    if not mark and not tables and not os.path.exists(f"{path}-wal"):
+        return False
+    raise NotAFrontier(f"{path} is a database of something else; it was left alone. Name another file")
 
 
 def _peek(path: str) -> tuple[int, int]:
     """The mark in the header and the number of tables, without leaving a trace: `immutable` locks and writes nothing.
 
+    A journal means that somebody is creating the file or has crashed over it: that takes locks and SQLite's recovery.
     The file is not read by hand, since closing it would drop the locks that this process holds on it through SQLite.
     """
-    connection = sqlite3.connect(f"file:{quote(path)}?mode=ro&immutable=1", uri=True, isolation_level=None)
+    mode = "mode=rw" if os.path.exists(f"{path}-journal") else "mode=ro&immutable=1"
+    connection = sqlite3.connect(f"file:{quote(path)}?{mode}", uri=True, isolation_level=None, timeout=0)
     try:
         (mark,) = connection.execute("PRAGMA application_id").fetchone()
         (tables,) = connection.execute(SQL["tables"]).fetchone()
@@ -176,6 +178,8 @@ def _create(connection: sqlite3.Connection, settings: Settings, now: int) -> Non
                 connection.execute(SQL["record_migration"], {"name": migration.name, "applied_at": now})
             connection.execute(SQL["insert_frontier"], {"format": FORMAT, **settings._asdict()})
             connection.executemany(SQL["insert_partition"], [(number,) for number in range(settings.partitions)])
+        elif connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
+            raise NotAFrontier("another process has made a database of its own here at this moment; it was left alone")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

@@ -95,6 +95,11 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 UPDATE lane SET waiting = ?, in_flight = ?, last_at = ?, head = ?, level = ?, ready_at = ?
 WHERE partition = ? AND number = ?
 
+-- name: save_lane_counts
+-- For a lane that keeps its place: naming `level` or `ready_at` would make SQLite rewrite the entry of the queue, which
+-- for discovered links is a page of its own for each.
+UPDATE lane SET waiting = ?, in_flight = ?, last_at = ?, head = ? WHERE partition = ? AND number = ?
+
 -- name: save_lane_limits
 UPDATE lane SET min_interval = ?, concurrency = ?, paused = ?, blocked_until = ?
 WHERE partition = ? AND number = ?

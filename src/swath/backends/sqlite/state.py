@@ -145,6 +145,7 @@ class Lane:
     head: int | None = None
     level: int | None = None
     ready_at: int = 0
+    moved: bool = False  # in the queue, since it was read
 
     def pacing(self, default: Pacing) -> Pacing:
         if self.min_interval is None and self.concurrency is None:
@@ -166,11 +167,13 @@ class Lane:
     def place(self, pacing: Pacing, now: int, *, new_turn: bool = False) -> None:
         """The one place where a lane enters, leaves or moves in the queue, whatever the cause (rule 9)."""
         if self.head is None or self.paused or (pacing.concurrency and self.in_flight >= pacing.concurrency):
+            self.moved = self.moved or self.level is not None
             self.level = None
             return
         keeps_turn = self.level == self.head and not new_turn
-        self.ready_at = max(self.ready_at if keeps_turn else now, self.earliest_start(pacing))
-        self.level = self.head
+        ready_at = max(self.ready_at if keeps_turn else now, self.earliest_start(pacing))
+        if not keeps_turn or ready_at != self.ready_at:
+            self.level, self.ready_at, self.moved = self.head, ready_at, True
 
 
 @dataclass(slots=True)
@@ -262,21 +265,14 @@ class Lanes:
             for lane in self._new:
                 self._touched.pop(lane.number, None)
             self._new.clear()
-        if self._touched:
-            execute(
-                SQL["save_lane"],
-                [
-                    (
-                        lane.waiting,
-                        lane.in_flight,
-                        lane.last_at,
-                        lane.head,
-                        lane.level,
-                        lane.ready_at,
-                        number,
-                        lane.number,
-                    )
-                    for lane in self._touched.values()
-                ],
-            )
-            self._touched.clear()
+        moved, kept = [], []
+        for lane in self._touched.values():
+            counts = (lane.waiting, lane.in_flight, lane.last_at, lane.head)
+            if lane.moved:
+                moved.append((*counts, lane.level, lane.ready_at, number, lane.number))
+                lane.moved = False
+            else:
+                kept.append((*counts, number, lane.number))
+        execute(SQL["save_lane"], moved)
+        execute(SQL["save_lane_counts"], kept)
+        self._touched.clear()

@@ -6,7 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -23,7 +23,7 @@ from swath.backends.sqlite.trouble import translated
 from swath.backends.sqlite.turn import Turn
 from swath.backends.sqlite.writer import Writer
 from swath.core.clock import Clock, SystemClock
-from swath.core.errors import InvalidSetting, StoreUnavailable, UsageError
+from swath.core.errors import StoreUnavailable, UsageError
 from swath.core.store import (
     ClaimRef,
     ClaimReply,
@@ -53,7 +53,7 @@ class SqliteStore:
 
     settings: Settings
 
-    def __init__(self, path: str, *, expected: Settings | None, clock: Clock, synchronous: str) -> None:
+    def __init__(self, path: str, *, clock: Clock, synchronous: str) -> None:
         """Open a file that holds a frontier. `open` is the way in."""
         self.path = path
         self._clock = clock
@@ -61,20 +61,16 @@ class SqliteStore:
         self._closed = False
         self._wakers: dict[asyncio.Event, Callable[[], None]] = {}
         self._wakers_lock = threading.Lock()
-        with translated(path):
-            connection = connect(path, synchronous=synchronous)
+        with translated(path), ExitStack() as opened:
+            connection = opened.enter_context(closing(connect(path, synchronous=synchronous)))
+            self.settings, _ = patiently(partial(read_frontier, connection, path=path))
+            self._reading = opened.enter_context(closing(connect(path, synchronous=synchronous, read_only=True)))
             try:
-                self.settings, _ = patiently(partial(read_frontier, connection, path=path))
-                self._check_partitions(expected)
-                self._reading = connect(path, synchronous=synchronous, read_only=True)
                 self._inode = inode_of(path)
                 turn = Turn(f"{path}-turn")
             except OSError as error:
-                connection.close()
                 raise StoreUnavailable(f"{error.filename} cannot be opened: {error.strerror}") from error
-            except BaseException:
-                connection.close()
-                raise
+            opened.pop_all()
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"swath reader of {path}")
         self._writer = Writer(connection, turn, clock=clock, path=path, committed=self._committed)
 
@@ -100,14 +96,7 @@ class SqliteStore:
     def _open(cls, path: str, settings: Settings | None, create: bool, clock: Clock, synchronous: str) -> "SqliteStore":
         path = locate(path)
         prepare(path, settings, create=create, now=clock.now())
-        return cls(path, expected=settings, clock=clock, synchronous=synchronous)
-
-    def _check_partitions(self, expected: Settings | None) -> None:
-        if expected is not None and expected.partitions != self.settings.partitions:
-            raise InvalidSetting(
-                f"{self.path} has {self.settings.partitions} partitions, not {expected.partitions}: their number is "
-                "fixed when a frontier is created. Leave it out, or name another file"
-            )
+        return cls(path, clock=clock, synchronous=synchronous)
 
     # moves
 
@@ -251,6 +240,8 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Finish what was asked for, and close the file. Further calls are refused."""
+        if os.getpid() != self._pid:
+            return  # it is not this process's to close
         self._closed = True
         await self._writer.close()
         await asyncio.to_thread(self._close_reader)

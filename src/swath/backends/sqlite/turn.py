@@ -50,9 +50,12 @@ class Turn:
         """Queue, and return when it is this process's turn, or when the queue has stood still for too long."""
         if self._file is None:
             return
-        self._ticket = self._draw(self._file)
-        self._await_predecessor(self._file, self._ticket)
-        self._mark(self._file, self._ticket)
+        try:
+            self._ticket = self._draw(self._file)
+            self._await_predecessor(self._file, self._ticket)
+            self._mark(self._file, self._ticket)
+        except OSError:
+            self.close()  # no room for locks or for two numbers: fairness is not worth an error
 
     def give(self) -> None:
         """Let the next one in."""

@@ -41,11 +41,14 @@ CREATE TABLE {schema}.partition_state (
     next_ready_at bigint,
     next_expiry bigint,
     delayed_floor bigint NOT NULL DEFAULT 0,
+    delayed_from bigint NOT NULL DEFAULT 0,
     notified_at bigint NOT NULL DEFAULT 0,
     lanes integer NOT NULL DEFAULT 0,
     partition smallint NOT NULL,
     inbox_from xid8 NOT NULL DEFAULT '0',
     ready_floor bigint[] NOT NULL DEFAULT '{0,0,0,0,0,0,0,0}',
+    ready_lanes integer[] NOT NULL DEFAULT '{0,0,0,0,0,0,0,0}',
+    ready_versions bigint[] NOT NULL DEFAULT '{0,0,0,0,0,0,0,0}',
     claims bigint[] NOT NULL DEFAULT '{}',
     inbox_open xid8[] NOT NULL DEFAULT '{}',
     PRIMARY KEY (partition, version)
@@ -60,7 +63,8 @@ CREATE TABLE {schema}.lane (
 );
 
 -- What changes about a lane. `level` is the priority of its head, null when it is not in the queue; `counts` are its
--- waiting items by priority; `heads` says from which place on living items can be, by rank, in lanes deep enough to care.
+-- waiting items by priority; `taken` counts what was ever taken from it, and `heads` says from which place on living
+-- items can be, by rank, once so much was taken that the dead ones before it are worth passing over.
 CREATE TABLE {schema}.lane_state (
     version bigint NOT NULL,
     ready_at bigint NOT NULL,
@@ -69,6 +73,7 @@ CREATE TABLE {schema}.lane_state (
     min_interval bigint,
     lane integer NOT NULL,
     in_flight integer NOT NULL,
+    taken integer NOT NULL,
     concurrency integer,
     partition smallint NOT NULL,
     level smallint,
@@ -78,7 +83,8 @@ CREATE TABLE {schema}.lane_state (
     PRIMARY KEY (partition, lane, version)
 );
 
-CREATE INDEX lane_ready ON {schema}.lane_state (partition, level, ready_at, lane) WHERE level IS NOT NULL;
+-- With the version, so that a floor can stand between the dead rows of a lane that kept its turn and the living one.
+CREATE INDEX lane_ready ON {schema}.lane_state (partition, level, ready_at, lane, version) WHERE level IS NOT NULL;
 
 CREATE TABLE {schema}.item (
     place bigint NOT NULL,
@@ -212,7 +218,9 @@ CREATE TABLE {schema}.dead (
     PRIMARY KEY (partition, position)
 );
 
+-- Written as insert-new, delete-old and read longest first.
 CREATE TABLE {schema}.output (
-    name text PRIMARY KEY,
-    length bigint NOT NULL
+    name text NOT NULL,
+    length bigint NOT NULL,
+    PRIMARY KEY (name, length)
 );

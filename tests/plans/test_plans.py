@@ -1,0 +1,170 @@
+"""INV-8, F8. What a claim and a settlement cost does not depend on how much there is, on statistics, or on the kind of
+plan: at 200,000 items in 20,000 lanes of which most are not ready, no sequential scan, no sort beyond the batch, and
+per item no more buffers than at 2,000 items plus one for each index probe, whose tree may be one level higher."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import count
+from typing import NamedTuple
+
+import pytest
+import pytest_asyncio
+
+from swath.backends.postgres.connections import connect
+from swath.conformance.trial import Batch, Trial, dead, done, release, retry
+from swath.core.clock import SECOND
+from swath.core.lane import address, key_hash
+from swath.core.store import HeldItem, Move, NewItem, Settings
+from tests.plans.meter import SMALL, Cost, Metered
+from tests.postgres.site import Site
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+BATCH = 10
+ROUNDS = 4
+CHUNK = 1_000
+PER_ITEM = 16  # rows of any one table, or entries of any one index, that an item may cost
+AT_LEAST = 40  # and a move, however small
+
+Outcome = Callable[[HeldItem], Move]
+OUTCOMES: Sequence[Outcome] = [done, done, retry, release, dead]
+AFTERWARDS: Sequence[Outcome] = [done, dead, lambda item: retry(item, after=3_600)]
+
+
+class Size(NamedTuple):
+    lanes: int
+    depth: int
+    waiting: int  # lanes that are not ready
+
+
+LARGE = Size(lanes=20_000, depth=10, waiting=18_000)
+LITTLE = Size(lanes=1_000, depth=2, waiting=200)
+
+
+class Round(NamedTuple):
+    claim: Cost
+    settle: Cost  # which discovers
+    drain: Cost  # a claim in the other partition, which takes that in
+
+
+class Worker:
+    """Works through a session of its own, and takes the measure."""
+
+    def __init__(self, trial: Trial, meter: Metered, *, depth: int, names: "count[int]") -> None:
+        self._trial, self._meter, self._depth, self._names = trial, meter, depth, names
+
+    async def round(self) -> Round:
+        self._trial.clock.advance(0.001)
+        batch = await self._trial.claim(BATCH, order=[0])
+        assert len(batch.items) == BATCH
+        claim = self._meter.take()
+        await self._settle(batch)
+        settle = self._meter.take()
+        self._trial.clock.advance(0.001)
+        assert len((await self._trial.claim(BATCH, order=[1])).items) == BATCH
+        return Round(claim, settle, self._meter.take())
+
+    async def _settle(self, batch: Batch) -> None:
+        """Every kind of outcome. Of what is discovered half is known, and half is for the other partition."""
+        lanes = range(2 * BATCH)
+        found = [self._trial.item(f"fresh{next(self._names)}", lane=f"lane{lane}") for lane in lanes]
+        found += [self._trial.item(f"lane{lane}/{lane % self._depth}", lane=f"lane{lane}") for lane in lanes]
+        assert len({item.partition for item in found}) == 2
+        moves = (OUTCOMES[n % len(OUTCOMES)](item) for n, item in enumerate(batch.items))
+        await batch.settle(*moves, discovered=found)
+
+
+class Loaded:
+    """A frontier of some size that nobody has analysed or vacuumed."""
+
+    def __init__(self, site: Site, size: Size) -> None:
+        self.site, self.size = site, size
+        self._names = count()
+
+    async def load(self) -> None:
+        """Lanes that wait do so for an hour, with the rest of their items; what they had is done, dead or delayed."""
+        size, trial = self.size, await self.site.trial(settings=Settings(2, min_interval=3_600 * SECOND))
+        for (table,) in await self.site.sql(
+            "SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind = 'r'",
+            self.site.target.schema,
+        ):
+            await self.site.sql(f"ALTER TABLE {{schema}}.{table} SET (autovacuum_enabled = off)")
+        await self._add(trial, range(size.waiting))
+        while (batch := await trial.claim(CHUNK)).items:
+            for partition in batch.partitions:
+                mine = [item for item in batch.items if item.partition == partition]
+                await batch.settle(*(AFTERWARDS[n % 3](item) for n, item in enumerate(mine)), partition=partition)
+        self.site.clock.advance(1)
+        await self._add(trial, range(size.waiting, size.lanes))
+        assert await trial.total("end") == size.lanes * size.depth
+        assert await trial.total("ready") == size.lanes * size.depth - size.waiting
+
+    async def _add(self, trial: Trial, lanes: range) -> None:
+        items: list[NewItem] = []
+        for name in (f"lane{lane}" for lane in lanes):
+            partition, lane_hash = address(name, 2)
+            keys = [f"{name}/{n}" for n in range(self.size.depth)]
+            items += [NewItem(partition, key_hash(key) + lane_hash, name, 3, key, None, None, 1) for key in keys]
+        items.sort(key=lambda item: item.partition)
+        for start in range(0, len(items), CHUNK):
+            await trial.store.add(items[start : start + CHUNK])
+
+    async def worker(self, mode: str) -> Worker:
+        connection = await connect(self.site.target.dsn)
+        await connection.execute(f"SET plan_cache_mode TO {mode}".encode())
+        meter = Metered(connection, schema=self.site.target.schema)
+        trial = await self.site.trial(connections=meter)
+        worker = Worker(trial, meter, depth=self.size.depth, names=self._names)
+        await worker.round()  # what a session reads once, of the catalogue, is no part of what a move costs
+        return worker
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def loaded(database: str) -> AsyncIterator[tuple[Loaded, Loaded]]:
+    little, large = Loaded(Site(f"{database}&schema=little"), LITTLE), Loaded(Site(f"{database}&schema=large"), LARGE)
+    await little.load()
+    await large.load()
+    yield little, large
+    await little.site.close()
+    await large.site.close()
+
+
+async def has_statistics(site: Site) -> bool:
+    ((tuples,),) = await site.sql("SELECT reltuples FROM pg_class WHERE oid = '{schema}.item'::regclass")
+    return bool(tuples >= 0)
+
+
+@pytest.mark.parametrize(
+    ("analysed", "mode"),
+    [(analysed, mode) for analysed in (False, True) for mode in ("auto", "force_custom_plan", "force_generic_plan")],
+)
+async def test_moves_look_at_no_more_than_their_batch(loaded: tuple[Loaded, Loaded], analysed: bool, mode: str) -> None:
+    little, large = loaded
+    if analysed and not await has_statistics(large.site):
+        await large.site.sql("ANALYZE")
+    assert await has_statistics(large.site) == analysed, "these run in the order in which they stand"
+    less, more = await costs(little, mode), await costs(large, mode)
+    for move in Round._fields:
+        looked_at_little(getattr(more, move), move)
+        grew_little(getattr(less, move), getattr(more, move), move)
+
+
+async def costs(frontier: Loaded, mode: str) -> Round:
+    """Of some rounds together."""
+    worker = await frontier.worker(mode)
+    rounds = [await worker.round() for _ in range(ROUNDS)]
+    return Round(*(sum(moves, Cost()) for moves in zip(*rounds, strict=True)))
+
+
+def looked_at_little(cost: Cost, move: str) -> None:
+    most = (PER_ITEM * BATCH + AT_LEAST) * ROUNDS
+    scanned = {table: scans for table, scans in cost.sequential.items() if scans and table not in SMALL}
+    assert scanned == {}, f"{move}: sequential scans"
+    assert {name: rows for name, rows in cost.fetched.items() if rows > most} == {}, f"{move}: rows"
+    assert {name: met for name, met in cost.entries.items() if met > most} == {}, f"{move}: index entries"
+    assert cost.temporary == 0, f"{move}: temporary files"
+
+
+def grew_little(less: Cost, more: Cost, move: str) -> None:
+    """A hundred times as many items make the trees of the indexes one level higher, and change nothing else."""
+    probes = more.probes.total()
+    assert more.buffers <= less.buffers + probes, f"{move}: {less.buffers} buffers at first, {probes} probes"
