@@ -221,16 +221,13 @@ async def test_inbox_that_is_never_empty(site: Site, monkeypatch: pytest.MonkeyP
 
     async def scenario(trial: Trial) -> Act:
         target = trial.lane(1)
-        needed = ROUNDS * rows + behind
-        await trial.add(*(f"source{n}" for n in range(needed)), lane=trial.lane(0))
-        sources = await trial.claim(needed, order=[0])
-        items = iter(sources.items)
+        await trial.add(*(f"source{n}" for n in range(ROUNDS * rows + behind)), lane=trial.lane(0))
 
         async def discover(rows: int) -> None:
-            sources.store = trial.store
-            for item in (next(items) for _ in range(rows)):
+            batch = await trial.claim(rows, order=[0])
+            for item in batch.items:
                 found = [trial.item(f"{item.key}/{n}", lane=target) for n in range(size)]
-                await sources.settle(done(item), discovered=found)
+                await batch.settle(done(item), discovered=found)
 
         async def act(n: int) -> None:
             trial.clock.advance(0.01)

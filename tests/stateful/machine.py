@@ -18,7 +18,7 @@ WRONGLY = ("twice", "unknown", "other", "output", "token")
 
 LANES = ("ant", "bee", "cat", "dog")
 KEYS = 6
-DRAIN_ROUNDS = 600
+FINISH_ROUNDS = 600
 
 a_number = st.integers(0, len(LANES) * KEYS - 1)
 workers = st.sampled_from(["w1", "w2", "w3"])
@@ -207,27 +207,38 @@ class FrontierMachine(Player):
         places = {name: (found.partition, found.position) for name, found in picked if found.position is not None}
         self.ledger.reopened([*places], self.must(lambda store: store.reopen([*places.values()])))
 
-    @precondition(lambda self: self.steps > 35)
-    @rule()
-    def drain(self) -> None:
+    @rule(turn=some)
+    def slow_down(self, turn: int) -> None:
+        """A raised default holds for lanes that were queued under the old one."""
+        self.step()
+        before = self.ledger.settings.min_interval
+        if self.do_claim("hasty", 5, 3 * SECOND, self._order(turn)).items:
+            self._settle_some(self.hands[-1], turn, [("done", 0)] * 5)
+        self.do_change_settings(10 * SECOND, None, None)
+        self.step()
+        self.do_claim("slowed", 12, 3 * SECOND, self._order(turn))
+        self.do_change_settings(before, None, None)
+
+    def finish(self) -> None:
         """Nothing is forgotten: with every brake off, all of it gets done, only by going where the store says."""
         self.step()
-        self.do_pause(False)
-        for lane in LANES:
-            self.do_change_lane(lane, LaneChange(paused=False, blocked_until=0))
-        for _ in range(DRAIN_ROUNDS):
-            reply = self.do_claim("drain", 50, 1_000 * SECOND, range(self.partitions))
+        if self.ledger.paused:
+            self.do_pause(False)
+        for name, lane in self.ledger.lanes.items():
+            if lane.paused or lane.blocked_until:
+                self.do_change_lane(name, LaneChange(paused=False, blocked_until=0))
+        for _ in range(FINISH_ROUNDS):
+            reply = self.do_claim("last", 50, 1_000 * SECOND, range(self.partitions))
             if reply.items:
-                hand = self.hands[-1]
                 for partition in sorted({item.partition for item in reply.items}):
                     mine = [item for item in reply.items if item.partition == partition]
-                    self.do_settle(hand, partition, [Move(item.position, MoveKind.DONE) for item in mine])
+                    self.do_settle(self.hands[-1], partition, [Move(item.position, MoveKind.DONE) for item in mine])
             elif reply.next_ready_at is not None:
                 self.advance(max(reply.next_ready_at - self.clock.now(), MILLISECOND))
             else:
                 break
         else:
-            raise AssertionError(f"not done after {DRAIN_ROUNDS} rounds: {self.ledger.unsettled()}")
+            raise AssertionError(f"not done after {FINISH_ROUNDS} rounds: {self.ledger.unsettled()}")
         assert self.ledger.unsettled() == [], "INV-4: the store says that nothing waits"
         assert sum(status.inbox for status in self.look().status) == 0
 

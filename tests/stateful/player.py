@@ -84,6 +84,7 @@ class Player(RuleBasedStateMachine):
         self.fences: dict[int, int] = {}  # the store's to the model's
         self.tokens = 0
         self.steps = 0
+        self.well = False  # nothing has failed so far
         self.store: Store | None = None
         self.seen: Look | None = None
 
@@ -93,11 +94,21 @@ class Player(RuleBasedStateMachine):
         self.ledger = Ledger(settings)
 
     def teardown(self) -> None:
-        if self.store is not None:
-            self.run(self.store.close())
-        self.runner.close()
+        """A play that went well is played to its end."""
+        try:
+            if self.well:
+                self.finish()
+                self.promises()
+        finally:
+            if self.store is not None:
+                self.run(self.store.close())
+            self.runner.close()
+
+    def finish(self) -> None:
+        """Bring everything to its end."""
 
     def step(self) -> None:
+        self.well = False
         self.steps += 1
         self.advance(MILLISECOND)
 
@@ -218,6 +229,7 @@ class Player(RuleBasedStateMachine):
         self.ledger.check(look.found, look.status, look.lanes, look.outputs)
         if self.exact:
             self.as_the_model(look)
+        self.well = True
 
     def as_the_model(self, look: Look) -> None:
         model = self.run(_look(self.model, self._items()))

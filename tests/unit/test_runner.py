@@ -390,6 +390,24 @@ async def test_outcomes_are_settled_in_groups() -> None:
     assert len(b.seen.of(events.Settled)) <= 20
 
 
+async def test_outcomes_that_come_one_by_one_wait_for_each_other() -> None:
+    through = asyncio.Event()
+
+    async def handler(item: Item) -> None:
+        if item.key == "last":
+            await through.wait()
+            return
+        for _ in range(int(item.key)):
+            await asyncio.sleep(0)
+        if item.key == "60":
+            through.set()
+
+    async with bench() as b:
+        await b.frontier.add([*(str(n) for n in range(61)), "last"])
+        assert (await b.frontier.run(handler)).done == 62
+    assert len(b.seen.of(events.Settled)) <= 15
+
+
 async def test_stragglers_are_settled_without_waiting_for_their_claim() -> None:
     go_on = asyncio.Event()
 

@@ -203,7 +203,10 @@ async def test_an_outage_outlasting_the_lease_drops_what_others_took_over() -> N
         assert await b.state("a") == "claimed"
 
 
-async def test_finished_work_is_settled_after_its_lease_if_nobody_took_it_over(lease_time: LeaseTime) -> None:
+async def test_finished_work_is_settled_after_its_lease_if_nobody_took_it_over(
+    lease_time: LeaseTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker, "IDLE", 0.001)
     gate = Gate()
     async with bench() as b:
         await b.frontier.add(["a", "b"])
@@ -211,13 +214,14 @@ async def test_finished_work_is_settled_after_its_lease_if_nobody_took_it_over(l
         await gate.started.wait()
         b.faults.fail("settle", "renew")
         gate.open.set()
+        await b.faults.saw("settle")
         lease_time.advance(59)
         await b.log.saw("ends unrenewed")
-        b.clock.advance(100)
         claims = b.faults.calls["claim"]
         await b.faults.saw("settle", b.faults.calls["settle"] + 3)
         # Its own next claim would take them back: it makes none before they are settled.
         assert b.faults.calls["claim"] == claims
+        b.clock.advance(100)
         b.faults.come_back()
         summary = await running
     assert (summary.done, summary.lost) == (2, 0)

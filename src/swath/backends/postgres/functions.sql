@@ -190,7 +190,7 @@ DECLARE
     _held bigint := (
         SELECT min(c.position) FROM unnest(s.claims) AS held(fence) CROSS JOIN LATERAL (
             SELECT position FROM {schema}.claimed
-            WHERE partition = s.partition AND fence = held.fence ORDER BY position LIMIT 1
+            WHERE partition = s.partition AND fence = held.fence AND position > s.checkpoint ORDER BY position LIMIT 1
         ) AS c
     );
 BEGIN
@@ -915,6 +915,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT i.ctid, i.* FROM {schema}.claimed AS i
             WHERE i.partition = s.partition AND i.fence = _fence AND i.position = m.position
+            LIMIT 1  -- keeps it a look-up each: a join would read the whole claim for every part of it that is settled
         ) AS c
     ), gone AS (
         DELETE FROM {schema}.claimed WHERE ctid = ANY (ARRAY(SELECT h.row FROM h))
@@ -979,7 +980,10 @@ BEGIN
         s.next_ready_at := least(s.next_ready_at, _sum.first_due);
         s := {schema}.change_lanes(
             s, _sum.lanes, _sum.levels, _sum.waits, array_fill(-1, ARRAY[_sum.items]), _sum.stamps, 'settle');
-        IF NOT EXISTS (SELECT 1 FROM {schema}.claimed AS c WHERE c.partition = s.partition AND c.fence = _fence) THEN
+        IF NOT EXISTS (
+            SELECT 1 FROM {schema}.claimed AS c
+            WHERE c.partition = s.partition AND c.fence = _fence AND c.position > s.checkpoint
+        ) THEN
             s.claims := array_remove(s.claims, _fence);
         END IF;
     END IF;

@@ -22,7 +22,7 @@ APPLICATION_ID = 0x73777468  # "swth", in the header of the file
 OLDEST_SQLITE = (3, 38, 0)  # JSON functions, RETURNING, row values
 BUSY_SECONDS = 30.0  # how long another process may hold the file
 CACHE_KIB = 64 * 1024
-WAL_PAGES = 8_000  # 32 MB between checkpoints
+WAL_PAGES = 16_000  # 64 MB between checkpoints
 WAL_BYTES = 64 * 1024 * 1024  # to which a WAL that had to grow is cut back
 STATEMENTS = 256  # prepared statements kept by a connection
 
