@@ -15,7 +15,8 @@ LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 
 
 def run(program: Path, folder: Path) -> str:
-    done = subprocess.run([sys.executable, program], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    command = [sys.executable, program]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -195,6 +195,30 @@ class Settling(Conformance):
         await batch.settle(done(batch["b"]), discovered=found, outputs=[OutputMove("one", 10, 12)])
         assert await trial.store.outputs() == {"one": 12}
 
+    async def test_settle_outputs_from_many_tasks(self, start: Start) -> None:
+        """Of those who believe in the same length one wins, whichever partitions they settle in, and in any order."""
+        trial = await start(partitions=4)
+        for n in range(4):
+            await trial.add(*(f"key{n}.{turn}" for turn in range(5)), lane=trial.lane(n))
+        batches = [await trial.claim(order=[n]) for n in range(4)]
+        for turn in range(5):
+            lengths = await trial.store.outputs()
+
+            async def settle(n: int, turn: int, lengths: dict[str, int]) -> str:
+                names = ["one", "two"][:: 1 if n % 2 else -1]
+                moves = [OutputMove(name, lengths.get(name, 0), lengths.get(name, 0) + n + 1) for name in names]
+                try:
+                    await batches[n].settle(done(batches[n][f"key{n}.{turn}"]), outputs=moves)
+                except OutputConflict:
+                    return "conflict"
+                return f"{n}"
+
+            results = await asyncio.gather(*(settle(n, turn, lengths) for n in range(4)))
+            (winner,) = [int(result) for result in results if result != "conflict"]
+            grown = {name: lengths.get(name, 0) + winner + 1 for name in ("one", "two")}
+            assert await trial.store.outputs() == grown
+            assert await trial.total("done") == turn + 1
+
     async def test_settle_nothing_half_done(self, start: Start) -> None:
         """INV-5: one bad move, and neither the others nor what they discovered are there."""
         trial = await start(partitions=2)

@@ -1,0 +1,11 @@
+"""The list of mutations stays true: each of its texts is in its file, once."""
+
+import pytest
+
+from tests.mutations import MUTATIONS, ROOT, Mutation
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: f"{mutation.select}: {mutation.name}")
+def test_mutation_can_be_applied(mutation: Mutation) -> None:
+    assert (ROOT / mutation.file).read_text(encoding="utf-8").count(mutation.old) == 1
+    assert mutation.old != mutation.new
