@@ -15,7 +15,7 @@ LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 
 
 def run(program: Path, folder: Path) -> str:
-    command = [sys.executable, program]
+    command: list[str | Path] = [sys.executable, program]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
