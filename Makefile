@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 MEASURABLE := $(VENV)/.measurable
 
 # More for pytest, e.g. PYTEST_ARGS="-x -k claim" or PYTEST_ARGS="-n 2".
-PYTEST_ARGS ?=
+PYTEST_ARGS ?= -n 2
 BENCH_ARGS ?=
 SOAK_MINUTES ?= 10
 

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,6 +14,9 @@ import pytest
 from psycopg import sql
 
 from tests.postgres_server import FAST_SETTINGS, PostgresServer, installations, server_version
+
+# A shell that runs us in the background ignores SIGINT, and so would the processes that the tests send it to.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GIVEN_DSN = os.environ.get("SWATH_TEST_POSTGRES")
 

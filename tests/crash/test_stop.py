@@ -6,10 +6,16 @@ from pathlib import Path
 
 import pytest
 
+import swath
+from swath import Item
+from swath.core.claim import Encoded, lease_clock
 from swath.core.frontier import Frontier
+from swath.core.store import MoveKind
+from swath.core.work import Failure, Why, Work, perform
 from tests.crash.checker import check
 from tests.crash.conftest import TIMEOUT
 from tests.crash.crew import Crew, Member, until
+from tests.crash.journal import read_lines
 from tests.crash.places import Place
 from tests.crash.workload import Workload
 
@@ -42,13 +48,12 @@ async def test_a_late_settlement_changes_nothing(place: Place, tmp_path: Path, s
 
 
 async def test_a_runner_that_overslept_drops_its_work(place: Place, tmp_path: Path, seed: int) -> None:
-    stuck = [f"n/{number}" for number in range(0, WORK.roots, 4)]
+    stuck = {f"n/{number}" for number in range(0, WORK.roots, 4)}
     async with place.open() as frontier:
         await WORK.begin(frontier)
         with Crew(tmp_path, place.url, WORK, seed=seed, lease=LEASE) as crew:
-            sleeper = crew.spawn("run", stuck=stuck)
-            await until(lambda: len(sleeper.said("start")) - len(sleeper.said("end")) >= len(stuck), seconds=20)
-            await _stop_outside_of_a_transaction(sleeper, frontier)
+            sleeper = crew.spawn("run", stuck=sorted(stuck))
+            await _stop_while_it_holds(stuck, sleeper, frontier)
             successor = crew.spawn("loop")
             await until(lambda: not successor.alive, seconds=30)
             sleeper.tell()  # the handlers end as soon as it is awake, and say done
@@ -62,14 +67,56 @@ async def test_a_runner_that_overslept_drops_its_work(place: Place, tmp_path: Pa
     assert log.summaries[sleeper.name]["lost"] >= len(stuck)
 
 
-async def _stop_outside_of_a_transaction(member: Member, frontier: Frontier) -> None:
-    """Whoever is stopped while it writes to an SQLite file keeps all others out, which is another story."""
-    for _ in range(20):
+async def test_work_that_is_cancelled_before_its_first_step_is_given_back() -> None:
+    """A runner that is stopped between handing out and starting finds, when it wakes, that the lease has ended.
+
+    Found by the storm of `test_kill`: the task never ran a line, its worker was never free again, and the run never
+    ended.
+    """
+    handled: list[Item] = []
+    ended: list[tuple[Encoded, Failure | None]] = []
+
+    async def handler(item: Item) -> None:
+        handled.append(item)
+
+    async def body() -> None:
+        ended.append(await perform(work, handler, timeout=None))
+
+    async with swath.open("memory:") as frontier:
+        await frontier.add("k")
+        claim = await frontier.claim(1)
+        assert claim is not None
+        work = Work(claim, claim.items[0], lease_clock())
+        work.task = asyncio.create_task(body())
+        work.cancel(Why.LEASE, lease_clock())
+        await asyncio.wait([work.task])
+    assert [(encoded.move.kind, encoded.move.started, failure) for encoded, failure in ended] == [
+        (MoveKind.RELEASE, False, None)
+    ]
+    assert not handled
+
+
+async def _stop_while_it_holds(keys: set[str], member: Member, frontier: Frontier) -> None:
+    """Stop it outside of a transaction: whoever is stopped while it writes to an SQLite file keeps all others out."""
+    for _ in range(100):
+        await until(lambda: keys <= _held(member), seconds=20)
         member.send(signal.SIGSTOP)
         write = asyncio.create_task(frontier.limit("probe", concurrency=1))
-        done, _ = await asyncio.wait([write], timeout=0.2)
-        if done:
+        done, _ = await asyncio.wait([write], timeout=LEASE / 4)
+        if done and keys <= _held(member):
             return
         member.send(signal.SIGCONT)
         await write
     raise TimeoutError(f"{member.name} was always writing")
+
+
+def _held(member: Member) -> set[str]:
+    """The keys that it was given and has not settled."""
+    held: dict[tuple[int, int], str] = {}
+    for line in read_lines(member.journal) if member.written else []:
+        if line["event"] == "claim":
+            held.update({(partition, position): key for partition, position, key, *_ in line["items"]})
+        elif line["event"] == "settle":
+            for position, *_ in line["moves"]:
+                held.pop((line["partition"], position), None)
+    return set(held.values())

@@ -242,7 +242,7 @@ async def test_inbox_that_is_never_empty(site: Site, monkeypatch: pytest.MonkeyP
 
 
 async def test_lanes_that_keep_their_turn(site: Site) -> None:
-    """Additions to lanes that stand behind others, of a lower priority, or blocked: each leaves a dead row behind."""
+    """Additions to lanes that stand between others, or are blocked: each leaves a dead row behind."""
     names = count()
 
     async def scenario(trial: Trial) -> Act:
@@ -251,10 +251,11 @@ async def test_lanes_that_keep_their_turn(site: Site) -> None:
 
         async def act(n: int) -> None:
             trial.clock.advance(0.01)
-            await trial.add(f"low{next(names)}", lane="low", priority=0)
+            await trial.add(f"lowest{next(names)}", lane="lowest", priority=0)  # has the share of the low ones
+            for _ in range(3):
+                await trial.add(f"low{next(names)}", lane="low", priority=1)
             await trial.add(f"later{next(names)}", lane="blocked")
-            batch = await trial.claim(BATCH - 1)
-            await settle(batch)
+            await settle(await trial.claim(BATCH))
 
         return act
 

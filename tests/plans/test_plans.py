@@ -22,6 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 BATCH = 10
 ROUNDS = 4
 CHUNK = 1_000
+FRONT = 100
 PER_ITEM = 16  # rows of any one table, or entries of any one index, that an item may cost
 AT_LEAST = 40  # and a move, however small
 
@@ -57,7 +58,9 @@ class Worker:
         batch = await self._trial.claim(BATCH, order=[0])
         assert len(batch.items) == BATCH
         claim = self._meter.take()
+        before = (await self._trial.status()).checkpoint
         await self._settle(batch)
+        assert (await self._trial.status()).checkpoint == before + 1
         settle = self._meter.take()
         self._trial.clock.advance(0.001)
         assert len((await self._trial.claim(BATCH, order=[1])).items) == BATCH
@@ -88,6 +91,11 @@ class Loaded:
             self.site.target.schema,
         ):
             await self.site.sql(f"ALTER TABLE {{schema}}.{table} SET (autovacuum_enabled = off)")
+        # At the front of the first partition, one item in every claim: so that settling it moves the checkpoint.
+        front = next(name for name in (f"front{n}" for n in count()) if address(name, 2)[0] == 0)
+        await trial.change_lane(front, min_interval=0, concurrency=1)
+        await trial.add(*(f"front{n}" for n in range(FRONT)), lane=front, priority=7)
+        await trial.change_lane(front, paused=True)
         await self._add(trial, range(size.waiting))
         while (batch := await trial.claim(CHUNK)).items:
             for partition in batch.partitions:
@@ -95,8 +103,9 @@ class Loaded:
                 await batch.settle(*(AFTERWARDS[n % 3](item) for n, item in enumerate(mine)), partition=partition)
         self.site.clock.advance(1)
         await self._add(trial, range(size.waiting, size.lanes))
-        assert await trial.total("end") == size.lanes * size.depth
-        assert await trial.total("ready") == size.lanes * size.depth - size.waiting
+        await trial.change_lane(front, paused=False)
+        assert await trial.total("end") == size.lanes * size.depth + FRONT
+        assert await trial.total("ready") == size.lanes * size.depth - size.waiting + FRONT
 
     async def _add(self, trial: Trial, lanes: range) -> None:
         items: list[NewItem] = []

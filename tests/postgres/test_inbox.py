@@ -134,19 +134,20 @@ async def test_a_known_key_is_taken_in_once(site: Site) -> None:
     await trial.check()
 
 
-async def test_restored_into_a_younger_cluster(site: Site) -> None:
+@pytest.mark.parametrize("before", [["before"], []])
+async def test_restored_into_a_younger_cluster(site: Site, before: list[str]) -> None:
     """Transaction numbers start again after a dump and restore: old marks and old rows lie far ahead of them."""
     trial = await site.trial(partitions=2)
     batch = await source(trial, 0)
-    await batch.settle(done(batch.only), discovered=[trial.item("before", lane=trial.lane(1))])
+    await batch.settle(done(batch.only), discovered=[trial.item(key, lane=trial.lane(1)) for key in before])
     await site.sql("UPDATE {schema}.inbox SET xid = '888888888888'")
     await site.sql("UPDATE {schema}.partition_state SET inbox_from = '777777777777', inbox_open = '{{777777777770}}'")
     await trial.add("another", lane=trial.lane(0))
     batch = await trial.claim(order=[0])
     await batch.settle(done(batch.only), discovered=[trial.item("after", lane=trial.lane(1))])
-    assert (await trial.status(1)).inbox == 2
+    assert (await trial.status(1)).inbox == len(before) + 1
     taken = {key for _ in range(2) for key in (await trial.claim(order=[1])).keys}
-    assert taken == {"before", "after"}
+    assert taken == {*before, "after"}
     assert await trial.total("inbox") == 0
     await trial.check()
 
@@ -174,6 +175,28 @@ async def test_a_claim_drains_a_bounded_number(site: Site, monkeypatch: pytest.M
     assert claimed, "what is ready waits for no more than the inbox"
     status = await trial.status(1)
     assert status.ready + status.claimed == rows * size
+    await trial.check()
+
+
+async def test_what_commits_late_is_drained_in_parts(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A late transaction with more rows than a claim takes in: the rest is not forgotten."""
+    monkeypatch.setattr(store_module, "INBOX_DRAIN", 1)
+    trial = await site.trial(partitions=3)
+    target = trial.lane(2)
+    await trial.add(*(f"source{n}" for n in range(12)), lane=trial.lane(0))
+    late, connection = await trial.claim(order=[0]), await site.connect()
+    await connection.execute("BEGIN")
+    for number, item in enumerate(late.items):
+        found = [trial.item(f"late{number}", lane=target)]
+        settlement = Settlement(0, number + 1, [done(item)], found)
+        await trial.store.settle(late.ref, settlement, connection=connection)
+    other = await source(trial, 1)
+    await other.settle(done(other.only), discovered=[trial.item("early", lane=target)])
+    assert (await trial.claim(order=[2])).keys == ["early"]
+    await connection.commit()
+    assert (await trial.status(2)).inbox == 12
+    await trial.claim_each(*(f"late{n}" for n in range(12)))
+    assert await trial.total("inbox") == 0
     await trial.check()
 
 

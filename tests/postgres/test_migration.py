@@ -103,6 +103,13 @@ async def test_older_workers_stop_with_their_own_error(site: Site) -> None:
     assert (await trial.status()).claimed == 1
 
 
+async def test_older_workers_stop_also_when_there_is_nothing_to_do(site: Site) -> None:
+    trial = await site.trial()
+    await site.sql("UPDATE {schema}.frontier SET format = %s", NEXT)
+    with pytest.raises(SchemaTooNew):
+        await trial.claim()
+
+
 @pytest.mark.usefixtures("a_release_later")
 async def test_replayed_migrations_make_what_creation_makes(url: str, site: Site) -> None:
     """The shape of a frontier that grew with every release is that of a new one."""

@@ -103,20 +103,17 @@ class FrontierMachine(Player):
         self.do_renew(self._one_of(self.busy(), which), lease)
 
     @precondition(lambda self: self.hands or self.gone)
-    @rule(which=some, how=st.sampled_from([*WRONGLY, "again", "zombie"]), kind=kinds)
-    def settle_oddly(self, which: int, how: str, kind: tuple[str, int]) -> None:
+    @rule(which=some, kind=kinds)
+    def settle_oddly(self, which: int, kind: tuple[str, int]) -> None:
         """Calls that must change nothing."""
         self.step()
         before = self.look()
-        match how:
-            case "again":
-                self._settle_again(which)
-            case "zombie":
-                lost = [hand for hand in self.hands + self.gone if self.is_lost(hand)]
-                if lost:
-                    self._settle_as_zombie(self._one_of(lost, which), which, kind)
-            case _:
-                self._settle_wrongly(which, how)
+        self._settle_again(which)
+        lost = [hand for hand in self.hands + self.gone if self.is_lost(hand)]
+        if lost:
+            self._settle_as_zombie(self._one_of(lost, which), which, kind)
+        for how in WRONGLY:
+            self._settle_wrongly(which, how)
         assert self.look() == before, "INV-2, INV-5: something has changed"
 
     @precondition(lambda self: self.busy())
@@ -207,17 +204,21 @@ class FrontierMachine(Player):
         places = {name: (found.partition, found.position) for name, found in picked if found.position is not None}
         self.ledger.reopened([*places], self.must(lambda store: store.reopen([*places.values()])))
 
-    @rule(turn=some)
-    def slow_down(self, turn: int) -> None:
-        """A raised default holds for lanes that were queued under the old one."""
+    @rule(turn=some, by=st.sampled_from(["interval", "concurrency"]))
+    def slow_down(self, turn: int, by: str) -> None:
+        """A stricter default holds for lanes that were queued under the old one."""
         self.step()
-        before = self.ledger.settings.min_interval
-        if self.do_claim("hasty", 5, 3 * SECOND, self._order(turn)).items:
-            self._settle_some(self.hands[-1], turn, [("done", 0)] * 5)
-        self.do_change_settings(10 * SECOND, None, None)
+        before = self.ledger.settings
+        claimed = self.do_claim("hasty", 5, 3 * SECOND, self._order(turn)).items
+        if by == "concurrency":
+            self.do_change_settings(0, 2, None)
+        else:
+            if claimed:
+                self._settle_some(self.hands[-1], turn, [("done", 0)] * 5)
+            self.do_change_settings(10 * SECOND, None, None)
         self.step()
         self.do_claim("slowed", 12, 3 * SECOND, self._order(turn))
-        self.do_change_settings(before, None, None)
+        self.do_change_settings(before.min_interval, before.concurrency, None)
 
     def finish(self) -> None:
         """Nothing is forgotten: with every brake off, all of it gets done, only by going where the store says."""

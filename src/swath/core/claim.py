@@ -184,8 +184,8 @@ class Claim:
                 self._lose(error)
             raise
         self._unsure = None
-        self._held.difference_update((settlement.partition, move.position) for move in settlement.moves)
-        if connection is None:
+        if connection is None:  # otherwise the caller may still roll back; the store refuses what is settled twice
+            self._held.difference_update((settlement.partition, move.position) for move in settlement.moves)
             frontier.recent.remember(item.hash for item in settlement.discovered)
         frontier.clock_seen(reply.now)
         settled = _settled(self.fence, settlement, seconds())

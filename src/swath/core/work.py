@@ -26,22 +26,30 @@ class Why(enum.Enum):
 class Work:
     """One item being worked on, in a task of its own."""
 
-    __slots__ = ("began", "cancelled_at", "claim", "item", "task", "warned", "why")
+    __slots__ = ("began", "cancelled_at", "claim", "item", "started", "task", "warned", "why")
 
     def __init__(self, claim: Claim, item: Item, began: float) -> None:
         self.claim = claim
         self.item = item
         self.began = began
         self.task: asyncio.Task[None] | None = None
+        self.started = False
         self.why: Why | None = None
         self.cancelled_at = 0.0
         self.warned = False
+
+    def begin(self) -> bool:
+        """Whether the handler is still to be called."""
+        self.started = True
+        return self.why is None
 
     def cancel(self, why: Why, now: float) -> None:
         """Cancel the handler, once: one that goes on regardless is not interrupted in its cleaning up."""
         if self.why is None:
             self.why, self.cancelled_at = why, now
-            if self.task is not None:
+            # A task that is cancelled before its first step never runs a line, so nobody would hear of its end. This
+            # process may have been stopped between handing out and starting: then `perform` does not call the handler.
+            if self.task is not None and self.started:
                 self.task.cancel()
 
     def disown(self) -> None:
@@ -65,6 +73,8 @@ class Failure:
 async def perform(work: Work, handler: Handler, *, timeout: float | None) -> tuple[Encoded, Failure | None]:
     """Run the handler and encode its outcome. Whatever it does short of ending the process, there is an outcome."""
     item, claim = work.item, work.claim
+    if not work.begin():
+        return claim.encode(item.release(started=False)), None
     try:
         outcome = await handler(item)
         if outcome is None and work.why is not None:
