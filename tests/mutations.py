@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 COPIED = ("src", "tests", "pyproject.toml", "README.md")
 TIMEOUT_SECONDS = 1_200
 
-CONFORMANCE = ("tests/conformance/test_stores.py",)
+CONFORMANCE = ("tests/conformance/test_stores.py", "tests/conformance/test_postgres_outputs.py")
 MACHINES = ("tests/stateful/test_machine.py",)
 
 SQLITE = "src/swath/backends/sqlite"

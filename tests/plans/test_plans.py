@@ -51,26 +51,26 @@ class Worker:
     """Works through a session of its own, and takes the measure."""
 
     def __init__(self, trial: Trial, meter: Metered, *, depth: int, names: "count[int]") -> None:
-        self._trial, self._meter, self._depth, self._names = trial, meter, depth, names
+        self.trial, self.meter, self._depth, self._names = trial, meter, depth, names
 
     async def round(self) -> Round:
-        self._trial.clock.advance(0.001)
-        batch = await self._trial.claim(BATCH, order=[0])
+        self.trial.clock.advance(0.001)
+        batch = await self.trial.claim(BATCH, order=[0])
         assert len(batch.items) == BATCH
-        claim = self._meter.take()
-        before = (await self._trial.status()).checkpoint
+        claim = self.meter.take()
+        before = (await self.trial.status()).checkpoint
         await self._settle(batch)
-        assert (await self._trial.status()).checkpoint == before + 1
-        settle = self._meter.take()
-        self._trial.clock.advance(0.001)
-        assert len((await self._trial.claim(BATCH, order=[1])).items) == BATCH
-        return Round(claim, settle, self._meter.take())
+        assert (await self.trial.status()).checkpoint == before + 1
+        settle = self.meter.take()
+        self.trial.clock.advance(0.001)
+        assert len((await self.trial.claim(BATCH, order=[1])).items) == BATCH
+        return Round(claim, settle, self.meter.take())
 
     async def _settle(self, batch: Batch) -> None:
         """Every kind of outcome. Of what is discovered half is known, and half is for the other partition."""
         lanes = range(2 * BATCH)
-        found = [self._trial.item(f"fresh{next(self._names)}", lane=f"lane{lane}") for lane in lanes]
-        found += [self._trial.item(f"lane{lane}/{lane % self._depth}", lane=f"lane{lane}") for lane in lanes]
+        found = [self.trial.item(f"fresh{next(self._names)}", lane=f"lane{lane}") for lane in lanes]
+        found += [self.trial.item(f"lane{lane}/{lane % self._depth}", lane=f"lane{lane}") for lane in lanes]
         assert len({item.partition for item in found}) == 2
         moves = (OUTCOMES[n % len(OUTCOMES)](item) for n, item in enumerate(batch.items))
         await batch.settle(*moves, discovered=found)
@@ -177,3 +177,17 @@ def grew_little(less: Cost, more: Cost, move: str) -> None:
     """A hundred times as many items make the trees of the indexes one level higher, and change nothing else."""
     probes = more.probes.total()
     assert more.buffers <= less.buffers + probes, f"{move}: {less.buffers} buffers at first, {probes} probes"
+
+
+async def test_a_part_of_a_claim_is_settled_without_the_rest(loaded: tuple[Loaded, Loaded]) -> None:
+    """A claim of hundreds that is settled by tens: each settlement looks at its own items."""
+    worker = await loaded[1].worker("auto")
+    trial, meter = worker.trial, worker.meter
+    trial.clock.advance(0.001)
+    batch = await trial.claim(30 * BATCH, order=[1])
+    assert len(batch.items) == 30 * BATCH
+    meter.take()
+    for start in range(0, len(batch.items), BATCH):
+        await batch.settle(*map(done, batch.items[start : start + BATCH]))
+        cost = meter.take()
+        assert cost.entries["claimed_pkey"] <= 4 * BATCH

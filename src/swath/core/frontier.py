@@ -1,5 +1,6 @@
 """Frontier: checks what comes in, calls the Store once per move, and tells the observer what happened."""
 
+import asyncio
 import logging
 import os
 import random
@@ -16,7 +17,7 @@ from typing import Any, Self
 from swath.core import codec, events, insight, runner
 from swath.core.claim import Claim, lease_clock
 from swath.core.clock import SECOND, from_datetime, microseconds
-from swath.core.errors import InvalidSetting, UsageError
+from swath.core.errors import InvalidSetting, StoreUnavailable, UsageError
 from swath.core.item import Item
 from swath.core.lane import address, key_hash
 from swath.core.recent import Recent
@@ -55,6 +56,7 @@ class Frontier:
         self._observer = observer
         self._order = random.Random(self.worker).sample(range(store.settings.partitions), store.settings.partitions)
         self._turn = 0
+        self._unanswered: list[int] = []  # tokens
         self._skips: dict[int, int] = {}
         self._clocks: tuple[float, float] | None = None
         self._generation = store.generation
@@ -110,10 +112,16 @@ class Frontier:
         if type(limit) is not int or not 1 <= limit <= MAX_CLAIM:
             raise UsageError(f"limit={limit!r}: a claim takes 1 to {MAX_CLAIM:,} items")
         codec.check_lease(lease)
-        token, asked_at = secrets.randbits(63), lease_clock()
+        # A claim that was not answered may have been made: it is asked for again under its token (rule 5).
+        token = self._unanswered.pop() if self._unanswered else secrets.randbits(63)
+        asked_at = lease_clock()
         request = ClaimRequest(limit, microseconds(lease), self.worker, token, self._partitions(), self._wait_for())
-        async with self.timed() as seconds:
-            reply = await self.store.claim(request)
+        try:
+            async with self.timed() as seconds:
+                reply = await self.store.claim(request)
+        except (StoreUnavailable, asyncio.CancelledError):
+            self._unanswered.append(token)
+            raise
         self._heard(reply)
         if not reply.items:
             return None

@@ -669,6 +669,10 @@ BEGIN
         END IF;
         _old := {schema}.lock_partition(_partition, _format, _given);
         s := _old;
+        IF fence > 0 AND s.last_fence > fence THEN
+            skipped := skipped || _partition;  -- a later claim was here first: per item, fences only rise
+            CONTINUE;
+        END IF;
         IF s.next_expiry <= s.time THEN
             s := {schema}.take_back(s);
             recovered := recovered + (_old.claimed - s.claimed)::integer;
@@ -816,6 +820,7 @@ BEGIN
             s.ready := s.ready - _count;
             s.claimed := s.claimed + _count;
             s.claims_made := s.claims_made + 1;
+            s.last_fence := fence;
             s.claims := s.claims || fence;
             s.next_expiry := least(s.next_expiry, s.time + _lease);
             _held := _held || _partition;
@@ -837,6 +842,39 @@ BEGIN
     -- Claims that ended long ago are forgotten, a few with each new one.
     DELETE FROM {schema}.claim AS c
     WHERE c.fence BETWEEN claim.fence - 100010 AND claim.fence - 100000 AND c.expires_at < now - 3600000000;
+END
+$$;
+
+-- name: find_claim
+-- Rule 5. A claim whose reply was lost, with its lease begun anew; fence 0 when it was not made, and then it never will
+-- be: the row under its token waits for the one that is under way, and keeps out the one that is yet to arrive.
+CREATE OR REPLACE FUNCTION {schema}.find_claim(
+    _given bigint, _token bigint, _lease bigint,
+    OUT now bigint, OUT fence bigint, OUT expires_at bigint, OUT paused boolean, OUT signal_version bigint,
+    OUT partitions smallint[], OUT positions bigint[], OUT lanes text[], OUT priorities smallint[], OUT keys text[],
+    OUT payloads text[], OUT attempts smallint[], OUT spans bigint[]
+)
+LANGUAGE plpgsql VOLATILE SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+#variable_conflict use_column
+BEGIN
+    INSERT INTO {schema}.claim (fence, token, expires_at, lost, partitions, worker)
+    VALUES (nextval({fence}), _token, 0, true, '{}', '') ON CONFLICT (token) DO NOTHING;
+    now := {schema}.store_time(_given);
+    SELECT f.paused, f.signal_version INTO STRICT paused, signal_version FROM {schema}.frontier AS f;
+    UPDATE {schema}.claim AS c SET expires_at = greatest(c.expires_at, now + _lease)
+    WHERE c.token = _token AND NOT c.lost AND c.expires_at > now
+    RETURNING c.fence, c.expires_at INTO fence, expires_at;
+    fence := coalesce(fence, 0);
+    SELECT coalesce(array_agg(h.partition), '{}'), array_agg(h.position), array_agg(n.name), array_agg(h.priority),
+        array_agg(h.key), array_agg(h.payload), array_agg(h.attempts), array_agg(h.span)
+    INTO partitions, positions, lanes, priorities, keys, payloads, attempts, spans
+    FROM {schema}.claim AS c
+    CROSS JOIN LATERAL unnest(c.partitions) AS p(partition)
+    CROSS JOIN LATERAL (
+        SELECT * FROM {schema}.claimed AS i WHERE i.partition = p.partition AND i.fence = c.fence
+    ) AS h
+    JOIN {schema}.lane AS n ON n.partition = h.partition AND n.number = h.lane
+    WHERE c.fence = find_claim.fence;
 END
 $$;
 

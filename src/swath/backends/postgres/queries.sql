@@ -58,17 +58,6 @@ ORDER BY d.partition, d.position LIMIT %(limit)s;
 -- name: outputs
 SELECT name, length FROM {schema}.output ORDER BY name;
 
--- name: find_claim
--- A claim whose reply was lost is looked up, not guessed (rule 5). Null when it was never made.
-SELECT c.fence, c.expires_at, h.partition, h.position, n.name, h.priority, h.key, h.payload, h.attempts, h.span
-FROM {schema}.claim AS c
-CROSS JOIN LATERAL unnest(c.partitions) AS p(partition)
-CROSS JOIN LATERAL (
-    SELECT * FROM {schema}.claimed AS i WHERE i.partition = p.partition AND i.fence = c.fence
-) AS h
-JOIN {schema}.lane AS n ON n.partition = h.partition AND n.number = h.lane
-WHERE c.token = %(token)s AND NOT c.lost;
-
 -- name: find
 -- A key's hash is the first part of what `seen` holds, whichever lane it is in; `moved` says where it went since.
 WITH known AS (

@@ -1,5 +1,6 @@
 """PostgresStore: each move is one call of its function in `functions.sql`."""
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -58,6 +59,7 @@ class PostgresStore:
         self._listener = Listener(target)
         self._versions: dict[int, int] = {}
         self._rewound = 0
+        self._doubtful: set[int] = set()  # tokens of claims that were not answered
 
     @classmethod
     async def open(
@@ -114,10 +116,16 @@ class PostgresStore:
             DELAYED_DRAIN,
             INBOX_DRAIN,
         )
+        if request.token in self._doubtful:
+            return await self._find_claim(request)
         try:
             row = await self._call("claim", *arguments, doing="claiming")
-        except StoreUnavailable as error:
-            return await self._lost_claim(request.token, error)
+        except StoreUnavailable:
+            self._doubtful.add(request.token)
+            return await self._find_claim(request)
+        except asyncio.CancelledError:
+            self._doubtful.add(request.token)
+            raise
         self._watch_versions(row[12])
         (now, fence, expires_at, next_ready_at, skipped, recovered, died, paused, version) = row[:9]
         self.settings = self.settings._replace(min_interval=row[9], concurrency=row[10], max_attempts=row[11])
@@ -133,14 +141,13 @@ class PostgresStore:
             signal=Signal(paused, version),
         )
 
-    async def _lost_claim(self, token: int, error: StoreUnavailable) -> ClaimReply:
+    async def _find_claim(self, request: ClaimRequest) -> ClaimReply:
         """The connection broke while claiming: whether the claim was made is looked up, not guessed (rule 5)."""
-        rows = await self._ask("find_claim", {"token": token})
-        if not rows:
-            raise error
-        fence, expires_at = rows[0][:2]
-        items = [HeldItem(*row[2:]) for row in rows]
-        return ClaimReply(expires_at, fence, items, expires_at, None, (), 0, 0, await self.signal())
+        row = await self._call("find_claim", self._now(), request.token, request.lease, doing="looking for a claim")
+        self._doubtful.discard(request.token)
+        now, fence, expires_at, paused, version, *columns = row
+        items = [HeldItem(*fields) for fields in zip(*columns, strict=True)] if fence else []
+        return ClaimReply(now, fence, items, expires_at or now, now, (), 0, 0, Signal(paused, version))
 
     def _watch_versions(self, pairs: Sequence[int]) -> None:
         """A partition's version only rises; where it fell, the database was restored or failed over (rule 4)."""

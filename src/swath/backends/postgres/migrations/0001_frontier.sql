@@ -38,6 +38,7 @@ CREATE TABLE {schema}.partition_state (
     done bigint NOT NULL DEFAULT 0,
     dead bigint NOT NULL DEFAULT 0,
     claims_made bigint NOT NULL DEFAULT 0,
+    last_fence bigint NOT NULL DEFAULT 0,
     next_ready_at bigint,
     next_expiry bigint,
     delayed_floor bigint NOT NULL DEFAULT 0,
@@ -153,7 +154,8 @@ CREATE TABLE {schema}.claim (
     number integer NOT NULL DEFAULT 0,
     lost boolean NOT NULL DEFAULT false,
     partitions smallint[] NOT NULL,
-    worker text NOT NULL
+    worker text NOT NULL,
+    CONSTRAINT claim_token UNIQUE (token)
 );
 
 -- Discovered for a partition that somebody else may hold. Appended without that partition's lock, hence in order of
