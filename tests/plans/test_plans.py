@@ -2,6 +2,7 @@
 plan: at 200,000 items in 20,000 lanes of which most are not ready, no sequential scan, no sort beyond the batch, and
 per item no more buffers than at 2,000 items plus one for each index probe, whose tree may be one level higher."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import count
 from typing import NamedTuple
@@ -108,14 +109,19 @@ class Loaded:
         assert await trial.total("ready") == size.lanes * size.depth - size.waiting + FRONT
 
     async def _add(self, trial: Trial, lanes: range) -> None:
-        items: list[NewItem] = []
+        items: tuple[list[NewItem], list[NewItem]] = ([], [])
         for name in (f"lane{lane}" for lane in lanes):
             partition, lane_hash = address(name, 2)
             keys = [f"{name}/{n}" for n in range(self.size.depth)]
-            items += [NewItem(partition, key_hash(key) + lane_hash, name, 3, key, None, None, 1) for key in keys]
-        items.sort(key=lambda item: item.partition)
-        for start in range(0, len(items), CHUNK):
-            await trial.store.add(items[start : start + CHUNK])
+            items[partition].extend(
+                NewItem(partition, key_hash(key) + lane_hash, name, 3, key, None, None, 1) for key in keys
+            )
+
+        async def each(mine: list[NewItem]) -> None:
+            for start in range(0, len(mine), CHUNK):
+                await trial.store.add(mine[start : start + CHUNK])
+
+        await asyncio.gather(*map(each, items))
 
     async def worker(self, mode: str) -> Worker:
         connection = await connect(self.site.target.dsn)
