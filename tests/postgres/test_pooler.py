@@ -11,7 +11,6 @@ import pytest
 
 from swath.backends.postgres import PostgresStore
 from swath.backends.postgres.target import Target
-from swath.conformance.discovering import Discovering
 from swath.conformance.durability import DurableStoreConformance
 from swath.conformance.trial import Trial, dead, done, release, retry, split
 from swath.core.clock import Clock
@@ -23,8 +22,8 @@ from tests.postgres.site import Site
 SIZE = 3
 
 
-class TestThroughPooler(Discovering, DurableStoreConformance):
-    """The themes in which transactions meet, as they are for every store."""
+class TestThroughPooler(DurableStoreConformance):
+    """Where several handles meet, as for every store that lasts."""
 
     database: str
     poolers: list[Pooler]

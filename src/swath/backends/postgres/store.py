@@ -292,25 +292,26 @@ class PostgresStore:
         return self.target.fill(f"SELECT * FROM {{schema}}.{name}({', '.join(['%s'] * arguments)})")
 
     async def _call(self, name: str, *arguments: Any, doing: str) -> tuple[Any, ...]:
-        """One move: one statement, one transaction. When the connection breaks in it, the same move is sent once more:
-        each is safe to repeat, because what was applied is looked up by its number, its hash or its token (rule 5)."""
+        """One move: one statement, one transaction."""
         statement = self._statement(name, len(arguments))
-        for last in (False, True):
-            try:
-                async with self._connections.lend() as connection:
-                    row = await (await connection.execute(statement, arguments, binary=True)).fetchone()
-                    return row or ()
-            except psycopg.Error as error:
-                failure = translate(error, self.target.shown, doing=doing)
-                if last or not isinstance(failure, StoreUnavailable) or name == "claim":
-                    raise failure from error
-        raise AssertionError("unreachable")
+        (row,) = await self._run(statement, arguments, doing=doing, repeat=name != "claim")
+        return tuple(row)
 
     async def _ask(self, name: str, given: dict[str, Any] | None = None) -> list[Any]:
-        statement = self.target.fill(QUERIES[name])
-        with translated(self.target.shown, doing="reading"):
-            async with self._connections.lend() as connection:
-                return await (await connection.execute(statement, given)).fetchall()
+        return await self._run(self.target.fill(QUERIES[name]), given, doing="reading", repeat=True)
+
+    async def _run(self, statement: str, given: Any, *, doing: str, repeat: bool) -> list[Any]:
+        """Send a statement, and once more when the connection broke in it: each is safe to repeat, because what was
+        applied is looked up by its number or its hash (rule 5). An idle connection may have been broken for long."""
+        while True:
+            try:
+                async with self._connections.lend() as connection:
+                    return await (await connection.execute(statement, given, binary=True)).fetchall()
+            except psycopg.Error as error:
+                failure = translate(error, self.target.shown, doing=doing)
+                if not repeat or not isinstance(failure, StoreUnavailable):
+                    raise failure from error
+                repeat = False
 
 
 async def _open(connection: AsyncConnection, target: Target, create: Settings | None) -> Settings:
