@@ -170,8 +170,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-6: a revisit holds the checkpoint back",
         f"{SQLITE}/queries.sql",
-        " AND position > :checkpoint AND NOT revisit",
-        " AND position > :checkpoint",
+        " INDEXED BY delayed_unsettled\n    WHERE partition = :partition AND position > :checkpoint AND NOT revisit",
+        " WHERE partition = :partition AND position > :checkpoint",
         "sqlite",
     ),
     Mutation(
