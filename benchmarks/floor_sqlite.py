@@ -10,6 +10,7 @@ from typing import Any
 from benchmarks.floor import LEASE, Arrival, Counted, arrivals
 from benchmarks.loading import LEVEL, RANK
 from benchmarks.work import Web
+from swath.backends.sqlite.file import CACHE_KIB, STATEMENTS, WAL_BYTES, WAL_PAGES
 
 PARTITION = 0  # a file has one
 BUSY_SECONDS = 60.0
@@ -57,13 +58,13 @@ GROW_LANE = (
 class SqliteFloor:
     def __init__(self, path: str, *, synchronous: str, web: Web) -> None:
         self._web = web
-        self._db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS, cached_statements=256)
+        self._db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS, cached_statements=STATEMENTS)
         for pragma in (
             "journal_mode = WAL",
             f"synchronous = {synchronous}",
-            "cache_size = -65536",
-            "wal_autocheckpoint = 8000",
-            "journal_size_limit = 67108864",
+            f"cache_size = -{CACHE_KIB}",
+            f"wal_autocheckpoint = {WAL_PAGES}",
+            f"journal_size_limit = {WAL_BYTES}",
             "temp_store = MEMORY",
             "secure_delete = OFF",
         ):

@@ -44,8 +44,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-1: a lane's items are handed out and stay where they are",
         f"{SQLITE}/queries.sql",
-        "DELETE FROM item WHERE partition = ? AND lane = ? AND (rank, place) <= (?, ?)",
-        "DELETE FROM item WHERE partition = ? AND lane = ? AND (rank, place) < (?, ?)",
+        "DELETE FROM item WHERE partition = :partition AND position IN (SELECT value FROM json_each(:positions))",
+        "DELETE FROM item WHERE partition = :partition AND position IN (SELECT max(value) FROM json_each(:positions))",
         "sqlite",
     ),
     Mutation(
@@ -58,8 +58,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-2: the fence is not checked on settling",
         f"{SQLITE}/settle.py",
-        "    held_claim(session, ref)\n    rows",
-        "    rows",
+        "    held_claim(session, ref)\n    held",
+        "    held",
         "sqlite",
     ),
     Mutation(
@@ -100,22 +100,22 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-3: the interval runs from the start instead of the settlement",
         f"{SQLITE}/settle.py",
-        "and not starts_count(lane.pacing(default)):\n                lane.last_at = self._now",
+        "and not starts_count(lane.pacing(default)):\n                lane.pace(self._now)",
         "and not starts_count(lane.pacing(default)):\n                pass",
         "sqlite",
     ),
     Mutation(
         "INV-3: work that never started counts as settled",
         f"{SQLITE}/settle.py",
-        "if (move.kind is not MoveKind.RELEASE or move.started) and",
-        "if",
+        "if move.started and not starts_count",
+        "if not starts_count",
         "sqlite",
     ),
     Mutation(
         "INV-3: a claim that starts nothing moves the lane's clock",
         f"{SQLITE}/claim.py",
-        "                if starts_count(pacing):\n                    lane.last_at = self._now\n",
-        "            if starts_count(pacing):\n                lane.last_at = self._now\n",
+        "            if count and starts_count(pacing):\n                lane.pace(self._now)\n",
+        "        if starts_count(pacing):\n            lane.pace(self._now)\n",
         "sqlite",
     ),
     Mutation(
@@ -126,10 +126,10 @@ MUTATIONS: Sequence[Mutation] = [
         "sqlite",
     ),
     Mutation(
-        "INV-4: the attempts of a lost worker are forgotten",
+        "INV-4: the loss of a worker is forgotten",
         f"{SQLITE}/queries.sql",
-        "position, hash, key, payload, span, attempts + 1, reason, error\nFROM claimed",
-        "position, hash, key, payload, span, attempts, reason, error\nFROM claimed",
+        "span, attempts + 1, losses + 1, reason, error\nFROM claimed",
+        "span, attempts + 1, losses, reason, error\nFROM claimed",
         "sqlite",
     ),
     Mutation(
@@ -235,15 +235,15 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-3: a lane is queued although it is busy, and started",
         POSTGRES,
-        "WHEN c.paused OR (c.at_once > 0 AND c.in_flight >= c.at_once) THEN NULL",
-        "WHEN c.paused THEN NULL",
+        "WHEN _paused OR (_at_once > 0 AND _in_flight >= _at_once) THEN NULL",
+        "WHEN _paused THEN NULL",
         "postgres",
     ),
     Mutation(
         "INV-3: the interval runs from the start instead of the settlement",
         POSTGRES,
-        "(_cause = 'settle' AND c.at_once = 1) OR (_cause = 'start' AND c.at_once <> 1)",
-        "_cause = 'start'",
+        "CASE WHEN coalesce(o.concurrency, f.concurrency) = 1 THEN s.time ELSE o.last_at END AS now_last_at",
+        "o.last_at AS now_last_at",
         "postgres",
     ),
     Mutation(
@@ -256,8 +256,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-3: a lost worker keeps its place in the lane",
         POSTGRES,
-        "s, _lanes, _levels, _waits, array_fill(-1, ARRAY[_count]), array_fill(true, ARRAY[_count]), 'back');",
-        "s, _lanes, _levels, _waits, array_fill(0, ARRAY[_count]), array_fill(true, ARRAY[_count]), 'back');",
+        "s, _lanes, _levels, _waits, array_fill(-1, ARRAY[_count]), array_fill(true, ARRAY[_count]), NULL, 'back');",
+        "s, _lanes, _levels, _waits, array_fill(0, ARRAY[_count]), array_fill(true, ARRAY[_count]), NULL, 'back');",
         "postgres",
     ),
     Mutation(
@@ -364,8 +364,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "fairness: a lane taken in part stays in front",
         POSTGRES,
-        "WHEN p.level = p.old_level AND _cause NOT IN ('start', 'limits') THEN p.old_ready_at",
-        "WHEN p.level = p.old_level AND _cause NOT IN ('limits') THEN p.old_ready_at",
+        "{schema}.lane_ready_at(s.time, b.blocked_until, b.started_at, b.pause)",
+        "{schema}.lane_ready_at(b.ready_at, b.blocked_until, b.started_at, b.pause)",
         "postgres",
     ),
 ]

@@ -236,8 +236,9 @@ def test_interrupt_stops_cleanly_and_says_how_many(url: str) -> None:
         run.stdin.write(b"".join(b"k%d\n" % n for n in range(2500)))
         run.stdin.flush()
         wait_until_added(url, 2000)
-        run.send_signal(signal.SIGINT)  # while it waits for more input
-        out, err = run.communicate(timeout=30)
+        run.send_signal(signal.SIGINT)
+        run.wait(30)  # with its input still open: at the end of that it would be done
+        out, err = run.communicate()
     assert run.returncode == 130
     assert (out.decode(), err.decode()) == ("stopped: 2,500 new of 2,500\n", "")
     assert look(url).ready == 2500

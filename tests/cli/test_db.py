@@ -50,8 +50,8 @@ def test_check_of_a_sound_store(url: str, swath: Run) -> None:
 
 
 SOUND = PartitionStatus(
-    0, ready=2, delayed=1, claimed=1, done=3, dead=1, lanes=2, inbox=0, checkpoint=2, checkpoint_dead=1, end=8,
-    next_ready_at=None, time=0,
+    0, ready=2, delayed=1, claimed=1, done=3, visits=3, dead=1, lanes=2, inbox=0, checkpoint=2, checkpoint_dead=1,
+    end=8, next_ready_at=None, time=0,
 )  # fmt: skip
 LANES = LaneSums(waiting=2, in_flight=1)
 

@@ -124,7 +124,7 @@ def test_wrong_ways(url: str, swath: Run, args: tuple[str, ...], complaint: str)
 
 def test_states() -> None:
     def lane(waiting: int = 1, ready_at: int | None = 5, in_flight: int = 0, **limits: int) -> LaneStatus:
-        return LaneStatus("a", 0, LaneLimits(**limits), waiting, in_flight, ready_at, 0)  # type: ignore[arg-type]
+        return LaneStatus("a", 0, LaneLimits(**limits), waiting, in_flight, 0, ready_at, 0)  # type: ignore[arg-type]
 
     assert state(lane(), 10) == "ready"
     assert state(lane(ready_at=15), 10) == "resting"

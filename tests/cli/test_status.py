@@ -96,7 +96,7 @@ def test_seconds_go_with_watch(swath: Run) -> None:
 
 
 def look(now: float, done: int, end: int) -> StoreStatus:
-    part = PartitionStatus(0, 0, 0, 0, done, 0, 0, 0, 0, 0, end, None, 0)
+    part = PartitionStatus(0, 0, 0, 0, done, 0, 0, 0, 0, 0, 0, end, None, 0)
     return StoreStatus(Settings(1), Signal(False, 0), round(now * 1e6), [part])
 
 

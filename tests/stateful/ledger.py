@@ -34,6 +34,7 @@ class Entry:
     state: str = "waiting"
     due_at: int = 0
     attempts: int = 0
+    losses: int = 0
     fence: int = 0
     span: int = 1
     payload: str | None = None
@@ -56,6 +57,7 @@ class Lane:
     paused: bool = False
     blocked_until: int = 0
     last_at: int = 0
+    visits: int = 0
 
 
 @dataclass(slots=True)
@@ -106,14 +108,16 @@ class Ledger:
             entry, now = self.entries[name], times[held.partition]
             assert entry.state in ("waiting", "revisit"), f"INV-1, INV-7: {name} was {entry} and is handed out"
             assert entry.due_at <= now, f"{name} is handed out {entry.due_at - now} µs before it is due"
-            assert (held.attempts, held.span, held.payload, held.priority) == (
+            assert (held.attempts, held.losses, held.span, held.payload, held.priority) == (
                 entry.attempts,
+                entry.losses,
                 entry.span,
                 entry.payload,
                 entry.item.priority,
             )
             assert held.position > self.checkpoints.get(held.partition, 0), f"INV-6: the checkpoint passed {name}"
-            self._check_start(held.lane, starts[held.lane], now)
+            in_flight = self._check_start(held.lane, starts[held.lane], now)
+            assert (held.lane_visits, held.lane_in_flight) == (self.lanes[held.lane].visits, in_flight)
             starts[held.lane] += 1
             names[held.partition, held.position] = name
         for held in reply.items:
@@ -121,6 +125,8 @@ class Ledger:
             entry.state, entry.fence, entry.due_at = "held", reply.fence, 0
             if self._pacing(held.lane)[1] != 1:
                 self.lanes[held.lane].last_at = times[held.partition]
+        pacings = [self._pacing(held.lane) for held in reply.items]
+        assert reply.starts_count == any(interval and concurrency != 1 for interval, concurrency in pacings), "INV-3"
         if reply.items:
             assert reply.fence > 0
             assert reply.fence not in self.claims, "INV-2: a fence is used twice"
@@ -141,15 +147,15 @@ class Ledger:
             self.claims[fence].lost = True
             del self.claims[fence].names[place]
             entry = self.entries[name]
-            entry.attempts, entry.fence, entry.state = entry.attempts + 1, 0, "waiting"
+            entry.attempts, entry.losses, entry.fence, entry.state = entry.attempts + 1, entry.losses + 1, 0, "waiting"
             self.lanes[name[0]].last_at = times[place[0]]
-            if entry.attempts >= self.settings.max_attempts:
+            if entry.losses >= self.settings.max_attempts:
                 died += 1
                 entry.state = "dead"
         return len(back), died
 
-    def _check_start(self, lane: str, started: int, now: int) -> None:
-        """INV-3, for one more item of a lane that `started` in this claim already."""
+    def _check_start(self, lane: str, started: int, now: int) -> int:
+        """INV-3, for one more item of a lane that `started` in this claim already; how many are in flight."""
         min_interval, concurrency = self._pacing(lane)
         known = self.lanes[lane]
         in_flight = sum(1 for (name, _), entry in self.entries.items() if name == lane and entry.state == "held")
@@ -162,6 +168,7 @@ class Ledger:
             if known.last_at:
                 early = known.last_at + min_interval - now
                 assert early <= 0, f"INV-3: lane {lane} starts {early} µs too soon"
+        return in_flight + started
 
     def renewed(self, fence: int, expires_at: int) -> None:
         claim = self.claims[fence]
@@ -188,10 +195,11 @@ class Ledger:
     def _settle(self, name: Name, move: Move, now: int) -> None:
         entry = self.entries[name]
         entry.fence, entry.due_at = 0, 0
-        if self._pacing(name[0])[1] == 1 and (move.kind is not MoveKind.RELEASE or move.started):
+        if self._pacing(name[0])[1] == 1 and move.started:
             self.lanes[name[0]].last_at = now
         if move.kind is MoveKind.DONE:
-            entry.attempts = 0
+            self.lanes[name[0]].visits += move.started
+            entry.attempts = entry.losses = 0
             entry.state = "done" if move.delay is None else "revisit"
             entry.due_at = 0 if move.delay is None else now + move.delay
         elif move.kind is MoveKind.RETRY:
@@ -199,7 +207,7 @@ class Ledger:
         elif move.kind is MoveKind.DEAD:
             entry.state, entry.attempts = "dead", entry.attempts + 1
         elif move.kind is MoveKind.RELEASE:
-            entry.state = "waiting"
+            entry.state, entry.due_at = "waiting", 0 if move.delay is None else now + move.delay
         elif entry.span == 1:
             assert move.rest is not None
             entry.state, entry.payload = "waiting", move.rest.payload
@@ -207,7 +215,8 @@ class Ledger:
             assert move.rest is not None
             keeps = entry.span // 2
             self._enter([move.rest._replace(span=entry.span - keeps)])
-            entry.state, entry.attempts, entry.span, entry.payload = "done", 0, keeps, move.payload
+            entry.state, entry.attempts, entry.losses = "done", 0, 0
+            entry.span, entry.payload = keeps, move.payload
 
     def changed_lane(self, name: str, change: LaneChange) -> None:
         lane = self._lane(name)
@@ -227,7 +236,7 @@ class Ledger:
         expected = [self.entries[name] for name in set(names) if self.entries[name].state in ("done", "dead")]
         assert count == len(expected)
         for entry in expected:
-            entry.state, entry.attempts, entry.due_at = "waiting", 0, 0
+            entry.state, entry.attempts, entry.losses, entry.due_at = "waiting", 0, 0, 0
 
     # what must hold
 
@@ -275,6 +284,8 @@ class Ledger:
         for state in ("ready", "delayed", "claimed", "done", "dead"):
             assert getattr(status, state) == counted[state], f"INV-4: {counted} in {status}"
         assert status.inbox >= counted["inbox"]
+        lanes = {item.lane.lane for item in found if item.lane}
+        assert status.visits == sum(self.lanes[lane].visits for lane in lanes)
         assert status.time >= self.times.get(number, 0), "partition time ran back"
         self.times[number] = status.time
         before, self.checkpoints[number] = self.checkpoints.get(number, 0), status.checkpoint
@@ -302,7 +313,7 @@ class Ledger:
             known = self.lanes[name]
             states = Counter(item.state for (lane, _), item in found.items() if lane == name)
             assert (status.waiting, status.in_flight) == (states["ready"], states["claimed"]), f"{status}: {states}"
-            assert status.last_at == known.last_at, f"{status}: {known}"
+            assert (status.last_at, status.visits) == (known.last_at, known.visits), f"{status}: {known}"
             assert tuple(status.limits) == (known.min_interval, known.concurrency, known.paused, known.blocked_until)
             if known.paused or not status.waiting:
                 assert status.ready_at is None, f"{status}: {known}"

@@ -29,7 +29,8 @@ concurrencies = st.sampled_from([0, 0, 1, 2])
 lanes = st.sampled_from(LANES)
 some = st.integers(0, 7)  # picks from what is there, modulo how much that is
 kinds = st.tuples(
-    st.sampled_from(["done", "revisit", "retry", "retry soon", "dead", "release", "return", "split"]), some
+    st.sampled_from(["done", "revisit", "retry", "retry soon", "dead", "skip", "release", "return", "later", "split"]),
+    some,
 )
 universe = st.lists(
     st.tuples(
@@ -133,7 +134,7 @@ class FrontierMachine(Player):
             sleeper = self.hands[-1]
             if renews:
                 self.do_renew(sleeper, 30 * SECOND)
-            self.advance(3 * SECOND)
+            self.advance(3 * SECOND + MILLISECOND)
             self.do_claim("heir", limit, 30 * SECOND, self._order(turn))
             before = self.look()
             if self.is_lost(sleeper):
@@ -152,7 +153,7 @@ class FrontierMachine(Player):
         self.step()
         latest = max(claim.expires_at for claim in self.ledger.claims.values())
         if latest > self.clock.now():
-            self.advance(latest - self.clock.now())
+            self.advance(latest - self.clock.now() + MILLISECOND)
 
     @rule(seconds=st.sampled_from([1, 20, 4_000]), how_long=st.sampled_from([0, 1, 1]))
     def step_back(self, seconds: int, how_long: int) -> None:
@@ -235,7 +236,7 @@ class FrontierMachine(Player):
                     mine = [item for item in reply.items if item.partition == partition]
                     self.do_settle(self.hands[-1], partition, [Move(item.position, MoveKind.DONE) for item in mine])
             elif reply.next_ready_at is not None:
-                self.advance(max(reply.next_ready_at - self.clock.now(), MILLISECOND))
+                self.advance(max(reply.next_ready_at - self.clock.now(), 0) + MILLISECOND)  # past it for both
             else:
                 break
         else:
@@ -322,8 +323,12 @@ class FrontierMachine(Player):
                 return Move(at, MoveKind.RETRY, delay=0, reason="soon")
             case "dead":
                 return Move(at, MoveKind.DEAD, reason=f"reason {extra}", error=None if extra else "Traceback")
+            case "skip":
+                return Move(at, MoveKind.DONE, started=False)
             case "release" | "return":
                 return Move(at, MoveKind.RELEASE, started=kind == "release")
+            case "later":
+                return Move(at, MoveKind.RELEASE, delay=extra * 5 * SECOND, started=extra % 2 == 0)
             case _:
                 rest = new_item(
                     Item(f"{item.key}|{self.steps}.{item.position}", item.lane, item.priority), self.partitions

@@ -295,7 +295,9 @@ def _counters(partitions: Sequence[PartitionStatus]) -> list[PartitionStatus]:
 def assert_same_claim(reply: ClaimReply, expected: ClaimReply) -> None:
     assert list(reply.items) == list(expected.items)
     assert (reply.recovered, reply.died, reply.signal) == (expected.recovered, expected.died, expected.signal)
-    assert whole(reply.now) == whole(expected.now)
+    # Where it found nothing it may have looked into a partition whose time is ahead of a clock that stepped back.
+    assert whole(reply.now) >= whole(expected.now)
+    assert not reply.items or whole(reply.now) == whole(expected.now)
     assert not reply.items or whole(reply.expires_at) == whole(expected.expires_at)
     assert not_later(reply.next_ready_at, expected.next_ready_at), "F17: it would be slept through"
 

@@ -484,6 +484,25 @@ async def test_nothing_is_claimed_ahead_where_starts_are_paced(
     assert (max(claimed.items for claimed in b.seen.of(events.Claimed)) > 2) is ahead
 
 
+async def test_what_has_to_start_at_once_is_given_back_if_it_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """INV-3: also where a lane's own limits pace its starts, and the frontier's do not."""
+    monkeypatch.setattr(broker.Broker, "_look_ahead", lambda self: 5)
+    gate = asyncio.Event()
+
+    async def handler(item: Item) -> None:
+        await gate.wait()
+
+    async with bench() as b:
+        await b.frontier.limit("paced", min_interval=0.1, concurrency=2)
+        await b.frontier.add([Item("a", priority=7), Item("b", priority=7), Item("c", lane="paced")])
+        running = asyncio.create_task(b.frontier.run(handler, workers=2, lease=3_600, until="idle"))
+        await b.seen.saw(events.Settled)
+        assert (await b.state("a"), await b.state("b"), await b.state("c")) == ("claimed", "claimed", "ready")
+        b.clock.advance(1)
+        gate.set()
+        assert (await running).done == 3
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -270,6 +270,27 @@ def test_a_file_this_user_may_not_write() -> None:
     assert "fresh.db cannot be opened" in second
 
 
+def test_a_directory_this_user_may_not_enter() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        os.mkdir(f"{folder}/closed")
+        asyncio.run(create(f"{folder}/closed/work.db"))
+        os.chmod(f"{folder}/closed", 0o600)
+        script = """
+            if os.getuid() == 0:
+                os.setgid(65534), os.setuid(65534)
+            for create in (False, True):
+                try:
+                    asyncio.run(SqliteStore.open(os.path.join(sys.argv[1], "closed", "work.db"), create=create))
+                except StoreUnavailable as error:
+                    print(error)
+        """
+        messages = child(script, folder).splitlines()
+        os.chmod(f"{folder}/closed", 0o700)
+    assert len(messages) == 2
+    assert all("work.db cannot be reached: Permission denied" in message for message in messages)
+
+
 def test_a_full_disk_stops_the_move_and_nothing_is_half_done(path: str) -> None:
     script = """
         async def main(path):

@@ -39,12 +39,12 @@ def _fill(connection: sqlite3.Connection) -> None:
     numbers = [(n,) for n in range(1, 2_001)]
     for statement in (
         "INSERT INTO lane (partition, number, name, level, ready_at) VALUES (0, ?1, 'lane ' || ?1, 3, ?1)",
-        "INSERT INTO item VALUES (0, ?1 % 100, 9, ?1, ?1, randomblob(20), 'key ' || ?1, NULL, 1, 0, NULL, NULL)",
+        "INSERT INTO item VALUES (0, ?1 % 100, 9, ?1, ?1, randomblob(20), 'key ' || ?1, NULL, 1, 0, 0, NULL, NULL)",
         "INSERT INTO seen VALUES (0, randomblob(20), ?1)",
-        "INSERT INTO claimed VALUES (0, ?1 / 10, ?1, 1, 3, randomblob(20), 'key ' || ?1, NULL, 1, 0, NULL, NULL)",
+        "INSERT INTO claimed VALUES (0, ?1 / 10, ?1, 1, 3, randomblob(20), 'key ' || ?1, NULL, 1, 0, 0, NULL, NULL)",
         "INSERT INTO hold VALUES (?1, 0, ?1, 0, 10)",
         "INSERT INTO claim VALUES (?1, 1, 'worker', ?1, 0, 0)",
-        "INSERT INTO delayed VALUES (0, ?1, 1, 3, x'00', 'key', NULL, 1, 0, NULL, NULL, ?1, ?1 % 2, NULL, NULL)",
+        "INSERT INTO delayed VALUES (0, ?1, 1, 3, x'00', 'key', NULL, 1, 0, 0, NULL, NULL, ?1, ?1 % 2, NULL, NULL)",
         "INSERT INTO done VALUES (?1, 0, ?1, 1, 3, x'00', 'key', NULL, 1, 0, NULL)",
         "INSERT INTO dead VALUES (0, ?1, 1, 3, x'00', 'key', NULL, 1, 1, 0, NULL, NULL)",
     ):
@@ -77,8 +77,9 @@ def test_plan(name: str, connection: sqlite3.Connection) -> None:
 
 
 def test_ready_lanes_are_read_in_order_from_their_place(connection: sqlite3.Connection) -> None:
-    (detail,) = plan(connection, SQL["ready_lanes"])
-    assert "lane_ready (partition=? AND level=? AND " in detail
+    lanes, items, *_ = plan(connection, SQL["ready_lanes"])
+    assert "lane_ready (partition=? AND level=? AND " in lanes
+    assert "PRIMARY KEY (partition=? AND lane=? AND rank=? AND place=?)" in items
 
 
 def test_a_bad_plan_is_noticed(connection: sqlite3.Connection) -> None:

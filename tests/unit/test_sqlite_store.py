@@ -136,6 +136,39 @@ async def test_the_first_job_of_a_group_fails_alone(store: SqliteStore) -> None:
     with pytest.raises(ZeroDivisionError):
         await store._writer.submit(_add_and_fail)
     assert await store.add([new("bad")]) == 1
+    assert list((await store.status()).partitions) == list(await store.recount()), "its lane was forgotten with it"
+
+
+async def test_a_lane_of_a_job_that_failed_is_forgotten(store: SqliteStore) -> None:
+    async with Gate(store) as gate:
+        before = asyncio.ensure_future(store.add([new("good", "lane of another")]))
+        broken = asyncio.ensure_future(store._writer.submit(_add_and_fail))
+        after = asyncio.ensure_future(store.add([new("bad")]))
+        await asyncio.sleep(0)
+        gate.open.set()
+        with pytest.raises(ZeroDivisionError):
+            await broken
+        assert (await before, await after) == (1, 1)
+    assert list((await store.status()).partitions) == list(await store.recount())
+    assert len((await store.claim(request())).items) == 2
+
+
+async def test_what_is_known_has_a_size(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """INV-9, and what was forgotten is read again."""
+    monkeypatch.setattr("swath.backends.sqlite.state.LANES_KEPT", 20)
+    monkeypatch.setattr("swath.backends.sqlite.state.HOLDS_KEPT", 3)
+    claims = []
+    for i in range(30):
+        await store.add([new(f"k{i}", f"lane {i}"), new(f"l{i}", f"lane {i}")])
+        claims.append(await store.claim(request(limit=2)))
+    known = store._writer._known
+    assert len(known.lanes) <= 21
+    assert len(known.held) <= 4
+    for claim in claims:
+        await store.settle(ClaimRef(claim.fence, TOKEN), done(claim))
+    (status,) = await store.recount()
+    assert (status.done, status.checkpoint) == (60, 60)
+    assert [status] == list((await store.status()).partitions)
 
 
 async def test_a_group_that_sqlite_rolls_back_has_not_happened(store: SqliteStore) -> None:

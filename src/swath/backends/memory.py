@@ -36,6 +36,7 @@ from swath.core.store import (
     ClaimReply,
     ClaimRequest,
     DeadItem,
+    Fact,
     Found,
     HeldItem,
     LaneChange,
@@ -68,6 +69,8 @@ class _Row:
     rank: int = 0
     place: int = 0
     attempts: int = 0
+    losses: int = 0
+    beside: int = 0  # items of its lane that were in flight when it was claimed
     due_at: int = 0
     revisit: bool = False
     fence: int = 0
@@ -90,6 +93,7 @@ class _Lane:
     waiting: list[tuple[int, int, _Row]] = field(default_factory=list)  # a heap by (rank, place)
     in_flight: int = 0
     last_at: int = 0
+    visits: int = 0
     level: int | None = None  # priority of its head; None: not in the queue
     ready_at: int = 0
 
@@ -148,6 +152,7 @@ class MemoryStore:
         self._partitions = [_Partition(number) for number in range(settings.partitions)]
         self._claims: dict[int, _Claim] = {}
         self._outputs: dict[str, int] = {}
+        self._facts: dict[str, str] = {}
         self._signal = Signal(paused=False, version=0)
         self._woken = asyncio.Event()
 
@@ -230,6 +235,7 @@ class MemoryStore:
                 rows = self._take(partition, request.limit - len(taken), fence, time)
                 taken += rows
                 visited += bool(rows)
+        pacings = {self._pacing(row.lane) for row in taken}
         expires_at = now + request.lease
         if taken:
             self._claims[fence] = _Claim(fence, request.token, request.worker, expires_at)
@@ -242,6 +248,7 @@ class MemoryStore:
             skipped=(),
             recovered=recovered,
             died=died,
+            starts_count=any(starts_count(pacing) and pacing.min_interval > 0 for pacing in pacings),
             signal=self._signal,
         )
 
@@ -261,13 +268,13 @@ class MemoryStore:
                 rows.append(row)
         died = 0
         for row in rows:
-            row.attempts += 1
+            row.attempts, row.losses = row.attempts + 1, row.losses + 1
             row.lane.in_flight -= 1
             row.lane.last_at = now
-            if row.attempts >= self.settings.max_attempts:
+            if row.losses >= self.settings.max_attempts:
                 died += 1
                 row.state, row.fence, row.settled_at = "dead", 0, now
-                row.reason = LOST_WORKER.format(attempts=row.attempts)
+                row.reason = LOST_WORKER.format(losses=row.losses)
             else:
                 self._make_ready(partition, row, RETURNED)
         self._place((row.lane for row in rows), now)
@@ -320,8 +327,8 @@ class MemoryStore:
             while lane.waiting and len(rows) < count and lane.head_level == level:
                 rows.append(heapq.heappop(lane.waiting)[2])
             for row in rows:
-                row.state, row.fence = "claimed", fence
-            lane.in_flight += len(rows)
+                row.state, row.fence, row.beside = "claimed", fence, lane.in_flight
+                lane.in_flight += 1
             if rows and starts_count(pacing):
                 lane.last_at = now
             self._place([lane], now, new_turn=True)  # taken in part, it goes back behind the others
@@ -367,6 +374,7 @@ class MemoryStore:
             time = now if other is partition else other.tick(self._clock.now())
             discovered += self._take_in(other, settlement.discovered, time)
         self._outputs |= {output.name: output.new for output in settlement.outputs}
+        self._facts |= dict(settlement.facts)
         self._advance(partition)
         self._wake()
         return SettleReply(now, discovered, partition.checkpoint)
@@ -389,12 +397,14 @@ class MemoryStore:
     def _settle_row(self, partition: _Partition, row: _Row, move: Move, now: int) -> None:
         lane, row.fence = row.lane, 0
         lane.in_flight -= 1
-        if not starts_count(self._pacing(lane)) and (move.kind is not MoveKind.RELEASE or move.started):
+        if not starts_count(self._pacing(lane)) and move.started:
             lane.last_at = now
+        lane.visits += move.kind is MoveKind.DONE and move.started
         row.settled_at = now
         match move.kind:
             case MoveKind.DONE:
-                row.state, row.result, row.attempts, row.reason, row.error = "done", move.result, 0, None, None
+                row.state, row.result, row.attempts, row.losses = "done", move.result, 0, 0
+                row.reason = row.error = None
                 if move.delay is not None:
                     row.state, row.revisit, row.due_at = "delayed", True, now + move.delay
             case MoveKind.RETRY:
@@ -405,7 +415,10 @@ class MemoryStore:
                 row.state, row.attempts, row.reason, row.error = "dead", row.attempts + 1, move.reason, move.error
             case MoveKind.RELEASE:
                 row.settled_at = None
-                self._make_ready(partition, row, RETURNED)
+                if move.delay is None:
+                    self._make_ready(partition, row, RETURNED)
+                else:
+                    row.state, row.due_at = "delayed", now + move.delay
             case MoveKind.SPLIT:
                 self._split(partition, row, move, now)
 
@@ -418,7 +431,8 @@ class MemoryStore:
         keeps = row.span // 2
         position = row.position + keeps
         rest = move.rest._replace(span=row.span - keeps)
-        row.state, row.result, row.attempts, row.payload, row.span = "done", move.result, 0, move.payload, keeps
+        row.state, row.result, row.attempts, row.losses = "done", move.result, 0, 0
+        row.payload, row.span = move.payload, keeps
         row.reason = row.error = None
         self._enter(partition, row.lane, rest, position, now)
 
@@ -467,7 +481,7 @@ class MemoryStore:
             now = partition.tick(self._clock.now())
             for row in closed:
                 self._renumber(partition, row)
-                row.attempts = 0
+                row.attempts = row.losses = 0
                 self._make_ready(partition, row, FRESH)
             self._place((row.lane for row in closed), now)
             reopened += len(closed)
@@ -490,6 +504,7 @@ class MemoryStore:
         return PartitionStatus(
             partition=partition.number,
             **count,
+            visits=sum(lane.visits for lane in partition.lanes.values()),
             lanes=len(partition.lanes),
             inbox=0,
             checkpoint=partition.checkpoint,
@@ -568,6 +583,12 @@ class MemoryStore:
         ]
         return rows[:limit]
 
+    async def learn(self, facts: Sequence[Fact]) -> None:
+        self._facts |= dict(facts)
+
+    async def facts(self, keys: Sequence[str]) -> dict[str, str]:
+        return {key: self._facts[key] for key in keys if key in self._facts}
+
     async def outputs(self) -> dict[str, int]:
         return dict(self._outputs)
 
@@ -593,7 +614,17 @@ def _changed(value: int | None, change: int | None) -> int | None:
 
 def _held(row: _Row) -> HeldItem:
     return HeldItem(
-        row.lane.partition, row.position, row.lane.name, row.priority, row.key, row.payload, row.attempts, row.span
+        partition=row.lane.partition,
+        position=row.position,
+        lane=row.lane.name,
+        priority=row.priority,
+        key=row.key,
+        payload=row.payload,
+        attempts=row.attempts,
+        span=row.span,
+        losses=row.losses,
+        lane_visits=row.lane.visits,
+        lane_in_flight=row.beside,
     )
 
 
@@ -604,6 +635,7 @@ def _lane_status(lane: _Lane) -> LaneStatus:
         limits=lane.limits,
         waiting=len(lane.waiting),
         in_flight=lane.in_flight,
+        visits=lane.visits,
         ready_at=None if lane.level is None else lane.ready_at,
         last_at=lane.last_at,
     )

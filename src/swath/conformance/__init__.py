@@ -22,6 +22,7 @@ _THEMES = (
     "delaying",
     "discovering",
     "durability",
+    "learning",
     "leases",
     "looking",
     "pacing",

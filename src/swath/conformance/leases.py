@@ -156,29 +156,56 @@ class Leases(Conformance):
         await trial.add("a")
         for attempts in range(3):
             batch = await trial.claim(lease=30)
-            assert batch.only.attempts == attempts
+            assert (batch.only.attempts, batch.only.losses) == (attempts, attempts)
             trial.clock.advance(31)
         last = await trial.claim()
         assert (last.keys, last.reply.recovered, last.reply.died) == ([], 1, 1)
         found = await trial.where("a")
-        assert (found.state, found.attempts, found.reason) == ("dead", 3, LOST_WORKER.format(attempts=3))
+        assert (found.state, found.attempts, found.reason) == ("dead", 3, LOST_WORKER.format(losses=3))
         assert found.settled_at == last.reply.now
         (item,) = await trial.store.dead()
         assert (item.key, item.attempts, item.reason) == ("a", 3, found.reason)
         status = await trial.status()
         assert (status.checkpoint, status.checkpoint_dead) == (1, 1)
 
-    async def test_claim_counts_lost_workers_and_retries_together(self, start: Start) -> None:
+    async def test_claim_counts_lost_workers_apart_from_retries(self, start: Start) -> None:
+        """What was tried often is not given up on for a worker that was lost with it."""
         trial = await start(max_attempts=3)
         await trial.add("a")
+        for attempts in range(2):
+            batch = await trial.claim()
+            assert (batch.only.attempts, batch.only.losses) == (attempts, 0)
+            await batch.settle(retry(batch.only))
+            trial.clock.advance(1)
+        for losses in range(3):
+            batch = await trial.claim(lease=30)
+            assert (batch.only.attempts, batch.only.losses) == (2 + losses, losses)
+            if losses == 1:
+                await batch.settle(release(batch.only, after=1))  # as it was
+                trial.clock.advance(2)
+                assert (await trial.claim(lease=30)).only.losses == losses
+            trial.clock.advance(31)
+        assert (await trial.claim()).reply.died == 1
+        found = await trial.where("a")
+        assert (found.attempts, found.reason) == (5, LOST_WORKER.format(losses=3))
+
+    async def test_claim_counts_losses_until_it_is_done(self, start: Start) -> None:
+        trial = await start(max_attempts=3)
+        await trial.add("a")
+        await trial.claim(lease=30)
+        trial.clock.advance(31)
         batch = await trial.claim()
         await batch.settle(retry(batch.only))
         trial.clock.advance(1)
-        assert (await trial.claim(lease=30)).only.attempts == 1
-        trial.clock.advance(31)
-        assert (await trial.claim(lease=30)).only.attempts == 2
-        trial.clock.advance(31)
-        assert (await trial.claim()).reply.died == 1
+        batch = await trial.claim()
+        assert (batch.only.attempts, batch.only.losses) == (2, 1)
+        await batch.settle(done(batch.only, revisit=5))
+        trial.clock.advance(6)
+        batch = await trial.claim()
+        assert (batch.only.attempts, batch.only.losses) == (0, 0)
+        await batch.settle(done(batch.only))
+        await trial.store.reopen([(0, batch.only.position)])
+        assert (await trial.claim()).only.losses == 0
 
     async def test_claim_counts_no_attempt_for_what_was_released(self, start: Start) -> None:
         trial = await start(max_attempts=2)

@@ -33,6 +33,7 @@ class Looking(Conformance):
             "delayed": 3,
             "claimed": 1,
             "done": 1,
+            "visits": 2,
             "dead": 1,
             "lanes": 2,
             "inbox": 0,

@@ -282,3 +282,63 @@ class Pacing(Conformance):
         await trial.add(*"abc")
         await trial.store.change_settings(concurrency=5, min_interval=0)
         assert len((await trial.claim()).items) == 2
+
+    async def test_settle_of_what_never_started_leaves_the_lane_ready(self, start: Start) -> None:
+        trial = await start(min_interval=10, concurrency=1)
+        await trial.add(*"abcd")
+        for move in (done, release):
+            batch = await trial.claim()
+            await batch.settle(move(batch.only, started=False))
+        batch = await trial.claim()
+        assert batch.keys == ["b"], "it was given back, and is the lane's first"
+        await batch.finish()
+        assert (await trial.claim()).keys == []
+
+    async def test_settle_gives_back_for_later(self, start: Start) -> None:
+        trial = await start(min_interval=1, concurrency=1)
+        await trial.add("a", "b")
+        batch = await trial.claim()
+        settled = await batch.settle(release(batch.only, after=30))
+        found = await trial.where("a")
+        assert (found.state, found.attempts, found.due_at) == ("delayed", 0, settled.now + 30_000_000)
+        assert (await trial.status()).checkpoint == 0
+        second = await next_start(trial)
+        assert second.keys == ["b"]
+        await second.finish()
+        third = await next_start(trial)
+        assert (third.keys, third.only.attempts, third.reply.now) == (["a"], 0, found.due_at)
+
+    async def test_claim_says_how_often_the_lane_was_visited(self, start: Start) -> None:
+        trial = await start(concurrency=3)
+        await trial.add(*"abcdefg")
+        batch = await trial.claim()
+        assert [(item.lane_visits, item.lane_in_flight) for item in batch.items] == [(0, 0), (0, 1), (0, 2)]
+        await batch.settle(done(batch["a"]), done(batch["b"], started=False))
+        batch = await trial.claim(1)
+        assert (batch.only.lane_visits, batch.only.lane_in_flight) == (1, 1)
+        await batch.settle(retry(batch.only, after=100))
+        batch = await trial.claim(1)
+        await batch.settle(done(batch.only, revisit=100))
+        batch = await trial.claim()
+        assert [(item.lane_visits, item.lane_in_flight) for item in batch.items] == [(2, 1), (2, 2)]
+        assert (await trial.lane_status()).visits == 2
+        assert (await trial.status()).visits == 2
+
+    async def test_claim_says_that_an_interval_runs_from_it(self, start: Start) -> None:
+        trial = await start()
+        await trial.change_lane("from starts", min_interval=10, concurrency=2)
+        await trial.change_lane("from settlements", min_interval=10, concurrency=1)
+        for lane in ("free", "from settlements", "from starts"):
+            await trial.add(f"{lane} 1", f"{lane} 2", lane=lane)
+        batch = await trial.claim()
+        assert (sorted(batch.keys), batch.reply.starts_count) == (
+            ["free 1", "free 2", "from settlements 1", "from starts 1"],
+            True,
+        )
+        await batch.finish()
+        assert (await trial.claim()).keys == []
+        await trial.add("free 3", lane="free")
+        trial.clock.advance(9)
+        assert not (await trial.claim(lease=100)).reply.starts_count
+        trial.clock.advance(2)
+        assert (await trial.claim()).reply.starts_count

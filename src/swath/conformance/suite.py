@@ -6,6 +6,7 @@ from swath.conformance.claiming import Claiming
 from swath.conformance.clocks import Clocks
 from swath.conformance.delaying import Delaying
 from swath.conformance.discovering import Discovering
+from swath.conformance.learning import Learning
 from swath.conformance.leases import Leases
 from swath.conformance.looking import Looking
 from swath.conformance.pacing import Pacing
@@ -24,6 +25,7 @@ class StoreConformance(
     Splitting,
     Checkpoints,
     Looking,
+    Learning,
     Clocks,
 ):
     """Subclass it, say how a store is made, and let pytest collect the subclass."""

@@ -14,6 +14,7 @@ from swath.core.store import (
     ClaimRef,
     ClaimReply,
     ClaimRequest,
+    Fact,
     Found,
     HeldItem,
     LaneChange,
@@ -32,7 +33,19 @@ from swath.core.store import (
 LANE = "lane"
 LEASE = 60.0
 
-COUNTED = ("ready", "delayed", "claimed", "done", "dead", "lanes", "inbox", "checkpoint", "checkpoint_dead", "end")
+COUNTED = (
+    "ready",
+    "delayed",
+    "claimed",
+    "done",
+    "visits",
+    "dead",
+    "lanes",
+    "inbox",
+    "checkpoint",
+    "checkpoint_dead",
+    "end",
+)
 STATES = frozenset({"inbox", "ready", "delayed", "claimed", "done", "dead"})
 
 
@@ -47,9 +60,9 @@ def lane_in(partition: int, partitions: int, nth: int = 0) -> str:
     return next(name for n, name in enumerate(names) if n == nth)
 
 
-def done(item: HeldItem, *, result: str | None = None, revisit: float | None = None) -> Move:
+def done(item: HeldItem, *, result: str | None = None, revisit: float | None = None, started: bool = True) -> Move:
     delay = None if revisit is None else microseconds(revisit)
-    return Move(item.position, MoveKind.DONE, delay=delay, result=result)
+    return Move(item.position, MoveKind.DONE, delay=delay, result=result, started=started)
 
 
 def retry(item: HeldItem, *, after: float = 0, reason: str = "later", error: str | None = None) -> Move:
@@ -60,8 +73,9 @@ def dead(item: HeldItem, *, reason: str = "no use", error: str | None = None) ->
     return Move(item.position, MoveKind.DEAD, reason=reason, error=error)
 
 
-def release(item: HeldItem, *, started: bool = True) -> Move:
-    return Move(item.position, MoveKind.RELEASE, started=started)
+def release(item: HeldItem, *, started: bool = True, after: float | None = None) -> Move:
+    delay = None if after is None else microseconds(after)
+    return Move(item.position, MoveKind.RELEASE, delay=delay, started=started)
 
 
 def split(
@@ -114,12 +128,13 @@ class Batch:
         number: int | None = None,
         discovered: Sequence[NewItem] = (),
         outputs: Sequence[OutputMove] = (),
+        facts: Sequence[Fact] = (),
     ) -> SettleReply:
         """Settle in one partition; it need not be named where the claim has one only."""
         if partition is None:
             (partition,) = self.partitions
         number = next(self.numbers) if number is None else number
-        return await self.store.settle(self.ref, Settlement(partition, number, moves, discovered, outputs))
+        return await self.store.settle(self.ref, Settlement(partition, number, moves, discovered, outputs, facts))
 
     async def finish(self, *keys: str) -> SettleReply:
         """Settle these items as done, or all; the reply is that of the last partition."""

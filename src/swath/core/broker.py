@@ -14,11 +14,12 @@ from swath.core.claim import Claim, lease_clock
 from swath.core.clock import SECOND
 from swath.core.hand import Hand
 from swath.core.item import Item
-from swath.core.lane import Pacing, starts_count
 from swath.core.leases import Leases
 from swath.core.outage import WAIT_FOR_IT, Outage
-from swath.core.settler import Settler
+from swath.core.output import Output
+from swath.core.settler import MAX_OUTPUT, Settler
 from swath.core.store import ClaimReply, Signal
+from swath.core.suspects import Caution, company
 from swath.core.work import Handler, Why, Work, perform
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("swath.runner")
 
-MAX_BATCH = 500  # items in one claim of the broker's
+MAX_BATCH = 1_000  # items in one claim of the broker's
 LOOK_AHEAD = 0.2  # seconds of work to claim ahead
 MOST_AHEAD = 200  # items to claim ahead, beside two for each worker
 RATE_WINDOW = 0.1  # seconds over which the completion rate is measured
@@ -34,6 +35,7 @@ IDLE = 1.0  # seconds between looks where nothing is ready, at the most
 PATIENCE = 0.002  # seconds between two looks that found nothing, doubled each time
 MOST_PATIENCE = 0.05
 LISTEN = 1.0  # seconds between looks for a pause
+AT_ONCE = 60.0  # seconds without claiming ahead, after a claim whose items had to start at once
 TICK = 0.25  # seconds between looks at the clock, at the most
 
 
@@ -50,6 +52,7 @@ class Broker:
         timeout: float | None,
         grace: float,
         until: str,
+        output: Output | None,
         failed: Callable[[BaseException], None],
     ) -> None:
         self.hand = Hand()
@@ -68,6 +71,8 @@ class Broker:
         self._settler = Settler(
             self.hand,
             self._outage,
+            output,
+            committed=frontier.store.outputs,
             emit=frontier.emit,
             settled=self._settled,
             lost=self._leases.lose,
@@ -81,6 +86,8 @@ class Broker:
         self._patience = PATIENCE
         self._signal: Signal | None = None
         self._rate = Rate(lease_clock())
+        self._caution = Caution()
+        self._ahead_from = 0.0  # on `lease_clock`: until then nothing is claimed ahead
 
     # claiming
 
@@ -112,6 +119,8 @@ class Broker:
                 self._take(claim)
             self._heed(reply.signal)
             self._hand_out()
+            if claim is not None and reply.starts_count:
+                self._start_or_give_back(claim)
             if claim is None:
                 if await self._covered(reply):
                     return self._until
@@ -120,29 +129,42 @@ class Broker:
 
     def _wanted(self) -> int:
         """How many items to claim now: what is free, and so much ahead as is worked off while a claim takes."""
-        if self.hand.unsettled >= self._most_unsettled:
+        if self.hand.unsettled >= self._most_unsettled or self.hand.weight >= MAX_OUTPUT:
             return 0  # settling has fallen behind
         if any(held.outcomes or held.sending for held in self.hand.ended):
             return 0  # a claim might take them back before they are settled
+        most = self.hand.company(self._frontier.store.settings.max_attempts)
+        if most is not None and self.hand.items >= most:
+            return 0
         look_ahead = self._look_ahead()
         free = self._workers - len(self.hand.works) - len(self.hand.ahead)
-        room = min(free + look_ahead, MAX_BATCH)
+        room = min(free + look_ahead, MAX_BATCH, self._caution.most)
+        if most is not None:
+            return max(0, min(room, most - self.hand.items))
         if free > 0 and not self.hand.ahead:
             return room
         return room if room >= max(1, look_ahead // 2) else 0
 
     def _look_ahead(self) -> int:
-        settings = self._frontier.store.settings
-        if settings.min_interval and starts_count(Pacing(settings.min_interval, settings.concurrency)):
-            return 0  # the interval runs from the claim on: what waited here would start too close to the next (INV-3)
+        now = lease_clock()
+        if now < self._ahead_from:
+            return 0
         seconds = min(LOOK_AHEAD, self._lease / 8)
-        return min(int(self._rate.at(lease_clock()) * seconds), 2 * self._workers + MOST_AHEAD)
+        return min(int(self._rate.at(now) * seconds), 2 * self._workers + MOST_AHEAD)
 
     def _take(self, claim: Claim) -> None:
         self.hand.take(claim, lease_clock())
+        self._caution.met(company(claim.items, self._frontier.store.settings.max_attempts))
         self._patience = PATIENCE
         if self.closing:
             self.give_back()
+
+    def _start_or_give_back(self, claim: Claim) -> None:
+        """An interval runs from this claim on: what waited here would start too close to the next (INV-3)."""
+        self._ahead_from = lease_clock() + AT_ONCE
+        if (held := self.hand.claims.get(claim.fence)) is not None:
+            for item in self.hand.unstarted(held):
+                self._settler.release(held, item)
 
     async def _covered(self, reply: ClaimReply) -> bool:
         """Whether the end is reached that this run goes on until."""
@@ -181,6 +203,14 @@ class Broker:
     # handing out
 
     def _hand_out(self) -> None:
+        most = self.hand.company(self._frontier.store.settings.max_attempts)
+        if most is not None:
+            for held, item in self.hand.beyond(most):
+                self._settler.release(held, item)
+            if self.hand.items > most:
+                return  # until what runs is settled
+        if self.hand.weight >= MAX_OUTPUT:
+            return  # until it is settled (INV-9)
         while self.hand.ahead and len(self.hand.works) < self._workers and not self.closing:
             held, item = self.hand.next()
             now = lease_clock()
@@ -208,6 +238,7 @@ class Broker:
 
     def _settled(self) -> None:
         self._news.set()  # a lane may be ready again
+        self._hand_out()
         self._stir()
 
     def _stir(self) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from swath.core import codec, events
 from swath.core.clock import as_datetime, microseconds
 from swath.core.errors import InvalidOutcome, LeaseLost, StoreUnavailable, SwathError
-from swath.core.item import Done, Item, Outcome
-from swath.core.store import ClaimRef, ClaimReply, Move, MoveKind, NewItem, OutputMove, Settlement
+from swath.core.item import Dead, Done, Item, Outcome, Release
+from swath.core.store import ClaimRef, ClaimReply, Fact, Move, MoveKind, NewItem, OutputMove, Settlement
 
 if TYPE_CHECKING:
     from swath.core.frontier import Frontier
@@ -38,10 +38,9 @@ class Encoded(NamedTuple):
     item: Item
     move: Move
     discovered: Sequence[NewItem]
-
-    @property
-    def place(self) -> tuple[int, int]:
-        return _place(self.item)
+    facts: Sequence[Fact]
+    output: Any
+    place: tuple[int, int]
 
 
 def _place(item: Item) -> tuple[int, int]:
@@ -127,10 +126,14 @@ class Claim:
             if self._again and isinstance(outcome, Outcome) and _place(outcome.item) in self._again - self._held:
                 continue  # settled before the store was lost
             encoded = self.encode(outcome)
-            if encoded.place in named:
+            place = encoded.place
+            if place in named:
                 raise InvalidOutcome(f"{encoded.item.key!r} has two outcomes in one settlement: it can have one")
-            named.add(encoded.place)
-            grouped.setdefault(encoded.item.partition, []).append(encoded)
+            named.add(place)
+            group = grouped.get(place[0])
+            if group is None:
+                group = grouped[place[0]] = []
+            group.append(encoded)
         return grouped
 
     def encode(self, outcome: object) -> Encoded:
@@ -138,14 +141,21 @@ class Claim:
         if not isinstance(outcome, Outcome):
             raise InvalidOutcome(f"{outcome!r} is not an outcome: use item.done(), .retry(), .dead(), .release() …")
         item = outcome.item
-        if _place(item) not in self._held:
+        place = (item.partition, item.position)
+        if place not in self._held:
             raise InvalidOutcome(
                 f"claim {self.fence} does not hold {item.key!r}: it was settled before, or belongs to another claim"
             )
         settings = self._frontier.store.settings
         move = codec.move(outcome, max_attempts=settings.max_attempts, partitions=settings.partitions)
-        found = outcome.discovered if isinstance(outcome, Done) else ()
-        return Encoded(item, move, [codec.new_item(new, settings.partitions) for new in found])
+        if not isinstance(outcome, Done):
+            output = outcome.output if isinstance(outcome, Dead | Release) else None
+            return Encoded(item, move, (), (), output, place)
+        found: Sequence[NewItem] = ()
+        if outcome.discovered:
+            found = [codec.new_item(new, settings.partitions) for new in outcome.discovered]
+        facts = codec.facts(outcome.facts) if outcome.facts else ()
+        return Encoded(item, move, found, facts, outcome.output, place)
 
     async def commit(
         self,
@@ -159,14 +169,19 @@ class Claim:
         async with self._one_at_a_time:
             if self._unsure is not None:
                 await self._send(self._unsure, None)
-            moves = [outcome.move for outcome in outcomes if outcome.place in self._held]
-            if not moves:
+            held = [outcome for outcome in outcomes if outcome.place in self._held]
+            if not held:
                 return
-            discovered = self._frontier.unknown(
-                new for outcome in outcomes if outcome.place in self._held for new in outcome.discovered
-            )
             self._number += 1
-            await self._send(Settlement(partition, self._number, moves, discovered, outputs), connection)
+            settlement = Settlement(
+                partition,
+                self._number,
+                moves=[outcome.move for outcome in held],
+                discovered=self._frontier.unknown(new for outcome in held for new in outcome.discovered),
+                outputs=outputs,
+                facts=list({fact.key: fact for outcome in held for fact in outcome.facts}.values()),
+            )
+            await self._send(settlement, connection)
 
     async def _send(self, settlement: Settlement, connection: Any) -> None:
         """A lost reply is looked up, not guessed: what may have taken effect is sent again, under its number, before
@@ -200,9 +215,8 @@ class Claim:
 
 
 def _settled(fence: int, settlement: Settlement, seconds: float) -> events.Settled:
-    counts = dict.fromkeys(_COUNTED.values(), 0)
-    for move in settlement.moves:
-        counts[_COUNTED[move.kind]] += 1
+    kinds = [move.kind for move in settlement.moves]
+    counts = {name: kinds.count(kind) for kind, name in _COUNTED.items()}
     return events.Settled(
         fence=fence,
         partition=settlement.partition,

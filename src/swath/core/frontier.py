@@ -1,13 +1,14 @@
 """Frontier: checks what comes in, calls the Store once per move, and tells the observer what happened."""
 
 import asyncio
+import json
 import logging
 import os
 import random
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from operator import attrgetter
@@ -20,6 +21,7 @@ from swath.core.clock import SECOND, from_datetime, microseconds
 from swath.core.errors import InvalidSetting, StoreUnavailable, UsageError
 from swath.core.item import Item
 from swath.core.lane import address, key_hash
+from swath.core.output import Output
 from swath.core.recent import Recent
 from swath.core.store import (
     ADD_CHUNK,
@@ -42,7 +44,8 @@ ADD_BUFFER = 10_000  # items of a long addition held in memory
 CLOCK_TOLERANCE = 5.0  # seconds by which the store's clock may run ahead of ours before it is reported
 FRONTIER_DEFAULT = "default"  # for `limit()`: what the frontier says
 
-ItemsIn = Item | str | Iterable[Item | str] | AsyncIterable[Item | str]
+ItemIn = Item | NewItem | str  # an item, one that was encoded before, or a key
+ItemsIn = ItemIn | Iterable[ItemIn] | AsyncIterable[ItemIn]
 
 
 class Frontier:
@@ -155,6 +158,7 @@ class Frontier:
         timeout: float | None = None,
         grace: float = 10.0,
         until: runner.Until = "done",
+        output: Output | None = None,
         handle_signals: bool = True,
     ) -> runner.Summary:
         """Cover the frontier with `handler`, up to `workers` items at once, and return what became of them.
@@ -173,6 +177,8 @@ class Frontier:
         is taken over when its lease ends. `handle_signals=False` leaves signals alone, and so does a run in a thread
         that is not the main one.
 
+        What outcomes hand in as `output` is written by `output` and committed with their settlement (INV-5).
+
         While the store cannot be reached it waits. A handler whose lease ends meanwhile is cancelled.
         """
         return await runner.run(
@@ -183,6 +189,7 @@ class Frontier:
             timeout=timeout,
             grace=grace,
             until=until,
+            output=output,
             handle_signals=handle_signals,
         )
 
@@ -275,7 +282,22 @@ class Frontier:
         self.emit(events.Reopened(reopened))
         return reopened
 
+    async def learn(self, facts: Mapping[str, Any]) -> None:
+        """Keep what a job knows, by key, for everybody who works on the frontier; what was known before gives way."""
+        known = codec.facts(facts)
+        for start in range(0, len(known), ADD_CHUNK):
+            await self.store.learn(known[start : start + ADD_CHUNK])
+
     # what to ask
+
+    async def facts(self, keys: Iterable[str]) -> dict[str, Any]:
+        """What is known of these keys."""
+        wanted = list(keys)
+        known: dict[str, Any] = {}
+        for start in range(0, len(wanted), ADD_CHUNK):
+            found = await self.store.facts(wanted[start : start + ADD_CHUNK])
+            known |= {key: json.loads(value) for key, value in found.items()}
+        return known
 
     async def status(self) -> insight.Status:
         """Exact counters and checkpoints, in a time that grows with the partitions only."""
@@ -353,8 +375,8 @@ class Frontier:
         self._clocks = ours, theirs
 
 
-async def _each(items: ItemsIn) -> AsyncIterator[Item | str]:
-    if isinstance(items, Item | str):
+async def _each(items: ItemsIn) -> AsyncIterator[ItemIn]:
+    if isinstance(items, Item | NewItem | str):
         yield items
     elif isinstance(items, AsyncIterable):
         async for item in items:

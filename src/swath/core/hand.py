@@ -5,13 +5,27 @@ from collections import deque
 
 from swath.core.claim import Claim, Encoded
 from swath.core.item import Item
+from swath.core.suspects import company
 from swath.core.work import Work
 
 
 class Held:
     """A claim in hand: what of it waits, runs, and is yet to be settled."""
 
-    __slots__ = ("ahead", "claim", "ended", "lost", "outcomes", "queued", "ripe", "sending", "since", "timer", "works")
+    __slots__ = (
+        "ahead",
+        "claim",
+        "ended",
+        "lost",
+        "outcomes",
+        "queued",
+        "ripe",
+        "sending",
+        "since",
+        "timer",
+        "weight",
+        "works",
+    )
 
     def __init__(self, claim: Claim, since: float) -> None:
         self.claim = claim
@@ -19,6 +33,7 @@ class Held:
         self.ahead = len(claim.items)
         self.works: set[Work] = set()
         self.outcomes: list[Encoded] = []
+        self.weight = 0  # bytes of output that wait to be settled
         self.sending = 0  # outcomes in a settlement under way
         self.queued = False  # for a settler, or in its hands
         self.ripe = False  # to be settled again as soon as its settler is through
@@ -38,6 +53,7 @@ class Hand:
         self.unsettled = 0  # finished
         self.lost = 0  # items, so far
         self.changed = asyncio.Event()  # something came to its end
+        self._suspicious = False
         self._tally: dict[str, int] = {}
 
     @property
@@ -45,9 +61,31 @@ class Hand:
         """How many were claimed and are not settled yet."""
         return len(self.works) + len(self.ahead) + self.unsettled
 
+    @property
+    def weight(self) -> int:
+        """Bytes of output that wait to be settled."""
+        return sum(held.weight for held in self.claims.values())
+
     def take(self, claim: Claim, now: float) -> None:
         held = self.claims[claim.fence] = Held(claim, now)
         self.ahead.extend((held, item) for item in claim.items)
+        self._suspicious = self._suspicious or any(item.losses for item in claim.items)
+
+    def company(self, max_attempts: int) -> int | None:
+        """How many items may be in hand with those that are; None: any number."""
+        if not self._suspicious:
+            return None
+        items = [item for _, item in self.ahead] + [work.item for work in self.works]
+        self._suspicious = any(item.losses for item in items)
+        return company(items, max_attempts)
+
+    def beyond(self, most: int) -> list[tuple[Held, Item]]:
+        """Take out what was not started beyond so many items, those last that can afford the fewest losses."""
+        ordered = sorted(self.ahead, key=lambda entry: -entry[1].losses)
+        self.ahead = deque(ordered[:most])
+        for held, _ in ordered[most:]:
+            held.ahead -= 1
+        return ordered[most:]
 
     def next(self) -> tuple[Held, Item]:
         """The item that has waited longest to be started."""

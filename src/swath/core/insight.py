@@ -19,6 +19,7 @@ class Status:
     delayed: int
     claimed: int
     done: int
+    visits: int
     dead: int
     lanes: int
     inbox: int
@@ -53,6 +54,7 @@ def status(store: StoreStatus) -> Status:
         delayed=total("delayed"),
         claimed=total("claimed"),
         done=total("done"),
+        visits=total("visits"),
         dead=total("dead"),
         lanes=total("lanes"),
         inbox=total("inbox"),

@@ -1,7 +1,6 @@
 """Item, the unit of work, and the outcomes a worker can give it."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ LEVELS = 8  # priorities are levels 0 to 7, higher first
 class Item(NamedTuple):
     """One unit of work. `key` and `lane` name it; it enters its lane once (INV-7).
 
-    `position` and `partition` are set on items that a claim hands out. A named tuple, because a page has many links:
+    The fields from `attempts` on are set on items that a claim hands out. A named tuple, because a page has many links:
     it is made in a quarter of the time of a frozen dataclass.
     """
 
@@ -24,26 +23,39 @@ class Item(NamedTuple):
     not_before: datetime | None = None
     span: int = 1
     attempts: int = 0
+    losses: int = 0  # of the attempts: how often its worker was lost
+    lane_visits: int = 0  # how often an item of its lane was started and done before
+    lane_in_flight: int = 0  # items of its lane that were in flight when it was claimed
     partition: int = -1
     position: int = -1
 
     def done(
-        self, *, result: Any = None, discovered: Iterable["Item | str"] = (), revisit_after: float | None = None
+        self,
+        *,
+        result: Any = None,
+        discovered: Iterable["Item | str"] = (),
+        revisit_after: float | None = None,
+        facts: Mapping[str, Any] | None = None,
+        output: Any = None,
+        started: bool = True,
     ) -> "Done":
-        """Covered. `discovered` enters in the same transaction (INV-5); `revisit_after` seconds opens it again."""
-        return Done(self, result=result, discovered=tuple(discovered), revisit_after=revisit_after)
+        """Covered. `discovered`, `facts` and `output` are committed with it (INV-5); `revisit_after` seconds opens it
+        again. What needed no work, `started=False`, does not count in its lane, which is ready for the next at once.
+        """
+        return Done(self, result, tuple(discovered), revisit_after, facts, output, started)
 
     def retry(self, *, after: float | None = None, reason: str = "retry", error: str | None = None) -> "Retry":
         """Failed for now: again `after` seconds, or after a growing, jittered pause; dead after too many attempts."""
         return Retry(self, after=after, reason=reason, error=error)
 
-    def dead(self, *, reason: str, error: str | None = None) -> "Dead":
+    def dead(self, *, reason: str, error: str | None = None, output: Any = None) -> "Dead":
         """Given up, with the reason; listed by `dead()` and re-openable."""
-        return Dead(self, reason=reason, error=error)
+        return Dead(self, reason=reason, error=error, output=output)
 
-    def release(self, *, started: bool = True) -> "Release":
-        """Given back; no attempt is counted. Work that never started leaves its lane ready at once."""
-        return Release(self, started=started)
+    def release(self, *, started: bool = True, after: float | None = None, output: Any = None) -> "Release":
+        """Given back, for `after` seconds from now if that is given; no attempt is counted. Work that never started
+        leaves its lane ready at once."""
+        return Release(self, started=started, after=after, output=output)
 
     def split(self, *, at: Any, result: Any = None) -> "Split":
         """Covered below `at`; the rest of the range becomes an item of its own, free to be claimed.
@@ -53,18 +65,19 @@ class Item(NamedTuple):
         return Split(self, at=at, result=result)
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(NamedTuple):
     """Covered, with what came of it and what it discovered."""
 
     item: Item
     result: Any = None
     discovered: tuple[Item | str, ...] = ()
     revisit_after: float | None = None
+    facts: Mapping[str, Any] | None = None
+    output: Any = None
+    started: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(NamedTuple):
     """Failed for now."""
 
     item: Item
@@ -73,25 +86,25 @@ class Retry:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Dead:
+class Dead(NamedTuple):
     """Given up."""
 
     item: Item
     reason: str
     error: str | None = None
+    output: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(NamedTuple):
     """Given back as it was."""
 
     item: Item
     started: bool = True
+    after: float | None = None
+    output: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(NamedTuple):
     """A range covered below `at`."""
 
     item: Item

@@ -11,6 +11,7 @@ from swath.core import codec, events
 from swath.core.broker import Broker
 from swath.core.claim import lease_clock
 from swath.core.errors import InvalidSetting, UsageError
+from swath.core.output import Output
 from swath.core.stopping import Stop, stopped_by_signals
 from swath.core.work import Handler
 
@@ -51,12 +52,23 @@ async def run(
     grace: float,
     until: Until,
     handle_signals: bool,
+    output: Output | None = None,
     stop: Stop | None = None,
 ) -> Summary:
     """`Frontier.run`, which has the whole story. `stop` lets another thread end it."""
     _check(handler, workers, lease, timeout, grace, until)
     stop = stop or Stop()
-    run = _Run(frontier, handler, stop, workers=workers, lease=lease, timeout=timeout, grace=grace, until=until)
+    run = _Run(
+        frontier,
+        handler,
+        stop,
+        workers=workers,
+        lease=lease,
+        timeout=timeout,
+        grace=grace,
+        until=until,
+        output=output,
+    )
     with stopped_by_signals(stop, asyncio.get_running_loop()) if handle_signals else nullcontext():
         return await run.run()
 

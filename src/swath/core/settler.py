@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from swath.core import events
 from swath.core.claim import Encoded
@@ -10,11 +11,14 @@ from swath.core.errors import LeaseLost, UsageError
 from swath.core.hand import Hand, Held
 from swath.core.item import Item
 from swath.core.outage import Outage
+from swath.core.output import Output
+from swath.core.store import MoveKind, OutputMove
 
 MAX_GROUP = 500  # outcomes in one settlement
 GROUP_COUNT = 100  # so many outcomes of a claim are settled without waiting for more
 GROUP_SECONDS = 0.02  # and fewer after this
 AT_ONCE = 4  # settlements under way; while all are busy, groups grow
+MAX_OUTPUT = 64_000_000  # bytes of output that may wait to be settled before no more work is started
 
 
 class Settler:
@@ -24,7 +28,9 @@ class Settler:
         self,
         hand: Hand,
         outage: Outage,
+        output: Output | None,
         *,
+        committed: Callable[[], Awaitable[Mapping[str, int]]],
         emit: Callable[[events.Event], None],
         settled: Callable[[], None],
         lost: Callable[[Held, LeaseLost], None],
@@ -32,6 +38,8 @@ class Settler:
     ) -> None:
         self._hand = hand
         self._outage = outage
+        self._output = output
+        self._committed = committed
         self._emit = emit
         self._settled = settled
         self._lost = lost
@@ -48,6 +56,8 @@ class Settler:
             return
         held.outcomes.append(outcome)
         self._hand.unsettled += 1
+        if self._output is not None and outcome.output is not None:
+            held.weight += self._output.size(outcome.output)
         if not self._hand.works and not self._hand.ahead:
             self.flush()
         elif len(held.outcomes) >= GROUP_COUNT or not (held.works or held.ahead):
@@ -85,8 +95,12 @@ class Settler:
             self._pump()
 
     def _pump(self) -> None:
-        while self._ripe and len(self._tasks) < AT_ONCE:
-            task = self._loop.create_task(self._settle(self._ripe.popleft()))
+        while self._ripe and len(self._tasks) < (AT_ONCE if self._output is None else 1):
+            batch = [self._ripe.popleft()]
+            if self._output is not None:  # the files have one end, where one batch is written at a time
+                batch += self._ripe
+                self._ripe.clear()
+            task = self._loop.create_task(self._settle(batch))
             self._tasks.add(task)
             task.add_done_callback(self._ended)
 
@@ -97,41 +111,103 @@ class Settler:
                 self._failed(error)
             self._pump()
 
-    async def _settle(self, held: Held) -> None:
-        held.ripe = False
-        outcomes, held.outcomes = held.outcomes, []
-        held.sending = len(outcomes)
+    async def _settle(self, batch: Sequence[Held]) -> None:
+        """Settle all that is finished of some claims."""
+        weights = [held.weight for held in batch]
+        groups = [group for held in batch for group in _taken(held)]
         try:
-            for partition, group in _grouped(outcomes):
-                await self._commit(held, partition, group)
-                if held.lost:  # in the meantime, and all is counted
-                    break
-                held.sending -= len(group)
-                self._hand.unsettled -= len(group)
-        except LeaseLost as lost:
-            self._lost(held, lost)
+            if self._output is None:
+                for group in groups:
+                    if not group.held.lost:
+                        await self._commit(group)
+            else:
+                await self._record(self._output, groups)
         finally:
-            self._hand.unsettled -= held.sending  # not 0 where it was broken off: nobody waits for these any more
-            held.sending = 0
-        held.queued = False
-        if held.ripe and held.outcomes:
-            self._ripen(held)
-        self._hand.retire(held)
+            for held, weight in zip(batch, weights, strict=True):
+                held.weight -= weight
+                self._hand.unsettled -= held.sending  # not 0 where it was broken off: nobody waits for these any more
+                held.sending = 0
+        for held in batch:
+            held.queued = False
+            if held.ripe and held.outcomes:
+                self._ripen(held)
+            self._hand.retire(held)
         self._settled()
 
-    async def _commit(self, held: Held, partition: int, group: list[Encoded]) -> None:
+    async def _commit(self, group: "_Group") -> None:
         try:
-            await self._outage.outlast("settle", lambda: held.claim.commit(partition, group))
+            await self._send(group)
         except UsageError as error:
-            # One of them is refused by the store itself: it alone is retried, the others go through.
-            if len(group) > 1:
-                for outcome in group:
-                    await self._commit(held, partition, [outcome])
+            for part in self._apart(group, error):
+                await self._commit(part)
+
+    async def _record(self, output: Output, groups: Sequence["_Group"]) -> None:
+        """Commit groups with what they wrote (INV-5, rule 6): first written, then settled with the lengths, in order.
+        Where one is refused, the files are cut to what the store holds and the others are written again."""
+        while groups:
+            entries = [[outcome.output for outcome in group.outcomes if outcome.output is not None] for group in groups]
+            moves = await asyncio.to_thread(output.write, entries)
+            rest = await self._send_in_order(groups, moves)
+            if rest is None:
+                output.keep()
                 return
-            reason = f"{type(error).__name__}: {error}"
-            self._emit(events.HandlerFailed(group[0].item.key, reason, None))
-            retry = held.claim.encode(group[0].item.retry(reason=reason))
-            await self._outage.outlast("settle", lambda: held.claim.commit(partition, [retry]))
+            committed = await self._outage.outlast("outputs", self._committed)
+            await asyncio.to_thread(output.restore, committed)
+            groups = [group for group in rest if not group.held.lost]
+
+    async def _send_in_order(
+        self, groups: Sequence["_Group"], moves: Sequence[Sequence[OutputMove]]
+    ) -> "Sequence[_Group] | None":
+        """Settle groups until one is refused; return what is to be written again, None if all went through."""
+        for number, (group, grown) in enumerate(zip(groups, moves, strict=True)):
+            try:
+                if not await self._send(group, grown):
+                    return groups[number + 1 :]
+            except UsageError as error:
+                return [*self._apart(group, error), *groups[number + 1 :]]
+        return None
+
+    async def _send(self, group: "_Group", outputs: Sequence[OutputMove] = ()) -> bool:
+        """Commit a group; whether it was still ours to settle."""
+        held = group.held
+        try:
+            await self._outage.outlast(
+                "settle", lambda: held.claim.commit(group.partition, group.outcomes, outputs=outputs)
+            )
+        except LeaseLost as lost:
+            self._lost(held, lost)
+        if held.lost:  # perhaps in the meantime, and all is counted
+            return False
+        held.sending -= len(group.outcomes)
+        self._hand.unsettled -= len(group.outcomes)
+        return True
+
+    def _apart(self, group: "_Group", error: UsageError) -> list["_Group"]:
+        """One of these outcomes is refused by the store itself: it alone is retried, the others go through."""
+        if len(group.outcomes) > 1:
+            return [group._replace(outcomes=[outcome]) for outcome in group.outcomes]
+        refused = group.outcomes[0]
+        if refused.move.kind is MoveKind.RETRY:
+            raise error
+        reason = f"{type(error).__name__}: {error}"
+        self._emit(events.HandlerFailed(refused.item.key, reason, None))
+        return [group._replace(outcomes=[group.held.claim.encode(refused.item.retry(reason=reason))])]
+
+
+class _Group(NamedTuple):
+    """Outcomes that are settled together: of one claim and one partition."""
+
+    held: Held
+    partition: int
+    outcomes: Sequence[Encoded]
+
+
+def _taken(held: Held) -> list[_Group]:
+    """Take what is finished of a claim, to be sent."""
+    held.ripe = False
+    outcomes, held.outcomes = held.outcomes, []
+    held.sending = len(outcomes)
+    return [_Group(held, partition, group) for partition, group in _grouped(outcomes)]
 
 
 def _grouped(outcomes: Iterable[Encoded]) -> list[tuple[int, list[Encoded]]]:

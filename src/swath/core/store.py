@@ -18,7 +18,7 @@ DELAYED_DRAIN = 1_000  # delayed items made ready by one claim, in each partitio
 INBOX_DRAIN = 2_000  # discovered items taken in by one claim, in each partition
 PARTITIONS_PER_CLAIM = 4
 
-LOST_WORKER = "its worker was lost {attempts} times without settling it"  # the reason of an item that kills its worker
+LOST_WORKER = "its worker was lost {losses} times without settling it"  # the reason of an item that kills its worker
 
 
 class Settings(NamedTuple):
@@ -54,6 +54,9 @@ class HeldItem(NamedTuple):
     payload: str | None
     attempts: int
     span: int
+    losses: int
+    lane_visits: int
+    lane_in_flight: int
 
 
 class ClaimRequest(NamedTuple):
@@ -74,6 +77,7 @@ class ClaimReply(NamedTuple):
     skipped: Sequence[int]  # partitions that somebody else held: skipped is not empty
     recovered: int  # items taken back from claims whose lease had ended
     died: int  # of those, how many ended up dead
+    starts_count: bool  # the interval of one of these lanes runs from this claim on: its items must start at once
     signal: "Signal"
 
 
@@ -97,11 +101,11 @@ class Move(NamedTuple):
 
     position: int
     kind: MoveKind
-    delay: int | None = None  # RETRY: until it is due. DONE: until it is visited again; None: never
+    delay: int | None = None  # RETRY, RELEASE: until it is due. DONE: until it is visited again; None: never
     result: str | None = None  # DONE, SPLIT
     reason: str | None = None  # RETRY, DEAD
     error: str | None = None  # RETRY, DEAD
-    started: bool = True  # RELEASE
+    started: bool = True  # DONE, RELEASE: whether it counts for the pace of its lane
     payload: str | None = None  # SPLIT: what the first part keeps
     rest: NewItem | None = None  # SPLIT: the other part, in the upper half of the span; at span 1 in the item's place
 
@@ -114,6 +118,13 @@ class OutputMove(NamedTuple):
     new: int
 
 
+class Fact(NamedTuple):
+    """Something that a job knows, shared by everybody who works on the frontier. The last to say it is right."""
+
+    key: str
+    value: str
+
+
 class Settlement(NamedTuple):
     """What one worker says about its items of one partition, committed as a whole (INV-5)."""
 
@@ -122,6 +133,7 @@ class Settlement(NamedTuple):
     moves: Sequence[Move]
     discovered: Sequence[NewItem] = ()  # of any partition
     outputs: Sequence[OutputMove] = ()
+    facts: Sequence[Fact] = ()
 
 
 class SettleReply(NamedTuple):
@@ -145,6 +157,7 @@ class PartitionStatus(NamedTuple):
     delayed: int
     claimed: int
     done: int
+    visits: int  # how often an item was started and done
     dead: int
     lanes: int
     inbox: int
@@ -168,6 +181,7 @@ class LaneStatus(NamedTuple):
     limits: LaneLimits
     waiting: int
     in_flight: int
+    visits: int  # how often an item of it was started and done
     ready_at: int | None  # None: empty, busy or paused
     last_at: int
 
@@ -286,6 +300,14 @@ class Store(Protocol):
 
     async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadItem]:
         """Dead items in order of (partition, position)."""
+        ...
+
+    async def learn(self, facts: Sequence[Fact]) -> None:
+        """Keep facts, at most ADD_CHUNK of them."""
+        ...
+
+    async def facts(self, keys: Sequence[str]) -> dict[str, str]:
+        """What is known of these keys, at most ADD_CHUNK of them."""
         ...
 
     async def outputs(self) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """The async surface, called plainly. Made by scripts/make_sync.py: change its sources and run it."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
@@ -11,6 +11,7 @@ from swath.core import insight, runner
 from swath.core.clock import Clock
 from swath.core.events import Observer
 from swath.core.item import Item, Outcome
+from swath.core.output import Output
 from swath.core.store import DeadItem, LaneStatus, OutputMove
 from swath.opening import open as opening
 from swath.sync.portal import Portal
@@ -157,6 +158,7 @@ class Frontier:
         timeout: float | None = None,
         grace: float = 10.0,
         until: runner.Until = "done",
+        output: Output | None = None,
         handle_signals: bool = True,
     ) -> runner.Summary:
         """Cover the frontier with `handler`, up to `workers` items at once, and return what became of them.
@@ -175,6 +177,8 @@ class Frontier:
         is taken over when its lease ends. `handle_signals=False` leaves signals alone, and so does a run in a thread
         that is not the main one.
 
+        What outcomes hand in as `output` is written by `output` and committed with their settlement (INV-5).
+
         While the store cannot be reached it waits. A handler whose lease ends meanwhile is cancelled.
 
         The handler is a plain function, called in up to `workers` threads. A function that runs cannot be cancelled:
@@ -189,6 +193,7 @@ class Frontier:
             timeout=timeout,
             grace=grace,
             until=until,
+            output=output,
             handle_signals=handle_signals,
         )
 
@@ -232,6 +237,14 @@ class Frontier:
     def reopen_dead(self, *, lane: str | None = None, reason: str | None = None) -> int:
         """Make dead items ready again: all, those of a lane, or those whose reason contains a text."""
         return self._portal.call(self._frontier.reopen_dead(lane=lane, reason=reason))
+
+    def learn(self, facts: Mapping[str, Any]) -> None:
+        """Keep what a job knows, by key, for everybody who works on the frontier; what was known before gives way."""
+        self._portal.call(self._frontier.learn(facts))
+
+    def facts(self, keys: Iterable[str]) -> dict[str, Any]:
+        """What is known of these keys."""
+        return self._portal.call(self._frontier.facts(keys))
 
     def status(self) -> insight.Status:
         """Exact counters and checkpoints, in a time that grows with the partitions only."""

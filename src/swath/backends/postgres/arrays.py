@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 
 def text_array(values: Sequence[str | None]) -> str:
     """A text[] literal. All null is empty: `unnest` fills up shorter arrays with null."""
-    if all(value is None for value in values):
+    missing = values.count(None)
+    if missing == len(values):
         return "{}"
-    if None in values:
+    if missing:
         return "{" + ",".join("NULL" if value is None else _quoted(value) for value in values) + "}"
     joined = "\0".join(values)  # type: ignore[arg-type]  # NUL is in no text that reaches a store
     if "\\" in joined or '"' in joined:
@@ -17,18 +18,22 @@ def text_array(values: Sequence[str | None]) -> str:
 
 def number_array(values: Sequence[int | None], *, default: int | None = None) -> str:
     """A literal of any array of whole numbers. Nothing but the default is empty, as with texts."""
-    if all(value == default for value in values):
+    if values.count(default) == len(values):
         return "{}"
-    return "{" + ",".join("NULL" if value is None else str(value) for value in values) + "}"
+    if None in values:
+        return "{" + ",".join("NULL" if value is None else str(value) for value in values) + "}"
+    return "{" + ",".join(map(str, values)) + "}"
 
 
 def boolean_array(values: Iterable[bool]) -> str:
     return "{" + ",".join("t" if value else "f" for value in values) + "}"
 
 
-def bytes_array(values: Iterable[bytes | None]) -> str:
+def bytes_array(values: Sequence[bytes | None]) -> str:
     """A bytea[] literal, in hex."""
-    return "{" + ",".join("NULL" if value is None else f'"\\\\x{value.hex()}"' for value in values) + "}"
+    if None in values or not values:
+        return "{" + ",".join("NULL" if value is None else f'"\\\\x{value.hex()}"' for value in values) + "}"
+    return '{"\\\\x' + '","\\\\x'.join([value.hex() for value in values]) + '"}'  # type: ignore[union-attr]
 
 
 def _quoted(value: str) -> str:

@@ -1,7 +1,9 @@
 -- The moves, as functions: one call is one round trip and one transaction, and every statement inside sees what was
 -- committed before it began, so that what is read after the lock is true (rule 1). `{schema}` is replaced by the
--- quoted name of the frontier's schema. Each function turns sequential scans off for itself and plans once, so that no
--- plan depends on statistics (INV-8), and has a limit on the time it waits for a lock.
+-- quoted name of the frontier's schema. Each function turns sequential and bitmap scans off for itself and plans once, so
+-- that no plan depends on statistics (INV-8): a bitmap of what the planner takes for one row walks all its dead versions
+-- and sorts what is left. Those that the store calls have a limit on the time they wait for a lock, and turn
+-- off compiling: before PostgreSQL 18 a scan that is turned off counts as so costly that every call would compile it.
 
 -- name: store_time
 -- The seam for tests: `_given` is null in production, and the time is the database's.
@@ -15,7 +17,7 @@ $$;
 CREATE OR REPLACE FUNCTION {schema}.lock_partition(_partition integer, _format integer, _given bigint)
 RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE
     s {schema}.partition_state;
     _found integer;
@@ -41,7 +43,7 @@ CREATE OR REPLACE FUNCTION {schema}.write_state(
     s {schema}.partition_state, _old {schema}.partition_state, _notify boolean
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 BEGIN
     IF s.version = _old.version THEN
         s.version := s.version + 1;
@@ -70,16 +72,39 @@ BEGIN
 END
 $$;
 
+-- name: lane_level
+-- INV-3. Under which level a lane is queued: the highest at which it has items waiting, null when none may start. With
+-- the next one, the only place that says where a lane stands, whatever changed it. Both are inlined.
+CREATE OR REPLACE FUNCTION {schema}.lane_level(_counts integer[], _paused boolean, _at_once integer, _in_flight integer)
+RETURNS smallint
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT (CASE
+        WHEN _paused OR (_at_once > 0 AND _in_flight >= _at_once) THEN NULL
+        WHEN _counts[8] > 0 THEN 7 WHEN _counts[7] > 0 THEN 6 WHEN _counts[6] > 0 THEN 5 WHEN _counts[5] > 0 THEN 4
+        WHEN _counts[4] > 0 THEN 3 WHEN _counts[3] > 0 THEN 2 WHEN _counts[2] > 0 THEN 1 WHEN _counts[1] > 0 THEN 0
+    END)::smallint
+$$;
+
+-- name: lane_ready_at
+-- INV-3. From when on: its turn, unless it is blocked until later or its interval has not passed.
+CREATE OR REPLACE FUNCTION {schema}.lane_ready_at(_turn bigint, _blocked_until bigint, _last_at bigint, _pause bigint)
+RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT greatest(_turn, _blocked_until, CASE WHEN _last_at > 0 AND _pause > 0 THEN _last_at + _pause ELSE 0 END)
+$$;
+
 -- name: change_lanes
--- INV-3. The one place where a lane enters, leaves or moves in the queue, whatever the cause. Per change: what is added
--- to its waiting items of a priority and to its items in flight, and whether its clock starts anew: always for 'back'
--- (taken back from a lost worker), for 'settle' where one at a time is allowed, for 'start' where more are.
+-- INV-3. Places lanes that got items or whose items came back. Per change: what is added to its waiting items of a
+-- priority, to its items in flight and to its visits, and whether its clock starts anew: always for 'back' (taken back
+-- from a lost worker), for 'settle' where one at a time is allowed. A claim places those that it takes from by itself,
+-- since it has
+-- their rows in hand.
 CREATE OR REPLACE FUNCTION {schema}.change_lanes(
     s {schema}.partition_state, _lanes integer[], _levels smallint[], _waits integer[], _flights integer[],
-    _stamps boolean[], _cause text, _returned bigint[] DEFAULT '{}', _fresh bigint[] DEFAULT '{}'
+    _stamps boolean[], _visits integer[], _cause text
 ) RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE
     f {schema}.frontier;
     _first bigint;
@@ -89,7 +114,7 @@ BEGIN
     WITH delta AS (
         SELECT
             d.lane, sum(d.flight)::integer AS flight, bool_or(d.stamp) AS stamp,
-            max(d.level) AS level, max(d.returned) AS returned, max(d.fresh) AS fresh,
+            coalesce(sum(d.visit), 0)::integer AS visits,
             coalesce(sum(d.wait) FILTER (WHERE d.level = 0), 0)::integer AS w0,
             coalesce(sum(d.wait) FILTER (WHERE d.level = 1), 0)::integer AS w1,
             coalesce(sum(d.wait) FILTER (WHERE d.level = 2), 0)::integer AS w2,
@@ -98,20 +123,23 @@ BEGIN
             coalesce(sum(d.wait) FILTER (WHERE d.level = 5), 0)::integer AS w5,
             coalesce(sum(d.wait) FILTER (WHERE d.level = 6), 0)::integer AS w6,
             coalesce(sum(d.wait) FILTER (WHERE d.level = 7), 0)::integer AS w7
-        FROM unnest(_lanes, _levels, _waits, _flights, _stamps, _returned, _fresh)
-            AS d(lane, level, wait, flight, stamp, returned, fresh)
+        FROM unnest(_lanes, _levels, _waits, _flights, _stamps, _visits) AS d(lane, level, wait, flight, stamp, visit)
         GROUP BY d.lane
     ), changed AS (
         SELECT
-            d.lane, d.stamp, d.returned, d.fresh, d.level AS taken_level,
-            o.ctid AS old_row, o.min_interval, o.concurrency, o.ready_at AS old_ready_at, o.level AS old_level, o.heads,
+            d.lane, o.ctid AS old_row, o.min_interval, o.concurrency, o.ready_at AS old_ready_at, o.level AS old_level,
+            o.heads, coalesce(o.taken, 0) AS taken, coalesce(o.paused, false) AS paused,
+            coalesce(o.visits, 0) + d.visits AS visits,
             coalesce(o.min_interval, f.min_interval) AS pause,
             coalesce(o.concurrency, f.concurrency) AS at_once,
             coalesce(o.in_flight, 0) + d.flight AS in_flight,
-            least(coalesce(o.taken, 0) + CASE WHEN _cause = 'start' THEN d.flight ELSE 0 END, 1000000) AS taken,
-            coalesce(o.paused, false) AS paused,
             coalesce(o.blocked_until, 0) AS blocked_until,
-            coalesce(o.last_at, 0) AS last_at,
+            CASE
+                WHEN d.stamp AND (
+                    _cause = 'back' OR (_cause = 'settle' AND coalesce(o.concurrency, f.concurrency) = 1)
+                ) THEN s.time
+                ELSE coalesce(o.last_at, 0)
+            END AS last_at,
             ARRAY[
                 coalesce(o.counts[1], 0) + d.w0, coalesce(o.counts[2], 0) + d.w1,
                 coalesce(o.counts[3], 0) + d.w2, coalesce(o.counts[4], 0) + d.w3,
@@ -125,46 +153,23 @@ BEGIN
             ORDER BY l.version DESC LIMIT 1
         ) AS o ON true
     ), paced AS (
-        SELECT
-            c.*,
-            CASE
-                WHEN c.stamp AND (
-                    _cause = 'back' OR (_cause = 'settle' AND c.at_once = 1) OR (_cause = 'start' AND c.at_once <> 1)
-                ) THEN s.time
-                ELSE c.last_at
-            END AS stamped_at,
-            (CASE
-                WHEN c.paused OR (c.at_once > 0 AND c.in_flight >= c.at_once) THEN NULL
-                WHEN c.counts[8] > 0 THEN 7 WHEN c.counts[7] > 0 THEN 6
-                WHEN c.counts[6] > 0 THEN 5 WHEN c.counts[5] > 0 THEN 4
-                WHEN c.counts[4] > 0 THEN 3 WHEN c.counts[3] > 0 THEN 2
-                WHEN c.counts[2] > 0 THEN 1 WHEN c.counts[1] > 0 THEN 0
-            END)::smallint AS level
-        FROM changed AS c
+        SELECT c.*, {schema}.lane_level(c.counts, c.paused, c.at_once, c.in_flight) AS level FROM changed AS c
     ), gone AS (
         DELETE FROM {schema}.lane_state WHERE ctid = ANY (ARRAY(SELECT c.old_row FROM changed AS c))
     ), placed AS (
         INSERT INTO {schema}.lane_state (
-            version, ready_at, last_at, blocked_until, min_interval, lane, in_flight, taken, concurrency, partition,
-            level, paused, counts, heads
+            version, ready_at, last_at, blocked_until, min_interval, lane, in_flight, taken, visits, concurrency,
+            partition, level, paused, counts, heads
         )
         SELECT
             s.version,
-            greatest(
-                -- A lane that stays where it was keeps its turn; one taken in part goes back behind the others.
-                CASE
-                    WHEN p.level = p.old_level AND _cause NOT IN ('start', 'limits') THEN p.old_ready_at
-                    ELSE s.time
-                END,
-                p.blocked_until,
-                CASE WHEN p.stamped_at > 0 AND p.pause > 0 THEN p.stamped_at + p.pause ELSE 0 END
+            -- A lane that stays where it was keeps its turn.
+            {schema}.lane_ready_at(
+                CASE WHEN p.level = p.old_level AND _cause <> 'limits' THEN p.old_ready_at ELSE s.time END,
+                p.blocked_until, p.last_at, p.pause
             ),
-            p.stamped_at, p.blocked_until, p.min_interval, p.lane, p.in_flight, p.taken, p.concurrency, s.partition,
-            p.level, p.paused, p.counts,
-            CASE
-                WHEN _cause <> 'start' OR (p.heads IS NULL AND p.taken < 16) THEN p.heads
-                ELSE {schema}.raise_heads(p.heads, (7 - p.taken_level) * 2, p.returned, p.fresh)
-            END
+            p.last_at, p.blocked_until, p.min_interval, p.lane, p.in_flight, p.taken, p.visits, p.concurrency,
+            s.partition, p.level, p.paused, p.counts, p.heads
         FROM paced AS p
         RETURNING ready_at, level
     )
@@ -180,7 +185,7 @@ $$;
 CREATE OR REPLACE FUNCTION {schema}.advance_checkpoint(s {schema}.partition_state)
 RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE
     _old bigint := s.checkpoint;
     _above bigint := _old;
@@ -225,7 +230,7 @@ CREATE OR REPLACE FUNCTION {schema}.take_in(
     _not_befores bigint[], _spans bigint[]
 ) RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE
     _count integer;
     _delayed integer;
@@ -304,7 +309,7 @@ BEGIN
     s.next_place := s.next_place + _count;
     s.next_ready_at := least(s.next_ready_at, _first_due);
     RETURN {schema}.change_lanes(
-        s, _numbers, _levels, _waits, array_fill(0, ARRAY[cardinality(_numbers)]), NULL, 'add');
+        s, _numbers, _levels, _waits, array_fill(0, ARRAY[cardinality(_numbers)]), NULL, NULL, 'add');
 END
 $$;
 
@@ -314,7 +319,8 @@ CREATE OR REPLACE FUNCTION {schema}.add(
     _keys text[], _payloads text[], _not_befores bigint[], _spans bigint[]
 ) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan SET lock_timeout TO '30s' AS $$
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
+SET lock_timeout TO '30s' AS $$
 DECLARE
     _old {schema}.partition_state := {schema}.lock_partition(_partition, _format, _given);
     s {schema}.partition_state := _old;
@@ -330,7 +336,7 @@ $$;
 -- Items are ready again, or dead when this has happened too often.
 CREATE OR REPLACE FUNCTION {schema}.take_back(s {schema}.partition_state) RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE
     f {schema}.frontier;
     _lost bigint[];
@@ -350,28 +356,28 @@ BEGIN
     -- A claim whose row is gone ended so long ago that it was forgotten.
     _lost := ARRAY(
         SELECT k.fence FROM unnest(s.claims) AS k(fence)
-        LEFT JOIN LATERAL (SELECT c.lost FROM {schema}.claim AS c WHERE c.fence = k.fence) AS c ON true
+        LEFT JOIN LATERAL (SELECT c.lost FROM {schema}.claim AS c WHERE c.fence = k.fence LIMIT 1) AS c ON true
         WHERE coalesce(c.lost, true)
     );
     WITH held AS (
         DELETE FROM {schema}.claimed WHERE partition = s.partition AND fence = ANY (_lost) RETURNING *
     ), back AS (
-        SELECT h.*, h.attempts + 1 >= f.max_attempts AS dies,
-            sum((h.attempts + 1 < f.max_attempts)::integer) OVER (ORDER BY h.position) - 1 AS nth
+        SELECT h.*, h.losses + 1 >= f.max_attempts AS dies,
+            sum((h.losses + 1 < f.max_attempts)::integer) OVER (ORDER BY h.position) - 1 AS nth
         FROM held AS h
     ), died AS (
         INSERT INTO {schema}.dead (
             position, settled_at, span, lane, partition, priority, attempts, origin, key, payload, reason, error
         )
         SELECT b.position, s.time, b.span, b.lane, s.partition, b.priority, b.attempts + 1, b.origin, b.key, b.payload,
-            replace({lost_worker}, '{attempts}', (b.attempts + 1)::text), b.error
+            replace({lost_worker}, '{losses}', (b.losses + 1)::text), b.error
         FROM back AS b WHERE b.dies
     ), ready AS (
         INSERT INTO {schema}.item (
-            place, position, span, lane, partition, rank, attempts, origin, key, payload, reason, error
+            place, position, span, lane, partition, rank, attempts, losses, origin, key, payload, reason, error
         )
         SELECT s.next_place + b.nth, b.position, b.span, b.lane, s.partition, (7 - b.priority) * 2, b.attempts + 1,
-            b.origin, b.key, b.payload, b.reason, b.error
+            b.losses + 1, b.origin, b.key, b.payload, b.reason, b.error
         FROM back AS b WHERE NOT b.dies
     )
     SELECT count(*), count(*) FILTER (WHERE b.dies), array_agg(b.lane), array_agg(b.priority),
@@ -388,7 +394,7 @@ BEGIN
     s.ready := s.ready + _count - _died;
     s.next_place := s.next_place + _count - _died;
     s := {schema}.change_lanes(
-        s, _lanes, _levels, _waits, array_fill(-1, ARRAY[_count]), array_fill(true, ARRAY[_count]), 'back');
+        s, _lanes, _levels, _waits, array_fill(-1, ARRAY[_count]), array_fill(true, ARRAY[_count]), NULL, 'back');
     IF _blocked THEN
         s := {schema}.advance_checkpoint(s);
     END IF;
@@ -403,7 +409,7 @@ $$;
 CREATE OR REPLACE FUNCTION {schema}.drain_inbox(s {schema}.partition_state, _most integer)
 RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE
     _snapshot pg_snapshot;
     _left xid8;
@@ -474,7 +480,7 @@ $$;
 -- name: has_inbox
 CREATE OR REPLACE FUNCTION {schema}.has_inbox(s {schema}.partition_state) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 BEGIN
     RETURN EXISTS (
         SELECT 1 FROM {schema}.inbox AS i WHERE i.partition = s.partition AND i.xid >= s.inbox_from
@@ -491,7 +497,7 @@ $$;
 CREATE OR REPLACE FUNCTION {schema}.drain_delayed(s {schema}.partition_state, _most integer)
 RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE
     _count integer;
     _positions bigint;
@@ -523,11 +529,11 @@ BEGIN
         ON CONFLICT (partition, origin) DO UPDATE SET position = excluded.position
     ), ready AS (
         INSERT INTO {schema}.item (
-            place, position, span, lane, partition, rank, attempts, origin, key, payload, reason, error
+            place, position, span, lane, partition, rank, attempts, losses, origin, key, payload, reason, error
         )
         SELECT s.next_place + n.nth, n.new_position, n.span, n.lane, s.partition,
-            (7 - n.priority) * 2 + (n.attempts = 0)::integer, n.attempts, n.new_origin, n.key, n.payload,
-            n.reason, n.error
+            (7 - n.priority) * 2 + (n.attempts = 0)::integer, n.attempts, n.losses, n.new_origin, n.key,
+            n.payload, n.reason, n.error
         FROM numbered AS n
     )
     SELECT count(*), coalesce(sum(n.span) FILTER (WHERE n.revisit), 0)::bigint, max(n.due_at),
@@ -544,7 +550,7 @@ BEGIN
     s.next_position := s.next_position + _positions;
     s.next_place := s.next_place + _count;
     RETURN {schema}.change_lanes(
-        s, _lanes, _levels, array_fill(1, ARRAY[_count]), array_fill(0, ARRAY[_count]), NULL, 'add');
+        s, _lanes, _levels, array_fill(1, ARRAY[_count]), array_fill(0, ARRAY[_count]), NULL, NULL, 'add');
 END
 $$;
 
@@ -553,7 +559,7 @@ $$;
 CREATE OR REPLACE FUNCTION {schema}.next_level(s {schema}.partition_state, _from integer, _to integer)
 RETURNS integer
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 BEGIN
     RETURN (
         SELECT g.level
@@ -576,7 +582,7 @@ $$;
 -- that no later scan walks the dead ones before it (rule 8).
 CREATE OR REPLACE FUNCTION {schema}.look_ahead(s {schema}.partition_state) RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE
     _first bigint;
 BEGIN
@@ -613,11 +619,14 @@ CREATE OR REPLACE FUNCTION {schema}.claim(
     OUT now bigint, OUT fence bigint, OUT expires_at bigint, OUT next_ready_at bigint, OUT skipped smallint[],
     OUT recovered integer, OUT died integer, OUT paused boolean, OUT signal_version bigint,
     OUT min_interval bigint, OUT concurrency integer, OUT max_attempts integer, OUT versions bigint[],
+    OUT starts_count boolean,
     OUT partitions smallint[], OUT positions bigint[], OUT lanes text[], OUT priorities smallint[], OUT keys text[],
-    OUT payloads text[], OUT attempts smallint[], OUT spans bigint[]
+    OUT payloads text[], OUT attempts smallint[], OUT spans bigint[], OUT losses smallint[], OUT visits integer[],
+    OUT in_flights integer[]
 )
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan SET lock_timeout TO '250ms' AS $$
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
+SET lock_timeout TO '250ms' AS $$
 #variable_conflict use_column
 DECLARE
     f {schema}.frontier;
@@ -642,7 +651,7 @@ BEGIN
     paused := f.paused; signal_version := f.signal_version;
     min_interval := f.min_interval; concurrency := f.concurrency; max_attempts := f.max_attempts;
     partitions := '{}'; positions := '{}'; lanes := '{}'; priorities := '{}'; keys := '{}'; payloads := '{}';
-    attempts := '{}'; spans := '{}';
+    attempts := '{}'; spans := '{}'; losses := '{}'; visits := '{}'; in_flights := '{}'; starts_count := false;
     IF f.paused THEN
         RETURN;
     END IF;
@@ -703,9 +712,12 @@ BEGIN
         END;
         _wanted := _wanted - _low;
         WHILE _level IS NOT NULL LOOP
+            s.version := s.version + 1;
             WITH queue AS (
                 SELECT
-                    l.lane, l.ready_at, l.heads, l.counts[_level + 1] AS waiting,
+                    l.ctid AS row, l.*, l.counts[_level + 1] AS waiting,
+                    coalesce(l.min_interval, f.min_interval) AS pause,
+                    coalesce(l.concurrency, f.concurrency) AS at_once,
                     CASE
                         WHEN l.blocked_until > s.time THEN 0
                         WHEN coalesce(l.min_interval, f.min_interval) > 0 AND l.last_at > 0
@@ -733,20 +745,23 @@ BEGIN
                 ) AS name
                 FROM turns AS t WHERE t.before < _wanted
             ), taken AS (
-                SELECT c.name, c.ready_at, i.*
+                SELECT c.name, c.ready_at, c.visits, c.in_flight, i.*
                 FROM chosen AS c CROSS JOIN LATERAL (
                     SELECT b.* FROM (
                         (
+                            -- Both ranks at once, as long as so little was taken from the lane that it has no heads.
                             SELECT r.ctid AS row, r.* FROM {schema}.item AS r
-                            WHERE r.partition = s.partition AND r.lane = c.lane AND r.rank = (7 - _level) * 2
-                                AND r.place >= coalesce(c.heads[(7 - _level) * 2 + 1], 0)
-                            ORDER BY r.place LIMIT least(c.room, _wanted - c.before)
+                            WHERE r.partition = s.partition AND r.lane = c.lane
+                                AND (r.rank, r.place) >= ((7 - _level) * 2, coalesce(c.heads[(7 - _level) * 2 + 1], 0))
+                                AND r.rank <= (7 - _level) * 2 + (c.heads IS NULL)::integer
+                            ORDER BY r.rank, r.place LIMIT least(c.room, _wanted - c.before)
                         )
                         UNION ALL
                         (
                             SELECT r.ctid AS row, r.* FROM {schema}.item AS r
-                            WHERE r.partition = s.partition AND r.lane = c.lane AND r.rank = (7 - _level) * 2 + 1
-                                AND r.place >= coalesce(c.heads[(7 - _level) * 2 + 2], 0)
+                            WHERE c.heads IS NOT NULL
+                                AND r.partition = s.partition AND r.lane = c.lane AND r.rank = (7 - _level) * 2 + 1
+                                AND r.place >= c.heads[(7 - _level) * 2 + 2]
                             ORDER BY r.place LIMIT least(c.room, _wanted - c.before)
                         )
                     ) AS b LIMIT least(c.room, _wanted - c.before)
@@ -755,39 +770,58 @@ BEGIN
                 DELETE FROM {schema}.item WHERE ctid = ANY (ARRAY(SELECT t.row FROM taken AS t))
             ), held AS (
                 INSERT INTO {schema}.claimed (
-                    position, fence, span, lane, partition, priority, attempts, origin, key, payload, reason, error
+                    position, fence, span, lane, partition, priority, attempts, losses, origin, key, payload, reason,
+                    error
                 )
-                SELECT t.position, claim.fence, t.span, t.lane, s.partition, _level, t.attempts, t.origin, t.key,
-                    t.payload, t.reason, t.error
+                SELECT t.position, claim.fence, t.span, t.lane, s.partition, _level, t.attempts, t.losses, t.origin,
+                    t.key, t.payload, t.reason, t.error
                 FROM taken AS t
-            ), by_lane AS (
-                SELECT c.lane, coalesce(t.items, 0) AS items, t.returned, t.fresh
+            ), started AS (
+                SELECT
+                    c.*, c.in_flight + coalesce(t.items, 0) AS now_in_flight, t.returned, t.fresh,
+                    least(c.taken + coalesce(t.items, 0), 1000000) AS now_taken,
+                    -- Where several may be in flight, the interval runs from the start and not from the settlement.
+                    CASE WHEN t.items > 0 AND c.at_once <> 1 THEN s.time ELSE c.last_at END AS started_at,
+                    c.counts[:_level] || ARRAY[c.waiting - coalesce(t.items, 0)] || c.counts[_level + 2:] AS now_counts
                 FROM chosen AS c LEFT JOIN (
                     SELECT t.lane, count(*)::integer AS items, max(t.place) FILTER (WHERE t.rank % 2 = 0) AS returned,
                         max(t.place) FILTER (WHERE t.rank % 2 = 1) AS fresh
                     FROM taken AS t GROUP BY t.lane
                 ) AS t ON t.lane = c.lane
-            ), summed AS (
-                SELECT array_agg(b.lane) AS lanes, array_agg(-b.items) AS waits, array_agg(b.items) AS flights,
-                    array_agg(b.items > 0) AS stamps, array_agg(b.returned) AS returned, array_agg(b.fresh) AS fresh,
-                    count(*)::integer AS touched, count(*) FILTER (WHERE b.items = 0)::integer AS moved
-                FROM by_lane AS b
+                OFFSET 0  -- so that it is computed once
+            ), left_queue AS (
+                DELETE FROM {schema}.lane_state WHERE ctid = ANY (ARRAY(SELECT c.row FROM chosen AS c))
+            ), placed AS (
+                -- A lane that was taken in part goes back behind the others.
+                INSERT INTO {schema}.lane_state (
+                    version, ready_at, last_at, blocked_until, min_interval, lane, in_flight, taken, visits,
+                    concurrency, partition, level, paused, counts, heads
+                )
+                SELECT
+                    s.version, {schema}.lane_ready_at(s.time, b.blocked_until, b.started_at, b.pause), b.started_at,
+                    b.blocked_until, b.min_interval, b.lane, b.now_in_flight, b.now_taken, b.visits, b.concurrency,
+                    s.partition,
+                    {schema}.lane_level(b.now_counts, b.paused, b.at_once, b.now_in_flight), b.paused, b.now_counts,
+                    CASE
+                        WHEN b.heads IS NULL AND b.now_taken < 16 THEN NULL
+                        ELSE {schema}.raise_heads(b.heads, (7 - _level) * 2, b.returned, b.fresh)
+                    END
+                FROM started AS b
             ), listed AS (
-                SELECT t.* FROM taken AS t ORDER BY t.ready_at, t.lane, t.rank, t.place
+                SELECT t.*, t.in_flight + row_number() OVER (
+                    PARTITION BY t.ready_at, t.lane ORDER BY t.rank, t.place
+                )::integer - 1 AS beside
+                FROM taken AS t ORDER BY t.ready_at, t.lane, t.rank, t.place
             )
-            SELECT m.*, i.* INTO _part
-            FROM summed AS m CROSS JOIN (
-                SELECT count(*)::integer AS items, array_agg(t.position) AS positions, array_agg(t.name) AS names,
-                    array_agg(t.key) AS keys, array_agg(t.payload) AS payloads, array_agg(t.attempts) AS attempts,
-                    array_agg(t.span) AS spans
-                FROM listed AS t
-            ) AS i;
+            SELECT
+                count(*)::integer AS items, array_agg(t.position) AS positions, array_agg(t.name) AS names,
+                array_agg(t.key) AS keys, array_agg(t.payload) AS payloads, array_agg(t.attempts) AS attempts,
+                array_agg(t.span) AS spans, array_agg(t.losses) AS losses, array_agg(t.visits) AS visits,
+                array_agg(t.beside) AS in_flights, (SELECT count(*) FROM chosen AS c WHERE c.room = 0) AS moved,
+                (SELECT coalesce(bool_or(b.at_once <> 1 AND b.pause > 0 AND b.now_in_flight > b.in_flight), false)
+                 FROM started AS b) AS starts
+            INTO _part FROM listed AS t;
 
-            IF _part.touched > 0 THEN
-                s := {schema}.change_lanes(
-                    s, _part.lanes, array_fill(_level::smallint, ARRAY[_part.touched]), _part.waits, _part.flights,
-                    _part.stamps, 'start', _part.returned, _part.fresh);
-            END IF;
             IF _part.items > 0 THEN
                 _count := _count + _part.items;
                 _wanted := _wanted - _part.items;
@@ -799,6 +833,10 @@ BEGIN
                 payloads := payloads || _part.payloads;
                 attempts := attempts || _part.attempts;
                 spans := spans || _part.spans;
+                losses := losses || _part.losses;
+                visits := visits || _part.visits;
+                in_flights := in_flights || _part.in_flights;
+                starts_count := starts_count OR _part.starts;
             END IF;
             IF _wanted > 0 AND _part.moved > 0 THEN
                 CONTINUE;  -- lanes whose limits had changed were put off: others of this level may be next
@@ -852,9 +890,11 @@ CREATE OR REPLACE FUNCTION {schema}.find_claim(
     _given bigint, _token bigint, _lease bigint,
     OUT now bigint, OUT fence bigint, OUT expires_at bigint, OUT paused boolean, OUT signal_version bigint,
     OUT partitions smallint[], OUT positions bigint[], OUT lanes text[], OUT priorities smallint[], OUT keys text[],
-    OUT payloads text[], OUT attempts smallint[], OUT spans bigint[]
+    OUT payloads text[], OUT attempts smallint[], OUT spans bigint[], OUT losses smallint[], OUT visits integer[],
+    OUT in_flights integer[]
 )
-LANGUAGE plpgsql VOLATILE SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan AS $$
 #variable_conflict use_column
 BEGIN
     INSERT INTO {schema}.claim (fence, token, expires_at, lost, partitions, worker)
@@ -866,14 +906,15 @@ BEGIN
     RETURNING c.fence, c.expires_at INTO fence, expires_at;
     fence := coalesce(fence, 0);
     SELECT coalesce(array_agg(h.partition), '{}'), array_agg(h.position), array_agg(n.name), array_agg(h.priority),
-        array_agg(h.key), array_agg(h.payload), array_agg(h.attempts), array_agg(h.span)
-    INTO partitions, positions, lanes, priorities, keys, payloads, attempts, spans
+        array_agg(h.key), array_agg(h.payload), array_agg(h.attempts), array_agg(h.span), array_agg(h.losses),
+        array_agg(n.visits), array_agg(n.in_flight - 1)
+    INTO partitions, positions, lanes, priorities, keys, payloads, attempts, spans, losses, visits, in_flights
     FROM {schema}.claim AS c
     CROSS JOIN LATERAL unnest(c.partitions) AS p(partition)
     CROSS JOIN LATERAL (
         SELECT * FROM {schema}.claimed AS i WHERE i.partition = p.partition AND i.fence = c.fence
     ) AS h
-    JOIN {schema}.lane AS n ON n.partition = h.partition AND n.number = h.lane
+    JOIN {schema}.lane_now AS n ON n.partition = h.partition AND n.number = h.lane
     WHERE c.fence = find_claim.fence;
 END
 $$;
@@ -883,7 +924,8 @@ $$;
 CREATE OR REPLACE FUNCTION {schema}.renew(_given bigint, _fence bigint, _token bigint, _lease bigint)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan SET lock_timeout TO '30s' AS $$
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
+SET lock_timeout TO '30s' AS $$
 DECLARE
     _now bigint := {schema}.store_time(_given);
     _expires_at bigint;
@@ -901,49 +943,96 @@ BEGIN
 END
 $$;
 
--- name: settle
--- INV-2, INV-5, INV-6. The fence, then the moves, what they discovered, the outputs and the checkpoint, all or nothing.
--- `_number` rises with each settlement of a claim: one that was applied already answers so and changes nothing.
-CREATE OR REPLACE FUNCTION {schema}.settle(
-    _format integer, _given bigint, _partition integer, _fence bigint, _token bigint, _number integer,
-    _positions bigint[], _kinds smallint[], _delays bigint[], _results text[], _reasons text[], _errors text[],
-    _starteds boolean[], _payloads text[], _rest_hashes bytea[], _rest_keys text[], _rest_payloads text[],
-    _d_hashes bytea[], _d_lanes text[], _d_priorities smallint[], _d_keys text[], _d_payloads text[],
-    _d_not_befores bigint[], _d_spans bigint[],
-    _o_partitions smallint[], _o_hashes bytea[], _o_lanes text[], _o_priorities smallint[], _o_keys text[],
-    _o_payloads text[], _o_not_befores bigint[], _o_spans bigint[],
-    _names text[], _old_lengths bigint[], _new_lengths bigint[],
-    OUT now bigint, OUT discovered bigint, OUT checkpoint bigint, OUT version bigint
-)
+-- name: settle_done
+-- INV-3, INV-5. What most settlements are made of: items that were started and are done for good, and lanes that
+-- have room again.
+CREATE OR REPLACE FUNCTION {schema}.settle_done(
+    s {schema}.partition_state, _fence bigint, _positions bigint[], _results text[]
+) RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan SET lock_timeout TO '30s' AS $$
-#variable_conflict use_column
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE
-    _old {schema}.partition_state := {schema}.lock_partition(_partition, _format, _given);
-    s {schema}.partition_state := _old;
-    _sum record;
-    _length bigint;
+    f {schema}.frontier;
+    _count integer;
+    _first bigint;
 BEGIN
-    UPDATE {schema}.claim AS c SET number = _number
-    WHERE c.fence = _fence AND c.token = _token AND NOT c.lost AND c.number < _number;
-    IF NOT FOUND THEN
-        PERFORM 1 FROM {schema}.claim AS c WHERE c.fence = _fence AND c.token = _token AND c.number >= _number;
-        IF FOUND THEN
-            now := s.time; discovered := 0; checkpoint := s.checkpoint; version := s.version;
-            RETURN;
-        END IF;
-        RAISE EXCEPTION '%', coalesce((
-            SELECT 'lost ' || (s.time - c.expires_at) FROM {schema}.claim AS c
-            WHERE c.fence = _fence AND c.token = _token
-        ), 'unknown 0') USING ERRCODE = 'SW001';
-    END IF;
+    SELECT * INTO STRICT f FROM {schema}.frontier;
+    s.version := s.version + 1;
+    WITH h AS (
+        SELECT c.*, m.result
+        FROM unnest(_positions, _results) AS m(position, result)
+        CROSS JOIN LATERAL (
+            SELECT i.ctid AS row, i.position, i.span, i.lane, i.priority, i.origin, i.key, i.payload
+            FROM {schema}.claimed AS i
+            WHERE i.partition = s.partition AND i.fence = _fence AND i.position = m.position
+            LIMIT 1  -- keeps it a look-up each: a join would read the whole claim for every part of it that is settled
+        ) AS c
+    ), gone AS (
+        DELETE FROM {schema}.claimed WHERE ctid = ANY (ARRAY(SELECT h.row FROM h))
+    ), done AS (
+        INSERT INTO {schema}.done (position, settled_at, span, lane, partition, priority, origin, key, payload, result)
+        SELECT h.position, s.time, h.span, h.lane, s.partition, h.priority, h.origin, h.key, h.payload, h.result FROM h
+    ), freed AS (
+        SELECT
+            o.*, o.in_flight - d.items AS now_in_flight, o.visits + d.items AS now_visits, coalesce(o.concurrency, f.concurrency) AS at_once,
+            CASE WHEN coalesce(o.concurrency, f.concurrency) = 1 THEN s.time ELSE o.last_at END AS now_last_at,
+            {schema}.lane_level(
+                o.counts, o.paused, coalesce(o.concurrency, f.concurrency), o.in_flight - d.items
+            ) AS now_level
+        FROM (SELECT h.lane, count(*)::integer AS items FROM h GROUP BY h.lane) AS d
+        CROSS JOIN LATERAL (
+            SELECT l.ctid AS row, l.* FROM {schema}.lane_state AS l
+            WHERE l.partition = s.partition AND l.lane = d.lane
+            ORDER BY l.version DESC LIMIT 1
+        ) AS o
+    ), left_lanes AS (
+        DELETE FROM {schema}.lane_state WHERE ctid = ANY (ARRAY(SELECT o.row FROM freed AS o))
+    ), placed AS (
+        INSERT INTO {schema}.lane_state (
+            version, ready_at, last_at, blocked_until, min_interval, lane, in_flight, taken, visits, concurrency,
+            partition, level, paused, counts, heads
+        )
+        SELECT
+            s.version,
+            {schema}.lane_ready_at(
+                CASE WHEN o.now_level = o.level THEN o.ready_at ELSE s.time END,
+                o.blocked_until, o.now_last_at, coalesce(o.min_interval, f.min_interval)
+            ),
+            o.now_last_at, o.blocked_until, o.min_interval, o.lane, o.now_in_flight, o.taken, o.now_visits,
+            o.concurrency, s.partition, o.now_level, o.paused, o.counts, o.heads
+        FROM freed AS o
+        RETURNING ready_at, level
+    )
+    SELECT (SELECT count(*) FROM h), min(p.ready_at) INTO _count, _first FROM placed AS p WHERE p.level IS NOT NULL;
+    s.claimed := s.claimed - _count;
+    s.done := s.done + _count;
+    s.visits := s.visits + _count;
+    s.next_ready_at := least(s.next_ready_at, _first);
+    RETURN s;
+END
+$$;
 
+-- name: settle_other
+-- INV-3, INV-5. Every other outcome: retries, revisits, what is given up, given back or split, and what was done without
+-- being started.
+CREATE OR REPLACE FUNCTION {schema}.settle_other(
+    s {schema}.partition_state, _fence bigint, _positions bigint[], _kinds smallint[], _delays bigint[],
+    _results text[], _reasons text[], _errors text[], _starteds boolean[], _payloads text[], _rest_hashes bytea[],
+    _rest_keys text[], _rest_payloads text[]
+) RETURNS {schema}.partition_state
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+DECLARE
+    _sum record;
+BEGIN
     WITH h AS (
         SELECT
-            m.*, c.ctid AS row, c.span, c.lane, c.priority, c.attempts, c.origin, c.key, c.payload AS old_payload,
-            c.reason AS old_reason, c.error AS old_error,
-            m.kind = 3 OR (m.kind = 4 AND c.span = 1) AS back, m.kind = 4 AND c.span > 1 AS parts,
-            sum((m.kind IN (3, 4))::integer) OVER (ORDER BY m.ord) - 1 AS nth
+            m.*, c.ctid AS row, c.span, c.lane, c.priority, c.attempts, c.losses, c.origin, c.key,
+            c.payload AS old_payload, c.reason AS old_reason, c.error AS old_error,
+            m.kind = 0 AND m.delay IS NULL AS whole, m.kind IN (0, 1, 3) AND m.delay IS NOT NULL AS later,
+            (m.kind = 3 AND m.delay IS NULL) OR (m.kind = 4 AND c.span = 1) AS back, m.kind = 4 AND c.span > 1 AS parts,
+            m.kind = 4 OR (m.kind = 3 AND m.delay IS NULL) AS waits,
+            sum((m.kind = 4 OR (m.kind = 3 AND m.delay IS NULL))::integer) OVER (ORDER BY m.ord) - 1 AS nth
         FROM unnest(
             _positions, _kinds, _delays, _results, _reasons, _errors, _starteds, _payloads, _rest_hashes, _rest_keys,
             _rest_payloads
@@ -961,16 +1050,18 @@ BEGIN
         INSERT INTO {schema}.done (position, settled_at, span, lane, partition, priority, origin, key, payload, result)
         SELECT h.position, s.time, CASE WHEN h.parts THEN h.span / 2 ELSE h.span END, h.lane, s.partition, h.priority,
             h.origin, h.key, CASE WHEN h.parts THEN h.payload ELSE h.old_payload END, h.result
-        FROM h WHERE (h.kind = 0 AND h.delay IS NULL) OR h.parts
+        FROM h WHERE h.parts OR h.whole
     ), later AS (
         INSERT INTO {schema}.delayed (
-            due_at, position, span, lane, partition, priority, attempts, revisit, origin, settled_at, key, payload,
-            result, reason, error
+            due_at, position, span, lane, partition, priority, attempts, losses, revisit, origin, settled_at, key,
+            payload, result, reason, error
         )
         SELECT s.time + h.delay, h.position, h.span, h.lane, s.partition, h.priority,
-            CASE WHEN h.kind = 0 THEN 0 ELSE h.attempts + 1 END, h.kind = 0, h.origin,
-            CASE WHEN h.kind = 0 THEN s.time END, h.key, h.old_payload, h.result, h.reason, h.error
-        FROM h WHERE h.kind = 1 OR (h.kind = 0 AND h.delay IS NOT NULL)
+            CASE h.kind WHEN 0 THEN 0 WHEN 1 THEN h.attempts + 1 ELSE h.attempts END,
+            CASE h.kind WHEN 0 THEN 0 ELSE h.losses END, h.kind = 0, h.origin,
+            CASE WHEN h.kind = 0 THEN s.time END, h.key, h.old_payload, h.result,
+            CASE h.kind WHEN 3 THEN h.old_reason ELSE h.reason END, CASE h.kind WHEN 3 THEN h.old_error ELSE h.error END
+        FROM h WHERE h.later
     ), dead AS (
         INSERT INTO {schema}.dead (
             position, settled_at, span, lane, partition, priority, attempts, origin, key, payload, reason, error
@@ -980,50 +1071,111 @@ BEGIN
         FROM h WHERE h.kind = 2
     ), ready AS (
         INSERT INTO {schema}.item (
-            place, position, span, lane, partition, rank, attempts, origin, key, payload, reason, error
+            place, position, span, lane, partition, rank, attempts, losses, origin, key, payload, reason, error
         )
         SELECT s.next_place + h.nth, h.position, h.span, h.lane, s.partition, (7 - h.priority) * 2, h.attempts,
-            h.origin, h.key, CASE WHEN h.kind = 4 THEN h.rest_payload ELSE h.old_payload END, h.old_reason, h.old_error
+            h.losses, h.origin, h.key, CASE WHEN h.kind = 4 THEN h.rest_payload ELSE h.old_payload END, h.old_reason, h.old_error
         FROM h WHERE h.back
         UNION ALL
         SELECT s.next_place + h.nth, h.position + h.span / 2, h.span - h.span / 2, h.lane, s.partition,
-            (7 - h.priority) * 2 + 1, 0, NULL, h.rest_key, h.rest_payload, NULL, NULL
+            (7 - h.priority) * 2 + 1, 0, 0, NULL, h.rest_key, h.rest_payload, NULL, NULL
         FROM h WHERE h.parts
     ), known AS (
         INSERT INTO {schema}.seen (position, partition, hash)
         SELECT h.position + h.span / 2, s.partition, h.rest_hash FROM h WHERE h.parts
     )
     SELECT
-        count(*)::integer AS items, count(DISTINCT h.position)::integer AS places,
-        count(*) FILTER (WHERE (h.kind = 0 AND h.delay IS NULL) OR h.parts) AS done,
-        count(*) FILTER (WHERE h.kind = 1 OR (h.kind = 0 AND h.delay IS NOT NULL)) AS delayed,
+        count(*)::integer AS items, count(DISTINCT h.position) AS places,
+        count(*) FILTER (WHERE h.parts OR h.whole) AS done,
+        count(*) FILTER (WHERE h.later) AS delayed,
         count(*) FILTER (WHERE h.kind = 2) AS dead,
-        count(*) FILTER (WHERE h.kind IN (3, 4)) AS ready,
+        count(*) FILTER (WHERE h.waits) AS ready,
+        count(*) FILTER (WHERE h.kind = 0 AND h.started) AS visited,
         min(s.time + h.delay) AS first_due,
-        bool_or(h.position = s.checkpoint + 1 AND NOT h.back AND h.kind <> 1) AS moves_checkpoint,
-        array_agg(h.lane) AS lanes, array_agg(h.priority) AS levels, array_agg((h.kind IN (3, 4))::integer) AS waits,
-        array_agg(h.kind <> 3 OR h.started) AS stamps
+        array_agg(h.lane) AS lanes, array_agg(h.priority) AS levels, array_agg(h.waits::integer) AS waits,
+        array_agg(h.started) AS stamps, array_agg((h.kind = 0 AND h.started)::integer) AS visits
     INTO _sum FROM h;
-    IF _sum.places <> cardinality(_positions) OR _sum.items <> cardinality(_positions) THEN
-        RAISE EXCEPTION 'holds % of %', _sum.places, cardinality(_positions) USING ERRCODE = 'SW002';
-    END IF;
-
     IF _sum.items > 0 THEN
-        s.claimed := s.claimed - _sum.items;
+        s.claimed := s.claimed - _sum.places;
         s.done := s.done + _sum.done;
         s.delayed := s.delayed + _sum.delayed;
         s.dead := s.dead + _sum.dead;
+        s.visits := s.visits + _sum.visited;
         s.ready := s.ready + _sum.ready;
         s.next_place := s.next_place + _sum.ready;
         s.next_ready_at := least(s.next_ready_at, _sum.first_due);
         s := {schema}.change_lanes(
-            s, _sum.lanes, _sum.levels, _sum.waits, array_fill(-1, ARRAY[_sum.items]), _sum.stamps, 'settle');
-        IF NOT EXISTS (
-            SELECT 1 FROM {schema}.claimed AS c
-            WHERE c.partition = s.partition AND c.fence = _fence AND c.position > s.checkpoint
-        ) THEN
-            s.claims := array_remove(s.claims, _fence);
+            s, _sum.lanes, _sum.levels, _sum.waits, array_fill(-1, ARRAY[_sum.items]), _sum.stamps,
+            _sum.visits, 'settle');
+    END IF;
+    RETURN s;
+END
+$$;
+
+-- name: learn
+-- In the order of their keys, so that two who learn the same things do not wait for each other.
+CREATE OR REPLACE FUNCTION {schema}.learn(_keys text[], _values text[]) RETURNS void
+LANGUAGE sql VOLATILE AS $$
+    INSERT INTO {schema}.fact (key, value)
+    SELECT f.key, f.value FROM unnest(_keys, _values) AS f(key, value) ORDER BY f.key
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value
+$$;
+
+-- name: settle
+-- INV-2, INV-5, INV-6. The fence, then the moves, what they discovered, the outputs and the checkpoint, all or nothing.
+-- `_number` rises with each settlement of a claim: one that was applied already answers so and changes nothing.
+CREATE OR REPLACE FUNCTION {schema}.settle(
+    _format integer, _given bigint, _partition integer, _fence bigint, _token bigint, _number integer,
+    _done bigint[], _done_results text[],
+    _positions bigint[], _kinds smallint[], _delays bigint[], _results text[], _reasons text[], _errors text[],
+    _starteds boolean[], _payloads text[], _rest_hashes bytea[], _rest_keys text[], _rest_payloads text[],
+    _d_hashes bytea[], _d_lanes text[], _d_priorities smallint[], _d_keys text[], _d_payloads text[],
+    _d_not_befores bigint[], _d_spans bigint[],
+    _o_partitions smallint[], _o_hashes bytea[], _o_lanes text[], _o_priorities smallint[], _o_keys text[],
+    _o_payloads text[], _o_not_befores bigint[], _o_spans bigint[],
+    _names text[], _old_lengths bigint[], _new_lengths bigint[], _fact_keys text[], _fact_values text[],
+    OUT now bigint, OUT discovered bigint, OUT checkpoint bigint, OUT version bigint
+)
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
+SET lock_timeout TO '30s' AS $$
+#variable_conflict use_column
+DECLARE
+    _old {schema}.partition_state := {schema}.lock_partition(_partition, _format, _given);
+    s {schema}.partition_state := _old;
+    _items integer := cardinality(_done) + cardinality(_positions);
+    _length bigint;
+BEGIN
+    UPDATE {schema}.claim AS c SET number = _number
+    WHERE c.fence = _fence AND c.token = _token AND NOT c.lost AND c.number < _number;
+    IF NOT FOUND THEN
+        PERFORM 1 FROM {schema}.claim AS c WHERE c.fence = _fence AND c.token = _token AND c.number >= _number;
+        IF FOUND THEN
+            now := s.time; discovered := 0; checkpoint := s.checkpoint; version := s.version;
+            RETURN;
         END IF;
+        RAISE EXCEPTION '%', coalesce((
+            SELECT 'lost ' || (s.time - c.expires_at) FROM {schema}.claim AS c
+            WHERE c.fence = _fence AND c.token = _token
+        ), 'unknown 0') USING ERRCODE = 'SW001';
+    END IF;
+
+    IF cardinality(_done) > 0 THEN
+        s := {schema}.settle_done(s, _fence, _done, _done_results);
+    END IF;
+    IF cardinality(_positions) > 0 THEN
+        s := {schema}.settle_other(
+            s, _fence, _positions, _kinds, _delays, _results, _reasons, _errors, _starteds, _payloads, _rest_hashes,
+            _rest_keys, _rest_payloads);
+    END IF;
+    IF _old.claimed - s.claimed <> _items THEN
+        RAISE EXCEPTION 'holds % of %', _old.claimed - s.claimed, _items USING ERRCODE = 'SW002';
+    END IF;
+    IF _items > 0 AND NOT EXISTS (
+        SELECT 1 FROM {schema}.claimed AS c
+        WHERE c.partition = s.partition AND c.fence = _fence AND c.position > s.checkpoint
+    ) THEN
+        s.claims := array_remove(s.claims, _fence);
     END IF;
 
     discovered := s.ready + s.delayed;
@@ -1061,7 +1213,12 @@ BEGIN
         INSERT INTO {schema}.output (name, length) VALUES (_names[i], _new_lengths[i]);
     END LOOP;
 
-    IF _sum.moves_checkpoint THEN
+    IF cardinality(_fact_keys) > 0 THEN
+        PERFORM {schema}.learn(_fact_keys, _fact_values);
+    END IF;
+
+    -- Only then: what is still waiting just above it would be found again, behind all that is dead there.
+    IF s.checkpoint + 1 = ANY (_done) OR _kinds[array_position(_positions, s.checkpoint + 1)] IN (0, 2, 4) THEN
         s := {schema}.advance_checkpoint(s);
     END IF;
     PERFORM {schema}.write_state(s, _old, true);
@@ -1076,7 +1233,8 @@ CREATE OR REPLACE FUNCTION {schema}.change_lane(
     _paused boolean, _blocked_until bigint
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan SET lock_timeout TO '30s' AS $$
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
+SET lock_timeout TO '30s' AS $$
 DECLARE
     _old {schema}.partition_state := {schema}.lock_partition(_partition, _format, _given);
     s {schema}.partition_state := _old;
@@ -1101,6 +1259,7 @@ BEGIN
     l.last_at := coalesce(l.last_at, 0);
     l.in_flight := coalesce(l.in_flight, 0);
     l.taken := coalesce(l.taken, 0);
+    l.visits := coalesce(l.visits, 0);
     l.counts := coalesce(l.counts, '{0,0,0,0,0,0,0,0}');
     l.min_interval := nullif(coalesce(_min_interval, l.min_interval), -1);
     l.concurrency := nullif(coalesce(_concurrency, l.concurrency), -1);
@@ -1109,7 +1268,7 @@ BEGIN
     DELETE FROM {schema}.lane_state AS q
     WHERE q.partition = s.partition AND q.lane = _number AND q.version = _version;
     INSERT INTO {schema}.lane_state SELECT (l).*;
-    s := {schema}.change_lanes(s, ARRAY[_number], ARRAY[0::smallint], ARRAY[0], ARRAY[0], NULL, 'limits');
+    s := {schema}.change_lanes(s, ARRAY[_number], ARRAY[0::smallint], ARRAY[0], ARRAY[0], NULL, NULL, 'limits');
     PERFORM {schema}.write_state(s, _old, true);
     IF _paused THEN
         UPDATE {schema}.frontier SET signal_version = signal_version + 1;
@@ -1136,7 +1295,8 @@ $$;
 CREATE OR REPLACE FUNCTION {schema}.reopen(_format integer, _given bigint, _partition integer, _positions bigint[])
 RETURNS integer
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan TO off SET plan_cache_mode TO force_generic_plan SET lock_timeout TO '30s' AS $$
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
+SET lock_timeout TO '30s' AS $$
 DECLARE
     _old {schema}.partition_state := {schema}.lock_partition(_partition, _format, _given);
     s {schema}.partition_state := _old;
@@ -1178,7 +1338,8 @@ BEGIN
     s.next_position := s.next_position + _sum.positions;
     s.next_place := s.next_place + _sum.items;
     s := {schema}.change_lanes(
-        s, _sum.lanes, _sum.levels, array_fill(1, ARRAY[_sum.items]), array_fill(0, ARRAY[_sum.items]), NULL, 'add');
+        s, _sum.lanes, _sum.levels, array_fill(1, ARRAY[_sum.items]), array_fill(0, ARRAY[_sum.items]), NULL, NULL,
+        'add');
     PERFORM {schema}.write_state(s, _old, true);
     RETURN _sum.items;
 END
@@ -1192,7 +1353,7 @@ SELECT
     coalesce(s.blocked_until, 0) AS blocked_until,
     coalesce((SELECT sum(c) FROM unnest(s.counts) AS c), 0)::integer AS waiting,
     coalesce(s.in_flight, 0) AS in_flight, CASE WHEN s.level IS NOT NULL THEN s.ready_at END AS ready_at,
-    coalesce(s.last_at, 0) AS last_at
+    coalesce(s.last_at, 0) AS last_at, coalesce(s.visits, 0) AS visits
 FROM {schema}.lane AS n
 LEFT JOIN LATERAL (
     SELECT * FROM {schema}.lane_state AS l

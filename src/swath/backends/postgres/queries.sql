@@ -12,7 +12,7 @@ FROM {schema}.frontier;
 -- The inbox is small by design: claims take it in faster than settlements fill it.
 WITH waiting AS MATERIALIZED (SELECT partition, sum(size)::bigint AS items FROM {schema}.inbox GROUP BY partition)
 SELECT
-    s.partition, s.ready, s.delayed, s.claimed, s.done, s.dead, s.lanes,
+    s.partition, s.ready, s.delayed, s.claimed, s.done, s.visits, s.dead, s.lanes,
     coalesce((SELECT w.items FROM waiting AS w WHERE w.partition = s.partition), 0),
     s.checkpoint, s.checkpoint_dead, s.next_position - 1, s.next_ready_at, s.time
 FROM {schema}.partition_now AS s
@@ -25,6 +25,7 @@ SELECT
     (SELECT count(*) FROM {schema}.delayed AS i WHERE i.partition = s.partition),
     (SELECT count(*) FROM {schema}.claimed AS i WHERE i.partition = s.partition),
     (SELECT count(*) FROM {schema}.done AS i WHERE i.partition = s.partition),
+    (SELECT coalesce(sum(i.visits), 0)::bigint FROM {schema}.lane_now AS i WHERE i.partition = s.partition),
     (SELECT count(*) FROM {schema}.dead AS i WHERE i.partition = s.partition),
     (SELECT count(*)::integer FROM {schema}.lane AS i WHERE i.partition = s.partition),
     (SELECT coalesce(sum(i.size), 0)::bigint FROM {schema}.inbox AS i WHERE i.partition = s.partition),
@@ -41,7 +42,7 @@ ORDER BY s.partition;
 -- name: lanes
 SELECT
     n.number, n.name, n.partition, n.min_interval, n.concurrency, n.paused, n.blocked_until, n.waiting, n.in_flight,
-    n.ready_at, n.last_at
+    n.visits, n.ready_at, n.last_at
 FROM {schema}.lane_now AS n
 WHERE (n.partition, n.number) > (%(after_partition)s, %(after_number)s)
     AND (%(partition)s::integer IS NULL OR n.partition = %(partition)s)
@@ -54,6 +55,10 @@ FROM {schema}.dead AS d
 JOIN {schema}.lane AS n ON n.partition = d.partition AND n.number = d.lane
 WHERE (d.partition, d.position) > (%(partition)s, %(position)s)
 ORDER BY d.partition, d.position LIMIT %(limit)s;
+
+-- name: facts
+SELECT f.key, f.value FROM unnest(%(keys)s::text[]) AS k(key)
+CROSS JOIN LATERAL (SELECT * FROM {schema}.fact AS f WHERE f.key = k.key) AS f;
 
 -- name: outputs
 SELECT name, length FROM {schema}.output ORDER BY name;
@@ -120,18 +125,24 @@ WITH known AS (
     ) AS i
     UNION ALL
     SELECT
-        'inbox', NULL, i.partition, NULL, u.key, u.priority, u.payload, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-    FROM {schema}.inbox AS i
-    CROSS JOIN LATERAL unnest(i.hashes, i.priorities, i.keys, i.payloads) AS u(hash, priority, key, payload)
-    WHERE substring(u.hash FROM 1 FOR 16) = %(key)s
-        AND (%(lane)s::bytea IS NULL OR substring(u.hash FROM 17) = %(lane)s)
-        AND NOT EXISTS (SELECT 1 FROM {schema}.seen AS e WHERE e.partition = i.partition AND e.hash = u.hash)
+        -- Two settlements may have found it; the first counts. Where all priorities are the default, none is kept.
+        'inbox', NULL, i.partition, NULL, i.key, coalesce(i.priority, 3::smallint), i.payload, 0, NULL, NULL, NULL, NULL,
+        NULL, NULL, NULL
+    FROM (
+        SELECT DISTINCT ON (w.partition, u.hash) w.partition, u.*
+        FROM {schema}.inbox AS w
+        CROSS JOIN LATERAL unnest(w.hashes, w.priorities, w.keys, w.payloads) AS u(hash, priority, key, payload)
+        WHERE substring(u.hash FROM 1 FOR 16) = %(key)s
+            AND (%(lane)s::bytea IS NULL OR substring(u.hash FROM 17) = %(lane)s)
+            AND NOT EXISTS (SELECT 1 FROM {schema}.seen AS e WHERE e.partition = w.partition AND e.hash = u.hash)
+        ORDER BY w.partition, u.hash, w.xid, w.number
+    ) AS i
 )
 SELECT
     i.state, i.partition, i.position, i.key, i.priority, i.payload, i.attempts, i.ahead, i.due_at, i.fence,
     c.worker, c.expires_at, i.settled_at, i.result, i.reason, i.error,
-    n.name, n.partition, n.min_interval, n.concurrency, n.paused, n.blocked_until, n.waiting, n.in_flight, n.ready_at,
-    n.last_at
+    n.name, n.partition, n.min_interval, n.concurrency, n.paused, n.blocked_until, n.waiting, n.in_flight, n.visits,
+    n.ready_at, n.last_at
 FROM places AS i
 LEFT JOIN {schema}.lane_now AS n ON n.partition = i.partition AND n.number = i.lane
 LEFT JOIN {schema}.claim AS c ON c.fence = i.fence;

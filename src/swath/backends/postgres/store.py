@@ -29,11 +29,13 @@ from swath.core.store import (
     ClaimReply,
     ClaimRequest,
     DeadItem,
+    Fact,
     Found,
     HeldItem,
     LaneChange,
     LaneStatus,
     Move,
+    MoveKind,
     NewItem,
     PartitionStatus,
     Settings,
@@ -132,12 +134,13 @@ class PostgresStore:
         return ClaimReply(
             now=now,
             fence=fence,
-            items=[HeldItem(*fields) for fields in zip(*row[13:21], strict=True)],
+            items=_held_items(row[14:25]),
             expires_at=expires_at or now,
             next_ready_at=next_ready_at,
             skipped=skipped,
             recovered=recovered,
             died=died,
+            starts_count=row[13],
             signal=Signal(paused, version),
         )
 
@@ -146,8 +149,8 @@ class PostgresStore:
         row = await self._call("find_claim", self._now(), request.token, request.lease, doing="looking for a claim")
         self._doubtful.discard(request.token)
         now, fence, expires_at, paused, version, *columns = row
-        items = [HeldItem(*fields) for fields in zip(*columns, strict=True)] if fence else []
-        return ClaimReply(now, fence, items, expires_at or now, now, (), 0, 0, Signal(paused, version))
+        items = _held_items(columns) if fence else []
+        return ClaimReply(now, fence, items, expires_at or now, now, (), 0, 0, True, Signal(paused, version))
 
     def _watch_versions(self, pairs: Sequence[int]) -> None:
         """A partition's version only rises; where it fell, the database was restored or failed over (rule 4)."""
@@ -228,6 +231,9 @@ class PostgresStore:
         self._listener.wake()
         return reopened
 
+    async def learn(self, facts: Sequence[Fact]) -> None:
+        await self._call("learn", *_facts(list({fact.key: fact for fact in facts}.values())), doing="learning")
+
     # what to ask
 
     async def signal(self) -> Signal:
@@ -272,6 +278,9 @@ class PostgresStore:
         partition, position = after or (-1, 0)
         rows = await self._ask("dead", {"partition": partition, "position": position, "limit": limit})
         return [DeadItem(*row) for row in rows]
+
+    async def facts(self, keys: Sequence[str]) -> dict[str, str]:
+        return dict(await self._ask("facts", {"keys": list(keys)}))
 
     async def outputs(self) -> dict[str, int]:
         return dict(await self._ask("outputs"))
@@ -327,25 +336,37 @@ async def _open(connection: AsyncConnection, target: Target, create: Settings | 
     return Settings(*row[:4])
 
 
+def _held_items(columns: Sequence[Sequence[Any]]) -> list[HeldItem]:
+    """Items from the arrays of a reply. They are many: HeldItem(…) names its arguments first, at twice the cost."""
+    return [tuple.__new__(HeldItem, fields) for fields in zip(*columns, strict=True)]
+
+
 def _columns(items: Sequence[NewItem]) -> tuple[str, ...]:
     """Items as the arrays that `take_in` takes."""
+    if not items:
+        return ("{}",) * 7
+    _, hashes, lanes, priorities, keys, payloads, not_befores, spans = zip(*items, strict=True)
     return (
-        bytes_array([item.hash for item in items]),
-        text_array([item.lane for item in items]),
-        number_array([item.priority for item in items], default=DEFAULT_PRIORITY),
-        text_array([item.key for item in items]),
-        text_array([item.payload for item in items]),
-        number_array([item.not_before for item in items]),
-        number_array([item.span for item in items], default=1),
+        bytes_array(hashes),
+        text_array(lanes),
+        number_array(priorities, default=DEFAULT_PRIORITY),
+        text_array(keys),
+        text_array(payloads),
+        number_array(not_befores),
+        number_array(spans, default=1),
     )
 
 
 def _settlement(settlement: Settlement) -> tuple[Any, ...]:
-    moves = settlement.moves
+    done, moves, done_kind = list[Move](), list[Move](), MoveKind.DONE
+    for move in settlement.moves:
+        (done if move.kind is done_kind and move.delay is None and move.started else moves).append(move)
     mine = [item for item in settlement.discovered if item.partition == settlement.partition]
     others = [item for item in settlement.discovered if item.partition != settlement.partition]
     return (
         settlement.number,
+        number_array([move.position for move in done]),
+        text_array([move.result for move in done]),
         number_array([move.position for move in moves]),
         number_array([move.kind.value for move in moves]),
         number_array([move.delay for move in moves]),
@@ -361,7 +382,12 @@ def _settlement(settlement: Settlement) -> tuple[Any, ...]:
         text_array([output.name for output in settlement.outputs]),
         number_array([output.old for output in settlement.outputs]),
         number_array([output.new for output in settlement.outputs]),
+        *_facts(settlement.facts),
     )
+
+
+def _facts(facts: Sequence[Fact]) -> tuple[str, str]:
+    return text_array([fact.key for fact in facts]), text_array([fact.value for fact in facts])
 
 
 def _rests(moves: Sequence[Move]) -> tuple[str, str, str]:
@@ -376,9 +402,11 @@ def _rests(moves: Sequence[Move]) -> tuple[str, str, str]:
 
 
 def _lane_status(row: tuple[Any, ...]) -> LaneStatus:
-    name, partition, min_interval, concurrency, paused, blocked_until, waiting, in_flight, ready_at, last_at = row
+    name, partition, min_interval, concurrency, paused, blocked_until, waiting, in_flight, visits, ready_at, last_at = (
+        row
+    )
     limits = LaneLimits(min_interval, concurrency, paused, blocked_until)
-    return LaneStatus(name, partition, limits, waiting, in_flight, ready_at, last_at)
+    return LaneStatus(name, partition, limits, waiting, in_flight, visits, ready_at, last_at)
 
 
 def _found(row: tuple[Any, ...]) -> Found:

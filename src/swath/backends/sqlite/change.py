@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from swath.backends.sqlite.state import SQL, Lanes, Partition, Session
 from swath.core.lane import FRESH
-from swath.core.store import DEFAULT, LaneChange, Signal
+from swath.core.store import DEFAULT, Fact, LaneChange, Signal
 
 
 def change_lane(session: Session, number: int, name: str, change: LaneChange) -> None:
@@ -66,6 +66,10 @@ def _save_settings(session: Session) -> None:
     )
 
 
+def learn(session: Session, facts: Sequence[Fact]) -> None:
+    session.connection.executemany(SQL["learn"], facts)
+
+
 def reopen(session: Session, places: Sequence[tuple[int, int]]) -> int:
     """Make done or dead items ready again, each under a new position (rule 13)."""
     reopened = 0
@@ -91,7 +95,7 @@ def _reopen(lanes: Lanes, position: int) -> bool:
         return False
     lane_number, priority, span, item_hash = row
     lanes.load([lane_number])
-    turn = lanes.make_ready(lanes.known[lane_number], priority, FRESH)
+    turn = lanes.make_ready(lanes.numbered(lane_number), priority, FRESH)
     new_position = partition.allot(span)
     connection.execute(SQL[f"reopen_{state}"], (*turn, new_position, partition.number, position))
     connection.execute(SQL[f"delete_{state}"], where)

@@ -1,6 +1,8 @@
 """Claiming: lanes that are ready, in order of level and turn, give their head items (INV-1, INV-3, INV-8)."""
 
-from typing import NamedTuple
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from swath.backends.sqlite.state import NEVER, SQL, Lane, Lanes, Partition, Session
 from swath.core.errors import LeaseLost
@@ -18,7 +20,8 @@ from swath.core.store import (
 
 CLAIMS_KEPT = 100_000  # fences below the newest for which a lost reply can still be looked up
 PRUNE_EVERY = 100  # claims
-LANE_ITEMS = SQL["lane_items"]  # asked once for each lane
+LANE_ITEMS = SQL["lane_items"]  # asked for each lane that may start several
+HEAD_COLUMNS = 7  # of a row of `ready_lanes`: the lane's first item, and the rank of its second
 
 
 def claim(session: Session, request: ClaimRequest) -> ClaimReply:
@@ -29,6 +32,7 @@ def claim(session: Session, request: ClaimRequest) -> ClaimReply:
     visited: list[int] = []
     moments: list[int | None] = []
     recovered = died = 0
+    starts = False
     for number in () if session.signal.paused else request.order:
         if len(taken) >= request.limit or len(holds) >= PARTITIONS_PER_CLAIM:
             break
@@ -50,6 +54,7 @@ def claim(session: Session, request: ClaimRequest) -> ClaimReply:
         if items:
             holds.append((number, len(items)))
             taken += items
+            starts = starts or visit.starts_count
     expires_at = now + request.lease
     if taken:
         _write_claim(session, request, fence, expires_at, holds)
@@ -63,6 +68,7 @@ def claim(session: Session, request: ClaimRequest) -> ClaimReply:
         skipped=(),
         recovered=recovered,
         died=died,
+        starts_count=starts,
         signal=session.signal,
     )
 
@@ -117,6 +123,8 @@ class _Visit:
         self._partition = partition
         self._now = now
         self._lanes = Lanes(session, partition)
+        self.starts_count = False  # whether an interval runs from this claim on
+        self._held: dict[int, int] = {}  # the lanes of what is taken, by position
 
     def take_back(self, look: _Look) -> tuple[int, int]:
         """Items of claims whose lease has ended are ready again, or dead when that has happened too often."""
@@ -126,18 +134,19 @@ class _Visit:
         rows = self._lose(number)
         self._lanes.load({lane for _, lane, *_ in rows})
         ready, dead = [], []
-        for position, lane_number, priority, attempts, fence in rows:
-            lane = self._lanes.known[lane_number]
-            lane.in_flight -= 1
-            lane.last_at = now
+        for position, lane_number, priority, losses, fence in rows:
+            lane = self._lanes.numbered(lane_number)
+            lane.end()
+            lane.pace(now)
             self._lanes.touch(lane)
-            if attempts + 1 >= self._session.settings.max_attempts:
-                dead.append((now, LOST_WORKER.format(attempts=attempts + 1), number, fence, position))
+            if losses + 1 >= self._session.settings.max_attempts:
+                dead.append((now, LOST_WORKER.format(losses=losses + 1), number, fence, position))
             else:
                 ready.append((*self._lanes.make_ready(lane, priority, RETURNED), number, fence, position))
         self._connection.executemany(SQL["take_back_item"], ready)
         self._connection.executemany(SQL["take_back_dead"], dead)
         for fence in {row[4] for row in rows}:
+            self._session.known.held.pop((fence, number), None)
             where = {"partition": number, "fence": fence}
             self._connection.execute(SQL["delete_claimed_all"], where)
             self._connection.execute(SQL["delete_hold"], where)
@@ -170,7 +179,7 @@ class _Visit:
             new_position = self._partition.allot(span) if revisit else position
             if revisit:
                 renumbered.append((new_position, number, item_hash))
-            lane = self._lanes.known[lane_number]
+            lane = self._lanes.numbered(lane_number)
             rank, place = self._lanes.make_ready(lane, priority, RETURNED if attempts else FRESH)
             moved.append((rank, place, new_position, number, position))
         self._connection.executemany(SQL["drain_item"], moved)
@@ -191,6 +200,8 @@ class _Visit:
         for level in range(LEVELS):
             if level in levels and len(taken) < limit:
                 taken += self._take_level(level, limit - len(taken), fence, levels)
+        if taken:
+            self._session.known.held[fence, self._partition.number] = self._held
         self._partition.claims_made += bool(taken)
         self._partition.ready -= len(taken)
         self._partition.claimed += len(taken)
@@ -203,27 +214,30 @@ class _Visit:
         after = (NEVER, NEVER)
         while len(taken) < limit:
             wanted = limit - len(taken)
-            lanes = self._ready_lanes(level, after, wanted)
-            moves = []
-            for lane in lanes:
-                if len(taken) >= limit:
-                    break
+            first, looked = len(taken), 0
+            rows = self._ready_lanes(level, after, wanted)
+            for row in rows:
+                looked += 1
+                lane = Lane(*row[HEAD_COLUMNS:])
+                self._lanes.remember(lane)
                 after = (lane.ready_at, lane.number)
                 if lane.number in met:
                     continue
                 met.add(lane.number)
-                moves += self._take_lane(lane, level, limit - len(taken), fence, taken)
+                self._take_lane(lane, level, row[:HEAD_COLUMNS], limit - len(taken), taken)
                 self._lanes.touch(lane)
                 if lane.level is not None and lane.ready_at <= self._now:
                     levels.add(lane.level)
-            self._connection.executemany(SQL["claim_items"], moves)
-            self._connection.executemany(SQL["delete_items"], [move[1:] for move in moves])
+                if len(taken) >= limit:
+                    break
+            rows.close()
+            self._move(taken[first:], fence)
             self._lanes.write()
-            if len(lanes) < wanted:
+            if looked < wanted:
                 break
         return taken
 
-    def _ready_lanes(self, level: int, after: tuple[int, int], limit: int) -> list[Lane]:
+    def _ready_lanes(self, level: int, after: tuple[int, int], limit: int) -> sqlite3.Cursor:
         where = {
             "partition": self._partition.number,
             "level": level,
@@ -232,31 +246,46 @@ class _Visit:
             "number": after[1],
             "limit": limit,
         }
-        return [Lane(*row) for row in self._connection.execute(SQL["ready_lanes"], where)]
+        return self._connection.execute(SQL["ready_lanes"], where)
 
-    def _take_lane(
-        self, lane: Lane, level: int, limit: int, fence: int, taken: list[HeldItem]
-    ) -> list[tuple[int, int, int, int, int]]:
-        """Up to `limit` head items of one lane, and how its rows are to move."""
+    def _take_lane(self, lane: Lane, level: int, head: tuple[Any, ...], limit: int, taken: list[HeldItem]) -> None:
+        """Up to `limit` head items of one lane. Of the first all is known, of the second its rank."""
         pacing = lane.pacing(self._pacing)
-        moves: list[tuple[int, int, int, int, int]] = []
         if lane.earliest_start(pacing) <= self._now:  # otherwise the limits were changed since it was placed
+            number, name = self._partition.number, lane.name
             count = room(pacing, in_flight=lane.in_flight, limit=limit)
-            number = self._partition.number
-            lowest = rank_of(level, FRESH)
-            rows = self._connection.execute(LANE_ITEMS, (number, lane.number, lowest, count + 1)).fetchall()
-            for position, key, payload, attempts, span, _, _ in rows[:count]:
-                taken.append(HeldItem(number, position, lane.name, level, key, payload, attempts, span))
-            if got := min(len(rows), count):
-                moves.append((fence, number, lane.number, rows[got - 1][5], rows[got - 1][6]))
-                lane.waiting -= got
-                lane.in_flight += got
+            if count == 1:
+                position, key, payload, attempts, span, losses, rank = head
+                visits, beside = lane.visits, lane.in_flight
+                item = HeldItem(number, position, name, level, key, payload, attempts, span, losses, visits, beside)
+                taken.append(item)
+                self._held[position] = lane.number
+                lane.start(1)
+                lane.head = None if rank is None else level_of(rank)
+            elif count > 1:
+                lowest = rank_of(level, FRESH)
+                rows = self._connection.execute(LANE_ITEMS, (number, lane.number, lowest, count + 1)).fetchall()
+                visits = lane.visits
+                for beside, (position, key, payload, attempts, span, losses) in enumerate(rows[:count], lane.in_flight):
+                    item = HeldItem(number, position, name, level, key, payload, attempts, span, losses, visits, beside)
+                    taken.append(item)
+                    self._held[position] = lane.number
+                lane.start(min(len(rows), count))
                 if len(rows) <= count:
                     lane.head = self._head(lane, lowest)
-                if starts_count(pacing):
-                    lane.last_at = self._now
+            if count and starts_count(pacing):
+                lane.pace(self._now)
+                self.starts_count = self.starts_count or pacing.min_interval > 0
         lane.place(pacing, self._now, new_turn=True)  # taken in part, it goes back behind the others
-        return moves
+
+    def _move(self, items: Sequence[HeldItem], fence: int) -> None:
+        where = {
+            "partition": self._partition.number,
+            "fence": fence,
+            "positions": str([item.position for item in items]),
+        }
+        self._connection.execute(SQL["claim_items"], where)
+        self._connection.execute(SQL["delete_items"], where)
 
     def _head(self, lane: Lane, rank: int) -> int | None:
         """The priority that comes next in a lane whose present level is used up."""

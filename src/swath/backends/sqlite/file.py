@@ -141,8 +141,15 @@ def prepare(path: str, settings: Settings | None, *, create: bool, now: int) -> 
 
 def _is_frontier(path: str) -> bool:
     """True: ours. False: nothing yet. NotAFrontier: somebody else's."""
-    if not os.path.exists(path) or os.path.getsize(path) == 0:
+    try:
+        if os.path.getsize(path) == 0:
+            return False
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    except OSError as error:  # it may well be there, behind a directory that is closed to this user
+        raise StoreUnavailable(
+            f"{path} cannot be reached: {error.strerror}. Check that this user may enter every directory on the way"
+        ) from error
     mark, tables = patiently(partial(_peek, path))
     if mark == APPLICATION_ID:
         return True

@@ -27,6 +27,7 @@ def _status(session: Session, partition: Partition) -> PartitionStatus:
         delayed=partition.delayed,
         claimed=partition.claimed,
         done=partition.done,
+        visits=partition.visits,
         dead=partition.dead,
         lanes=partition.lanes,
         inbox=0,
@@ -45,7 +46,7 @@ def recount(session: Session) -> list[PartitionStatus]:
 
 def _recount(session: Session, partition: Partition) -> PartitionStatus:
     where = {"partition": partition.number, "checkpoint": 0}
-    ready, delayed, claimed, done, dead, lanes = session.connection.execute(SQL["count_rows"], where).fetchone()
+    ready, delayed, claimed, done, dead, lanes, visits = session.connection.execute(SQL["count_rows"], where).fetchone()
     (lowest,) = session.connection.execute(SQL["lowest_unsettled"], where).fetchone()
     checkpoint = (partition.next_position if lowest is None else lowest) - 1
     (below,) = session.connection.execute(SQL["count_dead_between"], {**where, "reached": checkpoint}).fetchone()
@@ -54,6 +55,7 @@ def _recount(session: Session, partition: Partition) -> PartitionStatus:
         delayed=delayed,
         claimed=claimed,
         done=done,
+        visits=visits,
         dead=dead,
         lanes=lanes,
         checkpoint=checkpoint,
@@ -62,14 +64,14 @@ def _recount(session: Session, partition: Partition) -> PartitionStatus:
 
 
 def find(session: Session, key_hash: bytes, lane_hash: bytes | None) -> list[Found]:
-    """Everything under a key, in order of (partition, hash)."""
+    """Everything under a key, in order of (partition, position)."""
     rest = HASH_BYTES - KEY_HASH_BYTES
     lowest, highest = (key_hash + (lane_hash or fill * rest) for fill in (b"\x00", b"\xff"))
     found = []
     for number in range(session.settings.partitions):
         where = {"partition": number, "lowest": lowest, "highest": highest}
-        for _, position in session.connection.execute(SQL["find_seen"], where).fetchall():
-            found.append(_find(session, number, position))
+        positions = sorted(position for (position,) in session.connection.execute(SQL["find_seen"], where))
+        found += [_find(session, number, position) for position in positions]
     return found
 
 
@@ -117,6 +119,7 @@ def _lane_status(number: int, lane: Lane) -> LaneStatus:
         limits=LaneLimits(lane.min_interval, lane.concurrency, bool(lane.paused), lane.blocked_until),
         waiting=lane.waiting,
         in_flight=lane.in_flight,
+        visits=lane.visits,
         ready_at=None if lane.level is None else lane.ready_at,
         last_at=lane.last_at,
     )
@@ -157,6 +160,11 @@ def dead(session: Session, *, after: tuple[int, int] | None, limit: int) -> list
     where = {"after_partition": start[0], "after_position": start[1], "limit": limit}
     rows = session.connection.execute(SQL["list_dead"], where)
     return [DeadItem._make(row) for row in rows]
+
+
+def facts(session: Session, keys: Sequence[str]) -> dict[str, str]:
+    where = {"keys": json.dumps(keys, ensure_ascii=False)}
+    return dict(session.connection.execute(SQL["facts"], where))
 
 
 def outputs(session: Session) -> dict[str, int]:

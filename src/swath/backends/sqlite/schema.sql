@@ -33,7 +33,8 @@ CREATE TABLE partition_state (
     claimed INTEGER NOT NULL DEFAULT 0,
     done INTEGER NOT NULL DEFAULT 0,
     dead INTEGER NOT NULL DEFAULT 0,
-    lanes INTEGER NOT NULL DEFAULT 0
+    lanes INTEGER NOT NULL DEFAULT 0,
+    visits INTEGER NOT NULL DEFAULT 0
 );
 
 -- head: the highest priority that waits here, NULL when nothing does. level: the same while the lane is in the queue,
@@ -52,6 +53,7 @@ CREATE TABLE lane (
     head INTEGER,
     level INTEGER,
     ready_at INTEGER NOT NULL DEFAULT 0,
+    visits INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (partition, number)
 ) WITHOUT ROWID;
 
@@ -70,6 +72,7 @@ CREATE TABLE item (
     payload TEXT,
     span INTEGER NOT NULL,
     attempts INTEGER NOT NULL,
+    losses INTEGER NOT NULL DEFAULT 0,
     reason TEXT,
     error TEXT,
     PRIMARY KEY (partition, lane, rank, place)
@@ -87,6 +90,7 @@ CREATE TABLE delayed (
     payload TEXT,
     span INTEGER NOT NULL,
     attempts INTEGER NOT NULL,
+    losses INTEGER NOT NULL DEFAULT 0,
     reason TEXT,
     error TEXT,
     due_at INTEGER NOT NULL,
@@ -113,6 +117,7 @@ CREATE TABLE claimed (
     payload TEXT,
     span INTEGER NOT NULL,
     attempts INTEGER NOT NULL,
+    losses INTEGER NOT NULL DEFAULT 0,
     reason TEXT,
     error TEXT,
     PRIMARY KEY (partition, fence, position)
@@ -187,3 +192,9 @@ CREATE TABLE output (
     name TEXT PRIMARY KEY,
     length INTEGER NOT NULL
 );
+
+-- What a job knows, for everybody who works on the frontier.
+CREATE TABLE fact (
+    key TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) WITHOUT ROWID;

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, assert_never
 
 from swath.backends.sqlite.add import by_partition, enter, take_in
+from swath.backends.sqlite.change import learn
 from swath.backends.sqlite.claim import held_claim, known_claim
 from swath.backends.sqlite.state import SQL, Lane, Lanes, Partition, Session
 from swath.core.checkpoint import halves
@@ -13,8 +14,32 @@ from swath.core.lane import RETURNED, starts_count
 from swath.core.store import ClaimRef, Move, MoveKind, NewItem, OutputMove, Settlement, SettleReply
 
 
+def settle(session: Session, ref: ClaimRef, settlement: Settlement) -> SettleReply:
+    partition = Partition.load(session, settlement.partition)
+    known = known_claim(session, ref)
+    if known is not None and settlement.number <= known.number:
+        return SettleReply(partition.time, 0, partition.checkpoint)  # its reply was lost (rule 5)
+    held_claim(session, ref)
+    held = _held_lanes(session, ref.fence, settlement)
+    returned = _items_to_return(session, ref.fence, settlement)
+    for output in settlement.outputs:
+        _check_output(session, output)
+    # Nothing below refuses: the settlement is whole.
+    now = partition.tick(session.clock.now())
+    session.connection.execute(SQL["number_claim"], {"number": settlement.number, "fence": ref.fence})
+    lanes = Lanes(session, partition)
+    settled = _Settling(lanes, ref.fence, now, returned).settle(held, settlement.moves)
+    discovered = _take_in_discovered(lanes, settlement.discovered, now)
+    lanes.place(now)
+    session.connection.executemany(SQL["save_output"], [(move.name, move.new) for move in settlement.outputs])
+    learn(session, settlement.facts)
+    partition.advance(session, settled)
+    partition.save(session)
+    return SettleReply(now, discovered, partition.checkpoint)
+
+
 class _Held(NamedTuple):
-    """What settling needs to know of a claimed item."""
+    """A claimed item."""
 
     position: int
     lane: int
@@ -22,38 +47,34 @@ class _Held(NamedTuple):
     span: int
 
 
-def settle(session: Session, ref: ClaimRef, settlement: Settlement) -> SettleReply:
-    partition = Partition.load(session, settlement.partition)
-    known = known_claim(session, ref)
-    if known is not None and settlement.number <= known.number:
-        return SettleReply(partition.time, 0, partition.checkpoint)  # its reply was lost (rule 5)
-    held_claim(session, ref)
-    rows = _held_rows(session, ref.fence, settlement)
-    for output in settlement.outputs:
-        _check_output(session, output)
-    # Nothing below refuses: the settlement is whole.
-    now = partition.tick(session.clock.now())
-    session.connection.execute(SQL["number_claim"], {"number": settlement.number, "fence": ref.fence})
-    lanes = Lanes(session, partition)
-    settled = _Settling(lanes, ref.fence, now).settle(rows, settlement.moves)
-    discovered = _take_in_discovered(lanes, settlement.discovered, now)
-    lanes.place(now)
-    session.connection.executemany(SQL["save_output"], [(move.name, move.new) for move in settlement.outputs])
-    partition.advance(session, settled)
-    partition.save(session)
-    return SettleReply(now, discovered, partition.checkpoint)
+def _held_items(session: Session, fence: int, partition: int, positions: Sequence[int]) -> dict[int, _Held]:
+    """Those of some positions that this claim holds."""
+    where = {"partition": partition, "fence": fence, "positions": str(positions)}
+    return {row[0]: _Held(*row) for row in session.connection.execute(SQL["held_items"], where)}
 
 
-def _held_rows(session: Session, fence: int, settlement: Settlement) -> dict[int, _Held]:
-    """The items named, by position; InvalidOutcome unless this claim holds each and each is named once."""
-    positions = json.dumps([move.position for move in settlement.moves])
-    where = {"partition": settlement.partition, "fence": fence, "positions": positions}
-    rows = {row[0]: _Held(*row) for row in session.connection.execute(SQL["held_items"], where)}
-    if len(rows) != len(settlement.moves):
+def _held_lanes(session: Session, fence: int, settlement: Settlement) -> dict[int, int]:
+    """The lanes of the items named, by position; InvalidOutcome unless this claim holds each and each is named once."""
+    positions = [move.position for move in settlement.moves]
+    held = session.known.held.get((fence, settlement.partition))
+    if held is None:
+        items = _held_items(session, fence, settlement.partition, positions)
+        held = {position: item.lane for position, item in items.items()}
+    lanes = {position: held[position] for position in positions if position in held}
+    if len(lanes) != len(settlement.moves):
         raise InvalidOutcome(
-            f"claim {fence} holds {len(rows)} of the {len(settlement.moves)} items to settle in partition "
+            f"claim {fence} holds {len(lanes)} of the {len(settlement.moves)} items to settle in partition "
             f"{settlement.partition}: one was settled before, is not this claim's, or is named twice"
         )
+    return lanes
+
+
+def _items_to_return(session: Session, fence: int, settlement: Settlement) -> dict[int, _Held]:
+    """The items that go back to their lanes, whole or in part, by position; InvalidOutcome unless that can be."""
+    positions = [move.position for move in settlement.moves if move.kind in (MoveKind.RELEASE, MoveKind.SPLIT)]
+    if not positions:
+        return {}
+    rows = _held_items(session, fence, settlement.partition, positions)
     rests = [move.rest for move in settlement.moves if move.rest is not None and rows[move.position].span > 1]
     for rest in rests:
         where = {"partition": settlement.partition, "hash": rest.hash}
@@ -91,56 +112,64 @@ def _take_in_discovered(lanes: Lanes, items: Sequence[NewItem], now: int) -> int
 class _Settling:
     """The moves of one settlement, collected by the table they go to."""
 
-    def __init__(self, lanes: Lanes, fence: int, now: int) -> None:
+    def __init__(self, lanes: Lanes, fence: int, now: int, returned: dict[int, _Held]) -> None:
         self._lanes = lanes
+        self._returned = returned
         self._partition = lanes.partition
         self._fence = fence
         self._now = now
-        self._rows: dict[str, list[tuple[object, ...]]] = {}
-        self._rests: list[tuple[NewItem, Lane, int]] = []
+        self._results: dict[int, str | None] = {}  # of what is done
+        self._rows: dict[str, list[tuple[object, ...]]] = {}  # of the rest, by statement
 
-    def settle(self, rows: dict[int, _Held], moves: Sequence[Move]) -> set[int]:
-        """Move the items, and return the positions that are settled by it."""
-        self._lanes.load({row.lane for row in rows.values()})
+    def settle(self, held: dict[int, int], moves: Sequence[Move]) -> set[int]:
+        """Move the items, whose lanes are given by position, and return the positions that are settled by it."""
+        self._lanes.load(held.values())
         settled = set()
         default = self._lanes.session.pacing
         for move in moves:
-            row = rows[move.position]
-            lane = self._lanes.known[row.lane]
-            lane.in_flight -= 1
-            if (move.kind is not MoveKind.RELEASE or move.started) and not starts_count(lane.pacing(default)):
-                lane.last_at = self._now
+            lane = self._lanes.numbered(held[move.position])
+            lane.end()
+            if move.started and not starts_count(lane.pacing(default)):
+                lane.pace(self._now)
+            if move.started and move.kind is MoveKind.DONE:
+                lane.visit()
+                self._partition.visits += 1
             self._lanes.touch(lane)
-            if self._move(row, lane, move):
+            if self._move(lane, move):
                 settled.add(move.position)
-        self._write(rows)
+        self._write(held)
         return settled
 
-    def _move(self, row: _Held, lane: Lane, move: Move) -> bool:
+    def _move(self, lane: Lane, move: Move) -> bool:
         """Whether the item is settled by it."""
         now, partition = self._now, self._partition
         match move.kind:
             case MoveKind.DONE:
                 if move.delay is None:
                     partition.done += 1
-                    self._collect("settle_done", row, now, move.result)
+                    self._results[move.position] = move.result
                 else:
                     partition.delayed += 1
-                    self._collect("settle_revisit", row, now + move.delay, now, move.result)
+                    self._collect("settle_revisit", move, now + move.delay, now, move.result)
                 return True
             case MoveKind.RETRY:
                 partition.delayed += 1
-                self._collect("settle_retry", row, now + (move.delay or 0), move.reason, move.error)
+                self._collect("settle_retry", move, now + (move.delay or 0), move.reason, move.error)
                 return False
             case MoveKind.DEAD:
                 partition.dead += 1
-                self._collect("settle_dead", row, now, move.reason, move.error)
+                self._collect("settle_dead", move, now, move.reason, move.error)
                 return True
             case MoveKind.RELEASE:
-                self._collect("settle_release", row, *self._lanes.make_ready(lane, row.priority, RETURNED))
+                if move.delay is None:
+                    priority = self._returned[move.position].priority
+                    self._collect("settle_release", move, *self._lanes.make_ready(lane, priority, RETURNED))
+                else:
+                    partition.delayed += 1
+                    self._collect("settle_later", move, now + move.delay)
                 return False
             case MoveKind.SPLIT:
-                return self._split(row, lane, move)
+                return self._split(self._returned[move.position], lane, move)
             case _:
                 assert_never(move.kind)
 
@@ -148,32 +177,38 @@ class _Settling:
         assert move.rest is not None
         if row.span == 1:
             turn = self._lanes.make_ready(lane, row.priority, RETURNED)
-            self._collect("settle_smaller", row, *turn, move.rest.payload)
+            self._collect("settle_smaller", move, *turn, move.rest.payload)
             return False
         keeps, rest = halves(row.span)
         self._partition.done += 1
-        self._collect("settle_split", row, move.payload, keeps, self._now, move.result)
+        self._collect("settle_split", move, move.payload, keeps, self._now, move.result)
         # In the order of the moves, since each that becomes ready takes the next place.
         enter(self._lanes, [(move.rest._replace(span=rest), lane, row.position + keeps)], self._now)
         return True
 
-    def _collect(self, statement: str, row: _Held, *values: object) -> None:
-        entry = (*values, self._partition.number, self._fence, row.position)
+    def _collect(self, statement: str, move: Move, *values: object) -> None:
+        entry = (*values, self._partition.number, self._fence, move.position)
         self._rows.setdefault(statement, []).append(entry)
 
-    def _write(self, rows: dict[int, _Held]) -> None:
+    def _write(self, held: dict[int, int]) -> None:
         connection = self._lanes.session.connection
+        where = {"partition": self._partition.number, "fence": self._fence}
+        if self._results:
+            results = json.dumps(self._results)
+            connection.execute(SQL["settle_done"], {**where, "now": self._now, "results": results})
         for statement, entries in self._rows.items():
             connection.executemany(SQL[statement], entries)
-        where = {"partition": self._partition.number, "fence": self._fence}
         row = connection.execute(SQL["held"], where).fetchone()
         if row is None:  # nothing was held here, and nothing was settled
             return
-        self._partition.claimed -= len(rows)
-        left = row[0] - len(rows)
+        self._partition.claimed -= len(held)
+        left = row[0] - len(held)
+        known = self._lanes.session.known
         if left == 0:
+            known.held.pop((self._fence, self._partition.number), None)
             connection.execute(SQL["delete_claimed_all"], where)
             connection.execute(SQL["delete_hold"], where)
         else:
-            connection.execute(SQL["delete_claimed"], {**where, "positions": json.dumps(list(rows))})
+            known.let_go(self._fence, self._partition.number, held)
+            connection.execute(SQL["delete_claimed"], {**where, "positions": str(list(held))})
             connection.execute(SQL["save_hold"], {**where, "held": left})

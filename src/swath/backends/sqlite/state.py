@@ -17,6 +17,40 @@ from swath.core.store import Settings, Signal
 SQL = load("swath.backends.sqlite", "queries.sql")
 FORMAT = 1  # the number of the last migration
 NEVER = -1  # before every moment
+LANES_KEPT = 10_000  # in memory, from one transaction to the next
+HOLDS_KEPT = 64
+
+
+@dataclass(slots=True)
+class Known:
+    """Rows as a connection left them: lanes, and the lanes of what the latest claims hold.
+
+    They stay true until another connection commits or something is rolled back; who keeps them from one transaction to
+    the next forgets them then. SQLite keeps its pages in memory on the same terms. Of a fixed size (INV-9).
+    """
+
+    lanes: dict[tuple[int, int], "Lane"] = field(default_factory=dict)  # by partition and number
+    named: dict[tuple[int, str], "Lane"] = field(default_factory=dict)  # by partition and name
+    held: dict[tuple[int, int], dict[int, int]] = field(default_factory=dict)  # by fence and partition, by position
+
+    def let_go(self, fence: int, partition: int, positions: Iterable[int]) -> None:
+        """The claim no longer holds these."""
+        held = self.held.get((fence, partition), {})
+        for position in positions:
+            held.pop(position, None)
+
+    def forget(self) -> None:
+        self.lanes.clear()
+        self.named.clear()
+        self.held.clear()
+
+    def trim(self) -> None:
+        """Between transactions: what is in use by one stays for all of it."""
+        if len(self.lanes) > LANES_KEPT:
+            self.lanes.clear()
+            self.named.clear()
+        while len(self.held) > HOLDS_KEPT:
+            del self.held[next(iter(self.held))]
 
 
 @dataclass(slots=True)
@@ -27,16 +61,17 @@ class Session:
     clock: Clock
     settings: Settings
     signal: Signal
+    known: Known = field(default_factory=Known)
 
     @property
     def pacing(self) -> Pacing:
         return Pacing(self.settings.min_interval, self.settings.concurrency)
 
 
-def begin(connection: sqlite3.Connection, clock: Clock, *, path: str) -> Session:
+def begin(connection: sqlite3.Connection, clock: Clock, *, path: str, known: Known | None = None) -> Session:
     """Read the frontier's row; a format that is not ours ends the transaction (rule 16)."""
     settings, signal = read_frontier(connection, path=path)
-    return Session(connection, clock, settings, signal)
+    return Session(connection, clock, settings, signal, known or Known())
 
 
 def read_frontier(connection: sqlite3.Connection, *, path: str) -> tuple[Settings, Signal]:
@@ -72,6 +107,7 @@ class Partition:
     done: int
     dead: int
     lanes: int
+    visits: int
 
     @classmethod
     def load(cls, session: Session, number: int) -> "Partition":
@@ -93,6 +129,7 @@ class Partition:
                 self.done,
                 self.dead,
                 self.lanes,
+                self.visits,
                 self.number,
             ),
         )
@@ -145,7 +182,13 @@ class Lane:
     head: int | None = None
     level: int | None = None
     ready_at: int = 0
-    moved: bool = False  # in the queue, since it was read
+    visits: int = 0
+    # Since it was read or written:
+    waits: int = 0  # what was added to `waiting`
+    flies: int = 0  # what was added to `in_flight`
+    visited: int = 0  # what was added to `visits`
+    timed: bool = False  # `last_at` was set
+    moved: bool = False  # in the queue
 
     def pacing(self, default: Pacing) -> Pacing:
         if self.min_interval is None and self.concurrency is None:
@@ -161,8 +204,35 @@ class Lane:
     def wait(self, priority: int) -> None:
         """One more item waits here."""
         self.waiting += 1
+        self.waits += 1
         if self.head is None or priority > self.head:
             self.head = priority
+
+    def start(self, count: int) -> None:
+        """So many items that waited are in flight."""
+        self.waiting -= count
+        self.waits -= count
+        self.in_flight += count
+        self.flies += count
+
+    def end(self) -> None:
+        """One item is no longer in flight."""
+        self.in_flight -= 1
+        self.flies -= 1
+
+    def visit(self) -> None:
+        """One item was started and done."""
+        self.visits += 1
+        self.visited += 1
+
+    def pace(self, now: int) -> None:
+        """The interval runs from now."""
+        self.last_at = now
+        self.timed = True
+
+    def written(self) -> None:
+        self.waits = self.flies = self.visited = 0
+        self.timed = self.moved = False
 
     def place(self, pacing: Pacing, now: int, *, new_turn: bool = False) -> None:
         """The one place where a lane enters, leaves or moves in the queue, whatever the cause (rule 9)."""
@@ -178,40 +248,44 @@ class Lane:
 
 @dataclass(slots=True)
 class Lanes:
-    """The lanes that a move touches in one partition: read once, placed, written back once."""
+    """The lanes that a move touches in one partition: read unless known, placed, written back once."""
 
     session: Session
     partition: Partition
-    known: dict[int, Lane] = field(default_factory=dict)
-    _by_name: dict[str, Lane] = field(default_factory=dict)
     _new: list[Lane] = field(default_factory=list)
     _touched: dict[int, Lane] = field(default_factory=dict)
 
     def load(self, numbers: Iterable[int]) -> None:
-        missing = list(set(numbers) - self.known.keys())
+        partition, known = self.partition.number, self.session.known.lanes
+        missing = [number for number in set(numbers) if (partition, number) not in known]
         if missing:
-            where = {"partition": self.partition.number, "numbers": json.dumps(missing)}
+            where = {"partition": partition, "numbers": str(missing)}
             for row in self.session.connection.execute(SQL["lanes_by_number"], where):
-                self._remember(Lane(*row))
+                self.remember(Lane(*row))
 
     def load_named(self, names: Iterable[str]) -> None:
-        missing = list(set(names) - self._by_name.keys())
+        partition, known = self.partition.number, self.session.known.named
+        missing = [name for name in set(names) if (partition, name) not in known]
         if missing:
-            where = {"partition": self.partition.number, "names": json.dumps(missing, ensure_ascii=False)}
+            where = {"partition": partition, "names": json.dumps(missing, ensure_ascii=False)}
             for row in self.session.connection.execute(SQL["lanes_by_name"], where):
-                if row[0] not in self.known:
-                    self._remember(Lane(*row))
+                self.remember(Lane(*row))
 
-    def _remember(self, lane: Lane) -> None:
-        self.known[lane.number] = self._by_name[lane.name] = lane
+    def remember(self, lane: Lane) -> None:
+        known, partition = self.session.known, self.partition.number
+        known.lanes[partition, lane.number] = known.named[partition, lane.name] = lane
+
+    def numbered(self, number: int) -> Lane:
+        """A lane that `load` has looked for."""
+        return self.session.known.lanes[self.partition.number, number]
 
     def named(self, name: str) -> Lane:
         """A lane that `load_named` has looked for; it is made when it is not there."""
-        lane = self._by_name.get(name)
+        lane = self.session.known.named.get((self.partition.number, name))
         if lane is None:
             self.partition.lanes += 1
             lane = Lane(self.partition.lanes, name)
-            self._remember(lane)
+            self.remember(lane)
             self._new.append(lane)
         return lane
 
@@ -264,15 +338,24 @@ class Lanes:
             )
             for lane in self._new:
                 self._touched.pop(lane.number, None)
+                lane.written()
             self._new.clear()
-        moved, kept = [], []
+        moved: dict[tuple[int | None, ...], list[int]] = {}
+        kept: dict[tuple[int | None, ...], list[int]] = {}
         for lane in self._touched.values():
-            counts = (lane.waiting, lane.in_flight, lane.last_at, lane.head)
+            counts = (lane.waits, lane.flies, lane.visited, lane.last_at if lane.timed else None, lane.head)
             if lane.moved:
-                moved.append((*counts, lane.level, lane.ready_at, number, lane.number))
-                lane.moved = False
+                turn = (lane.level, None if lane.level is None else lane.ready_at)
+                moved.setdefault(counts + turn, []).append(lane.number)
             else:
-                kept.append((*counts, number, lane.number))
-        execute(SQL["save_lane"], moved)
-        execute(SQL["save_lane_counts"], kept)
+                kept.setdefault(counts, []).append(lane.number)
+            lane.written()
+        self._save("save_lanes", moved)
+        self._save("save_lane_counts", kept)
         self._touched.clear()
+
+    def _save(self, statement: str, changes: dict[tuple[int | None, ...], list[int]]) -> None:
+        """One statement for all lanes that change in the same way."""
+        for change, numbers in changes.items():
+            values = (*change, self.partition.number, str(numbers))
+            self.session.connection.execute(SQL[statement], values)

@@ -29,6 +29,7 @@ from swath.core.store import (
     ClaimReply,
     ClaimRequest,
     DeadItem,
+    Fact,
     Found,
     LaneChange,
     LaneStatus,
@@ -137,6 +138,9 @@ class SqliteStore:
             wakes=True,
         )
 
+    async def learn(self, facts: Sequence[Fact]) -> None:
+        await self._write(lambda session: changing.learn(session, facts))
+
     async def reopen(self, places: Sequence[tuple[int, int]]) -> int:
         return await self._write(lambda session: changing.reopen(session, places), wakes=True)
 
@@ -171,6 +175,9 @@ class SqliteStore:
 
     async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadItem]:
         return await self._read(lambda session: look.dead(session, after=after, limit=limit))
+
+    async def facts(self, keys: Sequence[str]) -> dict[str, str]:
+        return await self._read(lambda session: look.facts(session, keys))
 
     async def outputs(self) -> dict[str, int]:
         return await self._read(look.outputs)

@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from swath.backends.sqlite.file import patiently
-from swath.backends.sqlite.state import Session, begin
+from swath.backends.sqlite.state import Known, Session, begin
 from swath.backends.sqlite.trouble import translate
 from swath.backends.sqlite.turn import Turn
 from swath.core.clock import Clock
@@ -70,7 +70,9 @@ class Writer:
         self._bell: SimpleQueue[bool] = SimpleQueue()  # True for every job, then False to end
         self._closing = threading.Lock()
         self._closed = False
-        self.news = News(0, self._data_version())
+        self._known = Known()
+        self._version = self._data_version()  # of the file, for which that is true
+        self.news = News(0, self._version)
         self.looked: News | None = None  # what the last claim had seen
         self._thread = threading.Thread(target=self._work, name=f"swath writer of {path}", daemon=True)
         self._thread.start()
@@ -139,8 +141,9 @@ class Writer:
                 return
             self._turn.take()
             patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"))
-            session = begin(self._connection, self._clock, path=self._path)
             others = self._data_version()
+            self._keep_known(others)
+            session = begin(self._connection, self._clock, path=self._path, known=self._known)
             self._run_jobs(session, jobs)
             if self._connection.in_transaction:
                 self._connection.execute("COMMIT")
@@ -150,6 +153,13 @@ class Writer:
         finally:
             self._turn.give()
             self._answer(jobs)
+
+    def _keep_known(self, version: int) -> None:
+        """Forget what another connection may have changed; nobody can do so any more in this transaction."""
+        if version != self._version:
+            self._version = version
+            self._known.forget()
+        self._known.trim()
 
     def _run_jobs(self, session: Session, jobs: list[Job[Any]]) -> None:
         """Run the first job, and then those that wait, as long as the group is small and young."""
@@ -184,10 +194,12 @@ class Writer:
             session.settings, session.signal = before
             if not self._connection.in_transaction:
                 raise  # SQLite has rolled back all of the group, as it does when the disk is full
+            self._known.forget()
             self._connection.execute("ROLLBACK TO job")
         self._connection.execute("RELEASE job")
 
     def _roll_back(self) -> None:
+        self._known.forget()
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 

@@ -37,6 +37,7 @@ CREATE TABLE {schema}.partition_state (
     claimed bigint NOT NULL DEFAULT 0,
     done bigint NOT NULL DEFAULT 0,
     dead bigint NOT NULL DEFAULT 0,
+    visits bigint NOT NULL DEFAULT 0,
     claims_made bigint NOT NULL DEFAULT 0,
     last_fence bigint NOT NULL DEFAULT 0,
     next_ready_at bigint,
@@ -75,13 +76,16 @@ CREATE TABLE {schema}.lane_state (
     lane integer NOT NULL,
     in_flight integer NOT NULL,
     taken integer NOT NULL,
+    visits integer NOT NULL DEFAULT 0,
     concurrency integer,
     partition smallint NOT NULL,
     level smallint,
     paused boolean NOT NULL,
     counts integer[] NOT NULL,
     heads bigint[],
-    PRIMARY KEY (partition, lane, version)
+    -- The lane first: were it the partition, then a planner that believes there are few lanes would look for ready ones
+    -- here, among all versions that were ever written, rather than in the index below.
+    PRIMARY KEY (lane, partition, version)
 );
 
 -- With the version, so that a floor can stand between the dead rows of a lane that kept its turn and the living one.
@@ -95,6 +99,7 @@ CREATE TABLE {schema}.item (
     partition smallint NOT NULL,
     rank smallint NOT NULL,
     attempts smallint NOT NULL,
+    losses smallint NOT NULL DEFAULT 0,
     origin bigint,
     key text NOT NULL,
     payload text,
@@ -113,6 +118,7 @@ CREATE TABLE {schema}.delayed (
     partition smallint NOT NULL,
     priority smallint NOT NULL,
     attempts smallint NOT NULL,
+    losses smallint NOT NULL DEFAULT 0,
     revisit boolean NOT NULL,
     origin bigint,
     settled_at bigint,
@@ -136,6 +142,7 @@ CREATE TABLE {schema}.claimed (
     partition smallint NOT NULL,
     priority smallint NOT NULL,
     attempts smallint NOT NULL,
+    losses smallint NOT NULL DEFAULT 0,
     origin bigint,
     key text NOT NULL,
     payload text,
@@ -225,4 +232,10 @@ CREATE TABLE {schema}.output (
     name text NOT NULL,
     length bigint NOT NULL,
     PRIMARY KEY (name, length)
+);
+
+-- What a job knows, for everybody who works on the frontier.
+CREATE TABLE {schema}.fact (
+    key text PRIMARY KEY,
+    value text NOT NULL
 );

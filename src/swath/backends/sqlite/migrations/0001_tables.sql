@@ -29,7 +29,8 @@ CREATE TABLE partition_state (
     claimed INTEGER NOT NULL DEFAULT 0,
     done INTEGER NOT NULL DEFAULT 0,
     dead INTEGER NOT NULL DEFAULT 0,
-    lanes INTEGER NOT NULL DEFAULT 0
+    lanes INTEGER NOT NULL DEFAULT 0,
+    visits INTEGER NOT NULL DEFAULT 0
 );
 
 CREATE TABLE lane (
@@ -46,6 +47,7 @@ CREATE TABLE lane (
     head INTEGER,
     level INTEGER,
     ready_at INTEGER NOT NULL DEFAULT 0,
+    visits INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (partition, number)
 ) WITHOUT ROWID;
 
@@ -64,6 +66,7 @@ CREATE TABLE item (
     payload TEXT,
     span INTEGER NOT NULL,
     attempts INTEGER NOT NULL,
+    losses INTEGER NOT NULL DEFAULT 0,
     reason TEXT,
     error TEXT,
     PRIMARY KEY (partition, lane, rank, place)
@@ -81,6 +84,7 @@ CREATE TABLE delayed (
     payload TEXT,
     span INTEGER NOT NULL,
     attempts INTEGER NOT NULL,
+    losses INTEGER NOT NULL DEFAULT 0,
     reason TEXT,
     error TEXT,
     due_at INTEGER NOT NULL,
@@ -105,6 +109,7 @@ CREATE TABLE claimed (
     payload TEXT,
     span INTEGER NOT NULL,
     attempts INTEGER NOT NULL,
+    losses INTEGER NOT NULL DEFAULT 0,
     reason TEXT,
     error TEXT,
     PRIMARY KEY (partition, fence, position)
@@ -177,3 +182,9 @@ CREATE TABLE output (
     name TEXT PRIMARY KEY,
     length INTEGER NOT NULL
 );
+
+-- What a job knows, for everybody who works on the frontier.
+CREATE TABLE fact (
+    key TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) WITHOUT ROWID;
