@@ -1,0 +1,256 @@
+"""Serves a web on one loopback port, byte by byte as its answers say."""
+
+import asyncio
+import socket
+import ssl as tls
+import struct
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from swath.testing.web.answer import Answer, Ask, End, Repeat, Wait, reply
+from swath.testing.web.log import Entry, Log
+from swath.testing.web.request import END_OF_HEAD, MAX_HEAD_BYTES, Request, parse
+from swath.testing.web.web import Web
+
+LOOPBACK = "127.0.0.1"
+BACKLOG = 4096
+AT_ONCE_BYTES = 1 << 16  # what the kernel takes in one go
+MAX_COUNTED = 100_000  # targets whose requests are counted
+
+BAD_REQUEST = replace(reply(400, b"<p>That is no request.</p>"), end=End.CLOSE)
+NOT_ALLOWED = reply(405, b"<p>GET and HEAD are all there is.</p>", headers=[("Allow", "GET, HEAD")])
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A web that is being served."""
+
+    web: Web
+    port: int
+    log: Log
+
+    @property
+    def connect_to(self) -> str:
+        """For `--connect-to`, of curl and of swath: every host is here."""
+        return f"::{LOOPBACK}:{self.port}"
+
+    @property
+    def requested(self) -> frozenset[str]:
+        """The URLs of all requests so far."""
+        return frozenset(entry.url for entry in self.log.entries)
+
+
+@asynccontextmanager
+async def serve(
+    web: Web, *, port: int = 0, log: Log | None = None, ssl: tls.SSLContext | None = None
+) -> AsyncIterator[Served]:
+    """Serve on 127.0.0.1 until the block ends; port 0 takes a free one. A log that was handed in stays open."""
+    ours = Log() if log is None else log
+    state = _State(web, ours)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: _Connection(state), LOOPBACK, port, backlog=BACKLOG, ssl=ssl)
+    try:
+        yield Served(web, server.sockets[0].getsockname()[1], ours)
+    finally:
+        server.close()
+        await state.hang_up()
+        await server.wait_closed()
+        if log is None:
+            ours.close()
+
+
+class _State:
+    """What the server remembers: who was asked how often, and who is connected."""
+
+    def __init__(self, web: Web, log: Log) -> None:
+        self.web = web
+        self.log = log
+        self.connections: set[_Connection] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._asked: Counter[str] = Counter()
+        self._asked_for: Counter[tuple[str, str]] = Counter()
+
+    def answer(self, request: Request) -> Answer:
+        site = self.web.sites.get(request.host)
+        nth = again = 0
+        if site is not None:
+            nth = self._asked[request.host]
+            self._asked[request.host] += 1
+            if site.counts_targets and len(self._asked_for) < MAX_COUNTED:
+                again = self._asked_for[request.host, request.target]
+                self._asked_for[request.host, request.target] += 1
+        ask = Ask(request.host, request.target, nth, again, request.accept_encoding, time.time())
+        return self.web.answer(ask)
+
+    async def hang_up(self) -> None:
+        for connection in list(self.connections):
+            connection.abort()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+class _Connection(asyncio.Protocol):
+    """One client. Answers that are one piece are written at once, others by a task of their own."""
+
+    def __init__(self, state: _State) -> None:
+        self._state = state
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+        self._arrived = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        # Paused means that bytes have not left yet. (With high=0 a TLS transport would never be anything else.)
+        transport.set_write_buffer_limits(high=1, low=0)
+        self._state.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._state.connections.discard(self)
+        self._transport = None
+        if self._task is not None:
+            self._task.cancel()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if not self._buffer:
+            self._arrived = time.monotonic()
+        self._buffer += data
+        self._read()
+
+    def _read(self) -> None:
+        while self._task is None and self._transport is not None and not self._transport.is_closing():
+            end = self._buffer.find(END_OF_HEAD)
+            if end < 0:
+                if len(self._buffer) > MAX_HEAD_BYTES:
+                    self._transport.abort()
+                return
+            request = parse(bytes(self._buffer[:end]), scheme=self._state.web.scheme)
+            del self._buffer[: end + len(END_OF_HEAD)]
+            self._respond(self._transport, request)
+
+    def _respond(self, transport: asyncio.Transport, request: Request | None) -> None:
+        if request is None:
+            request, answer = Request("", "", "", "", "", False), BAD_REQUEST
+        elif request.method not in ("GET", "HEAD"):
+            answer = NOT_ALLOWED
+        else:
+            answer = self._state.answer(request)
+        if not request.keep_alive and answer.end is End.KEEP:
+            answer = replace(answer, end=End.CLOSE)
+        if request.method == "HEAD":
+            answer = _without_body(answer)
+        match answer:
+            case Answer(steps=(bytes(whole),), end=End.KEEP) if len(whole) <= AT_ONCE_BYTES and self._writable.is_set():
+                self._record(request, answer, complete=True)
+                transport.write(whole)
+            case _:
+                self._start(transport, request, answer)
+
+    def _start(self, transport: asyncio.Transport, request: Request, answer: Answer) -> None:
+        task = asyncio.get_running_loop().create_task(self._play(transport, request, answer))
+        self._task = task
+        self._state.tasks.add(task)
+        task.add_done_callback(self._state.tasks.discard)
+
+    async def _play(self, transport: asyncio.Transport, request: Request, answer: Answer) -> None:
+        """Take the steps of an answer one by one; the client's leaving cancels this."""
+        recorded = False
+        try:
+            await self._writable.wait()
+            *before, last = answer.steps or (b"",)
+            for step in before:
+                await self._take(transport, step)
+            if isinstance(last, bytes):
+                await self._write(transport, last[:-1])
+                self._record(request, answer, complete=True)
+                recorded = True
+                await self._write(transport, last[-1:])
+            else:
+                await self._take(transport, last)
+                self._record(request, answer, complete=True)
+                recorded = True
+        except ConnectionAbortedError:
+            return
+        finally:
+            if not recorded:
+                self._record(request, answer, complete=False)
+            self._task = None
+        self._finish(transport, answer.end)
+
+    async def _take(self, transport: asyncio.Transport, step: bytes | Wait | Repeat) -> None:
+        match step:
+            case bytes():
+                await self._write(transport, step)
+            case Wait(seconds):
+                await asyncio.sleep(seconds)
+            case Repeat(chunk, times):
+                for _ in range(times):
+                    await self._write(transport, chunk)
+            case _:
+                assert_never(step)
+
+    async def _write(self, transport: asyncio.Transport, data: bytes) -> None:
+        """Returns when all of it has left."""
+        transport.write(data)
+        await self._writable.wait()
+        if transport.is_closing():
+            raise ConnectionAbortedError("the client has gone")
+
+    def _finish(self, transport: asyncio.Transport, end: End) -> None:
+        match end:
+            case End.KEEP:
+                self._arrived = time.monotonic()
+                self._read()
+            case End.CLOSE:
+                transport.close()
+            case End.RESET:
+                _reset(transport)
+            case _:
+                assert_never(end)
+
+    def _record(self, request: Request, answer: Answer, *, complete: bool) -> None:
+        """Before the last byte leaves, so that a client that has its answer finds it in the log."""
+        self._state.log.add(
+            Entry(
+                started=self._arrived,
+                ended=time.monotonic(),
+                host=request.host,
+                target=request.target,
+                agent=request.agent,
+                status=answer.status,
+                complete=complete,
+                scheme=self._state.web.scheme,
+                retry_after=answer.retry_after,
+            )
+        )
+
+
+def _without_body(answer: Answer) -> Answer:
+    """The head of an answer, as far as it has one in its first piece."""
+    for step in answer.steps:
+        if isinstance(step, bytes):
+            return replace(answer, steps=(step[: step.find(END_OF_HEAD) + len(END_OF_HEAD)],))
+    return answer
+
+
+def _reset(transport: asyncio.Transport) -> None:
+    """Close so that the client sees a reset instead of an end."""
+    connection = transport.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
