@@ -4,19 +4,24 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-MEASURABLE := $(VENV)/.measurable
+MEASURING := .venv-bench
+MEASURABLE := $(MEASURING)/.installed
 
 # More for pytest, e.g. PYTEST_ARGS="-x -k claim" or PYTEST_ARGS="-n 2".
 PYTEST_ARGS ?= -n 2
 BENCH_ARGS ?=
+# What to crawl instead of the demo web, where to, and more flags for `swath crawl`.
+SEEDS ?=
+OUT ?= crawl
+CRAWL_ARGS ?=
 SOAK_MINUTES ?= 10
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test pytest lint format bench soak clean
+.PHONY: help venv crawl test pytest lint format bench bench-crawl soak clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(INSTALLED) ## Create .venv with swath, its extras and all development tools
 
@@ -38,6 +43,13 @@ $(INSTALLED): pyproject.toml
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[all,dev]'
 	@touch $@
 
+crawl: $(INSTALLED) ## Crawl a demo web into ./crawl, or SEEDS="https://example.com"; also OUT and CRAWL_ARGS
+ifeq ($(strip $(SEEDS)),)
+	@$(BIN)/python examples/demo_crawl.py --out $(OUT) $(CRAWL_ARGS)
+else
+	@$(BIN)/swath crawl $(SEEDS) --out $(OUT) $(CRAWL_ARGS)
+endif
+
 test: lint pytest ## Run lint and all tests; PYTEST_ARGS is passed on
 
 pytest: $(INSTALLED)
@@ -53,14 +65,18 @@ format: $(INSTALLED) ## Mend style
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-# The peers stay out of the environment that tests run in until somebody measures.
+# The peers have an environment of their own: tests never run beside them.
 $(MEASURABLE): $(INSTALLED)
-	@echo "installing the queues to compare with into $(VENV)"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[bench]'
+	@$(PYTHON) -m venv $(MEASURING)
+	@echo "installing swath and what to compare it with into $(MEASURING)"
+	@$(MEASURING)/bin/python -m pip install -qq --disable-pip-version-check -e '.[bench]'
 	@touch $@
 
 bench: $(MEASURABLE) ## Measure; see docs/benchmarks.md for BENCH_ONLY, BENCH_ITEMS, BENCH_SECONDS and the others
-	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+	$(MEASURING)/bin/python -m benchmarks $(BENCH_ARGS)
+
+bench-crawl: $(MEASURABLE) ## Measure the crawler beside others; see docs/benchmarks.md for BENCH_ONLY and BENCH_PAGES
+	$(MEASURING)/bin/python -m benchmarks.crawl $(BENCH_ARGS)
 
 # Each round gets a fresh seed and prints it; SWATH_SEED=n make pytest repeats one.
 soak: $(INSTALLED) ## Run the stateful and crash tests with fresh seeds for SOAK_MINUTES (10)
@@ -74,5 +90,5 @@ soak: $(INSTALLED) ## Run the stateful and crash tests with fresh seeds for SOAK
 	echo "$$round rounds without a failure"
 
 clean: ## Remove .venv, caches and build products
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(MEASURING) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

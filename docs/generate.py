@@ -20,8 +20,8 @@ NOTICE = "<!-- Written by `python -m docs.generate`. Change the code instead. --
 CLI_INTRODUCTION = """\
 `pip install 'swath[cli]'` brings the command `swath`; `python -m swath` is the same.
 
-The store is `--store URL` after the command, or `SWATH_STORE` in the environment. Only `swath add` and `swath db init`
-create one; everything else says when there is none. Passwords in a store URL are never printed.
+The store is `--store URL` after the command, or `SWATH_STORE` in the environment. Only `swath add`, `swath db init`
+and `swath crawl` create one; everything else says when there is none. Passwords in a store URL are never printed.
 
 Lengths of time are seconds, or have a unit: `1.5`, `250ms`, `70s`, `10m`, `2h`, `1d`. Moments are ISO 8601 with a time
 zone: `2030-01-31T12:00:00Z`.
@@ -34,7 +34,8 @@ columns without a header for listings. Characters that do not print are shown as
 `--json` prints one JSON document; `swath lanes list`, `swath dead list` and `swath status --watch` print JSON Lines,
 one object a line. Times are ISO 8601 in UTC, intervals are seconds, and what does not apply is `null`.
 
-Results go to standard output; errors, progress and remarks to standard error. Errors of swath are one line that starts
+Results go to standard output; errors, progress and remarks to standard error. `swath crawl`, whose results are files,
+shows its progress and summary on standard output. Errors of swath are one line that starts
 with `swath:`.
 """
 
@@ -79,8 +80,8 @@ def _usage(params: list[Any]) -> Iterator[str]:
 def _name(param: Any) -> str:
     if param.param_type_name == "argument":
         return f"`{param.metavar}`"
-    value = "" if param.is_flag else f" {param.metavar}"
-    return ", ".join(f"`{name}{value}`" for name in param.opts)
+    value = "" if param.is_flag else " " + param.metavar.replace("|", "\\|")
+    return ", ".join(f"`{name}{value}`" for name in (*param.opts, *param.secondary_opts))
 
 
 def _help(param: Any) -> str:
@@ -88,7 +89,9 @@ def _help(param: Any) -> str:
     if param.envvar:
         text += f" (`{param.envvar}`)"
     default = param.show_default if isinstance(param.show_default, str) else param.default
-    if default not in (None, False) and param.show_default:
+    if param.secondary_opts:
+        text += f" (default: `{(param.opts if default else param.secondary_opts)[0]}`)"
+    elif default not in (None, False) and param.show_default:
         text += f" (default: {default})"
     return text
 

@@ -4,9 +4,14 @@ import ast
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+
+from swath.crawl.scope import REASONS
+from swath.crawl.settings import CrawlSettings
+from swath.crawl.traps import TRAPS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -50,6 +55,47 @@ def test_the_tutorial_shows_the_example() -> None:
     shown = BLOCK.findall((ROOT / "docs/tutorial.md").read_text())[0]
     program = (ROOT / "examples/tour.py").read_text()
     assert program.split('"""', 2)[2].strip() == shown.strip()
+
+
+def test_the_output_in_the_how_to_holds_what_was_settled(tmp_path: Path) -> None:
+    shown = next(block for block in BLOCK.findall((ROOT / "docs/howto.md").read_text()) if "class Lines" in block)
+    (tmp_path / "lines.py").write_text(
+        "import asyncio, os, swath\nfrom collections.abc import Mapping, Sequence\nfrom pathlib import Path\n"
+        "from swath.core.store import OutputMove\n" + shown + LINES
+    )
+    assert run(tmp_path / "lines.py", tmp_path) == "20 lines, 20 different\n"
+    with (tmp_path / "lines.txt").open("a") as file:
+        file.write("never settled")
+    assert run(tmp_path / "lines.py", tmp_path) == "20 lines, 20 different\n"
+
+
+LINES = """
+async def main():
+    async with swath.open("sqlite:///work.db") as frontier:
+        await frontier.add([f"key {n}" for n in range(20)])
+        lines = Lines(Path("lines.txt"))
+        lines.restore(await frontier.store.outputs())
+        await frontier.run(lambda item: done(item), output=lines)
+
+async def done(item):
+    return item.done(output=item.key)
+
+asyncio.run(main())
+found = Path("lines.txt").read_text().splitlines()
+print(len(found), "lines,", len(set(found)), "different")
+"""
+
+
+def test_the_page_on_crawling_names_every_reason_and_trap() -> None:
+    page = (ROOT / "docs/crawl.md").read_text()
+    for name, meaning in {**REASONS, **TRAPS}.items():
+        assert f"| `{name}` | {meaning}" in page
+
+
+def test_the_page_on_crawling_names_every_flag() -> None:
+    page = (ROOT / "docs/crawl.md").read_text()
+    flags = {f"--{field.name.replace('_', '-')}" for field in fields(CrawlSettings)} - {"--verify", "--ca-file"}
+    assert [flag for flag in sorted(flags) if flag not in page and flag.replace("--", "--no-") not in page] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -8,10 +8,10 @@ import typer
 from typer.core import TyperGroup
 
 import swath
-from swath.cli import add, db, dead, explain, lanes, pause, resume, status
+from swath.cli import add, crawl, db, dead, explain, export, lanes, pause, resume, status
 from swath.cli.exits import MEANING, Exit
 
-COMMANDS = ("status", "add", "explain", "lanes", "dead", "pause", "resume", "db")
+COMMANDS = ("crawl", "export", "status", "add", "explain", "lanes", "dead", "pause", "resume", "db")
 EPILOG = "Exit codes:\n\n" + "\n".join(f"- `{code:d}` {meaning}" for code, meaning in MEANING.items())
 
 
@@ -49,6 +49,8 @@ def root(
     pass
 
 
+app.command("crawl")(crawl.crawl)
+app.command("export")(export.export)
 app.command("status")(status.status)
 app.command("add")(add.add)
 app.command("explain")(explain.explain)

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 import typer
@@ -92,11 +92,18 @@ def lane_name(lane: str) -> str:
     return lane
 
 
-def run(store: str | None, work: Coroutine[Any, Any, int | None], *, interrupted: int = Exit.INTERRUPTED) -> None:
+def run(
+    store: str | None,
+    work: Coroutine[Any, Any, int | None],
+    *,
+    interrupted: int = Exit.INTERRUPTED,
+    loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> None:
     """Run a command to its end. What swath raises becomes one line on standard error and an exit code; anything else
     is a bug and keeps its traceback."""
     try:
-        code = asyncio.run(work)
+        with asyncio.Runner(loop_factory=loop) as runner:
+            code = runner.run(work)
         sys.stdout.flush()
     except SwathError as error:
         message = ". ".join([str(error), *getattr(error, "__notes__", ())])

@@ -25,7 +25,7 @@ class Exit(IntEnum):
 
 MEANING = {
     Exit.DONE: "done",
-    Exit.NO: "the answer is no: never added, no such lane, nothing to retry, a check that failed",
+    Exit.NO: "the answer is no: never added, no such lane, nothing to retry, a check that failed, a crawl not over",
     Exit.USAGE: "the command or its input is wrong",
     Exit.STORE: "the store cannot be reached, is busy or full: try again",
     Exit.SCHEMA: "the store has another format, or is none of swath's",

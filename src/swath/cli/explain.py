@@ -1,6 +1,8 @@
 """`swath explain`: where a key is, and why it is not being worked on."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +11,10 @@ from rich.text import Text
 from swath.cli import show
 from swath.cli.common import JSONOption, StoreOption, lane_name, opened, run
 from swath.cli.exits import Exit
+from swath.core.frontier import Frontier
 from swath.core.insight import Explanation
+
+CRAWL = "crawl settings"  # the fact that a crawl leaves in its frontier
 
 
 def explain(
@@ -31,11 +36,26 @@ def explain(
 async def _explain(store: str | None, key: str, lane: str | None, json: bool) -> int:
     async with opened(store) as frontier:
         found = await frontier.explain(key, lane=None if lane is None else lane_name(lane))
+        if found.state == "unknown":
+            found = await _refused(frontier, found)
     if json:
         show.document({"key": found.key, "state": found.state, "sentence": found.sentence, **found.data})
     else:
         _print(found)
     return Exit.NO if found.state == "unknown" else Exit.DONE
+
+
+async def _refused(frontier: Frontier, found: Explanation) -> Explanation:
+    """A key that was never added, of a crawl: which of its rules keeps it out."""
+    known = (await frontier.facts([CRAWL])).get(CRAWL)
+    if known is None:
+        return found
+    try:
+        from swath.crawl.refusal import refusal
+    except ImportError:  # a crawl that was made elsewhere
+        return found
+    rule, sentence = refusal(found.key, known, year=datetime.now(UTC).year)
+    return replace(found, sentence=f"{found.sentence} {sentence}", data={"refused": rule})
 
 
 def _print(found: Explanation) -> None:

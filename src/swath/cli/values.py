@@ -21,6 +21,18 @@ def duration(text: str | float) -> float:
     return float(match[1]) * _UNITS[match[2]]
 
 
+_SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+          "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}  # fmt: skip
+
+
+def size(text: str | int) -> int:
+    """`10MB`, `1GB`, `512KiB` as bytes."""
+    match = _DURATION.fullmatch(str(text).strip().lower())
+    if match is None or match[2] not in _SIZES:
+        raise typer.BadParameter(f"{text!r} is not a size: write 10MB, 1GB or a number of bytes")
+    return int(float(match[1]) * _SIZES[match[2]])
+
+
 def interval(text: str | float) -> float | str:
     """A length of time, or "default" for what the frontier says."""
     return FRONTIER_DEFAULT if text == FRONTIER_DEFAULT else duration(text)

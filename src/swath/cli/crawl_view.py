@@ -1,0 +1,192 @@
+"""How a crawl looks while it runs: a live panel on a terminal, a line now and then elsewhere.
+
+What is shown of the frontier comes from its counters, which cost the same however many hosts there are. They say how
+many hosts were ever seen, not on how many of them work waits: that is at most the number of URLs that wait.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.constrain import Constrain
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from swath.cli import show
+from swath.core.insight import Status
+from swath.crawl import index, place
+from swath.crawl.settings import CrawlSettings
+
+LINE_SECONDS = 10.0
+MOST_KINDS = 6
+MOST_SLOW = 3
+SLOW_SECONDS = 1.0
+MARGIN = 4  # columns left free, so that a ^C that the terminal echoes does not begin a line and break the panel
+
+ENDINGS = {
+    "done": "everything is crawled",
+    "SIGINT": "stopped",
+    "SIGTERM": "stopped",
+    "max-pages": "stopped by --max-pages",
+    "max-duration": "stopped by --max-duration",
+}
+
+
+def beginning(settings: CrawlSettings, prepared: place.Prepared, before: Status) -> str:
+    """What is about to happen, in a line."""
+    where = f"the crawl in {settings.out}"
+    if not before.waiting:
+        return f"{where} is complete: nothing is left to fetch"
+    seeds = show.counted(prepared.added, "new seed")
+    begun = f"{where} goes on: {before.waiting:,} URLs left" if prepared.resumed else f"{where} begins"
+    every = show.span(settings.min_interval)
+    pace = f"a page every {every} from each host" if settings.min_interval else "no delay between pages"
+    return f"{begun}, {seeds}, {pace}"
+
+
+def ending(stopped_by: str) -> str:
+    return ENDINGS.get(stopped_by, f"stopped by {stopped_by}")
+
+
+def line(tally: Mapping[str, Any], status: Status | None) -> str:
+    """One line, for logs."""
+    parts = [f"{tally.get('pages', 0):,} pages", f"{tally.get('rate', 0.0):.1f}/s"]
+    if status is not None:
+        parts.append(f"{queued(status):,} queued, {show.counted(status.lanes, 'host')} seen")
+    parts += [f"{tally.get('in_flight', 0):,} in flight", show.size(tally.get("bytes", 0))]
+    if tally.get("errors"):
+        parts.append(f"errors: {_kinds(tally['errors'])}")
+    return ", ".join(parts)
+
+
+def queued(status: Status) -> int:
+    return status.ready + status.delayed + status.inbox
+
+
+def hosts_with_work(status: Status) -> int:
+    """On how many hosts work waits, at most."""
+    return min(status.lanes, queued(status) + status.claimed)
+
+
+def frontier(status: Status | None) -> dict[str, Any]:
+    """What `--json` says of the frontier."""
+    if status is None:
+        return {"queued": None, "hosts_seen": None, "pages_in_all": None, "dead": None}
+    return {
+        "queued": status.waiting - status.claimed,
+        "hosts_seen": status.lanes,
+        "pages_in_all": status.visits,
+        "dead": status.dead,
+    }
+
+
+def narrowed(shown: RenderableType, width: int) -> RenderableType:
+    return Constrain(shown, max(20, width - MARGIN))
+
+
+def panel(
+    settings: CrawlSettings,
+    tally: Mapping[str, Any],
+    status: Status | None,
+    *,
+    workers: int,
+) -> RenderableType:
+    """The live display."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="cyan", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in _rows(tally, status, workers):
+        grid.add_row(name, Text(show.clean(value)))
+    body: list[RenderableType] = [grid]
+    if (hint := politeness_hint(settings, tally, status, workers=workers)) is not None:
+        body.append(Text(f"\n{show.clean(hint)}", style="yellow"))
+    title = Text(f"crawling into {show.clean(settings.out)}", style="bold")
+    return Panel(Group(*body), title=title, title_align="left", border_style="dim", expand=False)
+
+
+def _rows(tally: Mapping[str, Any], status: Status | None, workers: int) -> Iterator[tuple[str, str]]:
+    seconds = max(tally.get("seconds", 0.0), 0.001)
+    pages, rate = tally.get("pages", 0), tally.get("rate", 0.0)
+    yield "pages", f"{pages:,}   {rate:,.1f}/s now, {pages / seconds:,.1f}/s overall"
+    if status is not None:
+        lasts = f", {show.span(max(1, round(queued(status) / rate)))} of work at this pace" if rate >= 0.1 else ""
+        later = f" ({status.delayed:,} to be tried again later)" if status.delayed else ""
+        yield "queued", f"{queued(status):,}{later}{lasts}"
+        yield "hosts", f"{status.lanes:,} seen, work on {hosts_with_work(status):,} at most{_next_turn(status)}"
+    yield "in flight", f"{tally.get('in_flight', 0):,} of {workers:,}"
+    yield "received", f"{show.size(tally.get('bytes', 0))} in {show.span(seconds)}"
+    yield from _outcomes(tally)
+    slow = [(host, took) for host, took in tally.get("slow", {}).items() if took >= SLOW_SECONDS]
+    if slow:
+        slowest = sorted(slow, key=lambda entry: -entry[1])[:MOST_SLOW]
+        yield "slowest", "  ".join(f"{host} {took:.1f} s" for host, took in slowest)
+
+
+def _next_turn(status: Status) -> str:
+    if status.next_ready_at is None:
+        return ""
+    wait = status.next_ready_at - status.now
+    return ", some ready now" if wait <= timedelta(0) else f", the next ready in {show.span(wait.total_seconds())}"
+
+
+def _outcomes(tally: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if tally.get("statuses"):
+        yield "answers", "  ".join(f"{name} {count:,}" for name, count in sorted(tally["statuses"].items()))
+    if tally.get("errors"):
+        yield "errors", _kinds(tally["errors"])
+    if tally.get("refused"):
+        yield "not fetched", _kinds(tally["refused"])
+    if tally.get("duplicates"):
+        yield "duplicates", f"{tally['duplicates']:,}"
+    if tally.get("robots_fetched"):
+        yield "robots.txt", f"{tally['robots_fetched']:,} fetched"
+
+
+def politeness_hint(
+    settings: CrawlSettings, tally: Mapping[str, Any], status: Status | None, *, workers: int
+) -> str | None:
+    """When throughput is limited by politeness rather than by the machine, the sizing law says so."""
+    if status is None or settings.min_interval <= 0 or not status.ready:
+        return None
+    hosts = hosts_with_work(status)
+    most = hosts / settings.min_interval
+    if tally.get("in_flight", 0) >= workers / 2 or most > workers:
+        return None
+    return (
+        f"politeness sets the pace: {show.counted(hosts, 'host')} ÷ {show.span(settings.min_interval)} = "
+        f"{most:,.1f} pages/s at most; {workers:,} workers would want {workers * settings.min_interval:,.0f} hosts"
+    )
+
+
+def summary(
+    settings: CrawlSettings, tally: Mapping[str, Any], status: Status, *, seconds: float
+) -> Iterator[tuple[str, str]]:
+    """What a crawl came to."""
+    pages = tally.get("pages", 0)
+    if pages:
+        yield "pages", f"{pages:,} in {show.span(seconds)}, {pages / max(seconds, 0.001):,.1f}/s"
+        yield "received", show.size(tally.get("bytes", 0))
+    yield from _outcomes(tally)
+    if pages != status.visits:
+        yield "in all", show.counted(status.visits, "page") + " since the crawl began"
+    yield "left", f"{status.waiting:,} queued, {status.dead:,} given up"
+    yield from _files(settings)
+
+
+def _files(settings: CrawlSettings) -> Iterator[tuple[str, str]]:
+    """What lies in the directory now."""
+    found = place.outputs(settings.directory)
+    for name, suffix in (("archive", ".warc.gz"), ("list of pages", ".jsonl.gz")):
+        sizes = [path.stat().st_size for path in found if path.name.endswith(suffix)]
+        if sizes:
+            yield name, f"{show.counted(len(sizes), 'file')} *{suffix} in {settings.out}, {show.size(sum(sizes))}"
+    if (settings.directory / index.FILE).exists():
+        yield "index", str(settings.directory / index.FILE)
+
+
+def _kinds(counts: Mapping[str, int]) -> str:
+    ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
+    text = "  ".join(f"{name} {count:,}" for name, count in ordered[:MOST_KINDS])
+    return text + ("  …" if len(ordered) > MOST_KINDS else "")

@@ -1,0 +1,163 @@
+"""A crawl as its user meets it: begun, shown while it runs, summed up."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from rich.live import Live
+
+import swath
+from swath.cli import crawl_view as view
+from swath.cli import show
+from swath.cli.exits import Exit
+from swath.core.errors import UsageError
+from swath.core.insight import Status
+from swath.core.stopping import Stop, stopped_by_signals
+from swath.crawl import budget, index, place
+from swath.crawl.fleet import Fleet
+from swath.crawl.scope import scope_of
+from swath.crawl.settings import CrawlSettings
+from swath.crawl.target import ConnectTo
+
+REFRESH_SECONDS = 0.5
+
+
+class Crawling:
+    """One `swath crawl`."""
+
+    def __init__(self, settings: CrawlSettings, *, json: bool, quiet: bool) -> None:
+        self._settings = settings
+        self._json = json
+        self._quiet = quiet
+        self._stop = Stop()
+        self._fleet = Fleet(settings, self._stop)
+        self._workers = settings.workers * settings.processes
+
+    async def run(self, urls: Sequence[str], seeds: str | None) -> int:
+        settings = self._settings
+        await asyncio.to_thread(_check, settings)
+        with stopped_by_signals(self._stop, asyncio.get_running_loop()):
+            try:
+                prepared = await place.prepare(settings, _seeds(urls, seeds))
+            except OSError as error:
+                raise UsageError(f"--out {settings.out} cannot be written to: {_said(error)}") from error
+            before = await place.status(settings)
+            self._say_what_begins(prepared, before)
+            began = time.monotonic()
+            stopped_by = "done"
+            if before.waiting:
+                stopped_by = await self._crawl()
+        return await self._finish(prepared, stopped_by, time.monotonic() - began)
+
+    async def _crawl(self) -> str:
+        showing = asyncio.create_task(self._show())
+        try:
+            return (await self._fleet.run()).stopped_by
+        finally:
+            showing.cancel()
+            await asyncio.gather(showing, return_exceptions=True)
+
+    def _say_what_begins(self, prepared: place.Prepared, before: Status) -> None:
+        for change in prepared.changes:
+            show.complain(change)
+        if (advice := budget.workers_allowed(self._settings.workers).sentence) is not None:
+            show.complain(advice)
+        if not self._quiet and not self._json:
+            print(view.beginning(self._settings, prepared, before), file=sys.stderr, flush=True)
+
+    async def _show(self) -> None:
+        if self._quiet:
+            return
+        if show.on_terminal() and not self._json:
+            await self._show_panel()
+        else:
+            await self._show_lines()
+
+    async def _show_panel(self) -> None:
+        console = show.console()
+        with Live(console=console, auto_refresh=False, transient=True) as live:
+            while True:
+                shown = view.panel(self._settings, self._fleet.tally(), self._fleet.status, workers=self._workers)
+                live.update(view.narrowed(shown, console.width), refresh=True)
+                await asyncio.sleep(REFRESH_SECONDS)
+
+    async def _show_lines(self) -> None:
+        next_line = time.monotonic() + view.LINE_SECONDS
+        while True:
+            await asyncio.sleep(REFRESH_SECONDS)
+            tally = self._fleet.tally()  # also between lines: the rate is measured from one look to another
+            if time.monotonic() < next_line:
+                continue
+            next_line += view.LINE_SECONDS
+            if self._json:
+                show.json_line({"event": "progress", **tally, **view.frontier(self._fleet.status)})
+                sys.stdout.flush()
+            else:
+                print(view.line(tally, self._fleet.status), flush=True)
+
+    async def _finish(self, prepared: place.Prepared, stopped_by: str, seconds: float) -> int:
+        settings = self._settings
+        for failure in self._fleet.failures:
+            show.complain(f"{failure}; the others went on")
+        status = await place.status(settings)
+        if stopped_by == "done" and settings.warc:
+            await asyncio.to_thread(index.write, settings.directory, await place.committed(settings))
+        tally = self._fleet.tally()
+        if self._json:
+            show.json_line(
+                {"event": "summary", "stopped_by": stopped_by, "seconds": seconds, **tally, **view.frontier(status)}
+            )
+        elif not self._quiet:
+            show.facts(view.ending(stopped_by), view.summary(settings, tally, status, seconds=seconds))
+        if status.waiting:
+            show.complain(f"{show.counted(status.waiting, 'URL')} left: run the same command again to go on")
+        elif not status.visits and not prepared.resumed:
+            show.complain(f"no page was fetched. {await self._why_not()}")
+            return Exit.NO
+        if stopped_by in ("SIGINT", "SIGTERM"):
+            return Exit.INTERRUPTED
+        return Exit.NO if status.waiting or status.dead else Exit.DONE
+
+    async def _why_not(self) -> str:
+        """What became of the first seed."""
+        settings = self._settings
+        with (settings.directory / place.SEEDS).open() as seeds:
+            first = seeds.readline().strip()
+        async with swath.open(settings.store_url, create=False) as frontier:
+            return (await frontier.explain(first)).sentence
+
+
+def _check(settings: CrawlSettings) -> None:
+    """What is wrong is said before anything is made."""
+    if settings.scope == "any" and settings.contact is None:
+        raise UsageError(place.want_contact("--scope any goes to hosts that nobody chose"))
+    hosts: Sequence[str] = ()
+    if settings.exclude_hosts is not None:
+        try:
+            hosts = Path(settings.exclude_hosts).read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--exclude-hosts {settings.exclude_hosts}: {_said(error)}") from error
+    scope_of(settings.scope, include=settings.include, exclude=settings.exclude, excluded_hosts=hosts)
+    ConnectTo.parse(settings.connect_to)
+
+
+def _said(error: OSError | UnicodeDecodeError) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else "not in UTF-8"
+
+
+def _seeds(urls: Sequence[str], file: str | None) -> Iterator[str]:
+    yield from urls
+    if file == "-":
+        yield from sys.stdin
+    elif file is not None:
+        yield from _lines(Path(file))
+
+
+def _lines(path: Path) -> Iterable[str]:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            yield from lines
+    except OSError as error:
+        raise UsageError(f"--seeds {path}: {error.strerror}") from error

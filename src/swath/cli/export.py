@@ -1,0 +1,125 @@
+"""`swath export`: one record a page, as JSON Lines, CSV, Parquet or a CDXJ index."""
+
+import asyncio
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+
+from swath.cli.common import run
+from swath.core.errors import MissingExtra, UsageError
+from swath.crawl.settings import CrawlSettings
+
+FORMATS = ("jsonl", "csv", "parquet", "cdxj")
+FIELDS = {
+    "url": str, "status": int, "time": float, "kind": str, "depth": int, "referrer": str, "redirect": str, "type": str,
+    "size": int, "digest": str, "duplicate_of": str, "title": str, "canonical": str, "noindex": bool, "truncated": str,
+    "wrong": str, "file": str, "offset": int, "length": int,
+}  # fmt: skip
+ROWS = 50_000  # of a row group
+
+
+def export(
+    file: Annotated[
+        str | None, typer.Argument(metavar="FILE", show_default="standard output", help="Where to write")
+    ] = None,
+    out: Annotated[str, typer.Option("--out", "-o", metavar="DIR", help="The directory of the crawl")] = "crawl",
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store",
+            envvar="SWATH_STORE",
+            show_envvar=True,
+            metavar="URL",
+            show_default="frontier.db in DIR",
+            help="The frontier of the crawl",
+        ),
+    ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format", "-f", metavar="|".join(FORMATS), show_default="by the name of FILE", help="How to write it"
+        ),
+    ] = None,
+) -> None:
+    """Write what a crawl fetched, one record a page.
+
+    Only what was settled is there, also while the crawl goes on.
+    """
+    settings = CrawlSettings(out=out, store=store)
+    run(settings.store_url, _export(settings, file, format))
+
+
+def _format(asked: str | None, file: str | None) -> str:
+    found = asked or (Path(file).suffix.removeprefix(".") if file else "jsonl")
+    if found not in FORMATS:
+        raise UsageError(f"--format {found}: one of {', '.join(FORMATS)}")
+    if found == "parquet" and file is None:
+        raise UsageError("Parquet cannot be written to standard output: name a file")
+    return found
+
+
+async def _export(settings: CrawlSettings, file: str | None, asked: str | None) -> None:
+    form = _format(asked, file)
+    try:
+        from swath.crawl import place
+    except ImportError as error:
+        raise MissingExtra("a crawl is read with some more packages: pip install 'swath[crawl]'") from error
+    committed = await place.committed(settings)
+    try:
+        await asyncio.to_thread(_write, settings.directory, committed, file, form)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise UsageError(f"{error.filename or file}: {error.strerror}") from error
+
+
+def _write(directory: Path, committed: Mapping[str, int], file: str | None, form: str) -> None:
+    from swath.crawl import index
+
+    if form == "parquet":
+        assert file is not None
+        _parquet(index.pages(directory, committed), file)
+        return
+    with nullcontext(sys.stdout) if file is None else open(file, "w", encoding="utf-8", newline="") as stream:
+        if form == "cdxj":
+            stream.writelines(f"{line}\n" for line in index.cdxj_lines(directory, committed))
+        else:
+            _TEXTS[form](index.pages(directory, committed), stream)
+
+
+def _jsonl(pages: Iterator[dict[str, Any]], stream: TextIO) -> None:
+    for page in pages:
+        stream.write(json.dumps(page, ensure_ascii=False) + "\n")
+
+
+def _csv(pages: Iterator[dict[str, Any]], stream: TextIO) -> None:
+    writer = csv.DictWriter(stream, FIELDS, extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(pages)
+
+
+_TEXTS: dict[str, Callable[[Iterator[dict[str, Any]], TextIO], None]] = {"jsonl": _jsonl, "csv": _csv}
+
+
+def _parquet(pages: Iterator[dict[str, Any]], file: str) -> None:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise MissingExtra("Parquet needs pyarrow: pip install pyarrow") from error
+    kinds = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64(), bool: pyarrow.bool_()}
+    schema = pyarrow.schema([(name, kinds[kind]) for name, kind in FIELDS.items()])
+    with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+        rows: list[dict[str, Any]] = []
+        for page in pages:
+            rows.append({name: page.get(name) for name in FIELDS})
+            if len(rows) == ROWS:
+                writer.write_table(pyarrow.Table.from_pylist(rows, schema=schema))
+                rows = []
+        writer.write_table(pyarrow.Table.from_pylist(rows, schema=schema))

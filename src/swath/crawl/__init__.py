@@ -1,0 +1,1 @@
+"""A polite web crawler on the frontier."""

@@ -1,0 +1,80 @@
+"""Which addresses a crawler may connect to: those of the public internet, and no others.
+
+The ranges are those of the IANA special-purpose registries, kept here rather than taken from `ipaddress.is_global`,
+whose answers differ between releases of Python. Where a registry leaves it open, the answer is no.
+"""
+
+from functools import lru_cache
+from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from typing import Final
+
+CACHED_ADDRESSES = 65_536
+
+NOT_PUBLIC_4: Final = tuple(
+    IPv4Network(network)
+    for network in (
+        "0.0.0.0/8",  # this network
+        "10.0.0.0/8",  # private use
+        "100.64.0.0/10",  # shared by the customers of a carrier
+        "127.0.0.0/8",  # loopback
+        "169.254.0.0/16",  # link local, and the metadata services of clouds
+        "172.16.0.0/12",  # private use
+        "192.0.0.0/24",  # protocol assignments
+        "192.0.2.0/24",  # documentation
+        "192.88.99.0/24",  # relays of 6to4, withdrawn
+        "192.168.0.0/16",  # private use
+        "198.18.0.0/15",  # benchmarks
+        "198.51.100.0/24",  # documentation
+        "203.0.113.0/24",  # documentation
+        "224.0.0.0/4",  # multicast
+        "240.0.0.0/4",  # reserved, and broadcast
+    )
+)
+GLOBAL_UNICAST: Final = IPv6Network("2000::/3")  # all that has been given out so far
+NOT_PUBLIC_6: Final = tuple(
+    IPv6Network(network)
+    for network in (
+        "2001::/23",  # protocol assignments, Teredo among them: a tunnel ends at the IPv4 address it hides
+        "2001:db8::/32",  # documentation
+        "2002::/16",  # 6to4, a tunnel as well
+        "3fff::/20",  # documentation
+    )
+)
+NAT64: Final = IPv6Network("64:ff9b::/96")  # how networks without IPv4 reach it: as good as the address within
+
+
+@lru_cache(maxsize=CACHED_ADDRESSES)
+def public(address: str) -> bool:
+    """Whether this is the address of a host on the public internet. What is not an address is not."""
+    try:
+        if ":" not in address:
+            return _public_4(IPv4Address(address))
+        return _public_6(IPv6Address(address.partition("%")[0]))
+    except AddressValueError:
+        return False
+
+
+def literal(host: str) -> str | None:
+    """The address that a URL's host spells out, or None when it is a name."""
+    return _literal(host) if host[:1] == "[" or host[-1:].isdigit() else None
+
+
+@lru_cache(maxsize=CACHED_ADDRESSES)
+def _literal(host: str) -> str | None:
+    try:
+        return str(IPv6Address(host[1:].removesuffix("]")) if host[0] == "[" else IPv4Address(host))
+    except AddressValueError:
+        return None
+
+
+def _public_4(address: IPv4Address) -> bool:
+    return not any(address in network for network in NOT_PUBLIC_4)
+
+
+def _public_6(address: IPv6Address) -> bool:
+    mapped = address.ipv4_mapped
+    if mapped is not None:
+        return _public_4(mapped)
+    if address in NAT64:
+        return _public_4(IPv4Address(int(address) & 0xFFFF_FFFF))
+    return address in GLOBAL_UNICAST and not any(address in network for network in NOT_PUBLIC_6)

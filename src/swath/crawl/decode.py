@@ -1,0 +1,171 @@
+"""Content codings taken off a body: gzip, deflate, br and zstd, in chains, with a limit on what may come out.
+
+Bodies come from strangers. Memory is bounded by the limit whatever the body claims to hold, a stream that breaks gives
+what came before the break, and one that was labelled but never coded is passed on as it is.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple, cast
+
+import brotli
+import zstandard
+from isal import isal_zlib
+
+MAX_CODINGS = 3
+MAX_MEMBERS = 1_000  # of one gzip body
+WINDOW = 256 * 1024  # what a decoder is given at once
+SALVAGE_WINDOW = 512  # the same for a broken stream: what precedes the break is lost by at most this much
+ZSTD_WINDOW = 8 * 1024 * 1024  # RFC 9659: what may be asked of a client
+GZIP, ZLIB, RAW = 31, 15, -15
+GZIP_MAGIC = b"\x1f\x8b"
+
+BROKEN: Final[tuple[type[Exception], ...]] = (
+    cast("type[Exception]", isal_zlib.error),
+    zlib.error,
+    cast("type[Exception]", brotli.error),
+    zstandard.ZstdError,
+)
+ENDS_EARLY = "ends early"
+
+
+class Decoded(NamedTuple):
+    """A body without its codings. `truncated`: the limit cut it. `error` says what was wrong with the stream."""
+
+    body: bytes
+    truncated: bool = False
+    error: str | None = None
+
+
+def decode(body: bytes, encodings: str | None, *, limit: int) -> Decoded:
+    """Take off the codings that a Content-Encoding header names, the last one first; never more than `limit` bytes."""
+    if not encodings:
+        return _cut(body, limit)
+    names = [name for part in encodings.split(",") if (name := part.strip().lower()) not in ("", "identity")]
+    if len(names) > MAX_CODINGS:
+        return _cut(body, limit)._replace(error=f"{len(names)} codings, at most {MAX_CODINGS} are taken off")
+    truncated = False
+    error = None
+    for name in reversed(names):
+        decoder = DECODERS.get(name)
+        if decoder is None:
+            error = f"unknown coding {name[:40]!r}"
+            break
+        if not body:
+            break  # answers without a body are often labelled
+        step = decoder(body, limit)
+        body, truncated, error = step.body, truncated or step.truncated, step.error or error
+        if step.error is not None and not body:
+            break
+    if len(body) > limit:
+        return Decoded(body[:limit], True, error)
+    return Decoded(body, truncated, error)
+
+
+def _cut(body: bytes, limit: int) -> Decoded:
+    return Decoded(body) if len(body) <= limit else Decoded(body[:limit], True)
+
+
+def _gzip(body: bytes, limit: int) -> Decoded:
+    if not body.startswith(GZIP_MAGIC):
+        return Decoded(body, error="labelled gzip, but is not")
+    return _salvaged("gzip", body, limit, lambda window: _inflate(body, limit, GZIP, window))
+
+
+def _deflate(body: bytes, limit: int) -> Decoded:
+    """The header of zlib is asked for by the standard and left out by some servers."""
+    wrapped = len(body) > 1 and body[0] & 0x0F == 8 and int.from_bytes(body[:2], "big") % 31 == 0
+    first = _salvaged("deflate", body, limit, lambda window: _inflate(body, limit, ZLIB if wrapped else RAW, window))
+    if not wrapped or first.body or first.error is None:
+        return first
+    return _salvaged("deflate", body, limit, lambda window: _inflate(body, limit, RAW, window))
+
+
+def _inflate(body: bytes, limit: int, wbits: int, window: int) -> Iterator[bytes | str]:
+    """Pieces of the decoded body, and what is wrong with its end if anything is."""
+    view = memoryview(body)
+    room = limit + 1
+    position = 0
+    for _ in range(MAX_MEMBERS):
+        decoder = isal_zlib.decompressobj(wbits=wbits)
+        while position < len(body) and not decoder.eof:
+            piece = decoder.decompress(view[position : position + window], room)
+            position = min(position + window, len(body))
+            yield piece
+            room -= len(piece)
+            if room <= 0:
+                return
+        if not decoder.eof:
+            yield ENDS_EARLY
+            return
+        position -= len(decoder.unused_data)
+        # Anything else after the end is padding, which servers do send.
+        if wbits != GZIP or body[position : position + 2] != GZIP_MAGIC:
+            return
+    yield f"more than {MAX_MEMBERS} members"
+
+
+def _brotli(body: bytes, limit: int) -> Decoded:
+    return _salvaged("br", body, limit, lambda window: _unbrotli(body, limit, window))
+
+
+def _unbrotli(body: bytes, limit: int, window: int) -> Iterator[bytes | str]:
+    view = memoryview(body)
+    room = limit + 1
+    decoder = brotli.Decompressor()
+    for position in range(0, len(body), window):
+        piece = decoder.process(view[position : position + window], output_buffer_limit=room)
+        yield piece
+        room -= len(piece)
+        if room <= 0 or decoder.is_finished():
+            return
+    yield ENDS_EARLY
+
+
+def _zstd(body: bytes, limit: int) -> Decoded:
+    return _salvaged("zstd", body, limit, lambda window: _unzstd(body, limit, window))
+
+
+def _unzstd(body: bytes, limit: int, window: int) -> Iterator[bytes | str]:
+    """An early end is seen only where the frame states its length; the library does not tell otherwise."""
+    room = limit + 1
+    reader = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW).stream_reader(body, read_across_frames=True)
+    came = 0
+    while room > 0:
+        piece = reader.read(min(room, window))
+        if not piece:
+            if came < zstandard.frame_content_size(body):
+                yield ENDS_EARLY
+            return
+        yield piece
+        came += len(piece)
+        room -= len(piece)
+
+
+def _salvaged(name: str, body: bytes, limit: int, pieces: Callable[[int], Iterator[bytes | str]]) -> Decoded:
+    """Decode in large steps; a stream that breaks is decoded once more in small ones, up to the break."""
+    error: str | None = None
+    parts: list[bytes] = []
+    for window in (WINDOW, SALVAGE_WINDOW):
+        parts.clear()
+        try:
+            for piece in pieces(window):
+                if isinstance(piece, bytes):
+                    parts.append(piece)
+                else:
+                    error = f"{name}: {piece}"
+        except BROKEN as broken:
+            error = f"{name}: {broken}"
+            continue
+        break
+    whole = parts[0] if len(parts) == 1 else b"".join(parts)
+    return Decoded(whole[:limit], True, error) if len(whole) > limit else Decoded(whole, False, error)
+
+
+DECODERS: Final[dict[str, Callable[[bytes, int], Decoded]]] = {
+    "gzip": _gzip,
+    "x-gzip": _gzip,
+    "deflate": _deflate,
+    "br": _brotli,
+    "zstd": _zstd,
+}

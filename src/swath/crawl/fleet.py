@@ -1,0 +1,227 @@
+"""Fleet: the processes of a crawl on one machine, none of them special, and what they have done together."""
+
+import asyncio
+import multiprocessing
+import signal
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from typing import Any
+
+import uvloop
+
+import swath
+from swath.core.errors import SwathError
+from swath.core.insight import Status
+from swath.core.runner import Summary
+from swath.core.stopping import Stop
+from swath.crawl.job import Job
+from swath.crawl.settings import CrawlSettings
+
+REPORT_SECONDS = 0.5
+ADDED_UP = ("done", "retried", "died", "released", "split", "lost", "discovered")
+
+
+class ChildFailed(SwathError):
+    """Every process of the crawl ended with an error. While others go on, what one held is theirs after its lease."""
+
+
+def run(settings: CrawlSettings, work: Any) -> Any:
+    """Run a coroutine in the loop that crawls are made for."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
+        return loop.run(work)
+
+
+class Fleet:
+    """Runs a crawl with as many processes as asked, and knows how far they are."""
+
+    def __init__(self, settings: CrawlSettings, stop: Stop) -> None:
+        self._settings = settings
+        self._stop = stop
+        self._job: Job | None = None
+        self._children: list[_Child] = []
+        self.failures: list[str] = []  # of processes, while others went on
+        self._status: Status | None = None
+
+    def tally(self) -> dict[str, Any]:
+        """What all processes have done so far."""
+        if self._job is not None:
+            return {**self._job.tally.as_dict(), "rate": self._job.tally.rate()}
+        return added_up([child.tally for child in self._children if child.tally])
+
+    @property
+    def status(self) -> Status | None:
+        """The whole frontier, a moment ago."""
+        return self._job.status if self._job is not None else self._status
+
+    async def run(self) -> Summary:
+        if self._settings.processes == 1:
+            self._job = Job(self._settings, stop=self._stop)
+            return await self._job.run()
+        return await self._run_children()
+
+    async def _run_children(self) -> Summary:
+        context = multiprocessing.get_context("spawn")  # never forked: an event loop and a database do not survive it
+        self._children = [_Child(context, self._settings, number) for number in range(self._settings.processes)]
+        self._stop.changed = self._pass_on
+        self._pass_on()
+        looking = asyncio.create_task(self._look())
+        try:
+            await asyncio.gather(*(child.ended() for child in self._children))
+        finally:
+            looking.cancel()
+            for child in self._children:
+                child.end()
+        if self._stop.at_once is not None:
+            raise self._stop.at_once
+        self.failures = [f"process {child.number}: {child.failure}" for child in self._children if child.failure]
+        summaries = [child.summary for child in self._children if child.summary is not None]
+        if not summaries:
+            raise ChildFailed("; ".join(self.failures))
+        return _together(summaries)
+
+    async def _look(self) -> None:
+        async with swath.open(self._settings.store_url, create=False) as frontier:
+            while True:
+                try:
+                    self._status = await frontier.status()
+                except swath.StoreUnavailable:
+                    pass  # the children say so, and wait
+                await asyncio.sleep(REPORT_SECONDS)
+
+    def _pass_on(self) -> None:
+        for child in self._children:
+            if self._stop.at_once is not None:
+                child.end()
+            elif self._stop.reason is not None:
+                child.stop(self._stop.reason)
+
+
+class _Child:
+    """A process, seen from its parent."""
+
+    def __init__(self, context: Any, settings: CrawlSettings, number: int) -> None:
+        self.number = number
+        self.tally: dict[str, Any] = {}
+        self.summary: Summary | None = None
+        self.failure: str | None = None
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_main, args=(settings, number, theirs), name=f"swath-crawl-{number}")
+        # A process is born with its parent's mask: Ctrl-C is for the parent, which passes it on. (The tracker that
+        # multiprocessing starts with the first process would lift it.)
+        resource_tracker.ensure_running()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        theirs.close()
+        self._loop = asyncio.get_running_loop()
+        self._over = self._loop.create_future()
+        self._loop.add_reader(self._pipe.fileno(), self._hear)
+
+    def _hear(self) -> None:
+        try:
+            while self._pipe.poll():
+                kind, value = self._pipe.recv()
+                if kind == "tally":
+                    self.tally = value
+                elif kind == "summary":
+                    self.summary = value
+                else:
+                    self.failure = value
+        except (EOFError, OSError):
+            self._loop.remove_reader(self._pipe.fileno())
+            if not self._over.done():
+                self._over.set_result(None)
+
+    async def ended(self) -> None:
+        await self._over
+        await asyncio.to_thread(self._process.join)
+        if self.summary is None and self.failure is None:
+            self.failure = f"ended with code {self._process.exitcode}"
+
+    def stop(self, reason: str) -> None:
+        try:
+            self._pipe.send(reason)
+        except OSError:
+            pass  # it has ended by itself
+
+    def end(self) -> None:
+        if self._process.is_alive():
+            self._process.kill()
+
+
+def _main(settings: CrawlSettings, number: int, pipe: Connection) -> None:
+    """A child's life. It stops when its parent says so, and when that is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        _tell(pipe, "summary", run(settings, _child(settings, number, pipe)))
+    except SwathError as error:
+        _tell(pipe, "failure", str(error))
+
+
+def _tell(pipe: Connection, kind: str, value: object) -> None:
+    try:
+        pipe.send((kind, value))
+    except OSError:
+        pass  # the parent is gone, and with it whoever wanted to know
+
+
+async def _child(settings: CrawlSettings, number: int, pipe: Connection) -> Summary:
+    loop = asyncio.get_running_loop()
+    job = Job(settings, number=number)
+
+    def hear() -> None:
+        try:
+            job.stop.ask(pipe.recv())
+        except (EOFError, OSError):
+            loop.remove_reader(pipe.fileno())
+            job.stop.ask("its parent ended")
+
+    async def report() -> None:
+        while True:
+            _tell(pipe, "tally", {**job.tally.as_dict(), "rate": job.tally.rate()})
+            await asyncio.sleep(REPORT_SECONDS)
+
+    loop.add_signal_handler(signal.SIGTERM, job.stop.ask, "SIGTERM")  # a service manager sends it to all
+    loop.add_reader(pipe.fileno(), hear)
+    reporting = loop.create_task(report())
+    try:
+        return await job.run()
+    finally:
+        reporting.cancel()
+        loop.remove_reader(pipe.fileno())
+        _tell(pipe, "tally", {**job.tally.as_dict(), "rate": 0.0})
+
+
+def added_up(tallies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The tallies of several processes as one."""
+    total: dict[str, Any] = {}
+    for tally in tallies:
+        for name, value in tally.items():
+            match value:
+                case dict() if name == "slow":
+                    total[name] = {**total.get(name, {}), **value}
+                case dict():
+                    total[name] = dict(Counter(total.get(name, {})) + Counter(value))
+                case _ if name == "seconds":
+                    total[name] = max(total.get(name, 0.0), value)
+                case _:
+                    total[name] = total.get(name, 0) + value
+    return total
+
+
+def _together(summaries: Sequence[Summary]) -> Summary:
+    added = {name: sum(getattr(summary, name) for summary in summaries) for name in ADDED_UP}
+    reasons = {summary.stopped_by for summary in summaries}
+    return Summary(
+        **added,
+        seconds=max((summary.seconds for summary in summaries), default=0.0),
+        stopped_by=reasons.pop()
+        if len(reasons) == 1
+        else "done"
+        if reasons <= {"done"}
+        else sorted(reasons - {"done"})[0],
+    )

@@ -1,0 +1,152 @@
+"""Job: one process of a crawl, from opening its frontier and output to a clean end."""
+
+import asyncio
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from datetime import UTC, datetime
+
+import swath
+from swath.core import runner
+from swath.core.frontier import Frontier
+from swath.core.insight import Status
+from swath.core.stopping import Stop
+from swath.crawl import budget, place
+from swath.crawl.answer import Limits
+from swath.crawl.fetch import Fetcher
+from swath.crawl.links import Links
+from swath.crawl.output import CrawlOutput
+from swath.crawl.resolve import Resolver
+from swath.crawl.settings import CrawlSettings
+from swath.crawl.tally import Tally
+from swath.crawl.target import ConnectTo
+from swath.crawl.visit import Visitor
+
+LOOK_SECONDS = 0.5  # between looks at the limits of a run
+GRACE = 7.0  # seconds that fetches have to end after a stop
+LEASE = 60.0
+LEASE_VARIABLE = "SWATH_CRAWL_LEASE"  # seconds; for tests that kill crawls and would not wait that long
+CONNECT_SECONDS = 10.0
+FIRST_BYTE_SECONDS = 20.0
+GARBAGE = (50_000, 20, 50)  # objects and rounds between looks for cycles
+
+
+class Job:
+    """What one process does of a crawl. `number` tells the processes of one directory apart."""
+
+    def __init__(self, settings: CrawlSettings, *, number: int = 0, stop: Stop | None = None) -> None:
+        self.settings = settings
+        self.number = number
+        self.stop = stop or Stop()
+        self.tally = Tally()
+        self.status: Status | None = None  # of the whole frontier, a moment ago
+
+    async def run(self) -> runner.Summary:
+        """Crawl until everything is settled, a limit is reached, or somebody asks for a stop."""
+        settings = self.settings
+        workers = budget.workers_allowed(settings.workers).workers
+        async with AsyncExitStack() as stack:
+            stack.enter_context(_rarely_collected())
+            frontier = await stack.enter_async_context(swath.open(settings.store_url, create=False))
+            output = CrawlOutput(
+                settings.directory,
+                unique=place.unique(settings.directory, self.number),
+                warc_size=settings.warc_size if settings.warc else None,
+                about=_about(settings),
+            )
+            stack.callback(output.close)
+            await asyncio.to_thread(output.restore, await frontier.store.outputs())
+            visitor = await self._visitor(stack, frontier, workers)
+            looking = asyncio.create_task(self._look(frontier, visitor))
+            stack.callback(looking.cancel)
+            return await runner.run(
+                frontier,
+                visitor,
+                workers=workers,
+                lease=_lease(settings),
+                timeout=settings.timeout + 60.0,  # the fetcher keeps its own time; this is for what is read in threads
+                grace=GRACE,
+                until="done",
+                handle_signals=False,
+                output=output,
+                stop=self.stop,
+            )
+
+    async def _visitor(self, stack: AsyncExitStack, frontier: Frontier, workers: int) -> Visitor:
+        settings = self.settings
+        resolver = await stack.enter_async_context(Resolver())
+        fetcher = await stack.enter_async_context(
+            Fetcher(
+                resolver=resolver,
+                user_agent=settings.agent,
+                limits=Limits(
+                    connect=min(CONNECT_SECONDS, settings.timeout),
+                    first_byte=min(FIRST_BYTE_SECONDS, settings.timeout),
+                    total=settings.timeout,
+                    size=settings.max_size,
+                ),
+                allow_private=settings.allow_private,
+                proxy=settings.proxy,
+                connect_to=ConnectTo.parse(settings.connect_to),
+                verify=settings.verify,
+                ca_file=settings.ca_file,
+                connections=workers,
+                keep_alive=30.0 if settings.min_interval < 30.0 else 0.0,
+            )
+        )
+        links = Links(
+            frontier,
+            await asyncio.to_thread(place.scope, settings),
+            lane=settings.lane,
+            strip_tracking=settings.strip_tracking,
+            year=datetime.now(UTC).year,
+            refused=self.tally.refused,
+        )
+        return Visitor(frontier, settings, fetcher=fetcher, links=links, tally=self.tally)
+
+    async def _look(self, frontier: Frontier, visitor: Visitor) -> None:
+        """Keep an eye on the limits of the run, and on the frontier for whoever shows it."""
+        loop = asyncio.get_running_loop()
+        ends_at = None if self.settings.max_duration is None else loop.time() + self.settings.max_duration
+        most = self.settings.max_pages
+        while True:
+            try:
+                self.status = await frontier.status()
+            except swath.StoreUnavailable:
+                pass  # the runner says so, and waits
+            else:
+                if most is not None:
+                    visitor.room = max(0, most - self.status.visits - self.tally.in_flight)
+                    if self.status.visits >= most:
+                        self.stop.ask("max-pages")
+            if ends_at is not None and loop.time() >= ends_at:
+                self.stop.ask("max-duration")
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+def _lease(settings: CrawlSettings) -> float:
+    """How long what a process had in hand is left alone after it was killed."""
+    given = os.environ.get(LEASE_VARIABLE)
+    return float(given) if given else max(LEASE, 3 * settings.timeout)
+
+
+@contextmanager
+def _rarely_collected() -> Iterator[None]:
+    """A page is some thousand objects that go without being looked for. Python's own pace of looking for cycles costs a
+    crawl a tenth of its time, most of it in going through what was there from the start."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GARBAGE)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+def _about(settings: CrawlSettings) -> dict[str, str]:
+    """What a warcinfo record says of the crawl."""
+    about = {"http-header-user-agent": settings.agent, "robots": "obey" if settings.robots else "ignore"}
+    return about | ({"operator": settings.contact} if settings.contact else {})

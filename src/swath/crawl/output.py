@@ -1,0 +1,88 @@
+"""Output: the archive of one process, grown and cut in step with the settlements (INV-5)."""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from isal import igzip
+
+import swath
+from swath.core.store import OutputMove
+from swath.crawl import warc
+from swath.crawl.archive import Archive
+from swath.crawl.record import Capture, line, records
+from swath.crawl.series import Series
+
+PAGES_SIZE: Final = 256_000_000
+Entry = Sequence[Capture]
+
+
+class CrawlOutput:
+    """WARC files and lists of pages in one directory, written by this process alone."""
+
+    def __init__(self, directory: Path, *, unique: str, warc_size: int | None, about: Mapping[str, str]) -> None:
+        """`warc_size` None: pages are listed and not archived."""
+        self._about = {"software": f"swath/{swath.__version__}", **about}
+        pages = Series("pages", "pages", unique, ".jsonl.gz", PAGES_SIZE)
+        series = [pages]
+        if warc_size is not None:
+            series.append(Series("warc", "swath", unique, ".warc.gz", warc_size, self._warcinfo))
+        self._warc = warc_size is not None
+        self._archive = Archive(directory, series=series, timestamp=lambda: warc.timestamp17(time.time()))
+        self._one_at_a_time = threading.Lock()  # a write may still be under way when a run is given up
+
+    def _warcinfo(self, name: str) -> bytes:
+        return warc.warcinfo(name, record_id=warc.new_id(), time=time.time(), fields=self._about)
+
+    # what the runner calls
+
+    def size(self, entry: Entry) -> int:
+        return sum(capture.size for capture in entry)
+
+    def write(self, settlements: Sequence[Sequence[Entry]]) -> Sequence[Sequence[OutputMove]]:
+        with self._one_at_a_time:
+            ends: dict[str, int] = {}
+            moves = []
+            for entries in settlements:
+                self._append([capture for entry in entries for capture in entry])
+                moves.append(self._growth(ends))
+            self._archive.sync()
+            return moves
+
+    def keep(self) -> None:
+        self._archive.commit()
+
+    def restore(self, committed: Mapping[str, int]) -> None:
+        with self._one_at_a_time:
+            self._archive.recover(committed)
+
+    def close(self) -> None:
+        with self._one_at_a_time:
+            self._archive.close()
+
+    def _append(self, captures: Sequence[Capture]) -> None:
+        archived = [capture for capture in captures if capture.archived and self._warc]
+        made = (record for capture in archived for record in records(capture))
+        placed = iter(self._archive.append("warc", made) if archived else ())
+        lines = []
+        for capture in captures:
+            page = capture.page
+            if capture.archived and self._warc:
+                place = next(placed)
+                next(placed)  # of the request
+                page = {**page, "file": place.file, "offset": place.offset, "length": place.length}
+            lines.append(line(page))
+        if lines:
+            self._archive.append("pages", [igzip.compress(b"".join(lines), compresslevel=1)])
+
+    def _growth(self, ends: dict[str, int]) -> list[OutputMove]:
+        """How files grew since they were last looked at in this batch."""
+        grown = []
+        for move in self._archive.moves():
+            old = ends.get(move.name, move.old)
+            if move.new > old:
+                grown.append(OutputMove(move.name, old, move.new))
+                ends[move.name] = move.new
+        return grown

@@ -1,0 +1,202 @@
+"""Place: the directory of a crawl: its settings, seeds and output, made ready before any process starts."""
+
+import asyncio
+import re
+import secrets
+import socket
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import swath
+from swath.core.errors import UsageError
+from swath.core.insight import Status
+from swath.core.item import DEFAULT_PRIORITY, Item
+from swath.crawl import urls
+from swath.crawl.output import CrawlOutput
+from swath.crawl.scope import Footprint, Scope, scope_of
+from swath.crawl.settings import MANY_HOSTS, CrawlSettings
+
+SEEDS = "seeds.txt"
+NEW_SEEDS = "seeds.new"
+NAME = "archive-name"
+AT_ONCE = 1_000
+MIN_ATTEMPTS = 5
+SETTINGS = "crawl settings"  # the key of a fact: what `swath explain` and other machines go by
+
+_OURS = re.compile(r"(?:swath|pages)-\d{17}-\d+-(?P<name>.+)~(?P<number>\d+)\.(?:warc\.gz|jsonl\.gz)")
+
+
+class Prepared:
+    """What was found and made: how many seeds were new, and what differs from the run before."""
+
+    def __init__(self, added: int, changes: Sequence[str], resumed: bool) -> None:
+        self.added = added
+        self.changes = changes
+        self.resumed = resumed
+
+
+async def prepare(settings: CrawlSettings, seeds: Iterable[str]) -> Prepared:
+    """Make directory and frontier ready: nothing that a crash left is in the way, and the seeds are queued."""
+    directory = settings.directory
+    directory.mkdir(parents=True, exist_ok=True)
+    changes = settings.changes()
+    new = _checked(settings, seeds)
+    opening = swath.open(
+        settings.store_url,
+        min_interval=settings.min_interval,
+        concurrency=settings.max_workers_per_host,
+        max_attempts=max(MIN_ATTEMPTS, settings.retries + 1),
+    )
+    async with opening as frontier:
+        resumed = _begun(await frontier.status())
+        if not resumed:
+            _refuse_orphans(directory)
+        await asyncio.to_thread(_mend, settings, await frontier.store.outputs())
+        _keep(settings, new)
+        added = await frontier.add(_items(settings, new))
+        if not added and not _begun(await frontier.status()):  # another machine may have begun in the meantime
+            raise UsageError("there is nothing to crawl: give URLs, or a file of them with --seeds")
+        if settings.scope != "any" and not (directory / SEEDS).stat().st_size:
+            raise UsageError(
+                f"{directory} has no seeds, by which the scope is drawn: a machine that joins a crawl is given the same"
+            )
+        await frontier.learn({SETTINGS: {**settings.saved(), "out": str(directory.resolve())}})
+    settings.save()
+    new.unlink(missing_ok=True)
+    return Prepared(added, changes, resumed)
+
+
+def _begun(status: Status) -> bool:
+    return any(checkpoint.end for checkpoint in status.checkpoints) or status.inbox > 0
+
+
+async def status(settings: CrawlSettings) -> Status:
+    async with swath.open(settings.store_url, create=False) as frontier:
+        return await frontier.status()
+
+
+async def committed(settings: CrawlSettings) -> dict[str, int]:
+    """The committed length of every output file of the crawl, on whatever machine."""
+    async with swath.open(settings.store_url, create=False) as frontier:
+        return await frontier.store.outputs()
+
+
+def unique(directory: Path, number: int) -> str:
+    """What the files of one process are told apart by; the same when the crawl is resumed, on whatever machine."""
+    path = directory / NAME
+    try:
+        name = path.read_text().strip()
+    except FileNotFoundError:
+        name = f"{re.sub(r'[^A-Za-z0-9.-]', '', socket.gethostname())[:40]}-{secrets.token_hex(4)}"
+        path.write_text(f"{name}\n")
+    return f"{name}~{number}"
+
+
+def outputs(directory: Path) -> list[Path]:
+    """The archive's files in a directory, of whichever process."""
+    return sorted(path for path in directory.glob("*.gz") if _OURS.fullmatch(path.name))
+
+
+def _refuse_orphans(directory: Path) -> None:
+    """An archive whose frontier is gone would be cut to nothing."""
+    found = outputs(directory)
+    if found:
+        raise UsageError(
+            f"{directory} has an archive ({found[0].name}) and its frontier is empty or gone: "
+            "give another --out, or put the frontier back"
+        )
+
+
+def _mend(settings: CrawlSettings, committed: dict[str, int]) -> None:
+    """Cut off what processes of an earlier run wrote and did not settle, also those that this run has not."""
+    found = [_OURS.fullmatch(path.name) for path in outputs(settings.directory)]
+    for number in sorted({int(match["number"]) for match in found if match}):
+        output = CrawlOutput(
+            settings.directory, unique=unique(settings.directory, number), warc_size=settings.warc_size, about={}
+        )
+        try:
+            output.restore(committed)
+        finally:
+            output.close()
+
+
+# seeds
+
+
+def _checked(settings: CrawlSettings, seeds: Iterable[str]) -> Path:
+    """A file of the seeds as URLs, written in a stream: what is wrong with any is said before the first is queued."""
+    path = settings.directory / NEW_SEEDS
+    hosts: set[str] = set()
+    with path.open("w") as kept:
+        for chunk in _chunks(seeds):
+            if settings.contact is None:
+                hosts.update(map(urls.host, chunk))
+                if len(hosts) > MANY_HOSTS:
+                    raise UsageError(want_contact(f"the seeds are on more than {MANY_HOSTS} hosts"))
+            kept.writelines(f"{url}\n" for url in chunk)
+    return path
+
+
+def _keep(settings: CrawlSettings, new: Path) -> None:
+    """Seeds are kept, by which the scope is drawn again; a resume that gives the same ones adds nothing."""
+    path = settings.directory / SEEDS
+    known = _kept_seeds(path)
+    with new.open() as source, path.open("a") as kept:
+        kept.writelines(line for line in source if line.rstrip("\n") not in known)
+
+
+async def _items(settings: CrawlSettings, new: Path) -> AsyncIterator[Item]:
+    """Items for the seeds, in a stream."""
+    lane = urls.site if settings.lane == "domain" else urls.host
+    with new.open() as lines:
+        for line in lines:
+            url = line.rstrip("\n")
+            yield Item(url, lane(url), DEFAULT_PRIORITY, {"depth": 0})
+
+
+def _kept_seeds(path: Path) -> Footprint:
+    try:
+        with path.open() as lines:
+            return Footprint(line.strip() for line in lines)
+    except FileNotFoundError:
+        return Footprint()
+
+
+def want_contact(why: str) -> str:
+    return (
+        f"{why}, and nobody is named whom their owners can write to: give --contact with an e-mail address or a URL. "
+        "It is sent with every request"
+    )
+
+
+def _chunks(seeds: Iterable[str]) -> Iterator[list[str]]:
+    each = (url for text in seeds if (url := _seed(text)) is not None)
+    while chunk := list(islice(each, AT_ONCE)):
+        yield chunk
+
+
+def _seed(text: str) -> str | None:
+    text = text.strip()
+    if not text or text.startswith("#"):
+        return None
+    url = urls.seed_url(text)
+    if url is None:
+        raise UsageError(f"{text!r} is no URL or host name that can be crawled")
+    return url
+
+
+def scope(settings: CrawlSettings) -> Scope:
+    """The scope around all seeds that this directory has had."""
+    with (settings.directory / SEEDS).open() as kept:
+        hosts: Iterable[str] = ()
+        if settings.exclude_hosts is not None:
+            hosts = Path(settings.exclude_hosts).read_text().splitlines()
+        return scope_of(
+            settings.scope,
+            seeds=(line.strip() for line in kept),
+            include=settings.include,
+            exclude=settings.exclude,
+            excluded_hosts=hosts,
+            depth=settings.depth,
+        )

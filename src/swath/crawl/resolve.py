@@ -1,0 +1,166 @@
+"""Names to addresses: asked once, kept as long as the answer allows, many at a time.
+
+c-ares does the asking (through aiodns): unlike `getaddrinfo` it tells how long an answer holds, and needs no thread for
+each name that is waited for; it reads /etc/hosts, resolv.conf and nsswitch.conf as usual.
+"""
+
+import asyncio
+import socket
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Final, NamedTuple, Protocol, Self
+
+import aiodns
+import pycares
+
+from swath.core.errors import SwathError
+
+FEWEST_SECONDS = 60.0
+MOST_SECONDS = 86_400.0
+FAILURE_SECONDS = 60.0
+CACHED_NAMES = 100_000
+AT_ONCE = 500
+ADDRESSES_EACH = 8  # of one name; more are never tried
+
+KINDS: Final = {
+    pycares.errno.ARES_ENOTFOUND: "nxdomain",
+    pycares.errno.ARES_ENODATA: "nodata",
+    pycares.errno.ARES_ESERVFAIL: "servfail",
+    pycares.errno.ARES_EREFUSED: "refused",
+    pycares.errno.ARES_ETIMEOUT: "timeout",
+    pycares.errno.ARES_ECONNREFUSED: "unreachable",
+    pycares.errno.ARES_EBADNAME: "badname",
+    pycares.errno.ARES_ECANCELLED: "cancelled",
+    pycares.errno.ARES_EDESTRUCTION: "cancelled",
+}
+
+
+class ResolveError(SwathError):
+    """A name has no addresses, as far as the servers say. `kind` is one of KINDS' values, or "other"."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
+
+
+class Names(Protocol):
+    """What the fetcher asks for addresses."""
+
+    async def resolve(self, host: str, /) -> Sequence[str]:
+        """The addresses of a host, best first; never empty. Raises ResolveError."""
+        ...
+
+
+class _Entry(NamedTuple):
+    expires: float
+    addresses: tuple[str, ...]
+    error: tuple[str, str] | None
+
+
+class Resolver:
+    """A cache of addresses in front of c-ares. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        *,
+        nameservers: Sequence[str] | None = None,
+        family: socket.AddressFamily | None = None,
+        timeout: float = 2.0,
+        tries: int = 3,
+        cached_names: int = CACHED_NAMES,
+        at_once: int = AT_ONCE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`nameservers` instead of those of the system, as `address` or `address:port`. `family`: IPv4 only where this
+        machine has no way to IPv6, both otherwise. `timeout` is that of the first try, and doubles with each."""
+        self._family = (socket.AF_UNSPEC if has_ipv6() else socket.AF_INET) if family is None else family
+        self._nameservers = nameservers
+        self._timeout = timeout
+        self._tries = tries
+        self._most = cached_names
+        self._clock = clock
+        self._turns = asyncio.Semaphore(at_once)
+        self._cache: OrderedDict[str, _Entry] = OrderedDict()
+        self._asking: dict[str, asyncio.Task[_Entry]] = {}
+        self._dns: aiodns.DNSResolver | None = None
+
+    async def resolve(self, host: str, /) -> tuple[str, ...]:
+        """The addresses of a host, from the cache while they hold; one question serves all who wait for it."""
+        entry = self._cache.get(host)
+        if entry is None or entry.expires <= self._clock():
+            asking = self._asking.get(host)
+            if asking is None:
+                asking = self._asking[host] = asyncio.ensure_future(self._ask(host))
+            # Shielded, since whoever stops waiting is not the only one who waits.
+            entry = await asyncio.shield(asking)
+        else:
+            self._cache.move_to_end(host)
+        if entry.error is not None:
+            raise ResolveError(*entry.error)
+        return entry.addresses
+
+    async def close(self) -> None:
+        """Give up what is being asked."""
+        for asking in list(self._asking.values()):
+            asking.cancel()
+        if self._dns is not None:
+            await self._dns.close()
+            self._dns = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _ask(self, host: str) -> _Entry:
+        try:
+            async with self._turns:
+                entry = await self._answer(host)
+            self._cache[host] = entry
+            self._cache.move_to_end(host)
+            if len(self._cache) > self._most:
+                self._cache.popitem(last=False)
+            return entry
+        finally:
+            del self._asking[host]
+
+    async def _answer(self, host: str) -> _Entry:
+        try:
+            found = await self._channel().getaddrinfo(host, family=self._family, type=socket.SOCK_STREAM)
+        except aiodns.error.DNSError as error:
+            code, text = error.args[0], error.args[-1]
+            failed = (KINDS.get(code, "other"), f"{host}: {text}")
+            return _Entry(self._clock() + FAILURE_SECONDS, (), failed)
+        except UnicodeError as error:  # a name that no name server could be asked for
+            return _Entry(self._clock() + FAILURE_SECONDS, (), ("badname", f"{host}: {error}"))
+        addresses = tuple(dict.fromkeys(_text(node.addr[0]) for node in found.nodes))[:ADDRESSES_EACH]
+        if not addresses:
+            return _Entry(self._clock() + FAILURE_SECONDS, (), ("nodata", f"{host}: has no addresses"))
+        seconds = min([float(node.ttl) for node in found.nodes] + [float(alias.ttl) for alias in found.cnames])
+        holds = min(max(seconds, FEWEST_SECONDS), MOST_SECONDS)
+        return _Entry(self._clock() + holds, addresses, None)
+
+    def _channel(self) -> aiodns.DNSResolver:
+        """Opened with the first question, inside the loop."""
+        if self._dns is None:
+            self._dns = aiodns.DNSResolver(self._nameservers, timeout=self._timeout, tries=self._tries)
+        return self._dns
+
+
+def has_ipv6() -> bool:
+    """Whether this machine has a route to the IPv6 internet. Nothing is sent."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+            probe.connect(("2001:4860:4860::8888", 53))
+    except OSError:
+        return False
+    return True
+
+
+def _text(address: str | bytes) -> str:
+    return address.decode("ascii") if isinstance(address, bytes) else address

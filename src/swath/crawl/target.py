@@ -1,0 +1,86 @@
+"""Where a request goes: a URL taken apart as curl will see it, and the mapping that `--connect-to` makes."""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple, Self
+
+from swath.core.errors import UsageError
+
+# Strict, so that libcurl cannot read another host out of it than we did. A URL normalised by the WHATWG standard fits,
+# but for a few hosts that no name server could hold.
+URL = re.compile(
+    r"(?P<scheme>https?)://(?:[^/?#@\\]*@)?(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?"
+    r"(?P<path>/[!-\"$->@-~]*)?(?P<query>\?[!-\"$-~]*)?(?:#.*)?",
+    re.ASCII | re.DOTALL,
+)
+RULE = re.compile(r"(\[[^\]]*\]|[^:\[\]]*):([0-9]*):(\[[^\]]*\]|[^:\[\]]*):([0-9]*)", re.ASCII)
+DEFAULT_PORTS = {"http": 80, "https": 443}
+HIGHEST_PORT = 65_535
+
+
+class Target(NamedTuple):
+    """A URL in parts. `host` keeps the brackets of an IPv6 address; `authority` is the Host header."""
+
+    url: str  # without user, password and fragment
+    scheme: str
+    host: str
+    port: int
+    authority: str
+    path: str  # and query: the request target
+
+
+def split(url: str) -> Target | None:
+    """The parts of an http or https URL; None when it is not one that can be fetched.
+
+    A user name and password are dropped: a crawler logs in nowhere.
+    """
+    found = URL.fullmatch(url)
+    if found is None:
+        return None
+    scheme, host, given, path, query = found.groups()
+    default = DEFAULT_PORTS[scheme]
+    port = default if given is None else int(given)
+    if not 0 < port <= HIGHEST_PORT:
+        return None
+    authority = host if port == default else f"{host}:{port}"
+    wanted = (path or "/") + (query or "")
+    return Target(f"{scheme}://{authority}{wanted}", scheme, host, port, authority, wanted)
+
+
+class Rule(NamedTuple):
+    """One `HOST:PORT:HOST:PORT` of `--connect-to`. Empty parts match all, or leave as it is."""
+
+    host: str
+    port: int | None
+    to_host: str
+    to_port: int | None
+
+
+class ConnectTo:
+    """Connect to another host and port than the URL says, which still names the Host header and the certificate."""
+
+    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+        self._rules = tuple(rules)
+
+    @classmethod
+    def parse(cls, texts: Iterable[str]) -> Self:
+        """From curl's syntax."""
+        rules = []
+        for text in texts:
+            found = RULE.fullmatch(text)
+            ports = () if found is None else (found[2], found[4])
+            if found is None or any(port and not 0 < int(port) <= HIGHEST_PORT for port in ports):
+                raise UsageError(
+                    f"connect-to {text!r} is not HOST:PORT:HOST:PORT; write example.com:443:127.0.0.1:8443, "
+                    "and leave a part empty to match all or to keep it"
+                )
+            host, port, to_host, to_port = found.groups()
+            rules.append(Rule(host.lower(), int(port) if port else None, to_host, int(to_port) if to_port else None))
+        return cls(rules)
+
+    def find(self, host: str, port: int) -> tuple[str, int] | None:
+        """Where to connect for this host and port; None where no rule speaks of them. The first that does counts."""
+        for rule in self._rules:
+            if rule.host in ("", host.lower()) and rule.port in (None, port):
+                return rule.to_host or host, rule.to_port or port
+        return None

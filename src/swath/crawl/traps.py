@@ -1,0 +1,117 @@
+"""Traps: URLs that a site can make without end, and that no reader would miss.
+
+Each rule looks at one normalised URL alone, so that every machine decides alike and `explain` can say why; what only
+shows in numbers (a host that is all trap) is the business of depth and of the budget per host. Session ids that sit
+in parameters are stripped (`urls.strip_session`) rather than refused, because the page behind them is real; those
+that a server writes as a directory are refused, because it redirects whoever leaves them out to a new one.
+"""
+
+import re
+from typing import Final
+
+TRAPS: Final = {
+    "path-depth": "its path has too many segments",
+    "path-repeats": "its path repeats itself",
+    "query-length": "its query is too long",
+    "query-params": "its query has too many parameters",
+    "query-repeats": "its query repeats a parameter",
+    "query-nested": "its query holds an address within an address within an address",
+    "calendar": "it is a page of an endless calendar",
+    "session": "its path holds a session id",
+}
+
+MAX_SEGMENTS = 20
+MAX_SAME_SEGMENT = 3
+MAX_CYCLES = 2
+MAX_QUERY = 1_024
+MAX_PARAMS = 20
+MAX_SAME_PARAM = 5
+MAX_SAME_PAIR = 2
+MAX_DATES = 3
+FUTURE_YEARS = 3  # events are announced that far ahead
+OLDEST_YEAR = 1_700  # newspapers are digitised that far back
+
+# What was escaped, escaped twice more: each turn through a login or a language switch adds one.
+_NESTED = "%25252"
+# Each begins with a set of characters, which is what lets the search skip most of a URL quickly.
+_DATE = re.compile(r"[-/=_.]([0-9]{4})([-/_.]?)(?:0?[1-9]|1[0-2])(?:(?<=[0-9]{2})\2(0[1-9]|[12][0-9]|3[01]))?(?![0-9])")
+_YEAR = re.compile(r"[?&;_-](?:year|yr|jahr|annee|cal_?y|y)=([0-9]{4,5})(?![0-9])", re.IGNORECASE)
+_WITH_YEAR = re.compile(r"[?&;_-](?:month|mon|monat|mois|cal_?m|m|week|day)=", re.IGNORECASE)
+_CALENDAR = re.compile(r"calend|kalend|event|agenda|archive|month|date", re.IGNORECASE)
+_SESSION_SEGMENT = re.compile(
+    r"/\((?:[A-Za-z]\([0-9A-Za-z_-]{20,}\))+\)/|/\([0-9a-z]{24}\)/|/sid[=/-][0-9a-f]{32}(?=/|$)"
+)
+
+
+def trap(url: str, *, year: int) -> str | None:
+    """None for a normalised URL that may be crawled in that year; else one of `TRAPS`."""
+    path = url
+    newest = year + FUTURE_YEARS
+    if "?" in url:
+        path, _, query = url.partition("?")
+        found = _query_trap(query, newest)
+        if found is not None:
+            return found
+    # A short path cannot break a rule about repeats, and is most of what is asked.
+    if path.count("/") >= 5:
+        found = _path_trap(path)
+        if found is not None:
+            return found
+    if ("(" in path or "/sid" in path) and _SESSION_SEGMENT.search(path):
+        return "session"
+    days = 0
+    for date in _DATE.finditer(url, url.find("/", 8)):
+        if date[2]:  # without separators it is more likely an id
+            days += date[3] is not None
+            if days > MAX_DATES or (not OLDEST_YEAR <= int(date[1]) <= newest and _is_date(url, date)):
+                return "calendar"
+    return None
+
+
+def _is_date(url: str, date: re.Match[str]) -> bool:
+    """Whether it is a whole date, or a year and a month where calendars are kept; /forum/4321/12 is neither."""
+    return date[3] is not None or _CALENDAR.search(url) is not None
+
+
+def _path_trap(path: str) -> str | None:
+    segments = path.split("/")[3:]
+    if segments[-1] == "":
+        segments.pop()
+    if len(segments) > MAX_SEGMENTS:
+        return "path-depth"
+    if len(set(segments)) == len(segments):
+        return None
+    # Numbers repeat in honest paths: /2012/12/12/12.
+    if any(segments.count(one) > MAX_SAME_SEGMENT for one in segments if not one.isdecimal()):
+        return "path-repeats"
+    for period in range(1, len(segments) // (MAX_CYCLES + 1) + 1):
+        for start in range(len(segments) - period * (MAX_CYCLES + 1) + 1):
+            cycle = segments[start : start + period]
+            end = start + period * (MAX_CYCLES + 1)
+            if segments[start:end] == cycle * (MAX_CYCLES + 1) and not all(one.isdecimal() for one in cycle):
+                return "path-repeats"
+    return None
+
+
+def _query_trap(query: str, newest: int) -> str | None:
+    if len(query) > MAX_QUERY:
+        return "query-length"
+    if _NESTED in query:
+        return "query-nested"
+    params = query.count("&")
+    if not params:
+        return None
+    if params >= MAX_PARAMS:
+        return "query-params"
+    pairs = query.split("&")
+    if params >= MAX_SAME_PAIR:
+        if len(set(pairs)) != len(pairs) and any(pairs.count(one) > MAX_SAME_PAIR for one in pairs):
+            return "query-repeats"
+        if params >= MAX_SAME_PARAM:
+            names = [pair.partition("=")[0] for pair in pairs]
+            if any(names.count(one) > MAX_SAME_PARAM for one in set(names)):
+                return "query-repeats"
+    year = _YEAR.search("&" + query)
+    if year is not None and not OLDEST_YEAR <= int(year[1]) <= newest and _WITH_YEAR.search("&" + query):
+        return "calendar"
+    return None

@@ -1,0 +1,256 @@
+"""URLs: one spelling each, and the parts that the crawler asks for.
+
+`normalise` makes the spelling, by the WHATWG standard (ada) and a few steps beyond it that make no difference to a
+server. Everything else here takes normalised URLs, and is therefore little more than slicing.
+"""
+
+import re
+from collections.abc import Iterable
+from functools import cache, lru_cache
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+from ada_url import join_url, normalize_url
+from publicsuffixlist import PublicSuffixList
+
+MAX_URL = 2_048
+MAX_TEXT = 4 * MAX_URL  # a link may shrink when normalised, but nobody gains from parsing a megabyte to find out
+MAX_ORIGIN = 512
+MAX_HOST = 253
+MAX_LABEL = 63
+ORIGINS_CACHED = 4_096
+SITES_CACHED = 16_384
+
+# Ports that other protocols listen on. The Fetch standard blocks them, lest a link make us talk HTTP to a mail server.
+_PORTS = (
+    "0 1 7 9 11 13 15 17 19 20 21 22 23 25 37 42 43 53 69 77 79 87 95 101 102 103 104 109 110 111 113 115 117 119 123 "
+    "135 137 139 143 161 179 389 427 465 512 513 514 515 526 530 531 532 540 548 554 556 563 587 601 636 989 990 993 "
+    "995 1719 1720 1723 2049 3659 4045 4190 5060 5061 6000 6566 6665 6666 6667 6668 6669 6679 6697 10080"
+)
+BLOCKED_PORTS = frozenset(_PORTS.split())
+
+_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_HEX = "0123456789abcdefABCDEF"
+_TRIPLETS = {
+    f"%{high}{low}": chr(int(high + low, 16)) if chr(int(high + low, 16)) in _UNRESERVED else f"%{high}{low}".upper()
+    for high in _HEX
+    for low in _HEX
+}
+# A triplet right behind a stray "%" stays as it is: decoding it could complete another triplet, and the result would
+# not be its own normal form.
+_TRIPLET = re.compile(r"(?<!%)(?<!%[0-9A-Fa-f])%[0-9A-Fa-f]{2}")
+_ORIGIN = re.compile(r"(https?)://(?:[^/]*@)?(\[[0-9a-f:.]+\]|[^/:]+)(?::(\d+))?")
+# Most links are written in normal form, whole or from the root on, in characters that mean nothing but themselves.
+_PLAIN = re.compile(
+    r"(https?://[a-z0-9.-]++(?::[0-9]++)?)?+/(?!/)[A-Za-z0-9_~!$&()*+,;=:@/.-]*+(?:\?[A-Za-z0-9_~!$&()*+,;=:@/?.-]++)?+"
+)
+_ROOTED = re.compile(r"/(?!/)[A-Za-z0-9_~!$&()*+,;=:@/.-]*+(?:\?[A-Za-z0-9_~!$&()*+,;=:@/?.-]++)?+")
+_SCHEME = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]*://|https?:(?!\d))", re.IGNORECASE)
+
+
+def percent_normal(text: str) -> str:
+    """The text with escaped letters, digits and `-._~` unescaped, and the other escapes in capitals."""
+    return _TRIPLET.sub(lambda found: _TRIPLETS[found[0]], text)
+
+
+def normalise(text: str, base: str | None = None) -> str | None:
+    """The one spelling of the http or https URL that `text` means on the page `base`; None when it means none.
+
+    Beyond the standard: the fragment, credentials and the dot that may end a host are dropped,
+    and needless percent-encoding is undone. Hosts that DNS could not know and ports of other protocols are refused.
+    """
+    if len(text) > MAX_TEXT:
+        return None
+    plain = _PLAIN.fullmatch(text)
+    if plain is not None and "/." not in text:
+        start = plain[1] or (base and base[: base.find("/", 8)])
+        if start and len(start) <= MAX_ORIGIN and _is_normal(start):
+            url = text if plain[1] else start + text
+            return url if len(url) <= MAX_URL else None
+    return by_ada(text, base)
+
+
+def normalise_all(texts: Iterable[str], base: str) -> list[str | None]:
+    """`normalise` for all links of one page: what they have in common is looked at once."""
+    start = base[: base.find("/", 8)]
+    if len(start) > MAX_ORIGIN or not _is_normal(start):
+        return [normalise(text, base) for text in texts]
+    most = MAX_URL - len(start)
+    rooted = _ROOTED.fullmatch
+    return [
+        start + text if len(text) <= most and rooted(text) and "/." not in text else normalise(text, base)
+        for text in texts
+    ]
+
+
+def by_ada(text: str, base: str | None) -> str | None:
+    """What `normalise` does to every link that is not plain already."""
+    try:
+        url = normalize_url(text) if base is None else join_url(base, text)
+    except ValueError:
+        return None
+    if url[:4] != "http":
+        return None
+    end = url.find("/", 8)
+    if not 0 < end <= MAX_ORIGIN:
+        return None
+    given = url[:end]
+    origin = _origin(given)
+    if origin is None:
+        return None
+    if "#" in url:
+        url = url[: url.index("#")]
+    if origin is not given:
+        url = origin + url[end:]
+    if "%" in url:
+        url = percent_normal(url)
+    return url if len(url) <= MAX_URL else None
+
+
+def seed_url(text: str, *, scheme: str = "https") -> str | None:
+    """The URL that a person means by a line of a seed list: `example.com` is `https://example.com/`.
+
+    `scheme` is the one to try where none is written. None when it is no URL to crawl, credentials included.
+    """
+    text = text.strip().lstrip("\ufeff")
+    if _SCHEME.match(text):
+        return normalise(text)
+    rest = text.lstrip("/")
+    # Without a scheme, "mailto:someone@example.com" would read as a host with credentials.
+    if not rest or "@" in rest.partition("/")[0]:
+        return None
+    return normalise(f"{scheme}://{rest}")
+
+
+def origin(url: str) -> str:
+    """Scheme, host and port of a normalised URL: what one robots.txt speaks for."""
+    return url[: url.find("/", 8)]
+
+
+def authority(url: str) -> str:
+    """The host of a normalised URL, with its port unless that is the default."""
+    return url[url.find("/") + 2 : url.find("/", 8)]
+
+
+def host(url: str) -> str:
+    """The host of a normalised URL, without the port; IPv6 addresses keep their brackets."""
+    name = authority(url)
+    if ":" in name and name[-1] != "]":
+        name = name[: name.rindex(":")]
+    return name
+
+
+def site(url: str) -> str:
+    """The registrable domain of a normalised URL by the public suffix list; hosts that have none are their own."""
+    return site_of_host(host(url))
+
+
+@lru_cache(maxsize=SITES_CACHED)
+def site_of_host(name: str) -> str:
+    """The registrable domain of a host; an address, a public suffix or a bare word is its own."""
+    # By the standard, a host whose last label is a number is an IPv4 address.
+    if name[:1] == "[" or name[name.rfind(".") + 1 :].isdecimal():
+        return name
+    return _suffixes().privatesuffix(name) or name
+
+
+@lru_cache(maxsize=ORIGINS_CACHED)
+def _origin(given: str) -> str | None:
+    """Scheme, host and port without credentials and final dot, the same object if there were none; None if refused."""
+    parts = _ORIGIN.fullmatch(given)
+    if parts is None:
+        return None
+    scheme, name, port = parts.groups()
+    if port in BLOCKED_PORTS:
+        return None
+    if name[0] != "[":
+        name = name.removesuffix(".")
+        if len(name) > MAX_HOST or any(not 0 < len(label) <= MAX_LABEL for label in name.split(".")):
+            return None
+    made = f"{scheme}://{name}" if port is None else f"{scheme}://{name}:{port}"
+    return given if made == given else made
+
+
+@lru_cache(maxsize=ORIGINS_CACHED)
+def _is_normal(start: str) -> bool:
+    """Whether scheme, host and port are written as they would be normalised."""
+    return by_ada(start + "/", None) == start + "/"
+
+
+@cache
+def _suffixes() -> PublicSuffixList:
+    return PublicSuffixList()
+
+
+_TRACKING = (
+    "gclid gclsrc dclid gbraid wbraid gad_source fbclid msclkid yclid ysclid twclid ttclid igshid igsh mc_cid mc_eid "
+    "_hsenc _hsmi hsctatracking mkt_tok oly_anon_id oly_enc_id vero_id wickedid s_cid _openstat _ga _gl epik li_fat_id "
+    "rb_clickid srsltid pk_campaign pk_kwd mtm_campaign mtm_source mtm_medium mtm_keyword mtm_content"
+)
+TRACKING = frozenset(_TRACKING.split())
+
+
+def strip_tracking(url: str) -> str:
+    """The URL without the parameters that only tell where a visitor came from."""
+    path, mark, query = url.partition("?")
+    if not mark:
+        return url
+    kept = [pair for pair in query.split("&") if not _tracks(pair.partition("=")[0].lower())]
+    return path + "?" + "&".join(kept) if any(kept) else path
+
+
+def _tracks(name: str) -> bool:
+    return name.startswith("utm_") or name in TRACKING
+
+
+# Names that mean a session whatever the value is, and those that only do with a long random value.
+_SESSION = re.compile(
+    r"(?:;jsessionid=[^/?;&]*"
+    r"|(?<=[?&;])(?:(?:jsessionid|phpsessid|aspsessionid[a-z]*|oscsid|zenid|cfid|cftoken)=[^&;]*"
+    r"|s=[0-9a-f]{32}(?=[&;]|$)"
+    r"|sid=[0-9a-f]{16,128}(?=[&;]|$)"
+    r"|sess(?:ion)?_?(?:id)?=[0-9a-z]{20,128}(?=[&;]|$))(?:[&;]|$))",
+    re.IGNORECASE,
+)
+
+
+def strip_session(url: str) -> str:
+    """The URL without the session id that a server wrote into its path parameters or query."""
+    if "?" not in url and ";" not in url:
+        return url
+    return _SESSION.sub("", url).rstrip("?&") if _SESSION.search(url) else url
+
+
+MAX_UNQUOTES = 8
+_WWW = re.compile(r"^www\d*\.(?=.)")
+_SURT_SAFE = "!\"$&'()*+,/:;<=>?@[\\]^`{|}"
+
+
+def surt(url: str) -> str:
+    """The key of a normalised URL in a CDXJ index, as the Wayback tools make it: `com,example)/path?a=1&b=2`.
+
+    Their key is coarser than a URL: without scheme, `www`, session ids, letter case and the order of parameters.
+    """
+    name = host(url)
+    port = authority(url)[len(name) :]
+    if name[:1] != "[":
+        name = ",".join(reversed(_WWW.sub("", name, count=1).split(".")))
+    path, _, query = strip_session(url[url.find("/", 8) :]).partition("?")
+    path = _surt_escapes(path).lower()
+    if len(path) > 1:
+        path = path.removesuffix("/")
+    if not query:
+        return f"{name}{port}){path}"
+    return f"{name}{port}){path}?{'&'.join(sorted(_surt_escapes(query).lower().split('&')))}"
+
+
+def _surt_escapes(text: str) -> str:
+    """Unescaped as long as that changes anything, then escaped as little as possible."""
+    if "%" not in text:
+        return text
+    octets = text.encode()
+    for _ in range(MAX_UNQUOTES):
+        plain = unquote_to_bytes(octets)
+        if plain == octets:
+            break
+        octets = plain
+    return quote_from_bytes(octets, safe=_SURT_SAFE)

@@ -1,0 +1,321 @@
+"""Visit: one item of a crawl, from its turn to its outcome."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+from swath.core.clock import SECOND
+from swath.core.frontier import Frontier
+from swath.core.item import Done, Item, Outcome
+from swath.crawl import politeness, urls, warc
+from swath.crawl.answer import Answer
+from swath.crawl.decode import decode
+from swath.crawl.fetch import Fetcher
+from swath.crawl.links import Links
+from swath.crawl.lookup import Lookup
+from swath.crawl.origins import KEY, TOP_PRIORITY, WAIT_SECONDS, Hop, Known, Origins, redirect_of
+from swath.crawl.pace import Paces
+from swath.crawl.patient import Patient
+from swath.crawl.read import Read, read
+from swath.crawl.record import Capture, Original
+from swath.crawl.settings import CrawlSettings
+from swath.crawl.tally import Tally
+
+THREADED = 200_000  # bytes of a body from which on it is read in a thread, so that other fetches go on
+EXPANSION = 5  # how many times --max-size a body may have without its content codings
+DIGEST = "sha1 "  # before the digest: the key of a fact
+
+TRANSIENT = frozenset({500, 502, 504, 507, 520, 521, 522, 523, 524, 525, 527, 530})
+BUSY = frozenset({429, 503})
+
+
+class Visitor:
+    """The handler of a crawl."""
+
+    def __init__(
+        self, frontier: Frontier, settings: CrawlSettings, *, fetcher: Fetcher, links: Links, tally: Tally
+    ) -> None:
+        self._frontier = Patient(frontier)
+        self._settings = settings
+        self._fetcher = fetcher
+        self._links = links
+        self._tally = tally
+        self._lookup = Lookup(self._frontier)
+        self._origins = Origins(self._lookup)
+        self._asking: dict[str, asyncio.Future[None]] = {}  # origins whose robots.txt is being asked for
+        self._paces = Paces(self._frontier, self._lookup, delay=settings.min_interval)
+        self.room: int | None = settings.max_pages  # how many more pages may be started
+
+    async def __call__(self, item: Item) -> Outcome:
+        if item.key.startswith(KEY):
+            return await self._follow(item)
+        if self.room is not None:
+            if self.room <= 0:
+                return item.release(started=False, after=1.0)
+            self.room -= 1
+        self._tally.in_flight += 1
+        counts = False
+        try:
+            outcome = await self._visit(item)
+            counts = isinstance(outcome, Done) and outcome.started
+            return outcome
+        finally:
+            self._tally.in_flight -= 1
+            if self.room is not None and not counts:
+                self.room += 1
+
+    async def _visit(self, item: Item) -> Outcome:
+        most = self._settings.max_pages_per_host
+        if most is not None and item.lane_visits + item.lane_in_flight >= most:
+            if item.lane_visits >= most:
+                return self._excluded(item, "host-budget", f"{most} pages of {item.lane} were fetched")
+            return item.release(started=False, after=1.0)  # those in flight may yet fail
+        captures: list[Capture] = []
+        await self._paces.meet(item.lane)
+        if self._settings.robots:
+            allowed = await self._allowed(item, captures)
+            if allowed is not None:
+                return allowed
+        answer = await self._fetch(item.key, fresh=item.attempts > 0)
+        return await self._settle(item, answer, captures)
+
+    def _excluded(self, item: Item, why: str, rule: str | None) -> Outcome:
+        """Settled without a request: the lane is ready for the next at once."""
+        self._tally.refused[why] += 1
+        return item.done(result={"excluded": why, "rule": rule}, started=False)
+
+    async def _fetch(self, url: str, *, fresh: bool) -> Answer:
+        answer = await self._fetcher.fetch(url, fresh=fresh)
+        self._tally.took(urls.host(url), answer.ended - answer.started)
+        return answer
+
+    # robots.txt
+
+    async def _allowed(self, item: Item, captures: list[Capture]) -> Outcome | None:
+        """None when the page may be fetched now; otherwise what becomes of it first."""
+        origin = urls.origin(item.key)
+        while isinstance(known := await self._origins.known(origin), Hop) or known is None:
+            if (asking := self._asking.get(origin)) is not None:
+                await asyncio.shield(asking)
+                if self._paces.paced(item.lane):
+                    return item.release()  # its turn went by; all who waited would go at once
+                continue
+            asking = self._asking[origin] = asyncio.get_running_loop().create_future()
+            try:
+                outcome = await self._ask(item, origin, known, captures)
+            finally:
+                del self._asking[origin]
+                asking.set_result(None)
+            if outcome is not None:
+                return outcome
+        self._paces.of(item.lane).crawl_delay = known.robots.delay(self._settings.user_agent)
+        verdict = known.robots.verdict(item.key, self._settings.user_agent)
+        return None if verdict.allowed else self._excluded(item, "robots", verdict.rule)
+
+    async def _ask(self, item: Item, origin: str, hop: Hop | None, captures: list[Capture]) -> Outcome | None:
+        """Ask an origin for its robots.txt, or for what that redirects to. None: the turn goes on."""
+        url = f"{origin}/robots.txt" if hop is None else hop.url
+        lane = item.lane
+        if hop is not None and self._links.lane(url) != lane:
+            return await self._send_hop(item, origin, hop)
+        answer = await self._fetch(url, fresh=True)
+        known = await self._heard(origin, answer, hops=hop.hops if hop else 0)
+        captures.append(self._capture(answer, {"kind": "robots"}))
+        if isinstance(known, Known):
+            await self._learn_pace(lane, origin, known, answer)
+            if wait := self._wait_of(known):
+                await self._paces.block(lane, wait)
+                return item.release(output=captures)
+        if self._paces.paced(lane):
+            return item.release(output=captures)  # the turn was used
+        return None
+
+    def _wait_of(self, known: Known) -> float:
+        """Seconds for which a host is left alone whose robots.txt could not be had and is asked for again; 0: none."""
+        rules = known.rules
+        again = rules.kind == "deny" and rules.tries <= self._settings.retries
+        return (rules.expires_at - rules.fetched_at) / SECOND if again else 0.0
+
+    async def _heard(self, origin: str, answer: Answer, *, hops: int) -> Known | Hop:
+        self._tally.robots_fetched += 1
+        if answer.error is not None:
+            self._tally.errors[f"robots.txt {answer.error}"] += 1
+        body = b""
+        if 200 <= answer.status < 300:
+            body = decode(answer.body, answer.headers.joined("content-encoding"), limit=self._settings.max_size).body
+        first_retry = politeness.robots_retry(self._settings.min_interval)
+        if answer.status in BUSY:
+            first_retry = max(first_retry, _retry_after(answer) or 0.0)
+            await self._paces.block(self._links.lane(answer.url), first_retry)
+        return await self._origins.heard(origin, answer, body=body, hops=hops, first_retry=first_retry)
+
+    async def _send_hop(self, item: Item, origin: str, hop: Hop) -> Outcome:
+        """A redirect into another lane is an item there; this lane waits for it."""
+        if await self._frontier.add(self._hop_item(origin, hop, item.lane)):
+            await self._frontier.block(item.lane, until=WAIT_SECONDS)
+        return item.release(started=False, after=max(1.0, self._settings.min_interval))
+
+    def _hop_item(self, origin: str, hop: Hop, lane: str) -> Item:
+        """Its key is that of one redirect as it was heard once, so that whoever meets it means the same item."""
+        payload = {"origin": origin, "url": hop.url, "hops": hop.hops, "lane": lane}
+        return Item(f"{KEY}{origin} {hop.url} {hop.until}", self._links.lane(hop.url), TOP_PRIORITY, payload)
+
+    async def _follow(self, item: Item) -> Outcome:
+        """The target of a redirect of some origin's robots.txt."""
+        origin, url, hops, lane = (item.payload[name] for name in ("origin", "url", "hops", "lane"))
+        answer = await self._fetch(url, fresh=True)
+        known = await self._heard(origin, answer, hops=hops)
+        captures = [self._capture(answer, {"kind": "robots"})]
+        if isinstance(known, Hop):
+            onward = self._hop_item(origin, known, lane)
+            return item.done(result={"status": answer.status}, discovered=[onward], output=captures)
+        await self._frontier.block(lane, until=self._wait_of(known))
+        return item.done(result={"status": answer.status}, output=captures)
+
+    async def _learn_pace(self, lane: str, origin: str, known: Known, answer: Answer) -> None:
+        """What a robots.txt says beside its rules: how often to come, and where its sitemaps are."""
+        delay = known.robots.delay(self._settings.user_agent)
+        if delay is not None:
+            self._paces.of(lane).crawl_delay = delay
+            await self._paces.answered(lane, answer.ended - answer.started, failed=False)
+        if self._settings.sitemaps and known.robots.sitemaps:
+            found = [url for text in known.robots.sitemaps if (url := urls.normalise(text)) is not None]
+            items = self._links.new(found, depth=0, referrer=f"{origin}/robots.txt", kind="sitemap")
+            if items:
+                await self._frontier.add(items)
+
+    # what came
+
+    async def _settle(self, item: Item, answer: Answer, captures: list[Capture]) -> Outcome:
+        seconds = answer.ended - answer.started
+        if answer.error is not None:
+            return await self._failed(item, answer, captures)
+        busy = answer.status in BUSY
+        await self._paces.answered(item.lane, seconds, failed=busy or answer.status >= 500)
+        pause = politeness.backoff(_tries(item), delay=self._paces.interval(item.lane))
+        if busy:
+            asked = _retry_after(answer)
+            pause = pause if asked is None else asked
+            await self._paces.block(item.lane, pause)  # also when this page is given up: the host means all of them
+        if (busy or answer.status in TRANSIENT) and _tries(item) < self._settings.retries:
+            self._tally.errors[f"{answer.status}"] += 1
+            return _again(item, pause, f"{answer.status}, to be tried again after {pause:.0f} s", captures)
+        self._tally.page(answer.status, len(answer.body))
+        return await self._take_in(item, answer, captures)
+
+    async def _failed(self, item: Item, answer: Answer, captures: list[Capture]) -> Outcome:
+        assert answer.error is not None
+        self._tally.errors[answer.error] += 1
+        if answer.error == "descriptors":
+            return item.release(after=5.0)
+        await self._paces.answered(item.lane, answer.ended - answer.started, failed=True)
+        reason = f"{answer.error}: {answer.detail}"
+        if answer.error in ("url", "private") or _tries(item) >= self._settings.retries:
+            return item.dead(reason=reason, output=captures or None)
+        return _again(item, politeness.backoff(_tries(item), delay=self._paces.interval(item.lane)), reason, captures)
+
+    async def _take_in(self, item: Item, answer: Answer, captures: list[Capture]) -> Outcome:
+        """A page as it is settled: archived, listed, and what it points to discovered."""
+        payload: dict[str, Any] = item.payload or {}
+        depth = payload.get("depth", 0)
+        digest = warc.payload_digest(answer.body)
+        result: dict[str, Any] = {"status": answer.status}
+        page: dict[str, Any] = {"kind": payload.get("kind", "page"), "depth": depth, "referrer": payload.get("from")}
+        original = await self._seen_before(item.key, answer, digest)
+        discovered: list[Any] = []
+        reading: Read | None = None
+        target = redirect_of(answer)
+        if target is not None:
+            page["redirect"] = target
+            discovered = self._redirected(item, target, depth, payload, result)
+        elif original is None and 200 <= answer.status < 300 and answer.body:
+            reading = await self._read(item.key, answer, sitemap=payload.get("kind") == "sitemap")
+            page |= {"title": reading.title, "canonical": reading.canonical, "wrong": reading.wrong}
+            page |= {"noindex": reading.noindex}
+            discovered = self._found(item, reading, depth)
+        if original is not None:
+            self._tally.duplicates += 1
+            page["duplicate_of"] = original.url
+        archived = reading is None or not reading.noarchive
+        capture = self._capture(answer, page, digest=digest, original=original, archived=archived)
+        captures.append(capture)
+        facts = {}
+        if archived and original is None and answer.status == 200 and answer.body and answer.truncated is None:
+            facts = {DIGEST + digest: [capture.record_id, item.key, answer.started]}
+        self._tally.discovered += len(discovered)
+        return item.done(result=result, discovered=discovered, facts=facts, output=captures)
+
+    async def _seen_before(self, url: str, answer: Answer, digest: str) -> Original | None:
+        """The settled record that has the same body, if there is one of another URL."""
+        if answer.status != 200 or not answer.body or answer.truncated is not None:
+            return None
+        fact = await self._lookup.fact(DIGEST + digest)
+        return None if fact is None or fact[1] == url else Original(*fact)
+
+    def _redirected(
+        self, item: Item, target: str, depth: int, payload: dict[str, Any], result: dict[str, Any]
+    ) -> list[Any]:
+        """A redirect is an item of its own lane, so that pace and robots.txt hold for its target too."""
+        hops = payload.get("redirects", 0) + 1
+        result["redirect"] = target
+        if hops > self._settings.max_redirects:
+            result["refused"] = "redirects"
+            self._tally.refused["redirects"] += 1
+            return []
+        if (reason := self._links.refuses(target, depth)) is not None:
+            result["refused"] = reason
+        more = {"kind": payload["kind"]} if "kind" in payload else {}
+        return self._links.new([target], depth=depth, referrer=item.key, redirects=hops, **more)
+
+    def _found(self, item: Item, reading: Read, depth: int) -> list[Any]:
+        if reading.nofollow:
+            self._tally.refused["nofollow"] += 1
+            return []
+        found = self._links.new(reading.links, depth=depth + 1, referrer=item.key)
+        if self._settings.sitemaps and reading.sitemaps:
+            found += self._links.new(reading.sitemaps, depth=depth, referrer=item.key, kind="sitemap")
+        return found
+
+    async def _read(self, url: str, answer: Answer, *, sitemap: bool) -> Read:
+        limit, agent = self._settings.max_size * EXPANSION, self._settings.user_agent
+        if len(answer.body) > THREADED:
+            return await asyncio.to_thread(read, url, answer, limit=limit, agent=agent, sitemap=sitemap)
+        return read(url, answer, limit=limit, agent=agent, sitemap=sitemap)
+
+    def _capture(
+        self,
+        answer: Answer,
+        page: dict[str, Any],
+        *,
+        digest: str | None = None,
+        original: Original | None = None,
+        archived: bool = True,
+    ) -> Capture:
+        digest = warc.payload_digest(answer.body) if digest is None else digest
+        listed = {
+            "url": answer.url,
+            "status": answer.status,
+            "time": answer.started,
+            "type": answer.headers.get("content-type"),
+            "size": len(answer.body),
+            "digest": digest,
+            **{name: value for name, value in page.items() if value not in (None, "", False)},
+        }
+        if answer.truncated is not None:
+            listed["truncated"] = answer.truncated
+        return Capture(answer, warc.new_id(), digest, listed, original, archived and answer.status > 0)
+
+
+def _retry_after(answer: Answer) -> float | None:
+    return politeness.retry_after(answer.headers.get("retry-after"), now=datetime.now(UTC))
+
+
+def _again(item: Item, after: float, reason: str, captures: list[Capture]) -> Outcome:
+    """Tried again later. A robots.txt that was asked for in the same turn is archived now, which only a release can
+    bring about; so this try is not counted."""
+    return item.release(after=after, output=captures) if captures else item.retry(after=after, reason=reason)
+
+
+def _tries(item: Item) -> int:
+    """How often a page has failed. A process that was lost with it is no fault of its host."""
+    return item.attempts - item.losses

@@ -1,0 +1,191 @@
+"""`swath crawl` as people meet it: the demo, the display, and what is said when something is wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from swath.cli import crawl_view as view
+from swath.core.insight import Status
+from swath.crawl.settings import CrawlSettings
+from tests.cli.conftest import TIMEOUT, environment, look, run_swath
+
+DEMO = Path(__file__).parents[2] / "examples/demo_crawl.py"
+SMALL = ("--delay", "0.05s", "--max-pages-per-host", "3", "--retries", "0")
+
+
+def demo(out: Path, *args: str) -> subprocess.Popen[str]:
+    """The demo, smaller. The web has its standard error, so that it is read to its end when both have ended."""
+    command = [sys.executable, str(DEMO), "--out", str(out), *SMALL, *args]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=environment(), stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+
+
+def test_the_demo_is_crawled_and_the_second_time_it_is_complete(tmp_path: Path) -> None:
+    out = tmp_path / "crawl"
+    first = demo(out)
+    said, remarks = first.communicate(timeout=TIMEOUT)
+    assert first.returncode == 0, remarks
+    assert "begins, 2 new seeds" in remarks
+    assert "left\t0 queued, 0 given up" in said
+    names = {path.suffix for path in out.iterdir()}
+    assert {".gz", ".cdxj", ".json", ".txt", ".db"} <= names
+    again = demo(out)
+    said, remarks = again.communicate(timeout=TIMEOUT)
+    assert again.returncode == 0, remarks
+    assert "is complete: nothing is left to fetch" in remarks
+    assert "pages since the crawl began" in said
+
+
+def test_an_interrupt_ends_both_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    out = tmp_path / "crawl"
+    process = demo(out, "--delay", "0.2s")
+    try:
+        assert process.stderr is not None
+        assert "begins" in process.stderr.readline()
+        os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does: to all that run in the foreground
+        said, remarks = process.communicate(timeout=TIMEOUT)
+    finally:
+        process.kill()
+    assert process.returncode == 130, remarks
+    assert "run the same command again to go on" in remarks
+    assert "refused" not in said  # the web was still there for what was in flight
+    process = demo(out, "--delay", "0.2s")
+    said, remarks = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 0, remarks
+    assert "goes on" in remarks
+    assert look(f"sqlite:///{out}/frontier.db").waiting == 0
+
+
+def test_the_demo_does_not_answer_for_another_crawl(tmp_path: Path) -> None:
+    (tmp_path / "seeds.txt").write_text("https://example.com/\n")
+    process = demo(tmp_path)
+    _, remarks = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 2
+    assert "holds a crawl of https://example.com/" in remarks
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ((), "there is nothing to crawl"),
+        (("exa mple",), "'exa mple' is no URL or host name"),
+        (("example.com", "--scope", "hosts"), "scope 'hosts' is none of page, prefix, host, domain, any"),
+        (("example.com", "--scope", "any"), "give --contact"),
+        (("example.com", "--include", "("), "include pattern '(' is no regular expression"),
+        (("example.com", "--lane", "ip"), "--lane ip: one of host, domain"),
+        (("example.com", "--workers", "0"), "--workers 0: at least 1"),
+        (("example.com", "--connect-to", "foo"), "connect-to 'foo' is not HOST:PORT:HOST:PORT"),
+        (("example.com", "--exclude-hosts", "/nowhere.txt"), "--exclude-hosts /nowhere.txt: No such file"),
+        (("--seeds", "/nowhere.txt"), "--seeds /nowhere.txt: No such file"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_is_wrong_is_one_line(tmp_path: Path, args: tuple[str, ...], said: str) -> None:
+    result = run_swath("crawl", *args, "--out", str(tmp_path / "crawl"))
+    assert result.code == 2
+    assert result.err.startswith("swath: ")
+    assert said in result.err
+    assert result.err.count("\n") == 1
+    assert result.out == ""
+
+
+def test_a_directory_that_cannot_be_written_to(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = run_swath("crawl", "example.com", "--out", str(tmp_path / "file"))
+    assert result.code == 2
+    assert result.err == f"swath: --out {tmp_path / 'file'} cannot be written to: File exists\n"
+
+
+def test_a_store_that_is_down(tmp_path: Path) -> None:
+    result = run_swath("crawl", "example.com", "--out", str(tmp_path), "--store", "postgresql://u:secret@127.0.0.1:1/x")
+    assert result.code == 3
+    assert "cannot be reached" in result.err
+    assert "secret" not in result.err
+
+
+def test_a_crawl_that_fetched_nothing_says_why(tmp_path: Path) -> None:
+    closed = ("--connect-to", "::127.0.0.1:1", "--allow-private", "--retries", "0", "--delay", "0s", "--json")
+    result = run_swath("crawl", "example.com", *closed, "--out", str(tmp_path))
+    assert result.code == 1
+    assert "no page was fetched. https://example.com/ was done" in result.err
+    assert "robots.txt could not be fetched" in result.err
+    summary = json.loads(result.out.splitlines()[-1])
+    assert summary["event"] == "summary"
+    assert summary["stopped_by"] == "done"
+
+
+def test_explain_knows_what_a_crawl_refuses(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/frontier.db"
+    limits = ("--exclude", "/private/", "--connect-to", "::127.0.0.1:1", "--allow-private", "--retries", "0")
+    run_swath("crawl", "example.com", *limits, "--delay", "0s", "--out", str(tmp_path))
+    for url, reason in {
+        "https://example.com/a/a/a/a/a": "as a trap (path-repeats): its path repeats itself",
+        "https://example.com/private/1": "an --exclude pattern matches it",
+        "https://EXAMPLE.com/x": "It is crawled as https://example.com/x",
+        "https://example.com/other": "was never added",
+    }.items():
+        explained = run_swath("explain", url, store=store)
+        assert explained.code == 1
+        assert reason in explained.words
+
+
+def test_export_says_what_is_wrong(tmp_path: Path) -> None:
+    assert "--format txt: one of" in run_swath("export", "pages.txt", "--out", str(tmp_path)).err
+    assert "there is no frontier" in run_swath("export", "--out", str(tmp_path)).err
+
+
+# the display
+
+
+def status(*, ready: int = 0, delayed: int = 0, lanes: int = 0) -> Status:
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    return Status(
+        ready=ready, delayed=delayed, claimed=0, done=0, visits=0, dead=0, lanes=lanes, inbox=0, paused=False,
+        min_interval=70.0, concurrency=1, max_attempts=5, checkpoints=[], next_ready_at=now, now=now,
+    )  # fmt: skip
+
+
+def shown(settings: CrawlSettings, tally: dict[str, object], now: Status, *, workers: int = 500) -> str:
+    console = Console(width=100, file=StringIO(), record=True)
+    console.print(view.narrowed(view.panel(settings, tally, now, workers=workers), 100))
+    return console.export_text()
+
+
+def test_the_panel_names_the_sizing_law_when_hosts_are_few() -> None:
+    settings = CrawlSettings(out="crawl", scope="any", contact="me@example.com")
+    text = " ".join(shown(settings, {"in_flight": 2}, status(ready=5_000, lanes=700)).replace("│", " ").split())
+    assert "700 hosts ÷ 70 s = 10.0 pages/s at most; 500 workers would want 35,000 hosts" in text
+    assert "hosts 700 seen, work on 700 at most" in text
+
+
+@pytest.mark.parametrize(
+    ("tally", "now"),
+    [
+        ({"in_flight": 400}, {"ready": 5_000, "lanes": 700}),  # the workers are busy
+        ({}, {"ready": 90_000, "lanes": 60_000}),  # hosts enough
+        ({}, {"ready": 0, "delayed": 3, "lanes": 700}),  # only retries are left
+    ],
+)
+def test_the_panel_is_silent_when_politeness_is_not_the_limit(tally: dict[str, object], now: dict[str, int]) -> None:
+    settings = CrawlSettings(out="crawl", scope="any", contact="me@example.com")
+    assert "politeness" not in shown(settings, tally, status(**now))
+
+
+def test_nothing_that_a_host_is_called_steers_the_terminal() -> None:
+    text = shown(CrawlSettings(out="\x1b[2J"), {"slow": {"\x1b]0;owned\x07": 9.0}}, status())
+    assert "\x1b" not in text
+    assert r"\x1b]0;owned\x07 9.0 s" in text
+
+
+def test_the_panel_stays_clear_of_the_edge() -> None:
+    settings = CrawlSettings(out="crawl", scope="any", contact="me@example.com")
+    text = shown(settings, {}, status(ready=5_000, lanes=700))
+    assert max(map(len, text.splitlines())) <= 100 - view.MARGIN

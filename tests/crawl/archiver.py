@@ -1,0 +1,130 @@
+"""A process that archives records until all are settled, or until it kills itself at a given line: for test_archive."""
+
+import os
+import random
+import signal
+import sqlite3
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from swath.core.store import OutputMove
+from swath.crawl import archive, warc
+from swath.crawl.series import Series
+
+RECORDS = 60
+TIME = 1_700_000_000.0
+SERIES = [
+    Series(
+        "warc",
+        prefix="t",
+        unique="u",
+        suffix=".warc.gz",
+        size=3_000,
+        opening=lambda name: warc.warcinfo(name, record_id=warc.new_id(), time=TIME, fields={}),
+    ),
+    Series("pages", prefix="pages", unique="u", suffix=".jsonl", size=200),
+]
+
+
+def body(number: int) -> bytes:
+    return random.Random(number).randbytes(300)
+
+
+def page(number: int) -> bytes:
+    text = body(number)
+    head = b"HTTP/1.1 200 OK\r\nX-Number: %d\r\n\r\n" % number
+    digest = warc.payload_digest(text)
+    return warc.response(f"http://a/{number}", record_id=warc.new_id(), time=TIME, head=head, body=text, digest=digest)
+
+
+class Refused(Exception):
+    """A settlement that the store did not take."""
+
+
+class Store:
+    """Committed lengths and settled records, in SQLite."""
+
+    def __init__(self, path: Path) -> None:
+        self.connection = sqlite3.connect(path, isolation_level=None)
+        self.connection.executescript(
+            "CREATE TABLE IF NOT EXISTS output (name TEXT PRIMARY KEY, length INTEGER);"
+            "CREATE TABLE IF NOT EXISTS done (number INTEGER PRIMARY KEY, file TEXT, start INTEGER, length INTEGER);"
+        )
+
+    def committed(self) -> dict[str, int]:
+        return dict(self.connection.execute("SELECT name, length FROM output"))
+
+    def done(self) -> dict[int, archive.Placed]:
+        return {row[0]: archive.Placed(*row[1:]) for row in self.connection.execute("SELECT * FROM done")}
+
+    def settle(self, placed: dict[int, archive.Placed], moves: Sequence[OutputMove], *, refuse: bool) -> None:
+        self.connection.execute("BEGIN IMMEDIATE")
+        for move in moves:
+            if move.old:
+                changed = self.connection.execute(
+                    "UPDATE output SET length = ? WHERE name = ? AND length = ?", (move.new, move.name, move.old)
+                )
+                assert changed.rowcount == 1, move
+            else:
+                self.connection.execute("INSERT INTO output VALUES (?, ?)", (move.name, move.new))
+        for number, place in placed.items():
+            self.connection.execute("INSERT INTO done VALUES (?, ?, ?, ?)", (number, *place))
+        self.connection.execute("ROLLBACK" if refuse else "COMMIT")
+        if refuse:
+            raise Refused
+
+
+def die_at(line: int) -> None:
+    """SIGKILL this process at the n-th line that it executes here or in the archive."""
+    left = line
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal left
+        if frame.f_code.co_filename not in (__file__, archive.__file__):
+            return None
+        if event == "line":
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    sys.settrace(trace)
+
+
+def write_in_pieces(draw: random.Random) -> None:
+    """Let the system take fewer bytes than it is given, so that the process can die with half a record written."""
+    whole = os.pwritev
+
+    def pwritev(descriptor: int, buffers: Sequence[bytes], offset: int) -> int:
+        return whole(descriptor, [bytes(buffers[0][: draw.randint(1, 400)])], offset)
+
+    os.pwritev = pwritev  # type: ignore[assignment]
+
+
+def main(directory: Path, *, seed: int, line: int) -> None:
+    draw = random.Random(seed)
+    write_in_pieces(draw)
+    store = Store(directory / "store.db")
+    if line:
+        die_at(line)
+    with archive.Archive(directory, series=SERIES, timestamp=lambda: warc.timestamp17(TIME)) as files:
+        files.recover(store.committed())
+        while waiting := sorted(set(range(RECORDS)) - store.done().keys()):
+            batch = waiting[: draw.randint(1, 12)]
+            placed = files.append("warc", [page(number) for number in batch])
+            files.append("pages", [b"%d\n" % number for number in batch])
+            files.sync()
+            try:
+                store.settle(dict(zip(batch, placed, strict=True)), files.moves(), refuse=draw.random() < 0.3)
+            except Refused:
+                files.cut()
+            else:
+                files.commit()
+    print("finished")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), seed=int(sys.argv[2]), line=int(sys.argv[3]))

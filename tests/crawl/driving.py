@@ -1,0 +1,85 @@
+"""Crawls for tests: as a user runs them, as a process that can be killed, or within the test."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import swath
+from swath.core.runner import Summary
+from swath.crawl import index, place
+from swath.crawl.job import Job
+from swath.crawl.settings import CrawlSettings
+from swath.testing.web import Spawned
+
+TIMEOUT = 120.0
+LEASE_SECONDS = 3.0  # short, so that what a killed process held is free again before long
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A `swath` command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        *_, last = [json.loads(line) for line in self.out.splitlines()]
+        assert last["event"] == "summary", self.out
+        return dict(last)
+
+
+def swath_command(*words: str, timeout: float = TIMEOUT, stdin: str | None = None) -> Ran:
+    """Run `swath` as a user would."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "swath", *words],
+        capture_output=True, text=True, timeout=timeout, check=False, input=stdin, env=environment(),
+    )  # fmt: skip
+    return Ran(ran.returncode, ran.stdout, ran.stderr)
+
+
+def crawl_words(spawned: Spawned, out: Path, *options: str, urls: Sequence[str] = ()) -> list[str]:
+    return [
+        "crawl", *urls, "--out", str(out), "--connect-to", spawned.connect_to, "--allow-private", "--json", *options,
+    ]  # fmt: skip
+
+
+def crawl(spawned: Spawned, out: Path, *options: str, urls: Sequence[str] = ()) -> Ran:
+    """`swath crawl` of a web, to its end."""
+    ran = swath_command(*crawl_words(spawned, out, *options, urls=urls))
+    assert ran.code in (0, 1), ran.err
+    return ran
+
+
+def begin(words: Sequence[str], *, lease: float = LEASE_SECONDS) -> "subprocess.Popen[str]":
+    """A `swath` command as a process to be killed, in a group of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "swath", *words],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env=environment(SWATH_CRAWL_LEASE=str(lease)),
+    )  # fmt: skip
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more}
+
+
+async def crawl_here(settings: CrawlSettings, seeds: Iterable[str]) -> tuple[Summary, Job]:
+    """A whole crawl in this process, where a test can change what it likes."""
+    await place.prepare(settings, seeds)
+    job = Job(settings)
+    summary = await job.run()
+    index.write(settings.directory, await place.committed(settings))
+    return summary, job
+
+
+async def explained(settings: CrawlSettings, url: str) -> Mapping[str, Any]:
+    async with swath.open(settings.store_url, create=False) as frontier:
+        found = await frontier.explain(url)
+    return {"state": found.state, "sentence": found.sentence, **found.data}

@@ -1,0 +1,225 @@
+"""The archive holds each settled record exactly once, whenever its process was killed (INV-5, F14)."""
+
+import errno
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from warcio.archiveiterator import ArchiveIterator
+
+from swath.core.errors import UsageError
+from swath.core.store import OutputMove
+from swath.crawl import warc
+from swath.crawl.archive import Archive, ArchiveBusy, ArchiveDamaged, Placed
+from swath.crawl.series import Series
+from tests.crawl import archiver
+from tests.crawl.test_warc import check
+
+STAMP = "20231114221320123"
+ONE = Series("warc", prefix="swath", unique="h~1", suffix=".warc.gz", size=100, opening=lambda name: name.encode())
+LINES = Series("pages", prefix="pages", unique="h~1", suffix=".jsonl", size=1_000)
+FIRST, SECOND, THIRD = (f"swath-{STAMP}-{serial:05d}-h~1.warc.gz" for serial in range(3))
+OPENING = len(FIRST)
+
+
+def an_archive(directory: Path, committed: dict[str, int] | None = None) -> Archive:
+    archive = Archive(directory, series=[ONE, LINES], timestamp=lambda: STAMP)
+    archive.recover(committed or {})
+    return archive
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir() if not path.name.endswith(".lock")}
+
+
+def test_records_go_where_it_says(tmp_path: Path) -> None:
+    with an_archive(tmp_path) as archive:
+        placed = archive.append("warc", [b"a" * 30, b"b" * 50])
+        assert placed == [Placed(FIRST, OPENING, 30), Placed(FIRST, OPENING + 30, 50)]
+        assert archive.append("pages", [b"{}\n"]) == [Placed(f"pages-{STAMP}-00000-h~1.jsonl", 0, 3)]
+        archive.sync()
+        assert archive.moves() == [
+            OutputMove(FIRST, 0, OPENING + 80),
+            OutputMove(f"pages-{STAMP}-00000-h~1.jsonl", 0, 3),
+        ]
+        archive.commit()
+        assert archive.moves() == []
+        assert archive.append("pages", [b"[]\n"])[0].offset == 3
+        archive.commit()
+    assert files_of(tmp_path)[FIRST] == FIRST.encode() + b"a" * 30 + b"b" * 50
+    assert files_of(tmp_path)[f"pages-{STAMP}-00000-h~1.jsonl"] == b"{}\n[]\n"
+
+
+def test_a_full_file_is_followed_by_another(tmp_path: Path) -> None:
+    with an_archive(tmp_path) as archive:
+        placed = archive.append("warc", [b"a" * 90, b"b" * 90, b"c" * 90])
+        assert placed == [Placed(name, OPENING, 90) for name in (FIRST, SECOND, THIRD)]
+        archive.sync()
+        assert [move.new for move in archive.moves()] == [OPENING + 90] * 3
+        archive.commit()
+    assert files_of(tmp_path)[SECOND] == SECOND.encode() + b"b" * 90
+
+
+def test_a_cut_undoes_everything_since_the_last_commit(tmp_path: Path) -> None:
+    with an_archive(tmp_path) as archive:
+        archive.append("warc", [b"a" * 10])
+        archive.append("pages", [b"1\n"])
+        archive.commit()
+        before = files_of(tmp_path)
+        archive.append("warc", [b"b" * 90, b"c" * 90, b"d" * 90])
+        archive.append("pages", [b"2\n"])
+        archive.sync()
+        archive.cut()
+        assert files_of(tmp_path) == before
+        assert archive.moves() == []
+        again = archive.append("warc", [b"e" * 5])
+        assert again == [Placed(FIRST, OPENING + 10, 5)]
+        archive.commit()
+    assert files_of(tmp_path)[FIRST] == FIRST.encode() + b"a" * 10 + b"e" * 5
+
+
+def test_recovery_cuts_to_what_the_store_holds_and_goes_on_from_there(tmp_path: Path) -> None:
+    with an_archive(tmp_path) as archive:
+        archive.append("warc", [b"a" * 90, b"b" * 10])
+        committed = {move.name: move.new for move in archive.moves()}
+        archive.commit()
+        archive.append("warc", [b"c" * 90, b"d" * 90])
+        archive.commit()  # the store never heard of these
+    foreign = f"swath-{STAMP}-00009-other~1.warc.gz"
+    (tmp_path / foreign).write_bytes(b"kept")
+    archive = Archive(tmp_path, series=[ONE, LINES], timestamp=lambda: STAMP)
+    with archive:
+        recovered = archive.recover(committed | {"elsewhere.warc.gz": 7})
+        assert recovered.cut == [OutputMove(SECOND, OPENING + 100, OPENING + 10)]
+        assert recovered.removed == [THIRD]
+        assert recovered.missing == ["elsewhere.warc.gz"]
+        assert {name: len(data) for name, data in files_of(tmp_path).items()} == committed | {foreign: 4}
+        assert archive.append("warc", [b"e"]) == [Placed(SECOND, OPENING + 10, 1)]
+
+
+def test_recovery_refuses_a_file_that_has_lost_records_and_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / FIRST).write_bytes(b"x" * 50)
+    (tmp_path / SECOND).write_bytes(b"x" * 50)
+    with Archive(tmp_path, series=[ONE], timestamp=lambda: STAMP) as archive:
+        with pytest.raises(ArchiveDamaged, match="is 50 bytes long and 60 are committed"):
+            archive.recover({FIRST: 60})
+        assert len(files_of(tmp_path)) == 2
+        with pytest.raises(UsageError, match="before recover"):
+            archive.append("warc", [b"a"])
+
+
+def test_a_store_that_went_back_is_followed(tmp_path: Path) -> None:
+    with an_archive(tmp_path) as archive:
+        archive.append("warc", [b"a" * 10])
+        earlier = {move.name: move.new for move in archive.moves()}
+        archive.commit()
+        archive.append("warc", [b"b" * 90, b"c" * 10])
+        archive.commit()
+        archive.append("warc", [b"d"])
+        archive.recover(earlier)
+        assert {name: len(data) for name, data in files_of(tmp_path).items()} == earlier
+        assert archive.append("warc", [b"e"]) == [Placed(FIRST, OPENING + 10, 1)]
+
+
+def test_what_was_never_committed_goes_when_the_archive_is_closed(tmp_path: Path) -> None:
+    with an_archive(tmp_path) as archive:
+        archive.append("warc", [b"a" * 10])
+    assert files_of(tmp_path) == {}
+    archive.close()
+
+
+def test_a_second_owner_is_refused(tmp_path: Path) -> None:
+    with an_archive(tmp_path), pytest.raises(ArchiveBusy, match=f"is being written to by process {os.getpid()} on"):
+        an_archive(tmp_path)
+    an_archive(tmp_path).close()
+
+
+def test_a_full_disk_leaves_what_was_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with an_archive(tmp_path) as archive:
+        archive.append("warc", [b"a" * 10])
+        archive.commit()
+        before = files_of(tmp_path)
+        whole = os.pwritev
+        calls = 0
+
+        def full(descriptor: int, buffers: list[bytes], offset: int) -> int:
+            nonlocal calls
+            calls += 1
+            if calls > 2:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return whole(descriptor, [buffers[0][:7]], offset)
+
+        monkeypatch.setattr(os, "pwritev", full)
+        with pytest.raises(OSError, match="No space left"):
+            archive.append("warc", [b"b" * 20, b"c" * 20])
+        monkeypatch.undo()
+        archive.cut()
+        assert files_of(tmp_path) == before
+
+
+def test_many_records_at_once(tmp_path: Path) -> None:
+    big = Series("big", prefix="big", unique="u", suffix=".bin", size=1 << 30)
+    records = [random.Random(seed).randbytes(seed % 50) for seed in range(3_000)]
+    with Archive(tmp_path, series=[big], timestamp=lambda: STAMP) as archive:
+        archive.recover({})
+        placed = archive.append("big", records)
+        archive.commit()
+    (data,) = files_of(tmp_path).values()
+    assert data == b"".join(records)
+    assert all(data[place.offset :][: place.length] == record for place, record in zip(placed, records, strict=True))
+
+
+@pytest.mark.parametrize("seed", [int(os.environ.get("SWATH_SEED", "11")), 12])
+def test_killed_at_any_line_it_holds_each_settled_record_once(tmp_path: Path, seed: int) -> None:
+    print(f"SWATH_SEED={seed}")
+    draw = random.Random(seed)
+    kills = 0
+    for attempt in range(1_000):
+        line = draw.randint(1, 900) if attempt < 8 else 0
+        done = subprocess.run(
+            [sys.executable, archiver.__file__, str(tmp_path), str(draw.random())[2:9], str(line)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        )
+        kills += done.returncode == -9
+        if done.stdout == "finished\n":
+            break
+        assert done.returncode == -9, done.stderr
+    assert kills >= 3
+    holds_each_record_once(tmp_path)
+
+
+def holds_each_record_once(directory: Path) -> None:
+    store = archiver.Store(directory / "store.db")
+    files = sorted(directory.glob("*.warc.gz"))
+    found: Counter[int] = Counter()
+    done = store.done()
+    assert check(*files).returncode == 0
+    for path in files:
+        with path.open("rb") as file:
+            records = ArchiveIterator(file)
+            for record in records:
+                if record.rec_type == "response":
+                    number = int(record.http_headers.get_header("X-Number"))
+                    found[number] += 1
+                    assert record.content_stream().read() == archiver.body(number)
+                    place = done[number]
+                    assert (place.file, place.offset) == (path.name, records.get_record_offset())
+    assert found == Counter(range(archiver.RECORDS))
+    lines = [int(line) for path in sorted(directory.glob("*.jsonl")) for line in path.read_text().split()]
+    assert Counter(lines) == Counter(range(archiver.RECORDS))
+    assert {path.name: path.stat().st_size for path in [*files, *directory.glob("*.jsonl")]} == store.committed()
+
+
+def test_names_of_the_series_are_those_of_the_convention() -> None:
+    assert warc.warc_name("swath", time=1_700_000_000.1234, serial=0, unique="h~1") == FIRST
+    assert ONE.serial_of(THIRD) == 2
+    assert ONE.serial_of(THIRD + ".bak") is None
+    with pytest.raises(UsageError, match="slash"):
+        Series("x", prefix="../x", unique="u", suffix="", size=1)

@@ -1,0 +1,150 @@
+"""Bytes become text as in a browser, and always."""
+
+import codecs
+import time
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from swath.crawl.charset import _NAMES, LABELS_CACHED, PRESCAN, _encoding_of, codec_of, decode, encoding_of
+
+META = b'<meta charset="%s">'
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "text", "name"),
+    [
+        (b"", None, "", "utf-8"),
+        (b"abc", None, "abc", "utf-8"),
+        ("é".encode(), None, "é", "utf-8"),
+        ("é".encode()[:1] + b"x", None, "\xc3x", "windows-1252"),
+        ("aé".encode()[:-1], None, "a", "utf-8"),
+        (b"caf\xe9 \x80", None, "café €", "windows-1252"),
+        # The header.
+        (b"\xe9", "text/html; charset=ISO-8859-1", "é", "windows-1252"),
+        (b"\x80", "text/html;charset='latin1'", "€", "windows-1252"),
+        (b"\xef", 'text/html; Charset = "windows-1251"', "п", "windows-1251"),
+        (b"\xc1\xc2", "text/html; charset=koi8-r", "аб", "koi8-r"),  # noqa: RUF001
+        (b"\x93\xfa\x96{", "text/html; charset=Shift_JIS", "日本", "shift_jis"),
+        ("日本".encode("gbk"), "text/html; charset=gb2312", "日本", "gbk"),
+        ("日本".encode("euc-jp"), "text/html; charset=x-euc-jp", "日本", "euc-jp"),
+        ("한".encode("euc-kr"), "text/html; charset=ks_c_5601-1987", "한", "euc-kr"),
+        ("日".encode("big5"), "text/html; charset=big5", "日", "big5"),
+        (b"a\0", "text/html; charset=utf-16", "a", "utf-16le"),
+        (b"\xff", "text/html; charset=utf-8", "\ufffd", "utf-8"),
+        ("é".encode(), "text/html; charset=nonsense", "é", "utf-8"),
+        ("é".encode(), "text/html; charset=", "é", "utf-8"),
+        (b"+AGEA-", "text/html; charset=utf-7", "+AGEA-", "utf-8"),
+        (b"616263", "text/html; charset=hex", "616263", "utf-8"),
+        # The mark is stronger than the header, and is no part of the text.
+        (codecs.BOM_UTF8 + "é".encode(), "text/html; charset=latin1", "é", "utf-8"),
+        (codecs.BOM_UTF16_LE + "é".encode("utf-16-le"), None, "é", "utf-16le"),
+        (codecs.BOM_UTF16_BE + "é".encode("utf-16-be") + b"x", "text/html", "é\ufffd", "utf-16be"),
+        # The header is stronger than the page.
+        (META % b"utf-8" + b"\xe9", "text/html; charset=latin1", '<meta charset="utf-8">é', "windows-1252"),
+    ],
+)
+def test_a_body_is_decoded(body: bytes, content_type: str | None, text: str, name: str) -> None:
+    assert decode(body, content_type) == (text, name)
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        (b"<meta charset=koi8-r>", "koi8-r"),
+        (b"<META CHARSET='KOI8-R' />", "koi8-r"),
+        (b'<meta/charset = "koi8-r"', "koi8-r"),
+        (b'<meta\nname="x>y" charset="koi8-r">', "koi8-r"),
+        (b'<meta http-equiv="Content-Type" content="text/html; charset=koi8-r">', "koi8-r"),
+        (b"<meta content='text/html;charset=koi8-r' http-equiv=content-type>", "koi8-r"),
+        (b'<meta name="description" content="charset=koi8-r">', None),
+        (b'<meta content="text/html; charset=koi8-r">', None),
+        (b"<!-- <meta charset=koi8-r> -->", None),
+        (b"<!-- a --><meta charset=koi8-r><!-- b -->", "koi8-r"),
+        (b"<!-- <meta charset=koi8-r>", None),
+        (b"<metacharset=koi8-r>", None),
+        (b"<meta charset=nonsense><meta charset=koi8-r>", "koi8-r"),
+        (b"<meta charset=utf-16>", "utf-8"),
+        (b"<meta charset=x-user-defined>", "windows-1252"),
+        (b"<?xml version='1.0' encoding='koi8-r'?>", "koi8-r"),
+        (b"<p>text</p><?xml version='1.0' encoding='koi8-r'?>", None),
+        (b" " * (PRESCAN - 22) + b"<meta charset=koi8-r>", "koi8-r"),
+        (b" " * PRESCAN + b"<meta charset=koi8-r>", None),
+    ],
+)
+def test_a_page_says_what_it_is_in(head: bytes, name: str | None) -> None:
+    assert decode(head + b"\xff", "text/html")[1] == (name or "windows-1252")
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        ("UTF8", "utf-8"),
+        (" utf-8\n", "utf-8"),
+        ("ascii", "windows-1252"),
+        ("latin1", "windows-1252"),
+        ("l1", "windows-1252"),
+        ("iso8859-1", "windows-1252"),
+        ("iso88591", "windows-1252"),
+        ("iso_8859-1:1987", "windows-1252"),
+        ("cp1252", "windows-1252"),
+        ("x-cp1250", "windows-1250"),
+        ("iso-8859-9", "windows-1254"),
+        ("latin5", "windows-1254"),
+        ("iso-8859-11", "windows-874"),
+        ("iso-8859-15", "iso-8859-15"),
+        ("latin9", "iso-8859-15"),
+        ("l6", "iso-8859-10"),
+        ("iso-8859-8-i", "iso-8859-8-i"),
+        ("iso-8859-8-e", "iso-8859-8"),
+        ("iso-8859-12", None),
+        ("windows-1259", None),
+        ("rot13", None),
+        ("idna", None),
+        ("unicode_escape", None),
+        ("hz-gb-2312", None),
+        ("", None),
+        ("x" * 10_000, None),
+    ],
+)
+def test_labels_mean_what_the_standard_says(label: str, name: str | None) -> None:
+    assert encoding_of(label) == name
+
+
+def test_python_reads_every_encoding() -> None:
+    parts = [*range(2, 9), 10, 13, 14, 15, 16]
+    names = {
+        *_NAMES.values(),
+        *(f"iso-8859-{part}" for part in parts),
+        *(f"windows-{page}" for page in range(1250, 1259)),
+    }
+    for name in names:
+        assert isinstance(b"\xff<a>".decode(codec_of(name), "replace"), str)
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=200), st.none() | st.text(max_size=60), st.sampled_from([*sorted(_NAMES), "iso-8859-7", "x"]))
+@example(b"\x1b$B\x1b", None, "iso-2022-jp")
+def test_any_bytes_are_text(body: bytes, content_type: str | None, label: str) -> None:
+    for header in (content_type, f"text/html; charset={label}"):
+        text, name = decode(body, header)
+        assert text.encode("utf-8").decode() == text
+        assert encoding_of(name) is not None
+    text, _ = decode(META % label.encode() + body, content_type)
+    assert text.encode("utf-8").decode() == text
+
+
+@pytest.mark.parametrize(
+    "piece", [b"<meta ", b"<meta charset", b"<!--", b"<!-->", b"charset=", b"<meta a='", b"<?xml ", b"="]
+)
+def test_a_hostile_head_takes_no_time(piece: bytes) -> None:
+    started = time.process_time()
+    decode(b"charset" + piece * 100_000, "charset=" * 100_000)
+    assert time.process_time() - started < 0.1
+
+
+def test_unknown_labels_do_not_pile_up() -> None:
+    for number in range(2 * LABELS_CACHED):
+        encoding_of(f"x-{number}")
+    assert _encoding_of.cache_info().currsize <= LABELS_CACHED

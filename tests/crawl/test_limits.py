@@ -1,0 +1,271 @@
+"""The limits of a crawl, its clean end, and what it refuses to begin."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swath.core.errors import UsageError
+from swath.crawl import place
+from swath.crawl.settings import CrawlSettings
+from swath.testing.web import Spawned, Web, spawn, too_close, too_many_at_once
+from tests.crawl.archives import archived_urls, check_records
+from tests.crawl.driving import begin, crawl, crawl_here, crawl_words, environment, swath_command
+from tests.crawl.killing import children, wait
+
+DELAY = "0.02"
+SEEDS = 100_000 if os.environ.get("SWATH_SOAK") == "1" else 20_000
+WEB = Web(seed=11, hosts=6, pages=120, trouble=False, skew=0.5, sitemaps=False)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spawned]:
+    with spawn(WEB, log=tmp_path_factory.mktemp("web") / "requests.jsonl") as spawned:
+        yield spawned
+
+
+@pytest.fixture
+def spawned(shared: Spawned) -> Spawned:
+    """The web, with a log that has nothing from before."""
+    assert shared.log is not None
+    os.truncate(shared.log, 0)
+    return shared
+
+
+def pages_of(out: Path) -> set[str]:
+    return {url for url in archived_urls(out) if not url.endswith("/robots.txt")}
+
+
+def hosts_of(urls: set[str]) -> Counter[str]:
+    return Counter(url.split("/")[2] for url in urls)
+
+
+# how much
+
+
+def test_a_host_has_no_more_pages_than_it_may(tmp_path: Path) -> None:
+    """Exact, also with several in flight; and the pace holds from start to start (INV-3)."""
+    web = Web(seed=11, hosts=3, pages=60, trouble=False, skew=0.0, sitemaps=False, latency=0.4)
+    out = tmp_path / "out"
+    options = ("--scope", "domain", "--delay", "0.1", "--max-pages-per-host", "7", "--max-workers-per-host", "3")
+    with spawn(web, log=tmp_path / "requests.jsonl") as spawned:
+        ran = crawl(spawned, out, *options, urls=web.seeds)
+        entries = spawned.entries
+    assert list(hosts_of(pages_of(out)).values()) == [7] * 3
+    assert ran.summary["refused"]["host-budget"] > 0
+    # A start is when the store hands a page out; from there to the request it may take a moment.
+    assert too_close(entries, 0.1, since="start", slack=0.05) == []
+    assert too_many_at_once(entries, 3) == {}
+    assert set(too_many_at_once(entries, 2)) == {f"h000{number}.demo.test" for number in range(3)}
+
+
+def test_a_crawl_has_no_more_pages_than_it_may(spawned: Spawned, tmp_path: Path) -> None:
+    """At most so many plus what is in flight; the same command with more goes on."""
+    out = tmp_path / "out"
+    ran = crawl(spawned, out, "--scope", "domain", "--delay", DELAY, "--max-pages", "20", urls=WEB.seeds)
+    assert (ran.code, ran.summary["stopped_by"]) == (1, "max-pages")
+    assert 20 <= len(pages_of(out)) <= 20 + WEB.hosts
+    ran = crawl(spawned, out, "--scope", "domain", "--delay", DELAY, urls=WEB.seeds)
+    assert (ran.code, ran.summary["stopped_by"]) == (0, "done")
+    assert WEB.check({entry.url for entry in spawned.entries}, archived_urls(out)) == []
+
+
+def test_a_crawl_ends_in_time(spawned: Spawned, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    began = time.monotonic()
+    ran = crawl(spawned, out, "--scope", "domain", "--delay", "1s", "--max-duration", "1.5s", urls=WEB.seeds)
+    assert ran.summary["stopped_by"] == "max-duration"
+    assert time.monotonic() - began < 10
+    assert (ran.code, ran.summary["queued"] > 0) == (1, True)
+    check_records(out)
+
+
+# how far
+
+
+Within = Callable[[str, str], bool]
+
+
+def anything(url: str, seed: str) -> bool:
+    return "outside" not in url
+
+
+def on_host(url: str, seed: str) -> bool:
+    return url.startswith(seed)
+
+
+def even(url: str, seed: str) -> bool:
+    return url == seed or (on_host(url, seed) and url[-1] in "02468")
+
+
+def not_even(url: str, seed: str) -> bool:
+    return on_host(url, seed) and url[-1] not in "02468"
+
+
+SCOPES: list[tuple[Within, dict[str, Any]]] = [
+    (lambda url, seed: url == seed, {"scope": "page"}),
+    (on_host, {"scope": "host"}),
+    (anything, {"scope": "domain", "depth": 1}),
+    (even, {"scope": "host", "include": ("[02468]$",)}),
+    (not_even, {"scope": "host", "exclude": ("[02468]$",)}),
+    (anything, {"scope": "any", "contact": "me@example.org", "exclude": ("outside",)}),
+]
+
+
+@pytest.mark.parametrize(("within", "options"), SCOPES, ids=[str(options) for _, options in SCOPES])
+async def test_scope_is_kept(spawned: Spawned, tmp_path: Path, options: dict[str, Any], within: Within) -> None:
+    out = tmp_path / "out"
+    seed = WEB.seeds[0]
+    await crawl_here(
+        CrawlSettings(out=str(out), delay=0.0, connect_to=(spawned.connect_to,), allow_private=True, **options), [seed]
+    )
+    found = pages_of(out)
+    assert seed in found
+    assert {url for url in found if not within(url, seed)} == set()
+    assert found == _reachable(seed, options, within)
+
+
+def _reachable(seed: str, options: dict[str, Any], within: Within) -> set[str]:
+    """What links lead to, by the web's own account."""
+    most = options.get("depth", 99)
+    found, fresh = {seed}, {seed}
+    for _ in range(most):
+        pages = [page for url in sorted(fresh) if (page := WEB.page(url)) is not None and url in WEB.expected()]
+        links = {link.url for page in pages for link in page.links}
+        fresh = {url for url in links - found if within(url, seed) and url in WEB.expected()}
+        found |= fresh
+    return found
+
+
+def test_prefix_is_kept(spawned: Spawned, tmp_path: Path) -> None:
+    """The directory of the seed, and what lies below."""
+    out = tmp_path / "out"
+    inside = next(url for url in sorted(WEB.expected()) if url.count("/") > 4)
+    directory = inside.rpartition("/")[0] + "/"
+    crawl(spawned, out, "--delay", "0", "--scope", "prefix", urls=[inside])
+    assert inside in pages_of(out)
+    assert {url for url in pages_of(out) if not url.startswith(directory)} == set()
+
+
+# how it ends
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_ctrl_c_ends_politely_and_says_how_to_go_on(spawned: Spawned, tmp_path: Path, processes: str) -> None:
+    out = tmp_path / "out"
+    words = crawl_words(spawned, out, "--scope", "domain", "--delay", "0.3", "--processes", processes, urls=WEB.seeds)
+    process = begin([word for word in words if word != "--json"])
+    assert wait(lambda: len(spawned.entries) > 8, 60.0)
+    family = children(process.pid)
+    began = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, err = process.communicate(timeout=20)
+    assert time.monotonic() - began < 10
+    assert process.returncode == 130
+    assert "run the same command again to go on" in err
+    assert not any(Path(f"/proc/{pid}").exists() for pid in family)
+    check_records(out)
+
+
+def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
+    """Also while answers are outstanding that never come."""
+    web = Web(seed=1, hosts=1, pages=1, trouble=frozenset({"slow"}))
+    with spawn(web, log=tmp_path / "requests.jsonl") as spawned:
+        out = tmp_path / "out"
+        words = crawl_words(spawned, out, "--delay", "0", "--timeout", "60s", urls=["http://slow.demo.test/hang"])
+        process = begin(words, lease=60)
+        assert wait(lambda: len(spawned.entries) >= 1, 60.0)  # robots.txt
+        time.sleep(0.5)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+        assert time.monotonic() - began < 3
+        assert process.returncode == 130
+
+
+def test_what_changed_since_the_last_run_is_told(spawned: Spawned, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    crawl(spawned, out, "--delay", "0", "--scope", "page", urls=WEB.seeds)
+    ran = crawl(spawned, out, "--delay", "0", "--scope", "host", "--depth", "0", "--workers", "9", urls=WEB.seeds)
+    assert '--scope was "page" and is "host" now' in ran.err
+    assert "--depth was not given and is 0 now" in ran.err
+    assert "--workers" not in ran.err
+
+
+# what it does not begin
+
+
+@pytest.mark.parametrize("options", [("--scope", "any"), ("--scope", "host")])
+def test_many_hosts_want_a_contact(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """Refused before anything is added, however late in a list the hosts come."""
+    out = tmp_path / "out"
+    seeds = "".join(f"h{max(0, number - 2_000)}.example/{number}\n" for number in range(2_011))
+    ran = swath_command("crawl", "--seeds", "-", "--out", str(out), "--json", *options, stdin=seeds)
+    assert (ran.code, "--contact" in ran.err) == (2, True)
+    assert not (out / "frontier.db").exists()
+    assert not (out / "seeds.txt").exists()
+
+
+def test_one_bad_seed_is_told_before_anything_is_added(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    seeds = "".join(f"h0.example/{number}\n" for number in range(2_000)) + "mailto:me@example.org\n"
+    ran = swath_command("crawl", "--seeds", "-", "--out", str(out), "--json", stdin=seeds)
+    assert (ran.code, "mailto:me@example.org" in ran.err) == (2, True)
+    assert not (out / "frontier.db").exists()
+
+
+async def test_a_machine_that_joins_wants_the_seeds(tmp_path: Path) -> None:
+    """Without them nothing would be in scope, and nobody would be told."""
+    store = f"sqlite:///{tmp_path}/frontier.db"
+    await place.prepare(CrawlSettings(out=str(tmp_path / "one"), store=store), ["h0.example"])
+    with pytest.raises(UsageError, match="is given the same"):
+        await place.prepare(CrawlSettings(out=str(tmp_path / "two"), store=store), [])
+    again = await place.prepare(CrawlSettings(out=str(tmp_path / "two"), store=store), ["h0.example"])
+    assert (again.added, again.resumed) == (0, True)
+    assert (tmp_path / "two" / place.SEEDS).read_text() == "https://h0.example/\n"
+
+
+def test_host_names_load_in_a_stream(tmp_path: Path) -> None:
+    """Line by line, into a file and from there into the frontier: a list of millions is never in memory."""
+    out = tmp_path / "out"
+    settings = CrawlSettings(out=str(out), scope="host", contact="me@example.org")
+
+    def lines() -> Iterator[str]:
+        for number in range(SEEDS):
+            yield f"h{number}.example\n"
+        assert (out / place.NEW_SEEDS).stat().st_size > SEEDS * 10
+
+    prepared = asyncio.run(place.prepare(settings, lines()))
+    assert prepared.added == SEEDS
+    with (out / place.SEEDS).open() as kept:
+        assert sum(1 for _ in kept) == SEEDS
+    assert asyncio.run(place.prepare(settings, ["h1.example", "new.example"])).added == 1
+
+
+FEW = """
+import resource, runpy
+resource.setrlimit(resource.RLIMIT_NOFILE, (160, 160))
+runpy.run_module("swath", run_name="__main__")
+"""
+
+
+def test_few_descriptors_slow_a_crawl_and_do_not_end_it(spawned: Spawned, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = crawl_words(spawned, out, "--scope", "domain", "--delay", "0", "--workers", "500", urls=WEB.seeds)
+    ran = subprocess.run(
+        [sys.executable, "-c", FEW, *words],
+        capture_output=True, text=True, timeout=120, check=False, env=environment(),
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert "500 workers need" in ran.stderr
+    assert WEB.check({entry.url for entry in spawned.entries}, archived_urls(out)) == []

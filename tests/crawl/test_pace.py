@@ -1,0 +1,63 @@
+"""The pace of hosts: what they asked for and how they answered, over the whole fleet and across restarts (INV-3)."""
+
+from swath.crawl.lookup import Lookup
+from swath.crawl.pace import Paces
+from swath.crawl.patient import Patient
+from tests.bench import Bench, bench
+
+
+def process(b: Bench, delay: float = 1.0) -> Paces:
+    """A process of the crawl, which knows nothing at first."""
+    frontier = Patient(b.frontier)
+    return Paces(frontier, Lookup(frontier), delay=delay)
+
+
+async def interval(b: Bench, lane: str = "host") -> float | None:
+    found = await b.frontier.lane(lane)
+    return None if found is None or found.limits.min_interval is None else found.limits.min_interval / 1e6
+
+
+async def test_a_slow_host_is_left_alone_for_longer_and_a_fast_one_is_not() -> None:
+    async with bench() as b:
+        paces = process(b)
+        await paces.meet("host")
+        await paces.answered("host", 0.1, failed=False)
+        assert await interval(b) is None
+        await paces.answered("host", 4.0, failed=False)
+        assert await interval(b) == 20
+        await paces.answered("host", 0.1, failed=False)
+        assert await interval(b) == 1
+
+
+async def test_another_process_knows_the_pace() -> None:
+    """What was slow when a crawl was killed becomes fast again; what asked for a delay keeps it."""
+    async with bench() as b:
+        first = process(b)
+        await first.meet("host")
+        for _ in range(3):
+            await first.answered("host", 0.1, failed=True)
+        assert await interval(b) == 4
+        second = process(b)
+        await second.meet("host")
+        assert second.interval("host") == 4
+        second.of("host").crawl_delay = 10
+        await second.answered("host", 0.1, failed=False)
+        assert await interval(b) == 10
+        third = process(b)
+        await third.meet("host")
+        third.of("host").crawl_delay = 10
+        await third.answered("host", 0.1, failed=False)
+        assert await interval(b) == 10
+        third.of("host").crawl_delay = None
+        await third.answered("host", 0.1, failed=False)
+        assert await interval(b) == 1
+
+
+async def test_a_shorter_block_does_not_end_a_longer_one() -> None:
+    async with bench() as b:
+        paces = process(b)
+        await paces.block("host", 100)
+        await paces.block("host", 10)
+        found = await b.frontier.lane("host")
+        assert found is not None
+        assert found.limits.blocked_until == b.clock.now() + 100_000_000

@@ -1,0 +1,187 @@
+"""One crawl through everything that goes wrong on the web, looked at from all sides."""
+
+import asyncio
+import csv
+import gzip
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyarrow import parquet
+from warcio.archiveiterator import ArchiveIterator
+
+import swath
+from swath.crawl import place, politeness
+from swath.crawl.refusal import refusal
+from swath.crawl.settings import CrawlSettings
+from swath.testing.web import Entry, Fate, Web, by_lane, repeats, spawn, too_close, too_early, too_many_at_once
+from swath.testing.web.log import HOST
+from tests.crawl.archives import archived_urls, check_archive
+from tests.crawl.driving import crawl_here, explained, swath_command
+
+DELAY = 0.05
+SLACK = 0.003  # between the server's clock readings and the client's
+RETRIES = 2
+LONG = "retry-after-odd.demo.test/century"  # asks to be left alone for longer than a test
+
+
+@dataclass(frozen=True)
+class Crawled:
+    web: Web
+    settings: CrawlSettings
+    entries: list[Entry]
+    stopped_by: str
+
+    @property
+    def out(self) -> Path:
+        return self.settings.directory
+
+
+@pytest.fixture(scope="module")
+def crawled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crawled]:
+    made = tmp_path_factory.mktemp("trouble")
+    web = Web(seed=5, hosts=2, pages=10, patience=0.2, bomb_megabytes=20, huge=2_000_000)
+    with pytest.MonkeyPatch.context() as patch, spawn(web, log=made / "requests.jsonl") as spawned:
+        # Hosts in trouble are left alone for longer and longer; the test would be too.
+        patch.setattr(politeness, "MOST_DOUBLINGS", 0)
+        patch.setattr(politeness, "LEAST_TROUBLED", DELAY)
+        patch.setattr(politeness, "SLOW_ANSWER", 60.0)
+        settings = CrawlSettings(
+            out=str(made / "out"), scope="domain", delay=DELAY, timeout=1.0, retries=RETRIES, max_size=1_000_000,
+            connect_to=(spawned.connect_to,), allow_private=True, exclude=("/century",), max_pages_per_host=80,
+        )  # fmt: skip
+        summary, _ = asyncio.run(crawl_here(settings, web.seeds))
+        yield Crawled(web, settings, spawned.entries, summary.stopped_by)
+
+
+def test_nothing_is_missing_and_nothing_forbidden(crawled: Crawled) -> None:
+    requested = {entry.url for entry in crawled.entries}
+    found = crawled.web.check(requested, archived_urls(crawled.out), retries=RETRIES)
+    assert [line for line in found if LONG not in line] == []
+    assert crawled.stopped_by == "done"
+
+
+def test_pacing_holds_on_every_host(crawled: Crawled) -> None:
+    """INV-3 and Retry-After from the server's side, whatever the hosts do; also where they close kept connections."""
+    entries = crawled.entries
+    assert too_close(entries, DELAY, slack=SLACK) == []
+    assert too_many_at_once(entries, 1) == {}
+    assert too_early(entries, slack=SLACK) == []
+    asked_for = [entry for entry in entries if entry.retry_after is not None]
+    assert len(asked_for) >= 4
+    slow = [entry for entry in entries if entry.host == "robots-delay.demo.test"]
+    assert len(slow) > 4
+    assert too_close(slow, 2 * crawled.web.patience, slack=SLACK) == []
+
+
+def test_robots_comes_before_anything_else_of_a_host(crawled: Crawled) -> None:
+    firsts = {host: entries[0].target for host, entries in by_lane(crawled.entries, HOST).items()}
+    # What another host's robots.txt redirects to is asked for as part of that.
+    strays = {host: target for host, target in firsts.items() if target != "/robots.txt"}
+    assert strays == {"robots-keeper.demo.test": "/for-others.txt"}
+
+
+def test_robots_is_asked_for_again_where_it_failed(crawled: Crawled) -> None:
+    """A robots.txt that fails is tried as often as a page, and then nothing of the host is asked for."""
+    count = repeats(crawled.entries)
+    for kind in ("500", "503", "closed", "cut", "timeout"):
+        assert count[f"http://robots-{kind}.demo.test/robots.txt"] == 1 + RETRIES, kind
+    assert any(entry.host == "robots-500-at-first.demo.test" and entry.target == "/" for entry in crawled.entries)
+
+
+def test_pages_are_archived_with_their_status(crawled: Crawled) -> None:
+    pages = _pages(crawled)
+    wrong = []
+    for url, verdict in crawled.web.verdicts():
+        if verdict.fate is Fate.MUST and verdict.retries <= RETRIES:
+            listed = pages[url]["status"]
+            if listed != verdict.status:
+                wrong.append((url, verdict.status, listed))
+    assert wrong == []
+
+
+def test_archive_and_index_are_right(crawled: Crawled) -> None:
+    check_archive(crawled.out)
+    in_index = {
+        json.loads(line.split(" ", 2)[2])["url"] for line in (crawled.out / "index.cdxj").read_text().splitlines()
+    }
+    assert in_index == archived_urls(crawled.out)
+
+
+def test_duplicates_are_revisits_of_settled_records(crawled: Crawled) -> None:
+    """They point to a record that is in the archive and has the same digest."""
+    digests, revisits = {}, []
+    for path in crawled.out.glob("*.warc.gz"):
+        with path.open("rb") as file:
+            for record in ArchiveIterator(file):
+                header = record.rec_headers.get_header
+                if record.rec_type == "response":
+                    digests[header("WARC-Record-ID")] = (header("WARC-Target-URI"), header("WARC-Payload-Digest"))
+                elif record.rec_type == "revisit":
+                    refers = header("WARC-Refers-To-Target-URI")
+                    revisits.append((header("WARC-Refers-To"), refers, header("WARC-Payload-Digest")))
+    twins = [url for _, url, _ in revisits if "//twins-" in url]
+    assert len(twins) >= 12
+    assert [one for one in revisits if digests.get(one[0]) != one[1:]] == []
+
+
+def test_exports_agree(crawled: Crawled, tmp_path: Path) -> None:
+    for form in ("jsonl", "csv", "parquet", "cdxj"):
+        ran = swath_command("export", str(tmp_path / f"pages.{form}"), "--out", str(crawled.out))
+        assert ran.code == 0, ran.err
+    lines = [json.loads(line) for line in (tmp_path / "pages.jsonl").read_text().splitlines()]
+    keys = [(line["url"], line["status"], line.get("offset")) for line in lines]
+    assert len(keys) > 700
+    rows = parquet.read_table(tmp_path / "pages.parquet").to_pylist()
+    assert [(row["url"], row["status"], row["offset"]) for row in rows] == keys
+    with (tmp_path / "pages.csv").open(newline="") as file:
+        texts = [
+            (row["url"], int(row["status"]), int(row["offset"]) if row["offset"] else None)
+            for row in csv.DictReader(file)
+        ]
+    assert texts == keys
+    assert (tmp_path / "pages.cdxj").read_bytes() == (crawled.out / "index.cdxj").read_bytes()
+
+
+def test_every_excluded_url_names_its_rule(crawled: Crawled) -> None:
+    store = crawled.settings.store_url
+    ran = swath_command("explain", "http://robots-some.demo.test/deep/b.gif", "--store", store)
+    assert (ran.code, "Disallow: /*.gif$" in ran.out) == (0, True), ran.out
+    shut = asyncio.run(explained(crawled.settings, "http://robots-500.demo.test/"))
+    assert shut["result"] == {"excluded": "robots", "rule": "robots.txt answered 500"}
+
+
+@pytest.mark.parametrize(
+    ("url", "rule"),
+    [
+        ("http://www1.outside.example/", "scope"),
+        (f"http://{LONG}", "exclude"),
+        ("http://trap-filters.demo.test/filter?color=red&color=blue&color=red&color=blue&color=red", "query-repeats"),
+        ("http://trap-segments.demo.test/maze/left/right/left/right/left/right/", "path-repeats"),
+        ("http://trap-sessions.demo.test/shop/cart?sid=0000000001234567", "spelling"),
+        ("http://h0000.demo.test/nobody-links-here", "unlinked"),
+    ],
+)  # fmt: skip
+async def test_a_url_that_was_never_added_has_its_reason(crawled: Crawled, url: str, rule: str) -> None:
+    async with swath.open(crawled.settings.store_url, create=False) as frontier:
+        known = (await frontier.facts([place.SETTINGS]))[place.SETTINGS]
+        assert (await frontier.explain(url)).state == "unknown"
+    assert refusal(url, known, year=2026)[0] == rule
+
+
+def test_explain_says_why_a_url_was_never_added(crawled: Crawled) -> None:
+    ran = swath_command("explain", f"http://{LONG}", "--store", crawled.settings.store_url, "--json")
+    said = json.loads(ran.out)
+    assert (ran.code, said["state"], said["refused"]) == (1, "unknown", "exclude"), said
+    assert "an --exclude pattern matches it" in said["sentence"]
+
+
+def _pages(crawled: Crawled) -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, object]] = {}
+    for path in crawled.out.glob("pages-*.jsonl.gz"):
+        for line in gzip.decompress(path.read_bytes()).splitlines():
+            page = json.loads(line)
+            found[page["url"]] = page
+    return found

@@ -1,0 +1,109 @@
+"""One visit at a time: robots.txt that is waited for, that leads elsewhere, and that fails there."""
+
+import asyncio
+
+import pytest
+
+from swath.core.item import Done, Item, Release, Retry
+from swath.crawl.answer import Answer, failed
+from tests.crawl.visiting import answered, visiting
+
+
+def item(url: str, *, attempts: int = 0, losses: int = 0) -> Item:
+    lane = url.split("/")[2]
+    return Item(url, lane, payload={"depth": 0}, attempts=attempts, losses=losses, partition=0, position=1)
+
+
+async def test_pages_that_waited_for_robots_do_not_all_go_at_once() -> None:
+    """INV-3 where a host may be visited several times at once: whoever waited has had its turn."""
+    arrived = asyncio.Event()
+
+    async with visiting(answered, delay=1.0, max_workers_per_host=3) as (_, visitor, actor):
+        plain = actor.fetch
+
+        async def slowly(url: str, *, fresh: bool = False) -> Answer:
+            answer = await plain(url, fresh=fresh)
+            await arrived.wait()
+            return answer
+
+        actor.fetch = slowly  # type: ignore[method-assign]
+        visits = [asyncio.create_task(visitor(item(f"http://a.example/{number}"))) for number in range(3)]
+        await asyncio.sleep(0.05)
+        arrived.set()
+        outcomes = await asyncio.gather(*visits)
+    assert actor.asked == ["http://a.example/robots.txt"]
+    assert all(isinstance(outcome, Release) and outcome.started for outcome in outcomes)
+
+
+async def test_a_robots_that_fails_where_it_was_redirected_to_is_asked_for_again() -> None:
+    """As often as one that fails at home, and then everything is excluded."""
+
+    def say(url: str) -> Answer:
+        return answered(url, 302, Location="http://b.example/rules") if "a.example" in url else answered(url, 500)
+
+    async with visiting(say, delay=0.0, retries=1) as (frontier, visitor, actor):
+        for asked in (1, 2):
+            waits = await visitor(item("http://a.example/"))
+            assert isinstance(waits, Release)
+            claim = await frontier.claim(limit=1)
+            assert claim is not None
+            hop = claim.items[0]
+            assert hop.lane == "b.example"
+            await claim.settle([await visitor(hop)])
+            assert actor.asked == ["http://a.example/robots.txt", "http://b.example/rules"] * asked
+            visitor._origins._known.clear()
+            known = (await frontier.facts(["robots http://a.example"]))["robots http://a.example"]
+            assert (known["kind"], known["tries"]) == ("deny", asked)
+            if asked == 1:  # time passes
+                await frontier.learn({"robots http://a.example": {**known, "expires_at": 0}})
+        excluded = await visitor(item("http://a.example/"))
+    assert isinstance(excluded, Done)
+    assert excluded.result == {"excluded": "robots", "rule": "robots.txt answered 500"}
+
+
+async def test_a_lost_worker_is_not_held_against_a_page() -> None:
+    """Its retries are for what the host did."""
+    async with visiting(lambda url: failed(url, "reset", "", started=0.0, ended=0.0), robots=False, retries=1) as (
+        _,
+        visitor,
+        _,
+    ):
+        assert isinstance(await visitor(item("http://a.example/", attempts=3, losses=3)), Retry)
+
+
+@pytest.mark.parametrize("attempts", [0, 9])
+async def test_a_host_that_asks_for_peace_gets_it(attempts: int) -> None:
+    """Also when the page that met it is given up, and when another page hears of a shorter time."""
+    waits = iter(("100", "5"))
+
+    def say(url: str) -> Answer:
+        return answered(url, 503, Retry_After=next(waits))
+
+    async with visiting(say, delay=0.0, robots=False, retries=3) as (frontier, visitor, _):
+        await frontier.add([Item("http://a.example/wait", "a.example")])
+        for number in range(2):
+            await visitor(item(f"http://a.example/{number}", attempts=attempts))
+        found = await frontier.explain("http://a.example/wait")
+    assert "blocked until" in found.sentence, found.sentence
+    assert "in 100" in found.sentence or "in 99" in found.sentence, found.sentence
+
+
+async def test_a_robots_that_asks_for_peace_gets_it() -> None:
+    async with visiting(lambda url: answered(url, 503, Retry_After="1000"), delay=0.0) as (frontier, visitor, actor):
+        await frontier.add([Item("http://a.example/wait", "a.example")])
+        assert isinstance(await visitor(item("http://a.example/")), Release)
+        found = await frontier.explain("http://a.example/wait")
+    assert actor.asked == ["http://a.example/robots.txt"]
+    assert "in 17 min" in found.sentence, found.sentence
+
+
+async def test_a_robots_is_archived_though_its_page_is_tried_again() -> None:
+    """Where hosts are not paced, both are asked for in one turn."""
+
+    def say(url: str) -> Answer:
+        return answered(url, 200 if "robots" in url else 500)
+
+    async with visiting(say, delay=0.0) as (_, visitor, _):
+        outcome = await visitor(item("http://a.example/"))
+    assert isinstance(outcome, Release)
+    assert [capture.page["url"] for capture in outcome.output] == ["http://a.example/robots.txt"]
