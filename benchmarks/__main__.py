@@ -29,7 +29,7 @@ def main() -> int:
         print(f"{__doc__}\n`python -m benchmarks report` writes the docs from saved results.", file=sys.stderr)
         return 2
     settings = Settings.from_environment()
-    about = machine.describe(settings)
+    about = machine.describe(trial=settings.trial)
     say(f"{settings.items:,} items, {settings.seconds:g} s a figure: {', '.join(settings.parts)}")
     code = 0
     try:

@@ -6,14 +6,12 @@ import shlex
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import psycopg
-
-from benchmarks.settings import Settings
 
 PACKAGES = ("swath", "psycopg", "psycopg-binary", "asyncpg", "SQLAlchemy", "aiosqlite", "uvloop")
 PEERS = ("pgqueuer", "procrastinate", "crawlee")
@@ -23,11 +21,13 @@ POSTGRES_SETTINGS = (
 )  # fmt: skip
 
 
-def describe(settings: Settings) -> dict[str, object]:
+def describe(
+    *, trial: bool, packages: Sequence[str] = (*PACKAGES, *PEERS), module: str = "benchmarks"
+) -> dict[str, object]:
     """The machine, the versions, the commit and the command."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "trial": settings.trial,
+        "trial": trial,
         "machine": {
             "cpu": _cpu(),
             "cores": os.cpu_count() or 0,
@@ -38,10 +38,10 @@ def describe(settings: Settings) -> dict[str, object]:
         "versions": {
             "Python": platform.python_version(),
             "SQLite": sqlite3.sqlite_version,
-            **{name: found for name in (*PACKAGES, *PEERS) if (found := _version(name)) is not None},
+            **{name: found for name in packages if (found := _version(name)) is not None},
         },
         "commit": _commit(),
-        "command": _command(),
+        "command": _command(module),
     }
 
 
@@ -99,9 +99,9 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def _command() -> str:
+def _command(module: str) -> str:
     chosen = [f"{name}={shlex.quote(value)}" for name, value in sorted(os.environ.items()) if name.startswith("BENCH_")]
-    return " ".join([*chosen, "python -m benchmarks", *map(shlex.quote, sys.argv[1:])])
+    return " ".join([*chosen, f"python -m {module}", *map(shlex.quote, sys.argv[1:])])
 
 
 def _read(path: str) -> str:

@@ -21,22 +21,25 @@ PROTOTYPE = {  # DESIGN, section 3: items/s at batch 500, and links/s
 NAMES = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
 
 
-def write(results: Path, docs: Path) -> None:
+Sections = Mapping[str, Callable[[Sequence[Saved]], str]]
+
+
+def write(results: Path, docs: Path, sections: Sections | None = None, command: str = "make bench") -> None:
     """Renew every generated section of the docs; sections without figures say so."""
     if not docs.exists():
         return
     found = list(saved(results)) if results.exists() else []
     text = docs.read_text(encoding="utf-8")
-    for section, render in SECTIONS.items():
-        body = render(found) or "_Not measured yet: `make bench`._"
+    for section, render in (SECTIONS if sections is None else sections).items():
+        body = render(found) or f"_Not measured yet: `{command}`._"
         marked = re.compile(rf"(<!-- {section}:begin -->\n).*?(<!-- {section}:end -->)", re.DOTALL)
         text = marked.sub(lambda match, body=body: f"{match[1]}\n{body}\n\n{match[2]}", text)  # type: ignore[misc]
     docs.write_text(text, encoding="utf-8")
 
 
-def show(results: Path) -> None:
+def show(results: Path, sections: Sections | None = None) -> None:
     found = list(saved(results)) if results.exists() else []
-    for render in SECTIONS.values():
+    for render in (SECTIONS if sections is None else sections).values():
         if body := render(found):
             print(f"\n{body}")
 
@@ -57,10 +60,10 @@ def _moves_table(file: Saved) -> str:
                 str(figure["batch"]) + (f", {links} links an item" if links else ""),
                 str(figure["processes"]),
                 figure["synchronous"],
-                _rate(figure["swath_items_per_s"]),
-                _rate(figure["floor_items_per_s"]),
-                _rate(figure["swath_links_per_s"]) if links else "",
-                _rate(figure["floor_links_per_s"]) if links else "",
+                rate(figure["swath_items_per_s"]),
+                rate(figure["floor_items_per_s"]),
+                rate(figure["swath_links_per_s"]) if links else "",
+                rate(figure["floor_links_per_s"]) if links else "",
                 _share(figure),
             ]
         )
@@ -70,7 +73,7 @@ def _moves_table(file: Saved) -> str:
         f"{first['items']:,} items in {first['lanes']:,} lanes of one in flight, {first['partitions']} partition(s). "
         "Rows with links: 85% of them known already."
     )
-    return "\n\n".join([size, _table(head, rows), _prototype(file)])
+    return "\n\n".join([size, table(head, rows), _prototype(file)])
 
 
 def _share(figure: Saved) -> str:
@@ -109,7 +112,7 @@ def _flatness_table(file: Saved) -> str:
         for figure in file["figures"]
     ]
     first = file["figures"][0]
-    return f"Claims of {first['batch']}, one lane for every 20 items.\n\n{_table(head, rows)}"
+    return f"Claims of {first['batch']}, one lane for every 20 items.\n\n{table(head, rows)}"
 
 
 def _runner(found: Sequence[Saved]) -> str:
@@ -122,14 +125,14 @@ def _runner_table(file: Saved) -> str:
         [
             f"{figure['workers']:,}",
             f"{figure['items']:,}",
-            _rate(figure["items_per_s"]),
+            rate(figure["items_per_s"]),
             str(figure["connections"]),
             str(figure["threads"]),
             f"{figure['rss_mb']:.0f}" + (f" (goal {RSS_MB})" if figure["rss_mb"] > RSS_MB else ""),
         ]
         for figure in file["figures"]
     ]
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def _peers(found: Sequence[Saved]) -> str:
@@ -141,9 +144,8 @@ def _peers_table(file: Saved) -> str:
     rows = [
         [
             figure["name"],
-            _rate(figure["added_per_s"]),
-            _rate(figure["worked_per_s"])
-            + ("" if figure["finished"] else f" ({figure['worked']:,} in the time given)"),
+            rate(figure["added_per_s"]),
+            rate(figure["worked_per_s"]) + ("" if figure["finished"] else f" ({figure['worked']:,} in the time given)"),
             figure["does"],
             figure["lacks"],
         ]
@@ -151,7 +153,7 @@ def _peers_table(file: Saved) -> str:
     ]
     count = f"{file['figures'][0]['items']:,} keys, added in bulk, then worked off by one process."
     wins = _wins(file["figures"], {"added_per_s": "added a second", "worked_per_s": "worked off a second"}, larger=True)
-    return "\n\n".join([count, _table(head, rows), wins])
+    return "\n\n".join([count, table(head, rows), wins])
 
 
 def _size(found: Sequence[Saved]) -> str:
@@ -161,12 +163,12 @@ def _size(found: Sequence[Saved]) -> str:
 def _size_table(file: Saved) -> str:
     head = ["queue", "ready", "done, as left", "done, after VACUUM (FULL)"]
     rows = [
-        [figure["name"], *(_rate(figure[name]) for name in ("bytes_ready", "bytes_done", "bytes_done_vacuumed"))]
+        [figure["name"], *(rate(figure[name]) for name in ("bytes_ready", "bytes_done", "bytes_done_vacuumed"))]
         for figure in file["figures"]
     ]
     kinds = {"bytes_ready": "bytes an item that is ready", "bytes_done_vacuumed": "bytes an item that is done"}
     note = "Bytes an item, tables and indexes. A queue that forgets what is done, or keeps no seen-set, needs fewer."
-    return "\n\n".join([note, _table(head, rows), _wins(file["figures"], kinds, larger=False)])
+    return "\n\n".join([note, table(head, rows), _wins(file["figures"], kinds, larger=False)])
 
 
 def _wins(figures: Sequence[Saved], kinds: Mapping[str, str], *, larger: bool) -> str:
@@ -185,7 +187,7 @@ def _wins(figures: Sequence[Saved], kinds: Mapping[str, str], *, larger: bool) -
     return "\n".join(lines) or f"No peer beats swath in {' or '.join(kinds.values())}."
 
 
-SECTIONS: Mapping[str, Callable[[Sequence[Saved]], str]] = {
+SECTIONS: Sections = {
     "moves": _moves,
     "flatness": _flatness,
     "runner": _runner,
@@ -199,14 +201,14 @@ SECTIONS: Mapping[str, Callable[[Sequence[Saved]], str]] = {
 
 def _by_store(part: str, found: Sequence[Saved], table: Callable[[Saved], str]) -> str:
     blocks = [
-        f"### {NAMES[file['store']]}\n\n{table(file)}\n\n{_about(file)}"
+        f"### {NAMES[file['store']]}\n\n{table(file)}\n\n{about(file)}"
         for file in found
         if file["part"] == part and file["figures"]
     ]
     return "\n\n".join(blocks)
 
 
-def _about(file: Saved) -> str:
+def about(file: Saved) -> str:
     """What the figures were measured with, in small print under them."""
     machine, versions = file["machine"], file["versions"]
     trial = "**A trial run: too small or too short to say how fast anything is.** " if file["trial"] else ""
@@ -221,11 +223,11 @@ def _pairs(values: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(lines)
 
 
-def _rate(value: float | None) -> str:
+def rate(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f}"

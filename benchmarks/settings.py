@@ -57,23 +57,23 @@ class Settings:
     @classmethod
     def from_environment(cls, given: Mapping[str, str] = os.environ) -> "Settings":
         default = cls()
-        items = _number("BENCH_ITEMS", given.get("BENCH_ITEMS", str(default.items)), least=FEWEST_ITEMS)
-        peer_items = _number("BENCH_PEER_ITEMS", given.get("BENCH_PEER_ITEMS", str(PEER_ITEMS)), least=FEWEST_ITEMS)
+        items = number("BENCH_ITEMS", given.get("BENCH_ITEMS", str(default.items)), least=FEWEST_ITEMS)
+        peer_items = number("BENCH_PEER_ITEMS", given.get("BENCH_PEER_ITEMS", str(PEER_ITEMS)), least=FEWEST_ITEMS)
         return cls(
             items=items,
-            seconds=_number("BENCH_SECONDS", given.get("BENCH_SECONDS", str(default.seconds)), least=0.1),
-            parts=_chosen("BENCH_ONLY", given.get("BENCH_ONLY", ""), PARTS),
-            stores=_chosen("BENCH_STORES", given.get("BENCH_STORES", ""), STORES),
-            batches=tuple(map(int, _chosen("BENCH_BATCHES", given.get("BENCH_BATCHES", ""), _texts(BATCHES)))),
-            processes=tuple(map(int, _chosen("BENCH_PROCESSES", given.get("BENCH_PROCESSES", ""), _texts(PROCESSES)))),
+            seconds=number("BENCH_SECONDS", given.get("BENCH_SECONDS", str(default.seconds)), least=0.1),
+            parts=chosen("BENCH_ONLY", given.get("BENCH_ONLY", ""), PARTS),
+            stores=chosen("BENCH_STORES", given.get("BENCH_STORES", ""), STORES),
+            batches=tuple(map(int, chosen("BENCH_BATCHES", given.get("BENCH_BATCHES", ""), _texts(BATCHES)))),
+            processes=tuple(map(int, chosen("BENCH_PROCESSES", given.get("BENCH_PROCESSES", ""), _texts(PROCESSES)))),
             peer_items=min(peer_items, items),
-            postgres=_pairs("BENCH_POSTGRES", given.get("BENCH_POSTGRES", POSTGRES)),
+            postgres=pairs("BENCH_POSTGRES", given.get("BENCH_POSTGRES", POSTGRES)),
             results=Path(given.get("BENCH_RESULTS", default.results)),
             docs=Path(given.get("BENCH_DOCS", default.docs)),
         )
 
 
-def _number(name: str, text: str, *, least: N) -> N:
+def number(name: str, text: str, *, least: N) -> N:
     try:
         value = type(least)(text.replace("_", ""))
     except ValueError:
@@ -83,7 +83,7 @@ def _number(name: str, text: str, *, least: N) -> N:
     return value
 
 
-def _chosen(name: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
+def chosen(name: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
     """Those of a comma-separated list, in our order; all of them when it is empty."""
     wanted = {word.strip() for word in text.split(",") if word.strip()}
     if unknown := wanted - set(known):
@@ -91,7 +91,7 @@ def _chosen(name: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(word for word in known if not wanted or word in wanted)
 
 
-def _pairs(name: str, text: str) -> tuple[tuple[str, str], ...]:
+def pairs(name: str, text: str) -> tuple[tuple[str, str], ...]:
     pairs = [word.partition("=") for word in text.split(",") if word.strip()]
     if wrong := [key for key, equals, _ in pairs if not equals]:
         raise SystemExit(f"{name}={text!r}: {wrong[0]!r} has no value, as in shared_buffers=1GB")

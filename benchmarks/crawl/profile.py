@@ -1,0 +1,102 @@
+"""Where a crawl's processor time goes, by part: samples of the main thread, and the kernel's account of the others.
+
+Every few milliseconds of processor time a signal looks at the main thread's stack; the innermost frame of swath says
+which part the time belongs to, C code included that this frame called. Threads belong to one part each.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+
+EVERY = 0.002  # seconds of processor time of the process
+LOOK_SECONDS = 0.1
+TICKS = os.sysconf("SC_CLK_TCK")
+
+FRONTIER = "frontier"
+FETCHING = "fetching (libcurl)"
+READING = "reading HTML"
+LINKS = "links"
+ARCHIVE = "archive"
+VISIT = "visits and robots.txt"
+LOOP = "event loop"
+REST = "start and rest"
+PARTS = (FRONTIER, FETCHING, READING, LINKS, ARCHIVE, VISIT, LOOP, REST)
+_BY_MODULE = {
+    **dict.fromkeys(("fetch", "multi", "transfer", "target", "answer", "resolve", "address"), FETCHING),
+    **dict.fromkeys(("html", "elements", "read", "reading", "charset", "decode", "kinds", "feeds"), READING),
+    **dict.fromkeys(("urls", "links", "scope", "traps"), LINKS),
+    **dict.fromkeys(("warc", "archive", "output", "record", "series", "index"), ARCHIVE),
+    **dict.fromkeys(("visit", "origins", "robots", "rules", "lookup", "tally", "politeness"), VISIT),
+}
+
+
+class Profile:
+    """Samples from `start` to `end`; the main thread must be the one that starts it."""
+
+    def __init__(self) -> None:
+        self._samples: Counter[str] = Counter()
+        self._threads: dict[int, tuple[str, float]] = {}  # by the kernel's id: the part, and seconds so far
+        self._over = threading.Event()
+        self._watch = threading.Thread(target=self._look, daemon=True, name="profile")
+        self._main = threading.get_native_id()
+
+    def start(self) -> None:
+        self._began = time.process_time()
+        self._main_began = _cpu(self._main)
+        self._watch.start()
+        signal.signal(signal.SIGPROF, self._sample)
+        signal.setitimer(signal.ITIMER_PROF, EVERY, EVERY)
+
+    def end(self) -> dict[str, float]:
+        """Seconds of processor time by part."""
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        self._over.set()
+        self._watch.join()
+        total = time.process_time() - self._began
+        main = _cpu(self._main) - self._main_began
+        count = sum(self._samples.values()) or 1
+        parts = {part: main * self._samples[part] / count for part in PARTS}
+        for part, seconds in self._threads.values():
+            parts[part] += seconds
+        parts[REST] += max(0.0, total - sum(parts.values()))  # threads that ended between two looks
+        return parts
+
+    def _sample(self, number: int, frame: FrameType | None) -> None:
+        self._samples[_part_of(frame)] += 1
+
+    def _look(self) -> None:
+        while not self._over.wait(LOOK_SECONDS):
+            for thread in threading.enumerate():
+                if thread.native_id is not None and thread.native_id != self._main and thread is not self._watch:
+                    part = FRONTIER if thread.name.startswith("swath ") else ARCHIVE
+                    self._threads[thread.native_id] = part, _cpu(thread.native_id)
+
+
+def _part_of(frame: FrameType | None) -> str:
+    innermost = frame
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if name.startswith(("swath.core", "swath.backends", "swath.opening", "psycopg")):
+            return FRONTIER
+        if name.startswith("swath.crawl."):
+            return _BY_MODULE.get(name.removeprefix("swath.crawl."), REST)
+        frame = frame.f_back
+    inside = innermost is not None and innermost.f_globals.get("__name__") == "asyncio.runners"
+    return LOOP if inside else REST
+
+
+def _cpu(thread: int) -> float:
+    try:
+        text = Path(f"/proc/self/task/{thread}/stat").read_text()
+    except OSError:
+        return 0.0
+    return sum(map(int, text[text.rindex(")") + 2 :].split()[11:13])) / TICKS
+
+
+if sys.platform != "linux":
+    raise SystemExit("the profile reads /proc, which only Linux has")

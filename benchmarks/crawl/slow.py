@@ -1,0 +1,143 @@
+"""Thousands of workers and hosts that take ten seconds to answer: how many requests are under way, and what they cost.
+
+    python -m benchmarks.crawl.slow serve
+
+The server is a process of its own that counts the requests it has not answered yet. Each host has one page, which links
+nowhere, and a robots.txt, which is as slow; so a worker is with a host for twice ten seconds.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import uvloop
+
+from benchmarks.crawl import tree
+from benchmarks.crawl.tree import ContestantFailed
+from benchmarks.results import Figure
+
+ANSWER_SECONDS = 10.0
+SETTLED_SECONDS = 10.0  # after the first request, before it counts how many there are
+LOOK_SECONDS = 0.25
+ROOM = 1.3  # hosts beyond those that can be reached in the time
+PORTS = 8  # one would run out of addresses for its connections
+BODY = b"<!DOCTYPE html><title>Slow</title><p>Here I am.</p>"
+ANSWER = (b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: %d\r\n\r\n" % len(BODY)) + BODY
+ROBOTS = b"HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n\r\n"
+
+
+class Serving(asyncio.Protocol):
+    open = 0  # requests that wait for their answer, of all connections
+    heard = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self.waiting = 0
+
+    def data_received(self, data: bytes) -> None:
+        for request in data.split(b"\r\n\r\n")[:-1]:
+            Serving.open += 1
+            Serving.heard += 1
+            self.waiting += 1
+            answer = ROBOTS if request.startswith(b"GET /robots.txt") else ANSWER
+            asyncio.get_running_loop().call_later(ANSWER_SECONDS, self.answer, answer)
+
+    def answer(self, answer: bytes) -> None:
+        if self.waiting:
+            self.waiting -= 1
+            Serving.open -= 1
+            self.transport.write(answer)  # type: ignore[attr-defined]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        Serving.open -= self.waiting
+        self.waiting = 0
+
+
+async def serve() -> None:
+    """Serve until standard input ends; a line a look: seconds, requests that wait, requests so far."""
+    loop = asyncio.get_running_loop()
+    servers = [await loop.create_server(Serving, "127.0.0.1", 0, backlog=8_000) for _ in range(PORTS)]
+    print(json.dumps([server.sockets[0].getsockname()[1] for server in servers]), flush=True)
+    over = asyncio.Event()
+    loop.add_reader(0, over.set)
+    while not over.is_set():
+        await asyncio.sleep(LOOK_SECONDS)
+        print(json.dumps([time.monotonic(), Serving.open, Serving.heard]), flush=True)
+
+
+def measure(directory: Path, *, workers: int, seconds: float, environment: Mapping[str, str]) -> Figure:
+    """Crawl slow hosts for some time with so many workers."""
+    home = directory / f"slow-{workers}"
+    home.mkdir()
+    hosts = int(ROOM * workers * seconds / (2 * ANSWER_SECONDS)) + workers
+    looks = home / "looks"
+    with looks.open("wb") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.crawl.slow", "serve"],
+            stdin=subprocess.PIPE, stdout=log, env=dict(environment),
+        )  # fmt: skip
+    try:
+        ports = _ports(looks)
+        seeds = home / "seeds.txt"
+        seeds.write_text("".join(f"http://h{host}.example:{ports[host % PORTS]}/\n" for host in range(hosts)))
+        command = [
+            sys.executable, "-m", "swath", "crawl", "--seeds", str(seeds), "--out", str(home / "out"),
+            "--workers", str(workers), "--delay", "0", "--connect-to", "::127.0.0.1:", "--allow-private",
+            "--contact", "bench@example.com", "--max-duration", f"{seconds:g}s", "--json",
+        ]  # fmt: skip
+        used = tree.run(command, environment=environment, cwd=home, timeout=seconds * 3 + 120, codes={0, 1})
+    finally:
+        assert server.stdin is not None
+        server.stdin.close()
+        try:
+            server.wait(10)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+    tally = json.loads(used.output.splitlines()[-1])
+    share, most, began = _share(looks, workers, seconds)
+    return {
+        "name": f"{workers:,} workers",
+        "workers": workers,
+        "hosts": hosts,
+        "in_flight_share": share,
+        "most_in_flight": most,
+        "requests": began,
+        "pages": tally["pages"],
+        "errors": tally["errors"],
+        "rss_mb": used.peak_rss_mb,
+        "cpu_seconds": used.cpu_seconds,
+        "seconds": used.seconds,
+    }
+
+
+def _ports(looks: Path) -> list[int]:
+    ends = time.monotonic() + 20
+    while time.monotonic() < ends:
+        lines = looks.read_text().splitlines()
+        if lines:
+            found: list[int] = json.loads(lines[0])
+            return found
+        time.sleep(0.05)
+    raise ContestantFailed("the slow server did not start")
+
+
+def _share(looks: Path, workers: int, seconds: float) -> tuple[float, int, int]:
+    """The share of requests that could be under way that were, once the first answers have come; the most; and all."""
+    seen = [json.loads(line) for line in looks.read_text().splitlines()[1:]]
+    first = next((at for at, _, heard in seen if heard), None)
+    if first is None:
+        raise ContestantFailed("the slow server saw no request")
+    ends = first + seconds - ANSWER_SECONDS
+    counted = [waiting for at, waiting, _ in seen if first + SETTLED_SECONDS <= at <= ends]
+    return sum(counted) / len(counted) / workers, max(waiting for _, waiting, _ in seen), seen[-1][2]
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["serve"]:
+        raise SystemExit(__doc__)
+    uvloop.run(serve())

@@ -1,0 +1,112 @@
+"""A process and all its descendants: what they used of the processor, and how much memory they had at once."""
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+LOOK_SECONDS = 0.1
+
+
+class ContestantFailed(Exception):
+    """A crawler that was to be measured ended with an error, or not in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a program and its children needed."""
+
+    cpu_seconds: float
+    system_seconds: float  # of these
+    seconds: float
+    peak_rss_mb: float
+    output: str
+
+
+def run(command: Sequence[str], *, environment: Mapping[str, str], cwd: Path, timeout: float, codes: set[int]) -> Used:
+    """Run a program to its end. Its CPU time is the kernel's own account of it and of every child it waited for."""
+    began = time.monotonic()
+    errors = cwd / "errors.log"
+    with errors.open("wb") as log:
+        program = subprocess.Popen(
+            command, cwd=cwd, env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+        )
+    watch = Watch(program.pid)
+    late = threading.Timer(timeout, program.kill)
+    late.start()
+    try:
+        assert program.stdout is not None
+        output = program.stdout.read().decode(errors="replace")
+        _, status, used = os.wait4(program.pid, 0)
+    except BaseException:
+        program.kill()
+        raise
+    finally:
+        late.cancel()
+        watch.end()
+    program.returncode = os.waitstatus_to_exitcode(status)
+    if program.returncode not in codes:
+        said = errors.read_text(errors="replace")[-2000:]
+        raise ContestantFailed(f"{command[0]} … ended with {program.returncode}: {said}")
+    return Used(used.ru_utime + used.ru_stime, used.ru_stime, time.monotonic() - began, watch.peak / 2**20, output)
+
+
+class Watch:
+    """The most memory that a process and its descendants had at one time, looked at ten times a second."""
+
+    def __init__(self, pid: int) -> None:
+        self.peak = 0
+        self._pid = pid
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._over.wait(LOOK_SECONDS):
+            self.peak = max(self.peak, sum(map(_rss, tree(self._pid))))
+
+
+def tree(pid: int) -> list[int]:
+    """A process and all its descendants that live."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (fields := _stat(int(name))):
+            children.setdefault(int(fields[1]), []).append(int(name))
+    found = [pid]
+    for one in found:
+        found += children.get(one, ())
+    return found
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a server and its children have used so far, those included that have ended."""
+    ticks = 0
+    for one in tree(pid):
+        if fields := _stat(one):
+            ticks += sum(map(int, fields[11:13]))
+            if one == pid:
+                ticks += sum(map(int, fields[13:15]))
+    return ticks / TICKS
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the state on; none where it has ended."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return []
+    return text[text.rindex(")") + 2 :].split()
+
+
+def _rss(pid: int) -> int:
+    fields = _stat(pid)
+    return int(fields[21]) * PAGE if fields else 0
