@@ -155,8 +155,8 @@ def _said(used: Used) -> dict[str, int]:
 
 def _summary(used: Used) -> int:
     summary = json.loads(used.output.splitlines()[-1])
-    if summary["stopped_by"] != "done" or summary["waiting"]:
-        raise ContestantFailed(f"the crawl ended by {summary['stopped_by']} with {summary['waiting']} URLs waiting")
+    if summary["stopped_by"] != "done" or summary["queued"]:
+        raise ContestantFailed(f"the crawl ended by {summary['stopped_by']} with {summary['queued']} URLs waiting")
     pages: int = summary["pages"]
     return pages
 
