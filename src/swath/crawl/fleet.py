@@ -4,7 +4,7 @@ import asyncio
 import multiprocessing
 import signal
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
@@ -27,7 +27,7 @@ class ChildFailed(SwathError):
     """Every process of the crawl ended with an error. While others go on, what one held is theirs after its lease."""
 
 
-def run(settings: CrawlSettings, work: Any) -> Any:
+def run(work: Coroutine[Any, Any, Summary]) -> Summary:
     """Run a coroutine in the loop that crawls are made for."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
         return loop.run(work)
@@ -157,7 +157,7 @@ def _main(settings: CrawlSettings, number: int, pipe: Connection) -> None:
     """A child's life. It stops when its parent says so, and when that is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        _tell(pipe, "summary", run(settings, _child(settings, number, pipe)))
+        _tell(pipe, "summary", run(_child(settings, number, pipe)))
     except SwathError as error:
         _tell(pipe, "failure", str(error))
 
@@ -219,9 +219,5 @@ def _together(summaries: Sequence[Summary]) -> Summary:
     return Summary(
         **added,
         seconds=max((summary.seconds for summary in summaries), default=0.0),
-        stopped_by=reasons.pop()
-        if len(reasons) == 1
-        else "done"
-        if reasons <= {"done"}
-        else sorted(reasons - {"done"})[0],
+        stopped_by=min(reasons - {"done"}, default="done"),
     )

@@ -133,8 +133,8 @@ def _lease(settings: CrawlSettings) -> float:
 
 @contextmanager
 def _rarely_collected() -> Iterator[None]:
-    """A page is some thousand objects that go without being looked for. Python's own pace of looking for cycles costs a
-    crawl a tenth of its time, most of it in going through what was there from the start."""
+    """A page is some thousand objects that go without being looked for. At Python's own pace of looking for cycles,
+    most of the looking goes through what was there from the start."""
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()

@@ -5,7 +5,7 @@ why, or the hash under which the frontier knows it. Only hashes whose commit is 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from swath.core import codec
 from swath.core.frontier import Frontier
@@ -18,6 +18,11 @@ from swath.crawl.traps import trap
 REMEMBERED = 200_000  # URLs, about 60 MB
 
 
+def lane_of(kind: str) -> Callable[[str], str]:
+    """What the lane of a URL is called."""
+    return urls.site if kind == "domain" else urls.host
+
+
 class Links:
     """Decides which links become items."""
 
@@ -26,14 +31,11 @@ class Links:
     ) -> None:
         self._frontier = frontier
         self._scope = scope
-        self._lane = urls.site if lane == "domain" else urls.host
+        self.lane = lane_of(lane)
         self._strip_tracking = strip_tracking
         self._year = year
         self._refused = refused
         self._decided: dict[str, bytes | None] = {}  # None: refused
-
-    def lane(self, url: str) -> str:
-        return self._lane(url)
 
     def refuses(self, url: str, depth: int) -> str | None:
         """Why a URL is not to be fetched: out of scope, or a trap; None when it is."""
@@ -58,7 +60,7 @@ class Links:
                 self._remember(link, None)
                 continue
             item = codec.new_item(
-                Item(url, self._lane(url), DEFAULT_PRIORITY, {"depth": depth, "from": referrer, **more}), partitions
+                Item(url, self.lane(url), DEFAULT_PRIORITY, {"depth": depth, "from": referrer, **more}), partitions
             )
             self._remember(link, item.hash)
             items.append(item)
@@ -72,9 +74,3 @@ class Links:
         if len(self._decided) >= REMEMBERED:
             self._decided.clear()
         self._decided[link] = decision
-
-
-def seeds(frontier: Frontier, found: Iterable[str], *, lane: str) -> Sequence[Item]:
-    """Items for seeds, which are in scope by definition."""
-    lane_of = urls.site if lane == "domain" else urls.host
-    return [Item(url, lane_of(url), DEFAULT_PRIORITY, {"depth": 0}) for url in found]

@@ -13,6 +13,7 @@ from swath.core.errors import UsageError
 from swath.core.insight import Status
 from swath.core.item import DEFAULT_PRIORITY, Item
 from swath.crawl import urls
+from swath.crawl.links import lane_of
 from swath.crawl.output import CrawlOutput
 from swath.crawl.scope import Footprint, Scope, scope_of
 from swath.crawl.settings import MANY_HOSTS, CrawlSettings
@@ -148,7 +149,7 @@ def _keep(settings: CrawlSettings, new: Path) -> None:
 
 async def _items(settings: CrawlSettings, new: Path) -> AsyncIterator[Item]:
     """Items for the seeds, in a stream."""
-    lane = urls.site if settings.lane == "domain" else urls.host
+    lane = lane_of(settings.lane)
     with new.open() as lines:
         for line in lines:
             url = line.rstrip("\n")

@@ -230,8 +230,7 @@ class Visitor:
             discovered = self._redirected(item, target, depth, payload, result)
         elif original is None and 200 <= answer.status < 300 and answer.body:
             reading = await self._read(item.key, answer, sitemap=payload.get("kind") == "sitemap")
-            page |= {"title": reading.title, "canonical": reading.canonical, "wrong": reading.wrong}
-            page |= {"noindex": reading.noindex}
+            page |= {name: getattr(reading, name) for name in ("title", "canonical", "noindex", "wrong")}
             discovered = self._found(item, reading, depth)
         if original is not None:
             self._tally.duplicates += 1
