@@ -176,6 +176,40 @@ def test_a_process_that_ends_in_the_queue_holds_nobody_up(tmp_path: Path, end: s
     behind.close()
 
 
+def hold_the_gate(number: int, path: str, held: Event) -> None:
+    """In a child: pass the gate to draw a ticket, and get no further."""
+    turn = Turn(path)
+    assert turn._file is not None
+    assert turn._pass_gate(turn._file)
+    held.set()
+    time.sleep(PATIENCE)
+
+
+def test_a_process_that_stops_in_the_gate_holds_nobody_up(tmp_path: Path) -> None:
+    """Found by `test_stop`: its successor waited in the kernel for ever, as every other writer would have."""
+    path = str(tmp_path / "turn")
+    other, third, held = Turn(path, patience=0.5), Turn(path, patience=PATIENCE), SPAWN.Event()
+    with children([hold_the_gate], path, held) as (process,):
+        assert held.wait(PATIENCE)
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGSTOP)
+        start = time.monotonic()
+        other.take()
+        waited = time.monotonic() - start
+        assert 0.4 < waited < 10
+        other.give()
+        for _ in range(100):  # known to be stuck, it is not waited for again
+            other.take()
+            other.give()
+        assert time.monotonic() - start < waited + 0.4
+    third.take()  # a process that is gone has left the gate
+    other.take()  # and those that went without a ticket queue again
+    assert _next_ticket(path) == 3
+    third.give()
+    for turn in (other, third):
+        turn.close()
+
+
 def test_a_process_that_dies_with_the_turn_leaves_it(tmp_path: Path) -> None:
     path = str(tmp_path / "turn")
     taken = SPAWN.Event()

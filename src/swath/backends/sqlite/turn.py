@@ -4,7 +4,7 @@ SQLite's own lock is taken by whoever happens to ask at the right moment: of eig
 transaction in twelve seconds. So writers queue first, with tickets, in a small file beside the database: each locks the
 byte of its own ticket and waits until its predecessor's byte is free. The kernel frees the locks of a process that
 dies. It is about fairness only: that one writes at a time is SQLite's doing, and a process that is stopped in the queue
-is passed after a moment.
+is passed after a moment. Nobody waits inside of the kernel for a lock: a stopped process would be given it all the same.
 """
 
 import errno
@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 
 PATIENCE_SECONDS = 1.0  # without any progress of the queue, before a predecessor is passed
+GATE_POLL_SECONDS = 0.000_05  # it is held for a few system calls
 NEXT_POLL_SECONDS = 0.000_25  # of whoever is next in line
 POLL_SECONDS = 0.001  # of the others, for each place in line
 LONGEST_POLL_SECONDS = 0.02
@@ -24,9 +25,8 @@ _FIRST_TICKET = 32
 _NUMBERS = struct.Struct("<QQ")  # the next ticket, and the one that has the turn
 _FLOCK = struct.Struct("hhqqi4x")  # l_type, l_whence, l_start, l_len, l_pid of 64-bit Linux
 
-# Locks that belong to the open file, not to the process: they are missing on macOS.
+# Sets a lock that belongs to the open file, not to the process. Missing on macOS.
 _SET: int | None = getattr(fcntl, "F_OFD_SETLK", None)
-_SET_WAITING: int | None = getattr(fcntl, "F_OFD_SETLKW", None)
 
 
 class Turn:
@@ -45,6 +45,7 @@ class Turn:
         self._sleep = sleep
         self._monotonic = monotonic
         self._ticket = 0
+        self._gate_stuck = False  # somebody was stopped in the gate, and was there when last looked
 
     def take(self) -> None:
         """Queue, and return when it is this process's turn, or when the queue has stood still for too long."""
@@ -52,8 +53,9 @@ class Turn:
             return
         try:
             self._ticket = self._draw(self._file)
-            self._await_predecessor(self._file, self._ticket)
-            self._mark(self._file, self._ticket)
+            if self._ticket:
+                self._await_predecessor(self._file, self._ticket)
+                self._mark(self._file, self._ticket)
         except OSError:
             self.close()  # no room for locks or for two numbers: fairness is not worth an error
 
@@ -69,8 +71,9 @@ class Turn:
             self._file = None
 
     def _draw(self, file: int) -> int:
-        """The next ticket, its byte locked before anybody can draw the one after."""
-        self._lock(file, _GATE, fcntl.F_WRLCK, wait=True)
+        """The next ticket, its byte locked before anybody can draw the one after. None (0) if the gate is stuck."""
+        if not self._pass_gate(file):
+            return 0
         try:
             ticket, serving = self._numbers(file)
             os.pwrite(file, _NUMBERS.pack(ticket + 1, serving), 0)
@@ -78,6 +81,16 @@ class Turn:
         finally:
             self._lock(file, _GATE, fcntl.F_UNLCK)
         return ticket
+
+    def _pass_gate(self, file: int) -> bool:
+        patient_until = self._monotonic() + (0 if self._gate_stuck else self._patience)
+        while not self._lock(file, _GATE, fcntl.F_WRLCK):
+            if self._monotonic() > patient_until:
+                self._gate_stuck = True
+                return False
+            self._sleep(GATE_POLL_SECONDS)
+        self._gate_stuck = False
+        return True
 
     def _await_predecessor(self, file: int, ticket: int) -> None:
         byte = _FIRST_TICKET + ticket - 1
@@ -102,12 +115,11 @@ class Turn:
         ticket, serving = _NUMBERS.unpack(content.ljust(_NUMBERS.size, b"\0"))
         return max(ticket, 1), serving
 
-    def _lock(self, file: int, byte: int, kind: int, *, wait: bool = False) -> bool:
-        """Whether the lock was granted; with `wait` it always is."""
-        command = _SET_WAITING if wait else _SET
-        assert command is not None
+    def _lock(self, file: int, byte: int, kind: int) -> bool:
+        """Whether the lock was granted."""
+        assert _SET is not None
         try:
-            fcntl.fcntl(file, command, _FLOCK.pack(kind, os.SEEK_SET, byte, 1, 0))
+            fcntl.fcntl(file, _SET, _FLOCK.pack(kind, os.SEEK_SET, byte, 1, 0))
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 return False
