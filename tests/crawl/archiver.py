@@ -11,8 +11,9 @@ from types import FrameType
 from typing import Any
 
 from swath.core.store import OutputMove
-from swath.crawl import archive, warc
-from swath.crawl.series import Series
+from swath.crawl import warc
+from swath.files import archive
+from swath.files.series import Series
 
 RECORDS = 60
 TIME = 1_700_000_000.0

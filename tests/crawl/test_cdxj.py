@@ -9,9 +9,9 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 from swath.crawl import warc
-from swath.crawl.archive import Archive
 from swath.crawl.cdxj import Capture, lines
-from swath.crawl.series import Series
+from swath.files.archive import Archive
+from swath.files.series import Series
 
 TIME = 1_700_000_000.9
 

@@ -11,9 +11,9 @@ from isal import igzip
 import swath
 from swath.core.store import OutputMove
 from swath.crawl import warc
-from swath.crawl.archive import Archive
 from swath.crawl.record import Capture, line, records
-from swath.crawl.series import Series
+from swath.files.archive import Archive
+from swath.files.series import Series
 
 PAGES_SIZE: Final = 256_000_000
 Entry = Sequence[Capture]

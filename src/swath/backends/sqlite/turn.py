@@ -4,7 +4,7 @@ SQLite's own lock is taken by whoever happens to ask at the right moment: of eig
 transaction in twelve seconds. So writers queue first, with tickets, in a small file beside the database: each locks the
 byte of its own ticket and waits until its predecessor's byte is free. The kernel frees the locks of a process that
 dies. It is about fairness only: that one writes at a time is SQLite's doing, and a process that is stopped in the queue
-is passed after a moment. Nobody waits inside of the kernel for a lock: a stopped process would be given it all the same.
+is passed after a moment. Nobody waits in the kernel for a lock: a stopped process would be given it all the same.
 """
 
 import errno

@@ -1,0 +1,1 @@
+"""Change every row of a big table, safely, while it is in use."""

@@ -1,0 +1,1 @@
+"""Output files that hold exactly what was settled."""

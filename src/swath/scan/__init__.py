@@ -1,0 +1,1 @@
+"""Look at every record or file before, during and after a migration."""

@@ -1,0 +1,1 @@
+"""Tables in slices of their keys, in PostgreSQL and SQLite."""
