@@ -16,7 +16,16 @@ from swath.backends.sqlite.state import SQL, Session
 from swath.core.clock import SECOND, ManualClock
 from swath.core.store import ClaimRef, ClaimRequest, Move, MoveKind, NewItem, Settings, Settlement, Signal
 
-SLOW = {"count_rows", "list_lanes", "list_dead", "outputs", "partition_states", "tables", "migrations"}
+SLOW = {
+    "count_rows",
+    "list_lanes",
+    "list_dead",
+    "list_unsettled",
+    "outputs",
+    "partition_states",
+    "tables",
+    "migrations",
+}
 SMALL = {"frontier", "output", "partition_state", "migration"}  # a few rows, whatever the frontier holds
 LISTS = {"wanted", "json_each", "entry"}  # what the caller handed in
 
