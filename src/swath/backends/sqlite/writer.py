@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from swath.backends.sqlite.file import patiently
 from swath.backends.sqlite.state import Known, Session, begin
+from swath.backends.sqlite.target import Target
 from swath.backends.sqlite.trouble import translate
 from swath.backends.sqlite.turn import Turn
 from swath.core.clock import Clock
@@ -57,13 +58,13 @@ class Writer:
         turn: Turn,
         *,
         clock: Clock,
-        path: str,
+        target: Target,
         committed: Callable[[Session, bool], None],
     ) -> None:
         self._connection = connection
         self._turn = turn
         self._clock = clock
-        self._path = path
+        self._target = target
         self._committed = committed
         self._urgent: deque[Job[Any]] = deque()
         self._jobs: deque[Job[Any]] = deque()
@@ -74,7 +75,7 @@ class Writer:
         self._version = self._data_version()  # of the file, for which that is true
         self.news = News(0, self._version)
         self.looked: News | None = None  # what the last claim had seen
-        self._thread = threading.Thread(target=self._work, name=f"swath writer of {path}", daemon=True)
+        self._thread = threading.Thread(target=self._work, name=f"swath writer of {target.path}", daemon=True)
         self._thread.start()
 
     async def submit(
@@ -95,7 +96,7 @@ class Writer:
     async def _submit(self, job: Job[T], *, urgent: bool = False) -> T:
         with self._closing:
             if self._closed:
-                raise UsageError(f"the frontier in {self._path} is closed: open it again")
+                raise UsageError(f"the frontier in {self._target.path} is closed: open it again")
             (self._urgent if urgent else self._jobs).append(job)
             self._bell.put(True)
         return await job.future
@@ -143,7 +144,7 @@ class Writer:
             patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"))
             others = self._data_version()
             self._keep_known(others)
-            session = begin(self._connection, self._clock, path=self._path, known=self._known)
+            session = begin(self._connection, self._clock, self._target, known=self._known)
             self._run_jobs(session, jobs)
             if self._connection.in_transaction:
                 self._connection.execute("COMMIT")
@@ -231,7 +232,7 @@ class Writer:
         waiting: dict[asyncio.AbstractEventLoop, list[Job[Any]]] = {}
         for job in jobs:
             if isinstance(job.error, sqlite3.Error):
-                cause, job.error = job.error, translate(job.error, self._path)
+                cause, job.error = job.error, translate(job.error, self._target.path)
                 job.error.__cause__ = cause
             waiting.setdefault(job.future.get_loop(), []).append(job)
         for loop, own in waiting.items():
