@@ -9,10 +9,13 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+import swath
+from swath import Item
 from swath.backends.sql import parse, read
 from swath.backends.sqlite import SqliteStore, migrate, versions
 from swath.backends.sqlite.file import APPLICATION_ID, NETWORK_FILE_SYSTEMS, file_system
@@ -198,8 +201,22 @@ async def test_a_damaged_file_says_so(path: str) -> None:
     await create(path)
     content, _ = snapshot(path)
     write(path, content[:4096] + os.urandom(len(content) - 4096))
-    with pytest.raises(StoreUnavailable, match="damaged"):
+    with pytest.raises(SwathError, match="damaged") as raised:
         await SqliteStore.open(path)
+    assert not isinstance(raised.value, StoreUnavailable), "waiting does not mend it"
+
+
+async def test_a_run_ends_when_its_tables_are_gone(path: str) -> None:
+    """Nobody waits for a store that will never answer again."""
+
+    async def handler(item: Item) -> None:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("DROP TABLE swath_claimed")
+
+    async with swath.open(f"sqlite:///{path}") as frontier:
+        await frontier.add("a")
+        with pytest.raises(SwathError, match="no such table"):
+            await frontier.run(handler)
 
 
 MOUNTS = """\

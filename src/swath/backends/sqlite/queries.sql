@@ -261,11 +261,7 @@ SELECT 1 FROM swath_seen WHERE partition = :partition AND hash = :hash
 
 -- name: number_claim
 -- Rule 5: a lost reply is looked up by the number of the claim's last settlement.
-<<<<<<< HEAD
-UPDATE claim SET number = max(number, :number) WHERE fence = :fence
-=======
-UPDATE swath_claim SET number = :number WHERE fence = :fence
->>>>>>> wt-sqlite
+UPDATE swath_claim SET number = max(number, :number) WHERE fence = :fence
 
 -- name: settle_done
 -- Results by position, as one JSON object: what nearly every item of a settlement comes to.
