@@ -398,7 +398,7 @@ async def test_a_migration_that_fails_changes_nothing(path: str, monkeypatch: py
     script = "CREATE TABLE extra (a);\nCREATE TABLE swath_lane (b);\n"
     extra = known[-1]._replace(number=2, name="0002_extra", script=script)
     monkeypatch.setattr("swath.backends.sqlite.migration.all_migrations", lambda: [*known, extra])
-    with pytest.raises(StoreUnavailable, match="swath_lane already exists"):
+    with pytest.raises(SwathError, match="swath_lane already exists"):
         await migrate(path)
     with pytest.raises(sqlite3.OperationalError, match="no such table"):
         edit(path, "INSERT INTO extra VALUES (1)")
