@@ -80,7 +80,7 @@ def test_the_demo_does_not_answer_for_another_crawl(tmp_path: Path) -> None:
         (("example.com", "--scope", "hosts"), "scope 'hosts' is none of page, prefix, host, domain, any"),
         (("example.com", "--scope", "any"), "give --contact"),
         (("example.com", "--include", "("), "include pattern '(' is no regular expression"),
-        (("example.com", "--lane", "ip"), "--lane ip: one of host, domain"),
+        (("example.com", "--lane", "port"), "--lane port: one of host, domain, ip"),
         (("example.com", "--workers", "0"), "--workers 0: at least 1"),
         (("example.com", "--connect-to", "foo"), "connect-to 'foo' is not HOST:PORT:HOST:PORT"),
         (("example.com", "--exclude-hosts", "/nowhere.txt"), "--exclude-hosts /nowhere.txt: No such file"),
