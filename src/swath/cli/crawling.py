@@ -96,7 +96,7 @@ class Crawling:
                 show.json_line({"event": "progress", **tally, **view.frontier(self._fleet.status)})
                 sys.stdout.flush()
             else:
-                print(view.line(tally, self._fleet.status), flush=True)
+                print(view.line(self._settings, tally, self._fleet.status), flush=True)
 
     async def _finish(self, prepared: place.Prepared, stopped_by: str, seconds: float) -> int:
         settings = self._settings
