@@ -115,7 +115,7 @@ MUTATIONS: Sequence[Mutation] = [
         "INV-3: a claim that starts nothing moves the lane's clock",
         f"{SQLITE}/claim.py",
         "            if count and starts_count(pacing):\n                lane.pace(self._now)\n",
-        "        if starts_count(pacing):\n            lane.pace(self._now)\n",
+        "            if starts_count(pacing):\n                lane.pace(self._now)\n",
         "sqlite",
     ),
     Mutation(
