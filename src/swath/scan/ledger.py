@@ -73,7 +73,7 @@ class Ledger:
         for (line,) in self._connection.execute(_OPEN):
             yield json.loads(line)
 
-    def keys(self) -> Iterator[Open]:
+    def open_keys(self) -> Iterator[Open]:
         """The keys that have some. Those of one key and round were written together."""
         current: Open | None = None
         for finding in self.findings():

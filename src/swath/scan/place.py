@@ -185,7 +185,7 @@ def _rechecks(path: Path, length: int, number: int, source: Source) -> Iterator[
     ledger = Ledger(finding for finding in lines_of(path, length) if finding["round"] < number)
     before: dict[str, Mapping[str, int]] = {}
     room, count = KEYS_SIZE, 0
-    for key, codes, findings in ledger.keys():
+    for key, codes, findings in ledger.open_keys():
         rest = next((task for one in findings if (task := source.rest(key, one)) is not None), None)
         if rest is not None:
             yield work(f"recheck {number}: {key}", {**rest, "round": number, "before": {key: codes}})

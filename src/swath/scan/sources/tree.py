@@ -113,14 +113,12 @@ class TreeSource:
 
     def _step(self, path: str, entry: Entry) -> Step:
         key = key_of(path)
-        match entry.kind:
-            case "file" | "link":
-                _, kind, size, mtime, etag = entry
-                return FileRecord(key, path, self.place, kind=kind, size=size or 0, mtime=mtime, etag=etag)
-            case "broken":
-                return Trouble(key, Finding("broken-link", "leads nowhere, or round in a circle"))
-            case _:
-                return Counted(skipped=1)
+        _, kind, size, mtime, etag = entry
+        if kind == "file" or kind == "link":
+            return FileRecord(key, path, self.place, kind=kind, size=size or 0, mtime=mtime, etag=etag)
+        if kind == "broken":
+            return Trouble(key, Finding("broken-link", "leads nowhere, or round in a circle"))
+        return Counted(skipped=1)
 
     def _trouble(self, key: str, error: OSError, data: Any = None) -> Trouble:
         finding = Finding(final_code(error, remote=self.place.remote), said(error), data)
