@@ -35,6 +35,7 @@ ENDINGS = {
     "SIGTERM": "stopped",
     "max-pages": "stopped by --max-pages",
     "max-duration": "stopped by --max-duration",
+    "failed": "stopped: every process failed",
 }
 
 
