@@ -16,41 +16,41 @@ PARTITION = 0  # a file has one
 BUSY_SECONDS = 60.0
 
 READY_LANES = (
-    "SELECT number, name FROM lane WHERE partition = 0 AND level = ? AND ready_at <= ? "
+    "SELECT number, name FROM swath_lane WHERE partition = 0 AND level = ? AND ready_at <= ? "
     "ORDER BY ready_at, number LIMIT ?"
 )
 HEAD = (
-    "SELECT place, position, hash, key, payload, span, attempts FROM item "
+    "SELECT place, position, hash, key, payload, span, attempts FROM swath_item "
     "WHERE partition = 0 AND lane = ? AND rank = ? ORDER BY place LIMIT 1"
 )
-DELETE_ITEM = "DELETE FROM item WHERE partition = 0 AND lane = ? AND rank = ? AND place = ?"
+DELETE_ITEM = "DELETE FROM swath_item WHERE partition = 0 AND lane = ? AND rank = ? AND place = ?"
 INSERT_CLAIMED = (
-    "INSERT INTO claimed (partition, fence, position, lane, priority, hash, key, payload, span, attempts) "
+    "INSERT INTO swath_claimed (partition, fence, position, lane, priority, hash, key, payload, span, attempts) "
     "VALUES (0, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 START_LANE = (
-    "UPDATE lane SET waiting = waiting - 1, in_flight = in_flight + 1, last_at = ?, level = NULL "
+    "UPDATE swath_lane SET waiting = waiting - 1, in_flight = in_flight + 1, last_at = ?, level = NULL "
     "WHERE partition = 0 AND number = ?"
 )
 INSERT_DONE = (
-    "INSERT INTO done (partition, position, lane, priority, hash, key, payload, span, settled_at) "
+    "INSERT INTO swath_done (partition, position, lane, priority, hash, key, payload, span, settled_at) "
     "VALUES (0, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-DELETE_CLAIMED = "DELETE FROM claimed WHERE partition = 0 AND fence = ?"
+DELETE_CLAIMED = "DELETE FROM swath_claimed WHERE partition = 0 AND fence = ?"
 # The head stays what it was while something waits: the floor knows one priority.
 SETTLE_LANE = (
-    "UPDATE lane SET in_flight = in_flight - 1, ready_at = ?, head = CASE WHEN waiting > 0 THEN ? END, "
+    "UPDATE swath_lane SET in_flight = in_flight - 1, ready_at = ?, head = CASE WHEN waiting > 0 THEN ? END, "
     "level = CASE WHEN waiting > 0 THEN ? END WHERE partition = 0 AND number = ?"
 )
-IS_SEEN = "SELECT 1 FROM seen WHERE partition = 0 AND hash = ?"
-INSERT_SEEN = "INSERT INTO seen (partition, hash, position) VALUES (0, ?, ?)"
-LANE_NUMBER = "SELECT number FROM lane WHERE partition = 0 AND name = ?"
+IS_SEEN = "SELECT 1 FROM swath_seen WHERE partition = 0 AND hash = ?"
+INSERT_SEEN = "INSERT INTO swath_seen (partition, hash, position) VALUES (0, ?, ?)"
+LANE_NUMBER = "SELECT number FROM swath_lane WHERE partition = 0 AND name = ?"
 INSERT_ITEM = (
-    "INSERT INTO item (partition, lane, rank, place, position, hash, key, span, attempts) "
+    "INSERT INTO swath_item (partition, lane, rank, place, position, hash, key, span, attempts) "
     "VALUES (0, ?, ?, ?, ?, ?, ?, 1, 0)"
 )
 GROW_LANE = (
-    "UPDATE lane SET waiting = waiting + ?, head = ?, level = CASE WHEN in_flight = 0 THEN ? END, "
+    "UPDATE swath_lane SET waiting = waiting + ?, head = ?, level = CASE WHEN in_flight = 0 THEN ? END, "
     "ready_at = CASE WHEN level IS NULL THEN ? ELSE ready_at END WHERE partition = 0 AND number = ?"
 )
 
@@ -85,8 +85,8 @@ class SqliteFloor:
         """The fence, and for each item its lane's number and name and its row."""
         db, now = self._db, time.time_ns() // 1_000
         db.execute("BEGIN IMMEDIATE")
-        db.execute("SELECT * FROM partition_state WHERE partition = 0").fetchone()
-        (fence,) = db.execute("SELECT coalesce(max(fence), 0) + 1 FROM claim").fetchone()
+        db.execute("SELECT * FROM swath_partition_state WHERE partition = 0").fetchone()
+        (fence,) = db.execute("SELECT coalesce(max(fence), 0) + 1 FROM swath_claim").fetchone()
         taken = []
         for number, name in db.execute(READY_LANES, (LEVEL, now, batch)).fetchall():
             taken.append((number, name, db.execute(HEAD, (number, RANK)).fetchone()))
@@ -97,17 +97,17 @@ class SqliteFloor:
         db.executemany(DELETE_ITEM, [(number, RANK, row[0]) for number, _, row in taken])
         db.executemany(START_LANE, [(now, number) for number, _, _ in taken])
         db.execute(
-            "UPDATE partition_state SET time = ?, ready = ready - ?, claimed = claimed + ?, "
+            "UPDATE swath_partition_state SET time = ?, ready = ready - ?, claimed = claimed + ?, "
             "claims_made = claims_made + 1 WHERE partition = 0",
             (now, len(taken), len(taken)),
         )
         if taken:
             db.execute(
-                "INSERT INTO claim (fence, token, worker, expires_at) VALUES (?, ?, 'floor', ?)",
+                "INSERT INTO swath_claim (fence, token, worker, expires_at) VALUES (?, ?, 'floor', ?)",
                 (fence, secrets.randbits(63), now + LEASE),
             )
             db.execute(
-                "INSERT INTO hold (fence, partition, expires_at, held) VALUES (?, 0, ?, ?)",
+                "INSERT INTO swath_hold (fence, partition, expires_at, held) VALUES (?, 0, ?, ?)",
                 (fence, now + LEASE, len(taken)),
             )
         db.execute("COMMIT")
@@ -116,9 +116,9 @@ class SqliteFloor:
     def _settle(self, fence: int, taken: Sequence[tuple[int, str, tuple[Any, ...]]], found: Sequence[Arrival]) -> None:
         db, now = self._db, time.time_ns() // 1_000
         db.execute("BEGIN IMMEDIATE")
-        db.execute("SELECT token, lost, number FROM claim WHERE fence = ?", (fence,)).fetchone()
+        db.execute("SELECT token, lost, number FROM swath_claim WHERE fence = ?", (fence,)).fetchone()
         next_position, next_place = db.execute(
-            "SELECT next_position, next_place FROM partition_state WHERE partition = 0"
+            "SELECT next_position, next_place FROM swath_partition_state WHERE partition = 0"
         ).fetchone()
         db.executemany(
             INSERT_DONE, [(row[1], number, LEVEL, row[2], row[3], row[4], row[5], now) for number, _, row in taken]
@@ -137,11 +137,12 @@ class SqliteFloor:
             )
             more = Counter(number for _, number in fresh)
             db.executemany(GROW_LANE, [(count, LEVEL, LEVEL, now, number) for number, count in more.items()])
-        db.execute("UPDATE claim SET number = 1 WHERE fence = ?", (fence,))
-        db.execute("DELETE FROM hold WHERE fence = ? AND partition = 0", (fence,))
+        db.execute("UPDATE swath_claim SET number = 1 WHERE fence = ?", (fence,))
+        db.execute("DELETE FROM swath_hold WHERE fence = ? AND partition = 0", (fence,))
         db.execute(
-            "UPDATE partition_state SET time = ?, next_position = next_position + ?, next_place = next_place + ?, "
-            "ready = ready + ?, claimed = claimed - ?, done = done + ? WHERE partition = 0",
+            "UPDATE swath_partition_state "
+            "SET time = ?, next_position = next_position + ?, next_place = next_place + ?, ready = ready + ?, "
+            "claimed = claimed - ?, done = done + ? WHERE partition = 0",
             (now, len(fresh), len(fresh), len(fresh), len(taken), len(taken)),
         )
         db.execute("COMMIT")

@@ -12,11 +12,18 @@ from benchmarks.loading import A_DAY, LEVEL, RANK, Plan, check, create, plan
 from benchmarks.settings import ITEMS_PER_LANE
 from benchmarks.work import page
 
-INSERT_LANE = "INSERT INTO lane (partition, number, name, waiting, head, level, ready_at) VALUES (?, ?, ?, ?, ?, ?, ?)"
+INSERT_LANE = (
+    "INSERT INTO swath_lane (partition, number, name, waiting, head, level, ready_at) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
 INSERT_ITEM = (
-    "INSERT INTO item (partition, lane, rank, place, position, hash, key, span, attempts) "
+    "INSERT INTO swath_item (partition, lane, rank, place, position, hash, key, span, attempts) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, 1, 0)"
 )
+INSERT_SEEN = "INSERT INTO swath_seen SELECT partition, hash, position FROM swath_item ORDER BY partition, hash"
+SAVE_PARTITION = """
+UPDATE swath_partition_state SET next_position = ?, next_place = ?, ready = ?, lanes = ? WHERE partition = ?
+"""
+POSITION_INDEX = "SELECT sql FROM sqlite_master WHERE name = 'swath_item_position'"
 
 
 def load(path: str, url: str, *, items: int, partitions: int) -> int:
@@ -26,17 +33,14 @@ def load(path: str, url: str, *, items: int, partitions: int) -> int:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for pragma in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -524288", "temp_store = MEMORY"):
             connection.execute(f"PRAGMA {pragma}")
-        (position_index,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'item_position'").fetchone()
+        (position_index,) = connection.execute(POSITION_INDEX).fetchone()
         connection.execute("BEGIN IMMEDIATE")
-        connection.execute("DROP INDEX item_position")
+        connection.execute("DROP INDEX swath_item_position")
         connection.executemany(INSERT_LANE, _lanes(planned))
         connection.executemany(INSERT_ITEM, _items(planned))
-        connection.execute("INSERT INTO seen SELECT partition, hash, position FROM item ORDER BY partition, hash")
+        connection.execute(INSERT_SEEN)
         connection.execute(position_index)
-        connection.executemany(
-            "UPDATE partition_state SET next_position = ?, next_place = ?, ready = ?, lanes = ? WHERE partition = ?",
-            _states(planned),
-        )
+        connection.executemany(SAVE_PARTITION, _states(planned))
         connection.execute("COMMIT")
     _sync(path)
     asyncio.run(check(url, planned.items))
@@ -49,7 +53,7 @@ def block(path: str, *, lanes_of_ten: int) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(
             """
-            UPDATE lane SET
+            UPDATE swath_lane SET
                 ready_at = CASE WHEN number % 10 < :blocked THEN :tomorrow ELSE :now END,
                 blocked_until = CASE WHEN number % 10 < :blocked THEN :tomorrow ELSE 0 END
             WHERE (blocked_until > 0) <> (number % 10 < :blocked)

@@ -44,14 +44,14 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-1: a lane's items are handed out and stay where they are",
         f"{SQLITE}/queries.sql",
-        "DELETE FROM item WHERE partition = :partition AND position IN (SELECT value FROM json_each(:positions))",
-        "DELETE FROM item WHERE partition = :partition AND position IN (SELECT max(value) FROM json_each(:positions))",
+        "DELETE FROM swath_item WHERE partition = :partition AND position IN (SELECT value ",
+        "DELETE FROM swath_item WHERE partition = :partition AND position IN (SELECT max(value) ",
         "sqlite",
     ),
     Mutation(
         "INV-1: a renewal does not reach those who take over",
         f"{SQLITE}/claim.py",
-        '    session.connection.execute(SQL["renew_holds"], where)\n',
+        '    session.connection.execute(session.sql["renew_holds"], where)\n',
         "",
         "sqlite",
     ),
@@ -72,7 +72,7 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-2: lost in one partition, and alive in the others",
         f"{SQLITE}/claim.py",
-        '            self._connection.execute(SQL["lose_claim"], {"fence": fence})\n',
+        '            self._connection.execute(self._sql["lose_claim"], {"fence": fence})\n',
         "",
         "sqlite",
     ),
@@ -115,7 +115,7 @@ MUTATIONS: Sequence[Mutation] = [
         "INV-3: a claim that starts nothing moves the lane's clock",
         f"{SQLITE}/claim.py",
         "            if count and starts_count(pacing):\n                lane.pace(self._now)\n",
-        "        if starts_count(pacing):\n            lane.pace(self._now)\n",
+        "            if starts_count(pacing):\n                lane.pace(self._now)\n",
         "sqlite",
     ),
     Mutation(
@@ -128,15 +128,15 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-4: the loss of a worker is forgotten",
         f"{SQLITE}/queries.sql",
-        "span, attempts + 1, losses + 1, reason, error\nFROM claimed",
-        "span, attempts + 1, losses, reason, error\nFROM claimed",
+        "span, attempts + 1, losses + 1, reason, error\nFROM swath_claimed",
+        "span, attempts + 1, losses, reason, error\nFROM swath_claimed",
         "sqlite",
     ),
     Mutation(
         "INV-4: a retry that is due is dropped instead of made ready",
         f"{SQLITE}/claim.py",
-        '        self._connection.executemany(SQL["drain_item"], moved)\n',
-        '        self._connection.executemany(SQL["drain_item"], moved[1:])\n',
+        '        self._connection.executemany(self._sql["drain_item"], moved)\n',
+        '        self._connection.executemany(self._sql["drain_item"], moved[1:])\n',
         "sqlite",
     ),
     Mutation(
@@ -163,23 +163,24 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-6: the checkpoint passes what is claimed",
         f"{SQLITE}/queries.sql",
-        "    SELECT min(position) FROM claimed WHERE partition = :partition AND position > :checkpoint\n",
+        "    SELECT min(position) FROM swath_claimed WHERE partition = :partition AND position > :checkpoint\n",
         "    SELECT NULL\n",
         "sqlite",
     ),
     Mutation(
         "INV-6: a revisit holds the checkpoint back",
         f"{SQLITE}/queries.sql",
-        " INDEXED BY delayed_unsettled\n    WHERE partition = :partition AND position > :checkpoint AND NOT revisit",
+        " INDEXED BY swath_delayed_unsettled\n"
+        "    WHERE partition = :partition AND position > :checkpoint AND NOT revisit",
         " WHERE partition = :partition AND position > :checkpoint",
         "sqlite",
     ),
     Mutation(
         "INV-7: what is done is new again",
         f"{SQLITE}/queries.sql",
-        "WHERE NOT EXISTS (SELECT 1 FROM seen WHERE partition = :partition AND hash = substr(:hashes, 1 + 20 * i, 20))",
-        "WHERE NOT EXISTS (SELECT 1 FROM seen WHERE partition = :partition AND hash = substr(:hashes, 1 + 20 * i, 20)\n"
-        "AND position NOT IN (SELECT position FROM done WHERE partition = :partition))",
+        "WHERE partition = :partition AND hash = substr(:hashes, 1 + 20 * i, 20))",
+        "WHERE partition = :partition AND hash = substr(:hashes, 1 + 20 * i, 20)\n"
+        "AND position NOT IN (SELECT position FROM swath_done WHERE partition = :partition))",
         "sqlite",
     ),
     Mutation(

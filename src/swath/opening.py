@@ -15,7 +15,7 @@ from swath.core.events import Observer
 from swath.core.frontier import Frontier
 from swath.core.store import Settings, Store
 
-EXAMPLES = "sqlite:///work.db, postgresql://user@host/database?schema=name or memory:"
+EXAMPLES = "sqlite:///work.db, postgresql://user@host/database (either with ?schema=name) or memory:"
 MAX_PARTITIONS = 1_024
 PARTITIONS = {"memory": 1, "sqlite": 1, "postgresql": 64}  # one writer needs no more than one
 
@@ -76,7 +76,7 @@ class StoreURL:
                 path = unquote(parts.path.removeprefix("/"))
                 if not path:
                     raise InvalidStoreURL(f"{url!r} names no file: use sqlite:///work.db, or memory: for none")
-                return cls(url, "sqlite", path, _query(url, parts.query, {"synchronous"}))
+                return cls(url, "sqlite", path, _query(url, parts.query, {"schema", "synchronous"}))
             case "postgresql" | "postgres":
                 return cls(url, "postgresql", "", dict(parse_qsl(parts.query)))
             case _:
@@ -151,9 +151,13 @@ class Opening:
             case "sqlite":
                 from swath.backends.sqlite import SqliteStore
 
-                synchronous = self._url.query.get("synchronous", "full")
                 return await SqliteStore.open(
-                    self._url.path, settings=settings, create=self._create, clock=self._clock, synchronous=synchronous
+                    self._url.path,
+                    schema=self._url.query.get("schema"),
+                    settings=settings,
+                    create=self._create,
+                    clock=self._clock,
+                    synchronous=self._url.query.get("synchronous", "full"),
                 )
             case _:
                 try:
@@ -174,7 +178,7 @@ async def migrate(url: str) -> Sequence[str]:
         case "sqlite":
             from swath.backends.sqlite import migrate as migrate_sqlite
 
-            return await migrate_sqlite(target.path)
+            return await migrate_sqlite(target.path, schema=target.query.get("schema"))
         case _:
             from swath.backends.postgres import migrate as migrate_postgres
 

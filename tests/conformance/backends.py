@@ -1,8 +1,9 @@
 """How each store is made for a test, and opened again."""
 
 import secrets
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -15,6 +16,10 @@ from tests.conftest import Server, fresh_database
 
 ALL = ("memory", "sqlite", "postgres")
 DURABLE = ("sqlite", "postgres")
+BESIDE = "schema"  # SQLite again, in a file with other frontiers and somebody's own tables
+
+
+FRONTIERS_IN_A_FILE = 5
 
 
 class Backend(Protocol):
@@ -56,6 +61,30 @@ class Sqlite:
         return await SqliteStore.open(store.path, create=False, clock=clock, synchronous="normal")
 
 
+class Beside:
+    """A schema each, a few to a file, beside a table that is somebody's own."""
+
+    name = "schema"
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._made = 0
+
+    async def make(self, settings: Settings, clock: Clock) -> Store:
+        number, place = divmod(self._made, FRONTIERS_IN_A_FILE)
+        self._made += 1
+        path = self._directory / f"{number}.db"
+        if place == 0:
+            with closing(sqlite3.connect(path)) as connection:
+                connection.execute("CREATE TABLE item (mine TEXT)")
+        return await SqliteStore.open(
+            str(path), schema=f"frontier_{place}", settings=settings, clock=clock, synchronous="normal"
+        )
+
+    async def open_again(self, store: Store, clock: Clock) -> Store:
+        raise NotImplementedError("the tests of durability run on files of their own")
+
+
 class Postgres:
     """A schema each, in one database."""
 
@@ -86,6 +115,8 @@ def backend_named(name: str, *, directory: Path, server: Callable[[], Server]) -
             yield Memory()
         case "sqlite":
             yield Sqlite(directory)
+        case "schema":
+            yield Beside(directory)
         case "postgres":
             with fresh_database(server()) as url:
                 yield Postgres(url if "?" in url else f"{url}?")

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance.backends import ALL, Backend, backend_named
+from tests.conformance.backends import ALL, BESIDE, Backend, backend_named
 
 
-@pytest.fixture(scope="module", params=ALL)
+@pytest.fixture(scope="module", params=[*ALL, BESIDE])
 def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     with backend_named(
         request.param,

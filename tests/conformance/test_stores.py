@@ -23,7 +23,7 @@ class MadeByBackend:
 
 
 class TestStore(MadeByBackend, StoreConformance):
-    """Memory, SQLite and PostgreSQL."""
+    """Memory, SQLite in two ways, and PostgreSQL."""
 
 
 @pytest.mark.parametrize("backend", DURABLE, indirect=True)

@@ -53,7 +53,7 @@ class Place:
     def _read(self, statement: str) -> list[tuple[str, str, int]]:
         if self.url.startswith("sqlite:///"):
             with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"))) as connection:
-                return connection.execute(statement.format(s="")).fetchall()
+                return connection.execute(statement.format(s="swath_")).fetchall()
         target = Target.parse(self.url)
         with psycopg.connect(target.dsn) as session:
             return session.execute(target.fill(statement.replace("{s}", "{schema}."))).fetchall()

@@ -21,7 +21,7 @@ async def test_pages_that_waited_for_robots_do_not_all_go_at_once() -> None:
     async with visiting(answered, delay=1.0, max_workers_per_host=3) as (_, visitor, actor):
         plain = actor.fetch
 
-        async def slowly(url: str, *, fresh: bool = False) -> Answer:
+        async def slowly(url: str, *, fresh: bool = False, address: str | None = None) -> Answer:
             answer = await plain(url, fresh=fresh)
             await arrived.wait()
             return answer

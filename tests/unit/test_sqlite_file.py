@@ -9,10 +9,13 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+import swath
+from swath import Item
 from swath.backends.sql import parse, read
 from swath.backends.sqlite import SqliteStore, migrate, versions
 from swath.backends.sqlite.file import APPLICATION_ID, NETWORK_FILE_SYSTEMS, file_system
@@ -145,8 +148,8 @@ def test_processes_that_create_the_same_file_all_succeed(tmp_path: Path) -> None
             path = str(tmp_path / f"{attempt}.db")
             pool.starmap(open_and_add, [(path, number) for number in range(6)], chunksize=1)
             connection = sqlite3.connect(path)
-            assert connection.execute("SELECT ready FROM partition_state").fetchall() == [(6,), (0,)]
-            assert connection.execute("SELECT count(*) FROM migration").fetchone() == (len(all_migrations()),)
+            assert connection.execute("SELECT ready FROM swath_partition_state").fetchall() == [(6,), (0,)]
+            assert connection.execute("SELECT count(*) FROM swath_migration").fetchone() == (len(all_migrations()),)
             connection.close()
 
 
@@ -170,7 +173,7 @@ async def test_a_file_that_is_no_database_is_refused(path: str) -> None:
 async def test_a_database_of_somebody_else_is_refused(path: str, mode: str) -> None:
     connection = sqlite3.connect(path)
     connection.execute(f"PRAGMA journal_mode = {mode}")
-    connection.execute("CREATE TABLE frontier (mine TEXT)")
+    connection.execute("CREATE TABLE swath_frontier (mine TEXT)")
     connection.close()
     await refused(path, NotAFrontier, "something else")
 
@@ -178,7 +181,7 @@ async def test_a_database_of_somebody_else_is_refused(path: str, mode: str) -> N
 async def test_a_database_of_somebody_else_in_use_is_refused(path: str) -> None:
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode = wal")
-    connection.execute("CREATE TABLE frontier (mine TEXT)")
+    connection.execute("CREATE TABLE swath_frontier (mine TEXT)")
     await refused(path, NotAFrontier, "something else")
     connection.close()
 
@@ -198,8 +201,22 @@ async def test_a_damaged_file_says_so(path: str) -> None:
     await create(path)
     content, _ = snapshot(path)
     write(path, content[:4096] + os.urandom(len(content) - 4096))
-    with pytest.raises(StoreUnavailable, match="damaged"):
+    with pytest.raises(SwathError, match="damaged") as raised:
         await SqliteStore.open(path)
+    assert not isinstance(raised.value, StoreUnavailable), "waiting does not mend it"
+
+
+async def test_a_run_ends_when_its_tables_are_gone(path: str) -> None:
+    """Nobody waits for a store that will never answer again."""
+
+    async def handler(item: Item) -> None:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("DROP TABLE swath_claimed")
+
+    async with swath.open(f"sqlite:///{path}") as frontier:
+        await frontier.add("a")
+        with pytest.raises(SwathError, match="no such table"):
+            await frontier.run(handler)
 
 
 MOUNTS = """\
@@ -338,26 +355,26 @@ async def test_a_file_locked_for_too_long_is_unavailable(path: str, monkeypatch:
 
 async def test_an_older_format_names_the_command_to_run(path: str) -> None:
     await create(path)
-    edit(path, "UPDATE frontier SET format = 0")
-    with pytest.raises(SchemaOutdated, match=f"swath db migrate --store sqlite:///{path}"):
+    edit(path, "UPDATE swath_frontier SET format = 0")
+    with pytest.raises(SchemaOutdated, match=f"swath db migrate --store 'sqlite:///{path}'"):
         await SqliteStore.open(path)
 
 
 async def test_a_newer_format_is_refused(path: str) -> None:
     await create(path)
-    edit(path, "UPDATE frontier SET format = 99")
+    edit(path, "UPDATE swath_frontier SET format = 99")
     with pytest.raises(SchemaTooNew, match="format 99"):
         await SqliteStore.open(path)
 
 
 async def test_a_store_that_is_open_stops_when_the_format_changes_under_it(path: str) -> None:
     store = await SqliteStore.open(path)
-    edit(path, "UPDATE frontier SET format = 99")
+    edit(path, "UPDATE swath_frontier SET format = 99")
     with pytest.raises(SchemaTooNew):
         await store.add([new("a")])
     with pytest.raises(SchemaTooNew):
         await store.status()
-    edit(path, f"UPDATE frontier SET format = {FORMAT}")
+    edit(path, f"UPDATE swath_frontier SET format = {FORMAT}")
     assert await store.add([new("a")]) == 1
     await store.close()
 
@@ -378,9 +395,10 @@ async def test_migrate_applies_what_is_missing_once(path: str, monkeypatch: pyte
 async def test_a_migration_that_fails_changes_nothing(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     await create(path)
     known = all_migrations()
-    extra = known[-1]._replace(number=2, name="0002_extra", script="CREATE TABLE extra (a);\nCREATE TABLE lane (b);\n")
+    script = "CREATE TABLE extra (a);\nCREATE TABLE swath_lane (b);\n"
+    extra = known[-1]._replace(number=2, name="0002_extra", script=script)
     monkeypatch.setattr("swath.backends.sqlite.migration.all_migrations", lambda: [*known, extra])
-    with pytest.raises(StoreUnavailable, match="lane already exists"):
+    with pytest.raises(SwathError, match="swath_lane already exists"):
         await migrate(path)
     with pytest.raises(sqlite3.OperationalError, match="no such table"):
         edit(path, "INSERT INTO extra VALUES (1)")

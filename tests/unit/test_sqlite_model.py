@@ -34,9 +34,9 @@ from swath.core.store import (
 STEPS = 250
 LANE_ROWS = """
     SELECT partition, number, name, min_interval, concurrency, paused, blocked_until,
-           waiting, in_flight, last_at, head, level, ready_at FROM lane
+           waiting, in_flight, last_at, head, level, ready_at FROM swath_lane
 """
-HELD_ROWS = "SELECT fence, partition, position, lane FROM claimed"
+HELD_ROWS = "SELECT fence, partition, position, lane FROM swath_claimed"
 SEEDS = [int(seed) for seed in os.environ["SWATH_SEED"].split(",")] if "SWATH_SEED" in os.environ else range(3)
 LANES = [*"abcdefghij", "with\ttab and \x01", 'quoted "ä" 🦊']
 

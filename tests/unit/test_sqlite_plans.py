@@ -6,25 +6,41 @@ from collections.abc import Iterator
 
 import pytest
 
-from swath.backends.sql import read
 from swath.backends.sqlite.add import add
 from swath.backends.sqlite.claim import claim
 from swath.backends.sqlite.file import _create
 from swath.backends.sqlite.migration import run_script
 from swath.backends.sqlite.settle import settle
-from swath.backends.sqlite.state import SQL, Session
+from swath.backends.sqlite.state import Session
+from swath.backends.sqlite.target import Target
 from swath.core.clock import SECOND, ManualClock
 from swath.core.store import ClaimRef, ClaimRequest, Move, MoveKind, NewItem, Settings, Settlement, Signal
 
-SLOW = {"count_rows", "list_lanes", "list_dead", "outputs", "partition_states", "tables", "migrations"}
-SMALL = {"frontier", "output", "partition_state", "migration"}  # a few rows, whatever the frontier holds
+SLOW = {
+    "count_rows",
+    "list_lanes",
+    "list_dead",
+    "list_unsettled",
+    "outputs",
+    "partition_states",
+    "names",
+    "migrations",
+}
+SMALL = {
+    "swath_frontier",
+    "swath_output",
+    "swath_partition_state",
+    "swath_migration",
+}  # a few rows, whatever the frontier holds
+TARGET = Target.of("work.db")
+SQL = TARGET.sql
 LISTS = {"wanted", "json_each", "entry"}  # what the caller handed in
 
 
 @pytest.fixture(scope="module", params=["fresh", "analyzed", "misled"])
 def connection(request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    run_script(connection, read("swath.backends.sqlite", "schema.sql"))
+    run_script(connection, TARGET.tables())
     if request.param == "analyzed":
         _fill(connection)
         connection.execute("ANALYZE")
@@ -38,15 +54,15 @@ def connection(request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
 def _fill(connection: sqlite3.Connection) -> None:
     numbers = [(n,) for n in range(1, 2_001)]
     for statement in (
-        "INSERT INTO lane (partition, number, name, level, ready_at) VALUES (0, ?1, 'lane ' || ?1, 3, ?1)",
-        "INSERT INTO item VALUES (0, ?1 % 100, 9, ?1, ?1, randomblob(20), 'key ' || ?1, NULL, 1, 0, 0, NULL, NULL)",
-        "INSERT INTO seen VALUES (0, randomblob(20), ?1)",
-        "INSERT INTO claimed VALUES (0, ?1 / 10, ?1, 1, 3, randomblob(20), 'key ' || ?1, NULL, 1, 0, 0, NULL, NULL)",
-        "INSERT INTO hold VALUES (?1, 0, ?1, 0, 10)",
-        "INSERT INTO claim VALUES (?1, 1, 'worker', ?1, 0, 0)",
-        "INSERT INTO delayed VALUES (0, ?1, 1, 3, x'00', 'key', NULL, 1, 0, 0, NULL, NULL, ?1, ?1 % 2, NULL, NULL)",
-        "INSERT INTO done VALUES (?1, 0, ?1, 1, 3, x'00', 'key', NULL, 1, 0, NULL)",
-        "INSERT INTO dead VALUES (0, ?1, 1, 3, x'00', 'key', NULL, 1, 1, 0, NULL, NULL)",
+        "INSERT INTO swath_lane (partition, number, name, level, ready_at) VALUES (0, ?1, 'lane ' || ?1, 3, ?1)",
+        "INSERT INTO swath_item VALUES (0, ?1 % 100, 9, ?1, ?1, randomblob(20), 'k' || ?1, NULL, 1, 0, 0, NULL, NULL)",
+        "INSERT INTO swath_seen VALUES (0, randomblob(20), ?1)",
+        "INSERT INTO swath_claimed VALUES (0, ?1 / 10, ?1, 1, 3, randomblob(20), 'k' || ?1, NULL, 1, 0, 0, NULL, NULL)",
+        "INSERT INTO swath_hold VALUES (?1, 0, ?1, 0, 10)",
+        "INSERT INTO swath_claim VALUES (?1, 1, 'worker', ?1, 0, 0)",
+        "INSERT INTO swath_delayed VALUES (0, ?1, 1, 3, x'00', 'k', NULL, 1, 0, 0, NULL, NULL, ?1, ?1 % 2, NULL, NULL)",
+        "INSERT INTO swath_done VALUES (?1, 0, ?1, 1, 3, x'00', 'key', NULL, 1, 0, NULL)",
+        "INSERT INTO swath_dead VALUES (0, ?1, 1, 3, x'00', 'key', NULL, 1, 1, 0, NULL, NULL)",
     ):
         connection.executemany(statement, numbers)
 
@@ -78,17 +94,17 @@ def test_plan(name: str, connection: sqlite3.Connection) -> None:
 
 def test_ready_lanes_are_read_in_order_from_their_place(connection: sqlite3.Connection) -> None:
     lanes, items, *_ = plan(connection, SQL["ready_lanes"])
-    assert "lane_ready (partition=? AND level=? AND " in lanes
+    assert "swath_lane_ready (partition=? AND level=? AND " in lanes
     assert "PRIMARY KEY (partition=? AND lane=? AND rank=? AND place=?)" in items
 
 
 def test_a_bad_plan_is_noticed(connection: sqlite3.Connection) -> None:
-    assert faults(plan(connection, "SELECT * FROM lane WHERE waiting = :n ORDER BY name"))
-    assert faults(plan(connection, "SELECT position FROM item WHERE partition = :p ORDER BY key"))
+    assert faults(plan(connection, "SELECT * FROM swath_lane WHERE waiting = :n ORDER BY name"))
+    assert faults(plan(connection, "SELECT position FROM swath_item WHERE partition = :p ORDER BY key"))
 
 
 def test_the_checkpoint_does_not_walk_revisits(connection: sqlite3.Connection) -> None:
-    assert any("INDEX delayed_unsettled" in detail for detail in plan(connection, SQL["lowest_unsettled"]))
+    assert any("INDEX swath_delayed_unsettled" in detail for detail in plan(connection, SQL["lowest_unsettled"]))
 
 
 # The same by count: SQLite's own steps, which no machine makes slower.
@@ -99,8 +115,8 @@ class Counted:
 
     def __init__(self, settings: Settings) -> None:
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
-        _create(self.connection, settings, 0)
-        self.session = Session(self.connection, ManualClock(), settings, Signal(False, 0))
+        _create(self.connection, TARGET, settings, 0)
+        self.session = Session(self.connection, SQL, ManualClock(), settings, Signal(False, 0))
         self.steps = 0
 
     def _step(self) -> int:
@@ -156,7 +172,7 @@ def test_revisits_and_delayed_items_cost_a_settlement_nothing() -> None:
     def cost(items: int) -> int:
         frontier = Counted(Settings(1))
         frontier.add(items, 10)
-        while frontier.session.connection.execute("SELECT ready FROM partition_state").fetchone()[0]:
+        while frontier.session.connection.execute("SELECT ready FROM swath_partition_state").fetchone()[0]:
             frontier.turn(100, delay=10_000 * SECOND)
         frontier.add(items, 10, first=10**6, not_before=10**18)
         frontier.add(100, 10, first=10**7)

@@ -222,7 +222,7 @@ async def test_a_cancelled_caller_neither_stops_the_thread_nor_loses_a_commit(st
     def slowly(session: Session) -> None:
         began.set()
         assert go_on.wait(30)
-        session.connection.execute("INSERT INTO output VALUES ('x', 1)")
+        session.connection.execute("INSERT INTO swath_output VALUES ('x', 1)")
 
     running = asyncio.ensure_future(store._writer.submit(slowly))
     await asyncio.to_thread(began.wait)
@@ -326,7 +326,7 @@ async def test_a_wrong_transaction_is_refused_and_left_alone(
         await store.settle(ref, done(claimed), connection="work.db")
     # A transaction that read before somebody wrote can no longer write.
     connection.execute("BEGIN")
-    connection.execute("SELECT * FROM frontier").fetchall()
+    connection.execute("SELECT * FROM swath_frontier").fetchall()
     await store.add([new("meanwhile")])
     with pytest.raises(WrongTransaction, match="BEGIN IMMEDIATE"):
         await store.settle(ref, done(claimed), connection=connection)
@@ -437,7 +437,7 @@ async def test_old_claims_are_pruned(store: SqliteStore, path: str, monkeypatch:
         assert reply.fence == number + 2
         await store.settle(ClaimRef(reply.fence, TOKEN), done(reply))
     with sqlite3.connect(path) as connection:
-        (count,) = connection.execute("SELECT count(*) FROM claim").fetchone()
+        (count,) = connection.execute("SELECT count(*) FROM swath_claim").fetchone()
     connection.close()
     assert 200 <= count <= 400
     await store.settle(ClaimRef(kept.fence, TOKEN), done(kept))

@@ -15,14 +15,14 @@ class Statements(Mapping[str, str]):
     """The statements of one file; asking for one that is not there says which file lacks it."""
 
     def __init__(self, source: str, statements: Mapping[str, str]) -> None:
-        self._source = source
+        self.source = source
         self._statements = dict(statements)
 
     def __getitem__(self, name: str) -> str:
         try:
             return self._statements[name]
         except KeyError:
-            raise KeyError(f"{self._source} has no statement named {name!r}") from None
+            raise KeyError(f"{self.source} has no statement named {name!r}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._statements)

@@ -26,7 +26,7 @@ StoreOption = Annotated[
         show_envvar=True,
         show_default=False,
         metavar="URL",
-        help="The frontier: sqlite:///work.db, postgresql://user@host/db?schema=name",
+        help="The frontier: sqlite:///work.db, postgresql://user@host/db; with ?schema=name, one of several there",
     ),
 ]
 JSONOption = Annotated[bool, typer.Option("--json", help="Print JSON: no colours, stable names")]

@@ -12,6 +12,7 @@ import swath
 from swath.cli import crawl_view as view
 from swath.cli import show
 from swath.cli.exits import Exit
+from swath.cli.explain import explained
 from swath.core.errors import UsageError
 from swath.core.insight import Status
 from swath.core.stopping import Stop, stopped_by_signals
@@ -95,7 +96,7 @@ class Crawling:
                 show.json_line({"event": "progress", **tally, **view.frontier(self._fleet.status)})
                 sys.stdout.flush()
             else:
-                print(view.line(tally, self._fleet.status), flush=True)
+                print(view.line(self._settings, tally, self._fleet.status), flush=True)
 
     async def _finish(self, prepared: place.Prepared, stopped_by: str, seconds: float) -> int:
         settings = self._settings
@@ -126,7 +127,7 @@ class Crawling:
         with (settings.directory / place.SEEDS).open() as seeds:
             first = seeds.readline().strip()
         async with swath.open(settings.store_url, create=False) as frontier:
-            return (await frontier.explain(first)).sentence
+            return (await explained(frontier, first)).sentence
 
 
 def _check(settings: CrawlSettings) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 from swath.core.clock import SECOND
 from swath.core.frontier import Frontier
 from swath.core.item import Done, Item, Outcome
-from swath.crawl import politeness, urls, warc
+from swath.crawl import lanes, politeness, urls, warc
+from swath.crawl.address import literal
 from swath.crawl.answer import Answer
 from swath.crawl.decode import decode
 from swath.crawl.fetch import Fetcher
+from swath.crawl.lanes import Addresses
 from swath.crawl.links import Links
 from swath.crawl.lookup import Lookup
 from swath.crawl.origins import KEY, TOP_PRIORITY, WAIT_SECONDS, Hop, Known, Origins, redirect_of
@@ -33,13 +35,22 @@ class Visitor:
     """The handler of a crawl."""
 
     def __init__(
-        self, frontier: Frontier, settings: CrawlSettings, *, fetcher: Fetcher, links: Links, tally: Tally
+        self,
+        frontier: Frontier,
+        settings: CrawlSettings,
+        *,
+        fetcher: Fetcher,
+        links: Links,
+        tally: Tally,
+        addresses: Addresses | None = None,
     ) -> None:
+        """With `addresses`, lanes are those of addresses, and pages wait in lanes of hosts until theirs is known."""
         self._frontier = Patient(frontier)
         self._settings = settings
         self._fetcher = fetcher
         self._links = links
         self._tally = tally
+        self._addresses = addresses
         self._lookup = Lookup(self._frontier)
         self._origins = Origins(self._lookup)
         self._asking: dict[str, asyncio.Future[None]] = {}  # origins whose robots.txt is being asked for
@@ -49,6 +60,10 @@ class Visitor:
     async def __call__(self, item: Item) -> Outcome:
         if item.key.startswith(KEY):
             return await self._follow(item)
+        if self._addresses is not None:
+            if not lanes.is_address(item.lane):
+                return await self._pass_on(item, self._addresses)
+            self._addresses.remember(urls.host(item.key), item.lane)
         if self.room is not None:
             if self.room <= 0:
                 return item.release(started=False, after=1.0)
@@ -76,7 +91,7 @@ class Visitor:
             allowed = await self._allowed(item, captures)
             if allowed is not None:
                 return allowed
-        answer = await self._fetch(item.key, fresh=item.attempts > 0)
+        answer = await self._fetch(item.key, item.lane, fresh=item.attempts > 0)
         return await self._settle(item, answer, captures)
 
     def _excluded(self, item: Item, why: str, rule: str | None) -> Outcome:
@@ -84,10 +99,39 @@ class Visitor:
         self._tally.refused[why] += 1
         return item.done(result={"excluded": why, "rule": rule}, started=False)
 
-    async def _fetch(self, url: str, *, fresh: bool) -> Answer:
-        answer = await self._fetcher.fetch(url, fresh=fresh)
+    async def _fetch(self, url: str, lane: str, *, fresh: bool) -> Answer:
+        address = None if self._addresses is None else literal(lane)
+        answer = await self._fetcher.fetch(url, fresh=fresh, address=address)
         self._tally.took(urls.host(url), answer.ended - answer.started)
         return answer
+
+    # lanes of addresses
+
+    async def _pass_on(self, item: Item, addresses: Addresses) -> Outcome:
+        """From the lane of its host into that of the host's address, which whoever is alone here decides on first."""
+        host = item.lane
+        lane = await self._lookup.fact(lanes.KEY + host)
+        facts = {}
+        if lane is not None:
+            addresses.remember(host, lane)
+        elif item.lane_in_flight:
+            return item.release(started=False, after=1.0)
+        else:
+            found = await self._fetcher.addresses(item.key)
+            if isinstance(found, Answer):
+                return await self._failed(item, found, [])
+            lane = lanes.lane_of_addresses(found)
+            facts = {lanes.KEY + host: lane}  # and remembered when it is settled: others may decide until then
+        passed = Item(item.key, lane, item.priority, item.payload)
+        return item.done(result={lanes.PASSED_ON: lane}, discovered=[passed], facts=facts, started=False)
+
+    async def _lane(self, url: str) -> str | Answer:
+        """The lane that a request belongs to, whether or not pages of its host are in it; or why none can be made."""
+        lane = self._links.lane(url)
+        if self._addresses is None or lanes.is_address(lane):
+            return lane
+        found = await self._fetcher.addresses(url)
+        return found if isinstance(found, Answer) else lanes.lane_of_addresses(found)
 
     # robots.txt
 
@@ -116,10 +160,11 @@ class Visitor:
         """Ask an origin for its robots.txt, or for what that redirects to. None: the turn goes on."""
         url = f"{origin}/robots.txt" if hop is None else hop.url
         lane = item.lane
-        if hop is not None and self._links.lane(url) != lane:
-            return await self._send_hop(item, origin, hop)
-        answer = await self._fetch(url, fresh=True)
-        known = await self._heard(origin, answer, hops=hop.hops if hop else 0)
+        where = lane if hop is None else await self._lane(url)
+        if hop is not None and isinstance(where, str) and where != lane:
+            return await self._send_hop(item, origin, hop, where)
+        answer = await self._fetch(url, lane, fresh=True) if isinstance(where, str) else where
+        known = await self._heard(origin, answer, lane=lane, hops=hop.hops if hop else 0)
         captures.append(self._capture(answer, {"kind": "robots"}))
         if isinstance(known, Known):
             await self._learn_pace(lane, origin, known, answer)
@@ -136,7 +181,7 @@ class Visitor:
         again = rules.kind == "deny" and rules.tries <= self._settings.retries
         return (rules.expires_at - rules.fetched_at) / SECOND if again else 0.0
 
-    async def _heard(self, origin: str, answer: Answer, *, hops: int) -> Known | Hop:
+    async def _heard(self, origin: str, answer: Answer, *, lane: str, hops: int) -> Known | Hop:
         self._tally.robots_fetched += 1
         if answer.error is not None:
             self._tally.errors[f"robots.txt {answer.error}"] += 1
@@ -146,31 +191,32 @@ class Visitor:
         first_retry = politeness.robots_retry(self._settings.min_interval)
         if answer.status in BUSY:
             first_retry = max(first_retry, _retry_after(answer) or 0.0)
-            await self._paces.block(self._links.lane(answer.url), first_retry)
+            await self._paces.block(lane, first_retry)
         return await self._origins.heard(origin, answer, body=body, hops=hops, first_retry=first_retry)
 
-    async def _send_hop(self, item: Item, origin: str, hop: Hop) -> Outcome:
+    async def _send_hop(self, item: Item, origin: str, hop: Hop, where: str) -> Outcome:
         """A redirect into another lane is an item there; this lane waits for it."""
-        if await self._frontier.add(self._hop_item(origin, hop, item.lane)):
+        if await self._frontier.add(_hop_item(origin, hop, where, waiting=item.lane)):
             await self._frontier.block(item.lane, until=WAIT_SECONDS)
         return item.release(started=False, after=max(1.0, self._settings.min_interval))
 
-    def _hop_item(self, origin: str, hop: Hop, lane: str) -> Item:
-        """Its key is that of one redirect as it was heard once, so that whoever meets it means the same item."""
-        payload = {"origin": origin, "url": hop.url, "hops": hop.hops, "lane": lane}
-        return Item(f"{KEY}{origin} {hop.url} {hop.until}", self._links.lane(hop.url), TOP_PRIORITY, payload)
-
     async def _follow(self, item: Item) -> Outcome:
         """The target of a redirect of some origin's robots.txt."""
-        origin, url, hops, lane = (item.payload[name] for name in ("origin", "url", "hops", "lane"))
-        answer = await self._fetch(url, fresh=True)
-        known = await self._heard(origin, answer, hops=hops)
+        origin, url, hops, waiting = (item.payload[name] for name in ("origin", "url", "hops", "lane"))
+        answer = await self._fetch(url, item.lane, fresh=True)
+        known = await self._heard(origin, answer, lane=item.lane, hops=hops)
         captures = [self._capture(answer, {"kind": "robots"})]
+        onward: list[Item] = []
         if isinstance(known, Hop):
-            onward = self._hop_item(origin, known, lane)
-            return item.done(result={"status": answer.status}, discovered=[onward], output=captures)
-        await self._frontier.block(lane, until=self._wait_of(known))
-        return item.done(result={"status": answer.status}, output=captures)
+            where = await self._lane(known.url)
+            if isinstance(where, Answer):
+                known = await self._heard(origin, where, lane=item.lane, hops=known.hops)
+            elif where != waiting:
+                onward = [_hop_item(origin, known, where, waiting=waiting)]
+        if not onward:  # the lane that waits goes on, also with a redirect back into it
+            wait = self._wait_of(known) if isinstance(known, Known) else 0.0
+            await self._frontier.block(waiting, until=wait)
+        return item.done(result={"status": answer.status}, discovered=onward, output=captures)
 
     async def _learn_pace(self, lane: str, origin: str, known: Known, answer: Answer) -> None:
         """What a robots.txt says beside its rules: how often to come, and where its sitemaps are."""
@@ -303,6 +349,12 @@ class Visitor:
         if answer.truncated is not None:
             listed["truncated"] = answer.truncated
         return Capture(answer, warc.new_id(), digest, listed, original, archived and answer.status > 0)
+
+
+def _hop_item(origin: str, hop: Hop, lane: str, *, waiting: str) -> Item:
+    """Its key is that of one redirect as it was heard once, so that whoever meets it means the same item."""
+    payload = {"origin": origin, "url": hop.url, "hops": hop.hops, "lane": waiting}
+    return Item(f"{KEY}{origin} {hop.url} {hop.until}", lane, TOP_PRIORITY, payload)
 
 
 def _retry_after(answer: Answer) -> float | None:

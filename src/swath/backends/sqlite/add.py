@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from swath.backends.sqlite.state import SQL, Lane, Lanes, Partition, Session
+from swath.backends.sqlite.state import Lane, Lanes, Partition, Session
 from swath.core.lane import FRESH, HASH_BYTES
 from swath.core.store import NewItem
 
@@ -43,7 +43,7 @@ def _unknown(lanes: Lanes, items: Sequence[NewItem]) -> list[NewItem]:
     blob = b"".join(hashes)
     assert len(blob) == HASH_BYTES * len(hashes), f"a hash has {HASH_BYTES} bytes"
     where = {"partition": lanes.partition.number, "count": len(hashes), "hashes": blob}
-    unknown = {hashes[i] for (i,) in lanes.session.connection.execute(SQL["unknown_hashes"], where)}
+    unknown = {hashes[i] for (i,) in lanes.session.connection.execute(lanes.session.sql["unknown_hashes"], where)}
     return [item for item in first.values() if item.hash in unknown]
 
 
@@ -71,10 +71,10 @@ def enter(lanes: Lanes, entries: Sequence[tuple[NewItem, Lane, int]], now: int) 
             continue
         rank, place = lanes.make_ready(lane, item.priority, FRESH)
         ready.append((number, lane.number, rank, place, position, item.hash, item.key, item.payload, item.span))
-    execute = lanes.session.connection.executemany
+    execute, sql = lanes.session.connection.executemany, lanes.session.sql
     seen.sort()
-    execute(SQL["insert_seen"], seen)
+    execute(sql["insert_seen"], seen)
     ready.sort()
-    execute(SQL["insert_item"], ready)
-    execute(SQL["insert_delayed"], delayed)
+    execute(sql["insert_item"], ready)
+    execute(sql["insert_delayed"], delayed)
     lanes.partition.delayed += len(delayed)

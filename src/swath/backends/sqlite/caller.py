@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from swath.backends.sqlite.settle import settle
-from swath.backends.sqlite.state import SQL, begin
+from swath.backends.sqlite.state import begin
+from swath.backends.sqlite.target import Target
 from swath.backends.sqlite.trouble import is_busy, translate
 from swath.core.clock import Clock
 from swath.core.errors import StoreUnavailable, SwathError, WrongTransaction
@@ -14,22 +15,28 @@ from swath.core.store import ClaimRef, Settlement, SettleReply
 
 
 def settle_within(
-    connection: object, ref: ClaimRef, settlement: Settlement, *, path: str, inode: tuple[int, int], clock: Clock
+    connection: object,
+    ref: ClaimRef,
+    settlement: Settlement,
+    *,
+    target: Target,
+    inode: tuple[int, int],
+    clock: Clock,
 ) -> SettleReply:
     """Settle on the caller's connection, in the caller's thread. If that fails, its transaction is rolled back."""
     if not isinstance(connection, sqlite3.Connection):
         raise WrongTransaction(
             f"connection= is a {type(connection).__module__}.{type(connection).__qualname__}; "
-            f"a frontier in {path} settles on an sqlite3.Connection"
+            f"a frontier in {target.path} settles on an sqlite3.Connection"
         )
     with _plain_rows(connection):
-        _check(connection, path, inode)
-        _lock(connection, settlement.partition, path)
+        _check(connection, target.path, inode)
+        _lock(connection, settlement.partition, target)
         try:
-            return settle(begin(connection, clock, path=path), ref, settlement)
+            return settle(begin(connection, clock, target), ref, settlement)
         except sqlite3.Error as error:
             connection.rollback()
-            raise translate(error, path) from error
+            raise translate(error, target.path) from error
         except SwathError as error:
             # Without the settlement the caller's writes must not commit either.
             connection.rollback()
@@ -58,10 +65,10 @@ def inode_of(path: str) -> tuple[int, int]:
     return stat.st_dev, stat.st_ino
 
 
-def _lock(connection: sqlite3.Connection, partition: int, path: str) -> None:
+def _lock(connection: sqlite3.Connection, partition: int, target: Target) -> None:
     """Take the write lock before anything is read (rule 1). A transaction that cannot have it is left as it is."""
     try:
-        connection.execute(SQL["lock_partition"], (partition,))
+        connection.execute(target.sql["lock_partition"], (partition,))
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY_SNAPSHOT":
             raise WrongTransaction(
@@ -70,10 +77,10 @@ def _lock(connection: sqlite3.Connection, partition: int, path: str) -> None:
             ) from error
         if is_busy(error):
             raise StoreUnavailable(
-                f"{path} is locked by another process, and the transaction on `connection` has no write lock of its "
-                "own. Begin it with BEGIN IMMEDIATE, and try again"
+                f"{target.path} is locked by another process, and the transaction on `connection` has no write lock of "
+                "its own. Begin it with BEGIN IMMEDIATE, and try again"
             ) from error
-        raise translate(error, path) from error
+        raise translate(error, target.path) from error
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from swath.backends.sqlite.state import SQL, Lanes, Partition, Session
+from swath.backends.sqlite.state import Lanes, Partition, Session
 from swath.core.lane import FRESH
 from swath.core.store import DEFAULT, Fact, LaneChange, Signal
 
@@ -24,7 +24,7 @@ def change_lane(session: Session, number: int, name: str, change: LaneChange) ->
     lanes.touch(lane)
     lanes.write()
     limits = (lane.min_interval, lane.concurrency, lane.paused, lane.blocked_until)
-    session.connection.execute(SQL["save_lane_limits"], (*limits, number, lane.number))
+    session.connection.execute(session.sql["save_lane_limits"], (*limits, number, lane.number))
     partition.save(session)
     if change.paused:
         session.signal = session.signal._replace(version=session.signal.version + 1)
@@ -55,7 +55,7 @@ def change_settings(
 def _save_settings(session: Session) -> None:
     settings, signal = session.settings, session.signal
     session.connection.execute(
-        SQL["change_settings"],
+        session.sql["change_settings"],
         {
             "min_interval": settings.min_interval,
             "concurrency": settings.concurrency,
@@ -67,7 +67,7 @@ def _save_settings(session: Session) -> None:
 
 
 def learn(session: Session, facts: Sequence[Fact]) -> None:
-    session.connection.executemany(SQL["learn"], facts)
+    session.connection.executemany(session.sql["learn"], facts)
 
 
 def reopen(session: Session, places: Sequence[tuple[int, int]]) -> int:
@@ -85,10 +85,10 @@ def reopen(session: Session, places: Sequence[tuple[int, int]]) -> int:
 
 
 def _reopen(lanes: Lanes, position: int) -> bool:
-    connection, partition = lanes.session.connection, lanes.partition
+    connection, sql, partition = lanes.session.connection, lanes.session.sql, lanes.partition
     where = {"partition": partition.number, "position": position}
     for state in ("done", "dead"):
-        row = connection.execute(SQL[f"reopened_{state}"], where).fetchone()
+        row = connection.execute(sql[f"reopened_{state}"], where).fetchone()
         if row is not None:
             break
     else:
@@ -97,9 +97,9 @@ def _reopen(lanes: Lanes, position: int) -> bool:
     lanes.load([lane_number])
     turn = lanes.make_ready(lanes.numbered(lane_number), priority, FRESH)
     new_position = partition.allot(span)
-    connection.execute(SQL[f"reopen_{state}"], (*turn, new_position, partition.number, position))
-    connection.execute(SQL[f"delete_{state}"], where)
-    connection.execute(SQL["renumber_seen"], (new_position, partition.number, item_hash))
+    connection.execute(sql[f"reopen_{state}"], (*turn, new_position, partition.number, position))
+    connection.execute(sql[f"delete_{state}"], where)
+    connection.execute(sql["renumber_seen"], (new_position, partition.number, item_hash))
     if state == "done":
         partition.done -= 1
     else:

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from swath.backends.sqlite.state import NEVER, SQL, Lane, Lanes, Partition, Session
+from swath.backends.sqlite.state import NEVER, Lane, Lanes, Partition, Session
 from swath.core.errors import LeaseLost
 from swath.core.item import LEVELS
 from swath.core.lane import FRESH, RETURNED, level_of, low_share, rank_of, room, starts_count
@@ -20,13 +20,12 @@ from swath.core.store import (
 
 CLAIMS_KEPT = 100_000  # fences below the newest for which a lost reply can still be looked up
 PRUNE_EVERY = 100  # claims
-LANE_ITEMS = SQL["lane_items"]  # asked for each lane that may start several
 HEAD_COLUMNS = 7  # of a row of `ready_lanes`: the lane's first item, and the rank of its second
 
 
 def claim(session: Session, request: ClaimRequest) -> ClaimReply:
     now = clock = session.clock.now()
-    (fence,) = session.connection.execute(SQL["next_fence"]).fetchone()
+    (fence,) = session.connection.execute(session.sql["next_fence"]).fetchone()
     taken: list[HeldItem] = []
     holds: list[tuple[int, int]] = []
     visited: list[int] = []
@@ -77,13 +76,14 @@ def _write_claim(
     session: Session, request: ClaimRequest, fence: int, expires_at: int, holds: list[tuple[int, int]]
 ) -> None:
     session.connection.execute(
-        SQL["insert_claim"],
+        session.sql["insert_claim"],
         {"fence": fence, "token": request.token, "worker": request.worker, "expires_at": expires_at},
     )
     rows = [(fence, number, expires_at, held) for number, held in holds]
-    session.connection.executemany(SQL["insert_hold"], rows)
+    session.connection.executemany(session.sql["insert_hold"], rows)
     if fence % PRUNE_EVERY == 0:
-        session.connection.execute(SQL["prune_claims"], {"below": fence - CLAIMS_KEPT, "limit": 2 * PRUNE_EVERY})
+        bounds = {"below": fence - CLAIMS_KEPT, "limit": 2 * PRUNE_EVERY}
+        session.connection.execute(session.sql["prune_claims"], bounds)
 
 
 class _Look(NamedTuple):
@@ -104,7 +104,8 @@ class _Look(NamedTuple):
 
 
 def _look(session: Session, number: int) -> _Look:
-    *levels, due_at, expires_at, lost = session.connection.execute(SQL["next_ready"], {"partition": number}).fetchone()
+    row = session.connection.execute(session.sql["next_ready"], {"partition": number}).fetchone()
+    *levels, due_at, expires_at, lost = row
     return _Look(tuple(levels), due_at, expires_at, bool(lost))
 
 
@@ -119,6 +120,7 @@ class _Visit:
     def __init__(self, session: Session, partition: Partition, now: int) -> None:
         self._session = session
         self._connection = session.connection
+        self._sql = session.sql
         self._pacing = session.pacing
         self._partition = partition
         self._now = now
@@ -143,13 +145,13 @@ class _Visit:
                 dead.append((now, LOST_WORKER.format(losses=losses + 1), number, fence, position))
             else:
                 ready.append((*self._lanes.make_ready(lane, priority, RETURNED), number, fence, position))
-        self._connection.executemany(SQL["take_back_item"], ready)
-        self._connection.executemany(SQL["take_back_dead"], dead)
+        self._connection.executemany(self._sql["take_back_item"], ready)
+        self._connection.executemany(self._sql["take_back_dead"], dead)
         for fence in {row[4] for row in rows}:
             self._session.known.held.pop((fence, number), None)
             where = {"partition": number, "fence": fence}
-            self._connection.execute(SQL["delete_claimed_all"], where)
-            self._connection.execute(SQL["delete_hold"], where)
+            self._connection.execute(self._sql["delete_claimed_all"], where)
+            self._connection.execute(self._sql["delete_hold"], where)
         self._lanes.place(now)
         self._partition.claimed -= len(rows)
         self._partition.dead += len(dead)
@@ -158,12 +160,12 @@ class _Visit:
 
     def _lose(self, number: int) -> list[tuple[int, int, int, int, int]]:
         """Mark the claims that ended as lost, everywhere, and return what they held here (rule 3)."""
-        fences = self._connection.execute(SQL["lost_holds"], {"partition": number, "now": self._now}).fetchall()
+        fences = self._connection.execute(self._sql["lost_holds"], {"partition": number, "now": self._now}).fetchall()
         rows: list[tuple[int, int, int, int, int]] = []
         for (fence,) in dict.fromkeys(fences):
-            self._connection.execute(SQL["lose_claim"], {"fence": fence})
-            self._connection.execute(SQL["lose_holds"], {"fence": fence})
-            rows += self._connection.execute(SQL["lost_items"], {"partition": number, "fence": fence})
+            self._connection.execute(self._sql["lose_claim"], {"fence": fence})
+            self._connection.execute(self._sql["lose_holds"], {"fence": fence})
+            rows += self._connection.execute(self._sql["lost_items"], {"partition": number, "fence": fence})
         return sorted(rows)
 
     def drain_delayed(self, look: _Look) -> int:
@@ -172,7 +174,7 @@ class _Visit:
             return 0
         number = self._partition.number
         where = {"partition": number, "now": self._now, "limit": DELAYED_DRAIN}
-        rows = self._connection.execute(SQL["due_items"], where).fetchall()
+        rows = self._connection.execute(self._sql["due_items"], where).fetchall()
         self._lanes.load({lane for _, lane, *_ in rows})
         moved, renumbered = [], []
         for position, lane_number, priority, attempts, revisit, span, item_hash in rows:
@@ -182,9 +184,9 @@ class _Visit:
             lane = self._lanes.numbered(lane_number)
             rank, place = self._lanes.make_ready(lane, priority, RETURNED if attempts else FRESH)
             moved.append((rank, place, new_position, number, position))
-        self._connection.executemany(SQL["drain_item"], moved)
-        self._connection.executemany(SQL["renumber_seen"], renumbered)
-        self._connection.executemany(SQL["delete_delayed"], [(number, row[0]) for row in rows])
+        self._connection.executemany(self._sql["drain_item"], moved)
+        self._connection.executemany(self._sql["renumber_seen"], renumbered)
+        self._connection.executemany(self._sql["delete_delayed"], [(number, row[0]) for row in rows])
         self._lanes.place(self._now)
         self._partition.delayed -= len(rows)
         return len(rows)
@@ -246,7 +248,7 @@ class _Visit:
             "number": after[1],
             "limit": limit,
         }
-        return self._connection.execute(SQL["ready_lanes"], where)
+        return self._connection.execute(self._sql["ready_lanes"], where)
 
     def _take_lane(self, lane: Lane, level: int, head: tuple[Any, ...], limit: int, taken: list[HeldItem]) -> None:
         """Up to `limit` head items of one lane. Of the first all is known, of the second its rank."""
@@ -264,7 +266,8 @@ class _Visit:
                 lane.head = None if rank is None else level_of(rank)
             elif count > 1:
                 lowest = rank_of(level, FRESH)
-                rows = self._connection.execute(LANE_ITEMS, (number, lane.number, lowest, count + 1)).fetchall()
+                where = (number, lane.number, lowest, count + 1)
+                rows = self._connection.execute(self._sql["lane_items"], where).fetchall()
                 visits = lane.visits
                 for beside, (position, key, payload, attempts, span, losses) in enumerate(rows[:count], lane.in_flight):
                     item = HeldItem(number, position, name, level, key, payload, attempts, span, losses, visits, beside)
@@ -284,15 +287,15 @@ class _Visit:
             "fence": fence,
             "positions": str([item.position for item in items]),
         }
-        self._connection.execute(SQL["claim_items"], where)
-        self._connection.execute(SQL["delete_items"], where)
+        self._connection.execute(self._sql["claim_items"], where)
+        self._connection.execute(self._sql["delete_items"], where)
 
     def _head(self, lane: Lane, rank: int) -> int | None:
         """The priority that comes next in a lane whose present level is used up."""
         if lane.waiting == 0:
             return None
         where = (self._partition.number, lane.number, rank)
-        return level_of(self._connection.execute(SQL["lane_head"], where).fetchone()[0])
+        return level_of(self._connection.execute(self._sql["lane_head"], where).fetchone()[0])
 
 
 class Claim(NamedTuple):
@@ -307,7 +310,7 @@ class Claim(NamedTuple):
 
 def known_claim(session: Session, ref: ClaimRef) -> Claim | None:
     """The claim under this fence and token, also when it is lost."""
-    row = session.connection.execute(SQL["claim"], {"fence": ref.fence}).fetchone()
+    row = session.connection.execute(session.sql["claim"], {"fence": ref.fence}).fetchone()
     return Claim(*row) if row is not None and row[0] == ref.token else None
 
 
@@ -335,6 +338,6 @@ def renew(session: Session, ref: ClaimRef, lease: int) -> int:
         raise LeaseLost(f"claim {ref.fence}: its lease ended {(now - ends) / 1e6:.1f} s ago. Discard the results.")
     ends = max(ends, now + lease)  # a clock that stepped back shortens no lease
     where = {"fence": ref.fence, "expires_at": ends}
-    session.connection.execute(SQL["renew_claim"], where)
-    session.connection.execute(SQL["renew_holds"], where)
+    session.connection.execute(session.sql["renew_claim"], where)
+    session.connection.execute(session.sql["renew_holds"], where)
     return ends

@@ -1,24 +1,25 @@
-"""The file that a frontier lives in: whether it is one of ours, how it is made, and how it is opened."""
+"""The file that a frontier lives in: whether it is there, how it is made, and how the file is opened."""
 
 import os
 import re
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
-from swath.backends.sql import read
 from swath.backends.sqlite.migration import all_migrations, run_script
-from swath.backends.sqlite.state import FORMAT, SQL
+from swath.backends.sqlite.state import FORMAT
+from swath.backends.sqlite.target import Target
 from swath.backends.sqlite.trouble import is_busy, translated
 from swath.core.errors import InvalidSetting, InvalidStoreURL, NotAFrontier, StoreUnavailable
 from swath.core.store import Settings
 
 T = TypeVar("T")
 
-APPLICATION_ID = 0x73777468  # "swth", in the header of the file
+APPLICATION_ID = 0x73777468  # "swth", in the header of a file that is a frontier's own
 OLDEST_SQLITE = (3, 38, 0)  # JSON functions, RETURNING, row values
 BUSY_SECONDS = 30.0  # how long another process may hold the file
 CACHE_KIB = 64 * 1024
@@ -124,69 +125,122 @@ def patiently(action: Callable[[], T]) -> T:
         pause = min(pause * 2, 0.01)
 
 
-def prepare(path: str, settings: Settings | None, *, create: bool, now: int) -> None:
-    """See that there is a frontier at `path`; anything else that is there is left untouched."""
-    with translated(path):
-        if _is_frontier(path):
+def prepare(target: Target, settings: Settings | None, *, create: bool, now: int) -> None:
+    """See that there is a frontier; anything else that is in the file is left untouched."""
+    with translated(target.path):
+        found = _find(target)
+        if found.holds(target):
             return
+        found.check_room(target)
         if not create:
-            raise NotAFrontier(f"there is no frontier at {path}: check the path, or create one by adding to it")
-        connection = _connect(path)
+            where = f"named {target.schema} in" if target.named else "at"
+            raise NotAFrontier(
+                f"there is no frontier {where} {target.path}: check the name, or create one by adding to it"
+            )
+        connection = _connect(target.path)
         try:
             # Before WAL is switched on, so that the header of the file itself carries our mark from the start.
-            patiently(partial(_create, connection, settings or Settings(partitions=1), now))
+            patiently(partial(_create, connection, target, settings or Settings(partitions=1), now))
         finally:
             connection.close()
 
 
-def _is_frontier(path: str) -> bool:
-    """True: ours. False: nothing yet. NotAFrontier: somebody else's."""
+class _Found(NamedTuple):
+    """What a file holds."""
+
+    mark: int  # the application's, in the header
+    names: set[str]  # of tables and indexes
+
+    def holds(self, target: Target) -> bool:
+        return target.is_among(self.names)
+
+    def check_room(self, target: Target) -> None:
+        """Raise NotAFrontier where a frontier that is not there must not be created either."""
+        if not target.named and (self.names or self.mark not in (0, APPLICATION_ID)):
+            raise NotAFrontier(
+                f"{target.path} is a database of something else; it was left alone. Name another file, or add "
+                "?schema=name to the URL for a frontier beside what is there"
+            )
+        if clashes := target.clashes(self.names):
+            raise NotAFrontier(
+                f"{target.path} has {', '.join(clashes)} already, which no frontier made; it was left alone. "
+                f"Choose another name than schema={target.schema}"
+            )
+
+
+def _find(target: Target) -> _Found:
+    """What is there, without leaving a trace."""
     try:
-        if os.path.getsize(path) == 0:
-            return False
+        if os.path.getsize(target.path) == 0:
+            return _Found(0, set())
     except (FileNotFoundError, NotADirectoryError):
-        return False
+        return _Found(0, set())
     except OSError as error:  # it may well be there, behind a directory that is closed to this user
         raise StoreUnavailable(
-            f"{path} cannot be reached: {error.strerror}. Check that this user may enter every directory on the way"
+            f"{target.path} cannot be reached: {error.strerror}. "
+            "Check that this user may enter every directory on the way"
         ) from error
-    mark, tables = patiently(partial(_peek, path))
-    if mark == APPLICATION_ID:
-        return True
-    if not mark and not tables and not os.path.exists(f"{path}-wal"):
-        return False
-    raise NotAFrontier(f"{path} is a database of something else; it was left alone. Name another file")
+    return patiently(partial(_peek, target))
 
 
-def _peek(path: str) -> tuple[int, int]:
-    """The mark in the header and the number of tables, without leaving a trace: `immutable` locks and writes nothing.
+def _peek(target: Target) -> _Found:
+    """Read the file as it lies there, where nobody is at work on it: `immutable` locks and writes nothing.
 
-    A journal means that somebody is creating the file or has crashed over it: that takes locks and SQLite's recovery.
     The file is not read by hand, since closing it would drop the locks that this process holds on it through SQLite.
     """
-    mode = "mode=rw" if os.path.exists(f"{path}-journal") else "mode=ro&immutable=1"
-    connection = sqlite3.connect(f"file:{quote(path)}?{mode}", uri=True, isolation_level=None, timeout=0)
-    try:
-        (mark,) = connection.execute("PRAGMA application_id").fetchone()
-        (tables,) = connection.execute(SQL["tables"]).fetchone()
-    finally:
-        connection.close()
-    return mark, tables
+    before = _traces(target.path)
+    if not before.journal and not before.wal:
+        try:
+            found = _read(target, "mode=ro&immutable=1")
+        except sqlite3.DatabaseError:
+            if _traces(target.path) == before:
+                raise
+        else:
+            if _traces(target.path) == before:
+                return found
+    # A journal means that somebody is changing the file or has crashed over it: that takes SQLite's recovery.
+    return _read(target, "mode=rw" if before.journal else "mode=ro")
 
 
-def _create(connection: sqlite3.Connection, settings: Settings, now: int) -> None:
+class _Traces(NamedTuple):
+    """What changes when somebody writes."""
+
+    journal: bool
+    wal: bool
+    size: int
+    modified: int
+
+
+def _traces(path: str) -> _Traces:
+    stat = os.stat(path)
+    return _Traces(os.path.exists(f"{path}-journal"), os.path.exists(f"{path}-wal"), stat.st_size, stat.st_mtime_ns)
+
+
+def _read(target: Target, mode: str) -> _Found:
+    with closing(
+        sqlite3.connect(f"file:{quote(target.path)}?{mode}", uri=True, isolation_level=None, timeout=0)
+    ) as connection:
+        return _contents(connection, target)
+
+
+def _contents(connection: sqlite3.Connection, target: Target) -> _Found:
+    (mark,) = connection.execute("PRAGMA application_id").fetchone()
+    return _Found(mark, {name for (name,) in connection.execute(target.sql["names"])})
+
+
+def _create(connection: sqlite3.Connection, target: Target, settings: Settings, now: int) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        (tables,) = connection.execute(SQL["tables"]).fetchone()
-        if tables == 0:  # otherwise another process was first
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            run_script(connection, read("swath.backends.sqlite", "schema.sql"))
+        found = _contents(connection, target)
+        if not found.holds(target):  # otherwise another process was first
+            found.check_room(target)
+            if not target.named:
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            run_script(connection, target.tables())
             for migration in all_migrations():
-                connection.execute(SQL["record_migration"], {"name": migration.name, "applied_at": now})
-            connection.execute(SQL["insert_frontier"], {"format": FORMAT, **settings._asdict()})
-            connection.executemany(SQL["insert_partition"], [(number,) for number in range(settings.partitions)])
-        elif connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
-            raise NotAFrontier("another process has made a database of its own here at this moment; it was left alone")
+                connection.execute(target.sql["record_migration"], {"name": migration.name, "applied_at": now})
+            connection.execute(target.sql["insert_frontier"], {"format": FORMAT, **settings._asdict()})
+            connection.executemany(target.sql["insert_partition"], [(number,) for number in range(settings.partitions)])
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

@@ -5,9 +5,9 @@ import sqlite3
 from collections.abc import Sequence
 
 from swath.backends.sqlite.claim import next_ready_at
-from swath.backends.sqlite.state import NEVER, SQL, Lane, Partition, Session
+from swath.backends.sqlite.state import NEVER, Lane, Partition, Session
 from swath.core.lane import HASH_BYTES, KEY_HASH_BYTES, LaneLimits
-from swath.core.store import AHEAD_LIMIT, DeadItem, Found, LaneStatus, PartitionStatus, StoreStatus
+from swath.core.store import AHEAD_LIMIT, DeadItem, Found, LaneStatus, PartitionStatus, StoreStatus, UnsettledItem
 
 
 def status(session: Session) -> StoreStatus:
@@ -17,7 +17,7 @@ def status(session: Session) -> StoreStatus:
 
 
 def _partitions(session: Session) -> list[Partition]:
-    return [Partition(*row) for row in session.connection.execute(SQL["partition_states"])]
+    return [Partition(*row) for row in session.connection.execute(session.sql["partition_states"])]
 
 
 def _status(session: Session, partition: Partition) -> PartitionStatus:
@@ -45,11 +45,12 @@ def recount(session: Session) -> list[PartitionStatus]:
 
 
 def _recount(session: Session, partition: Partition) -> PartitionStatus:
+    execute, sql = session.connection.execute, session.sql
     where = {"partition": partition.number, "checkpoint": 0}
-    ready, delayed, claimed, done, dead, lanes, visits = session.connection.execute(SQL["count_rows"], where).fetchone()
-    (lowest,) = session.connection.execute(SQL["lowest_unsettled"], where).fetchone()
+    ready, delayed, claimed, done, dead, lanes, visits = execute(sql["count_rows"], where).fetchone()
+    (lowest,) = execute(sql["lowest_unsettled"], where).fetchone()
     checkpoint = (partition.next_position if lowest is None else lowest) - 1
-    (below,) = session.connection.execute(SQL["count_dead_between"], {**where, "reached": checkpoint}).fetchone()
+    (below,) = execute(sql["count_dead_between"], {**where, "reached": checkpoint}).fetchone()
     return _status(session, partition)._replace(
         ready=ready,
         delayed=delayed,
@@ -70,7 +71,7 @@ def find(session: Session, key_hash: bytes, lane_hash: bytes | None) -> list[Fou
     found = []
     for number in range(session.settings.partitions):
         where = {"partition": number, "lowest": lowest, "highest": highest}
-        positions = sorted(position for (position,) in session.connection.execute(SQL["find_seen"], where))
+        positions = sorted(position for (position,) in session.connection.execute(session.sql["find_seen"], where))
         found += [_find(session, number, position) for position in positions]
     return found
 
@@ -80,13 +81,13 @@ def _find(session: Session, number: int, position: int) -> Found:
     where = {"partition": number, "position": position}
 
     def row(state: str) -> sqlite3.Row | None:
-        row: sqlite3.Row | None = session.connection.execute(SQL[f"find_{state}"], where).fetchone()
+        row: sqlite3.Row | None = session.connection.execute(session.sql[f"find_{state}"], where).fetchone()
         return row
 
     if ready := row("ready"):
         lane, key, priority, payload, attempts, reason, error, rank, place = ready
         before = {"partition": number, "lane": lane, "rank": rank, "place": place, "limit": AHEAD_LIMIT}
-        (ahead,) = session.connection.execute(SQL["count_ahead"], before).fetchone()
+        (ahead,) = session.connection.execute(session.sql["count_ahead"], before).fetchone()
         found = Found("ready", number, position, None, key, priority, payload, attempts, ahead=ahead)
         found = found._replace(reason=reason, error=error)
     elif claimed := row("claimed"):
@@ -108,7 +109,7 @@ def _find(session: Session, number: int, position: int) -> Found:
         found = Found("dead", number, position, None, key, priority, payload, attempts)
         found = found._replace(reason=reason, error=error, settled_at=settled_at)
     numbers = {"partition": number, "numbers": f"[{lane}]"}
-    lane_row = session.connection.execute(SQL["lanes_by_number"], numbers).fetchone()
+    lane_row = session.connection.execute(session.sql["lanes_by_number"], numbers).fetchone()
     return found._replace(lane=_lane_status(number, Lane(*lane_row)))
 
 
@@ -142,13 +143,13 @@ def lanes(
     if partition is not None:
         lowest = max(start, (partition, NEVER))
         where |= {"after_partition": lowest[0], "after_number": lowest[1], "last_partition": partition}
-    rows = session.connection.execute(SQL["list_lanes"], where)
+    rows = session.connection.execute(session.sql["list_lanes"], where)
     return [(row[1], _lane_status(row[0], Lane(*row[1:]))) for row in rows]
 
 
 def _named(session: Session, number: int, name: str, after: tuple[int, int] | None) -> list[tuple[int, LaneStatus]]:
     where = {"partition": number, "names": json.dumps([name], ensure_ascii=False)}
-    found = [Lane(*row) for row in session.connection.execute(SQL["lanes_by_name"], where)]
+    found = [Lane(*row) for row in session.connection.execute(session.sql["lanes_by_name"], where)]
     return [
         (lane.number, _lane_status(number, lane)) for lane in found if after is None or (number, lane.number) > after
     ]
@@ -158,14 +159,21 @@ def dead(session: Session, *, after: tuple[int, int] | None, limit: int) -> list
     """Dead items in order of (partition, position)."""
     start = (NEVER, NEVER) if after is None else after
     where = {"after_partition": start[0], "after_position": start[1], "limit": limit}
-    rows = session.connection.execute(SQL["list_dead"], where)
+    rows = session.connection.execute(session.sql["list_dead"], where)
     return [DeadItem._make(row) for row in rows]
+
+
+def unsettled(session: Session, *, after: tuple[int, int] | None, limit: int) -> list[UnsettledItem]:
+    """What holds the checkpoint back, in order of (partition, position)."""
+    start = (NEVER, NEVER) if after is None else after
+    where = {"after_partition": start[0], "after_position": start[1], "limit": limit}
+    return [UnsettledItem._make(row) for row in session.connection.execute(session.sql["list_unsettled"], where)]
 
 
 def facts(session: Session, keys: Sequence[str]) -> dict[str, str]:
     where = {"keys": json.dumps(keys, ensure_ascii=False)}
-    return dict(session.connection.execute(SQL["facts"], where))
+    return dict(session.connection.execute(session.sql["facts"], where))
 
 
 def outputs(session: Session) -> dict[str, int]:
-    return dict(session.connection.execute(SQL["outputs"]))
+    return dict(session.connection.execute(session.sql["outputs"]))

@@ -1,10 +1,11 @@
-"""Numbered migrations: which there are, which a file has, and running those it lacks."""
+"""Numbered migrations: which there are, which a frontier has, and running those it lacks."""
 
 import sqlite3
 from importlib.resources import files
 from typing import NamedTuple
 
-from swath.backends.sqlite.state import FORMAT, SQL
+from swath.backends.sqlite.state import FORMAT
+from swath.backends.sqlite.target import Target
 
 
 class Migration(NamedTuple):
@@ -14,7 +15,7 @@ class Migration(NamedTuple):
 
 
 class Version(NamedTuple):
-    """A migration, and when a file got it; None: not yet."""
+    """A migration, and when a frontier got it; None: not yet."""
 
     name: str
     applied_at: int | None
@@ -31,22 +32,22 @@ def all_migrations() -> list[Migration]:
     return sorted(found)
 
 
-def applied_versions(connection: sqlite3.Connection) -> list[Version]:
-    """Every migration known here or recorded in the file."""
-    recorded = dict(connection.execute(SQL["migrations"]))
+def applied_versions(connection: sqlite3.Connection, target: Target) -> list[Version]:
+    """Every migration known here or recorded for a frontier."""
+    recorded = dict(connection.execute(target.sql["migrations"]))
     names = sorted({migration.name for migration in all_migrations()} | recorded.keys())
     return [Version(name, recorded.get(name)) for name in names]
 
 
-def apply_missing(connection: sqlite3.Connection, *, now: int) -> list[str]:
-    """Run what the file lacks, inside the caller's transaction, which has the write lock (rule 16)."""
-    recorded = {name for name, _ in connection.execute(SQL["migrations"])}
+def apply_missing(connection: sqlite3.Connection, target: Target, *, now: int) -> list[str]:
+    """Run what the frontier lacks, inside the caller's transaction, which has the write lock (rule 16)."""
+    recorded = {name for name, _ in connection.execute(target.sql["migrations"])}
     missing = [migration for migration in all_migrations() if migration.name not in recorded]
     for migration in missing:
-        run_script(connection, migration.script)
-        connection.execute(SQL["record_migration"], {"name": migration.name, "applied_at": now})
+        run_script(connection, target.fill(migration.script))
+        connection.execute(target.sql["record_migration"], {"name": migration.name, "applied_at": now})
     if missing:
-        connection.execute(SQL["save_format"], {"format": FORMAT})
+        connection.execute(target.sql["save_format"], {"format": FORMAT})
     return [migration.name for migration in missing]
 
 

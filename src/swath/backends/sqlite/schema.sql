@@ -4,7 +4,7 @@
 -- Differs from PostgreSQL: one writer at a time, so no inbox and no locks; a deleted entry leaves its page at once, also
 -- while somebody reads an old snapshot, so no floors, and rows may be updated in place.
 
-CREATE TABLE frontier (
+CREATE TABLE swath_frontier (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     format INTEGER NOT NULL,
     partitions INTEGER NOT NULL,
@@ -15,12 +15,12 @@ CREATE TABLE frontier (
     signal INTEGER NOT NULL DEFAULT 0
 );
 
-CREATE TABLE migration (
+CREATE TABLE swath_migration (
     name TEXT PRIMARY KEY,
     applied_at INTEGER NOT NULL
 );
 
-CREATE TABLE partition_state (
+CREATE TABLE swath_partition_state (
     partition INTEGER PRIMARY KEY,
     time INTEGER NOT NULL DEFAULT 0,
     next_position INTEGER NOT NULL DEFAULT 1,
@@ -39,7 +39,7 @@ CREATE TABLE partition_state (
 
 -- head: the highest priority that waits here, NULL when nothing does. level: the same while the lane is in the queue,
 -- NULL while it is empty, busy or paused.
-CREATE TABLE lane (
+CREATE TABLE swath_lane (
     partition INTEGER NOT NULL,
     number INTEGER NOT NULL,
     name TEXT NOT NULL,
@@ -57,11 +57,11 @@ CREATE TABLE lane (
     PRIMARY KEY (partition, number)
 ) WITHOUT ROWID;
 
-CREATE UNIQUE INDEX lane_name ON lane (partition, name);
+CREATE UNIQUE INDEX swath_lane_name ON swath_lane (partition, name);
 
-CREATE INDEX lane_ready ON lane (partition, level, ready_at, number) WHERE level IS NOT NULL;
+CREATE INDEX swath_lane_ready ON swath_lane (partition, level, ready_at, number) WHERE level IS NOT NULL;
 
-CREATE TABLE item (
+CREATE TABLE swath_item (
     partition INTEGER NOT NULL,
     lane INTEGER NOT NULL,
     rank INTEGER NOT NULL,
@@ -78,9 +78,9 @@ CREATE TABLE item (
     PRIMARY KEY (partition, lane, rank, place)
 ) WITHOUT ROWID;
 
-CREATE UNIQUE INDEX item_position ON item (partition, position);
+CREATE UNIQUE INDEX swath_item_position ON swath_item (partition, position);
 
-CREATE TABLE delayed (
+CREATE TABLE swath_delayed (
     partition INTEGER NOT NULL,
     position INTEGER NOT NULL,
     lane INTEGER NOT NULL,
@@ -100,13 +100,13 @@ CREATE TABLE delayed (
     PRIMARY KEY (partition, position)
 ) WITHOUT ROWID;
 
-CREATE INDEX delayed_due ON delayed (partition, due_at, position);
+CREATE INDEX swath_delayed_due ON swath_delayed (partition, due_at, position);
 
 -- What the checkpoint must wait for; a revisit was settled at its position and gets a new one.
-CREATE INDEX delayed_unsettled ON delayed (partition, position) WHERE NOT revisit;
+CREATE INDEX swath_delayed_unsettled ON swath_delayed (partition, position) WHERE NOT revisit;
 
 -- By claim first, so that settling and taking back a claim touch neighbouring entries.
-CREATE TABLE claimed (
+CREATE TABLE swath_claimed (
     partition INTEGER NOT NULL,
     fence INTEGER NOT NULL,
     position INTEGER NOT NULL,
@@ -123,9 +123,9 @@ CREATE TABLE claimed (
     PRIMARY KEY (partition, fence, position)
 ) WITHOUT ROWID;
 
-CREATE UNIQUE INDEX claimed_position ON claimed (partition, position);
+CREATE UNIQUE INDEX swath_claimed_position ON swath_claimed (partition, position);
 
-CREATE TABLE claim (
+CREATE TABLE swath_claim (
     fence INTEGER PRIMARY KEY,
     token INTEGER NOT NULL,
     worker TEXT NOT NULL,
@@ -135,7 +135,7 @@ CREATE TABLE claim (
 );
 
 -- Which claims hold items of which partition: the next expiry is one probe, however many items are in flight.
-CREATE TABLE hold (
+CREATE TABLE swath_hold (
     fence INTEGER NOT NULL,
     partition INTEGER NOT NULL,
     expires_at INTEGER NOT NULL,
@@ -144,11 +144,11 @@ CREATE TABLE hold (
     PRIMARY KEY (fence, partition)
 ) WITHOUT ROWID;
 
-CREATE INDEX hold_expiry ON hold (partition, expires_at);
+CREATE INDEX swath_hold_expiry ON swath_hold (partition, expires_at);
 
-CREATE INDEX hold_lost ON hold (partition) WHERE lost;
+CREATE INDEX swath_hold_lost ON swath_hold (partition) WHERE lost;
 
-CREATE TABLE seen (
+CREATE TABLE swath_seen (
     partition INTEGER NOT NULL,
     hash BLOB NOT NULL,
     position INTEGER NOT NULL,
@@ -156,7 +156,7 @@ CREATE TABLE seen (
 ) WITHOUT ROWID;
 
 -- In the order in which they were settled, so that rows are only ever appended; positions come in any order.
-CREATE TABLE done (
+CREATE TABLE swath_done (
     id INTEGER PRIMARY KEY,
     partition INTEGER NOT NULL,
     position INTEGER NOT NULL,
@@ -170,9 +170,9 @@ CREATE TABLE done (
     result TEXT
 );
 
-CREATE UNIQUE INDEX done_position ON done (partition, position);
+CREATE UNIQUE INDEX swath_done_position ON swath_done (partition, position);
 
-CREATE TABLE dead (
+CREATE TABLE swath_dead (
     partition INTEGER NOT NULL,
     position INTEGER NOT NULL,
     lane INTEGER NOT NULL,
@@ -188,13 +188,13 @@ CREATE TABLE dead (
     PRIMARY KEY (partition, position)
 ) WITHOUT ROWID;
 
-CREATE TABLE output (
+CREATE TABLE swath_output (
     name TEXT PRIMARY KEY,
     length INTEGER NOT NULL
 );
 
 -- What a job knows, for everybody who works on the frontier.
-CREATE TABLE fact (
+CREATE TABLE swath_fact (
     key TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) WITHOUT ROWID;

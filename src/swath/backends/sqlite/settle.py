@@ -7,7 +7,7 @@ from typing import NamedTuple, assert_never
 from swath.backends.sqlite.add import by_partition, enter, take_in
 from swath.backends.sqlite.change import learn
 from swath.backends.sqlite.claim import held_claim, known_claim
-from swath.backends.sqlite.state import SQL, Lane, Lanes, Partition, Session
+from swath.backends.sqlite.state import Lane, Lanes, Partition, Session
 from swath.core.checkpoint import halves
 from swath.core.errors import InvalidOutcome, OutputConflict
 from swath.core.lane import RETURNED, starts_count
@@ -17,7 +17,7 @@ from swath.core.store import ClaimRef, Move, MoveKind, NewItem, OutputMove, Sett
 def settle(session: Session, ref: ClaimRef, settlement: Settlement) -> SettleReply:
     partition = Partition.load(session, settlement.partition)
     known = known_claim(session, ref)
-    if known is not None and settlement.number <= known.number:
+    if known is not None and 0 < settlement.number <= known.number:
         return SettleReply(partition.time, 0, partition.checkpoint)  # its reply was lost (rule 5)
     held_claim(session, ref)
     held = _held_lanes(session, ref.fence, settlement)
@@ -26,12 +26,12 @@ def settle(session: Session, ref: ClaimRef, settlement: Settlement) -> SettleRep
         _check_output(session, output)
     # Nothing below refuses: the settlement is whole.
     now = partition.tick(session.clock.now())
-    session.connection.execute(SQL["number_claim"], {"number": settlement.number, "fence": ref.fence})
+    session.connection.execute(session.sql["number_claim"], {"number": settlement.number, "fence": ref.fence})
     lanes = Lanes(session, partition)
     settled = _Settling(lanes, ref.fence, now, returned).settle(held, settlement.moves)
     discovered = _take_in_discovered(lanes, settlement.discovered, now)
     lanes.place(now)
-    session.connection.executemany(SQL["save_output"], [(move.name, move.new) for move in settlement.outputs])
+    session.connection.executemany(session.sql["save_output"], [(move.name, move.new) for move in settlement.outputs])
     learn(session, settlement.facts)
     partition.advance(session, settled)
     partition.save(session)
@@ -50,7 +50,7 @@ class _Held(NamedTuple):
 def _held_items(session: Session, fence: int, partition: int, positions: Sequence[int]) -> dict[int, _Held]:
     """Those of some positions that this claim holds."""
     where = {"partition": partition, "fence": fence, "positions": str(positions)}
-    return {row[0]: _Held(*row) for row in session.connection.execute(SQL["held_items"], where)}
+    return {row[0]: _Held(*row) for row in session.connection.execute(session.sql["held_items"], where)}
 
 
 def _held_lanes(session: Session, fence: int, settlement: Settlement) -> dict[int, int]:
@@ -78,7 +78,7 @@ def _items_to_return(session: Session, fence: int, settlement: Settlement) -> di
     rests = [move.rest for move in settlement.moves if move.rest is not None and rows[move.position].span > 1]
     for rest in rests:
         where = {"partition": settlement.partition, "hash": rest.hash}
-        if session.connection.execute(SQL["is_seen"], where).fetchone():
+        if session.connection.execute(session.sql["is_seen"], where).fetchone():
             raise InvalidOutcome(f"the range {rest.key!r} is there already")
     if len({rest.hash for rest in rests}) != len(rests):
         raise InvalidOutcome("two ranges are split into the same rest")
@@ -86,7 +86,7 @@ def _items_to_return(session: Session, fence: int, settlement: Settlement) -> di
 
 
 def _check_output(session: Session, move: OutputMove) -> None:
-    row = session.connection.execute(SQL["output"], {"name": move.name}).fetchone()
+    row = session.connection.execute(session.sql["output"], {"name": move.name}).fetchone()
     committed = row[0] if row else 0
     if committed != move.old:
         raise OutputConflict(f"output {move.name} is committed up to {committed}, not {move.old}")
@@ -191,14 +191,14 @@ class _Settling:
         self._rows.setdefault(statement, []).append(entry)
 
     def _write(self, held: dict[int, int]) -> None:
-        connection = self._lanes.session.connection
+        connection, sql = self._lanes.session.connection, self._lanes.session.sql
         where = {"partition": self._partition.number, "fence": self._fence}
         if self._results:
             results = json.dumps(self._results)
-            connection.execute(SQL["settle_done"], {**where, "now": self._now, "results": results})
+            connection.execute(sql["settle_done"], {**where, "now": self._now, "results": results})
         for statement, entries in self._rows.items():
-            connection.executemany(SQL[statement], entries)
-        row = connection.execute(SQL["held"], where).fetchone()
+            connection.executemany(sql[statement], entries)
+        row = connection.execute(sql["held"], where).fetchone()
         if row is None:  # nothing was held here, and nothing was settled
             return
         self._partition.claimed -= len(held)
@@ -206,9 +206,9 @@ class _Settling:
         known = self._lanes.session.known
         if left == 0:
             known.held.pop((self._fence, self._partition.number), None)
-            connection.execute(SQL["delete_claimed_all"], where)
-            connection.execute(SQL["delete_hold"], where)
+            connection.execute(sql["delete_claimed_all"], where)
+            connection.execute(sql["delete_hold"], where)
         else:
             known.let_go(self._fence, self._partition.number, held)
-            connection.execute(SQL["delete_claimed"], {**where, "positions": str(list(held))})
-            connection.execute(SQL["save_hold"], {**where, "held": left})
+            connection.execute(sql["delete_claimed"], {**where, "positions": str(list(held))})
+            connection.execute(sql["save_hold"], {**where, "held": left})

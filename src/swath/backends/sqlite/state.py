@@ -8,13 +8,13 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from swath.backends.sql import load
+from swath.backends.sql import Statements
+from swath.backends.sqlite.target import Target
 from swath.core.clock import Clock
 from swath.core.errors import SchemaOutdated, SchemaTooNew
 from swath.core.lane import Pacing, earliest_start, rank_of
 from swath.core.store import Settings, Signal
 
-SQL = load("swath.backends.sqlite", "queries.sql")
 FORMAT = 1  # the number of the last migration
 NEVER = -1  # before every moment
 LANES_KEPT = 10_000  # in memory, from one transaction to the next
@@ -58,6 +58,7 @@ class Session:
     """A connection inside a transaction that holds the write lock, and the frontier's row as read in it."""
 
     connection: sqlite3.Connection
+    sql: Statements
     clock: Clock
     settings: Settings
     signal: Signal
@@ -68,26 +69,26 @@ class Session:
         return Pacing(self.settings.min_interval, self.settings.concurrency)
 
 
-def begin(connection: sqlite3.Connection, clock: Clock, *, path: str, known: Known | None = None) -> Session:
+def begin(connection: sqlite3.Connection, clock: Clock, target: Target, *, known: Known | None = None) -> Session:
     """Read the frontier's row; a format that is not ours ends the transaction (rule 16)."""
-    settings, signal = read_frontier(connection, path=path)
-    return Session(connection, clock, settings, signal, known or Known())
+    settings, signal = read_frontier(connection, target)
+    return Session(connection, target.sql, clock, settings, signal, known or Known())
 
 
-def read_frontier(connection: sqlite3.Connection, *, path: str) -> tuple[Settings, Signal]:
-    stored, *settings, paused, version = connection.execute(SQL["frontier"]).fetchone()
-    check_format(stored, path=path)
+def read_frontier(connection: sqlite3.Connection, target: Target) -> tuple[Settings, Signal]:
+    stored, *settings, paused, version = connection.execute(target.sql["frontier"]).fetchone()
+    check_format(stored, target)
     return Settings(*settings), Signal(bool(paused), version)
 
 
-def check_format(stored: int, *, path: str) -> None:
+def check_format(stored: int, target: Target) -> None:
     if stored < FORMAT:
         raise SchemaOutdated(
-            f"{path} has format {stored}, this swath works with format {FORMAT}: "
-            f"run `swath db migrate --store sqlite:///{path}`"
+            f"{target} has format {stored}, this swath works with format {FORMAT}: "
+            f"run `swath db migrate --store '{target.url}'`"
         )
     if stored > FORMAT:
-        raise SchemaTooNew(f"{path} has format {stored}, this swath knows formats up to {FORMAT}: upgrade swath")
+        raise SchemaTooNew(f"{target} has format {stored}, this swath knows formats up to {FORMAT}: upgrade swath")
 
 
 @dataclass(slots=True)
@@ -111,11 +112,11 @@ class Partition:
 
     @classmethod
     def load(cls, session: Session, number: int) -> "Partition":
-        return cls(*session.connection.execute(SQL["partition_state"], (number,)).fetchone())
+        return cls(*session.connection.execute(session.sql["partition_state"], (number,)).fetchone())
 
     def save(self, session: Session) -> None:
         session.connection.execute(
-            SQL["save_partition"],
+            session.sql["save_partition"],
             (
                 self.time,
                 self.next_position,
@@ -158,10 +159,10 @@ class Partition:
         if self.checkpoint + 1 not in settled:
             return
         where = {"partition": self.number, "checkpoint": self.checkpoint}
-        (lowest,) = session.connection.execute(SQL["lowest_unsettled"], where).fetchone()
+        (lowest,) = session.connection.execute(session.sql["lowest_unsettled"], where).fetchone()
         reached = (self.next_position if lowest is None else lowest) - 1
         if self.dead:
-            between = session.connection.execute(SQL["count_dead_between"], {**where, "reached": reached})
+            between = session.connection.execute(session.sql["count_dead_between"], {**where, "reached": reached})
             self.checkpoint_dead += between.fetchone()[0]
         self.checkpoint = reached
 
@@ -260,7 +261,7 @@ class Lanes:
         missing = [number for number in set(numbers) if (partition, number) not in known]
         if missing:
             where = {"partition": partition, "numbers": str(missing)}
-            for row in self.session.connection.execute(SQL["lanes_by_number"], where):
+            for row in self.session.connection.execute(self.session.sql["lanes_by_number"], where):
                 self.remember(Lane(*row))
 
     def load_named(self, names: Iterable[str]) -> None:
@@ -268,7 +269,7 @@ class Lanes:
         missing = [name for name in set(names) if (partition, name) not in known]
         if missing:
             where = {"partition": partition, "names": json.dumps(missing, ensure_ascii=False)}
-            for row in self.session.connection.execute(SQL["lanes_by_name"], where):
+            for row in self.session.connection.execute(self.session.sql["lanes_by_name"], where):
                 self.remember(Lane(*row))
 
     def remember(self, lane: Lane) -> None:
@@ -316,7 +317,7 @@ class Lanes:
         execute = self.session.connection.executemany
         if self._new:
             execute(
-                SQL["insert_lane"],
+                self.session.sql["insert_lane"],
                 [
                     (
                         lane.name,
@@ -358,4 +359,4 @@ class Lanes:
         """One statement for all lanes that change in the same way."""
         for change, numbers in changes.items():
             values = (*change, self.partition.number, str(numbers))
-            self.session.connection.execute(SQL[statement], values)
+            self.session.connection.execute(self.session.sql[statement], values)

@@ -19,6 +19,7 @@ from swath.backends.sqlite.caller import inode_of, settle_within
 from swath.backends.sqlite.file import connect, locate, patiently, prepare
 from swath.backends.sqlite.migration import Version, applied_versions, apply_missing
 from swath.backends.sqlite.state import Session, begin, read_frontier
+from swath.backends.sqlite.target import Target
 from swath.backends.sqlite.trouble import translated
 from swath.backends.sqlite.turn import Turn
 from swath.backends.sqlite.writer import Writer
@@ -40,6 +41,7 @@ from swath.core.store import (
     SettleReply,
     Signal,
     StoreStatus,
+    UnsettledItem,
 )
 
 T = TypeVar("T")
@@ -48,15 +50,16 @@ POLL_SECONDS = 0.05  # how often a wait looks for what other processes did
 
 
 class SqliteStore:
-    """One frontier in one file. Other processes may have it open too; each writes in its turn."""
+    """One frontier in a file. Other processes may have it open too; each writes in its turn."""
 
     generation = 0  # a file that was committed to stays so
 
     settings: Settings
 
-    def __init__(self, path: str, *, clock: Clock, synchronous: str) -> None:
+    def __init__(self, target: Target, *, clock: Clock, synchronous: str) -> None:
         """Open a file that holds a frontier. `open` is the way in."""
-        self.path = path
+        self._target = target
+        self.path = path = target.path
         self._clock = clock
         self._pid = os.getpid()
         self._closed = False
@@ -64,7 +67,7 @@ class SqliteStore:
         self._wakers_lock = threading.Lock()
         with translated(path), ExitStack() as opened:
             connection = opened.enter_context(closing(connect(path, synchronous=synchronous)))
-            self.settings, _ = patiently(partial(read_frontier, connection, path=path))
+            self.settings, _ = patiently(partial(read_frontier, connection, target))
             self._reading = opened.enter_context(closing(connect(path, synchronous=synchronous, read_only=True)))
             try:
                 self._inode = inode_of(path)
@@ -73,13 +76,14 @@ class SqliteStore:
                 raise StoreUnavailable(f"{error.filename} cannot be opened: {error.strerror}") from error
             opened.pop_all()
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"swath reader of {path}")
-        self._writer = Writer(connection, turn, clock=clock, path=path, committed=self._committed)
+        self._writer = Writer(connection, turn, clock=clock, target=target, committed=self._committed)
 
     @classmethod
     async def open(
         cls,
         path: str,
         *,
+        schema: str | None = None,
         settings: Settings | None = None,
         create: bool = True,
         clock: Clock | None = None,
@@ -87,17 +91,20 @@ class SqliteStore:
     ) -> "SqliteStore":
         """Open the frontier in a file, which is created unless it is there.
 
+        With `schema` its tables begin with that name, and the file may hold other tables and other frontiers.
         With `synchronous="normal"` commits are not synced one by one: several times as many small ones a second, but a
         power cut or a crash of the machine can take back the last moments (never a part of a commit, and a crash of
         the process takes back nothing). What was settled and announced then is worked on again.
         """
-        return await asyncio.to_thread(cls._open, path, settings, create, clock or SystemClock(), synchronous)
+        return await asyncio.to_thread(cls._open, path, schema, settings, create, clock or SystemClock(), synchronous)
 
     @classmethod
-    def _open(cls, path: str, settings: Settings | None, create: bool, clock: Clock, synchronous: str) -> "SqliteStore":
-        path = locate(path)
-        prepare(path, settings, create=create, now=clock.now())
-        return cls(path, clock=clock, synchronous=synchronous)
+    def _open(
+        cls, path: str, schema: str | None, settings: Settings | None, create: bool, clock: Clock, synchronous: str
+    ) -> "SqliteStore":
+        target = Target.of(locate(path), schema)
+        prepare(target, settings, create=create, now=clock.now())
+        return cls(target, clock=clock, synchronous=synchronous)
 
     # moves
 
@@ -114,7 +121,7 @@ class SqliteStore:
         if connection is None:
             return await self._write(lambda session: settling.settle(session, claim, settlement), wakes=True)
         self._check_usable()
-        return settle_within(connection, claim, settlement, path=self.path, inode=self._inode, clock=self._clock)
+        return settle_within(connection, claim, settlement, target=self._target, inode=self._inode, clock=self._clock)
 
     async def change_lane(self, partition: int, lane: str, change: LaneChange) -> None:
         await self._write(lambda session: changing.change_lane(session, partition, lane, change), wakes=True)
@@ -176,6 +183,9 @@ class SqliteStore:
     async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadItem]:
         return await self._read(lambda session: look.dead(session, after=after, limit=limit))
 
+    async def unsettled(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[UnsettledItem]:
+        return await self._read(lambda session: look.unsettled(session, after=after, limit=limit))
+
     async def facts(self, keys: Sequence[str]) -> dict[str, str]:
         return await self._read(lambda session: look.facts(session, keys))
 
@@ -194,7 +204,7 @@ class SqliteStore:
         with translated(self.path):
             patiently(partial(self._reading.execute, "BEGIN"))
             try:
-                session = patiently(partial(begin, self._reading, self._clock, path=self.path))
+                session = patiently(partial(begin, self._reading, self._clock, self._target))
                 return question(session)
             finally:
                 if self._reading.in_transaction:
@@ -274,25 +284,25 @@ async def _set_or_timeout(event: asyncio.Event, seconds: float) -> None:
         return
 
 
-async def migrate(path: str, *, clock: Clock | None = None) -> Sequence[str]:
-    """Bring a frontier's file up to the format of this version of swath; the names of the migrations applied."""
+async def migrate(path: str, *, schema: str | None = None, clock: Clock | None = None) -> Sequence[str]:
+    """Bring a frontier up to the format of this version of swath; the names of the migrations applied."""
     now = (clock or SystemClock()).now()
-    return await asyncio.to_thread(_on_file, path, partial(apply_missing, now=now))
+    return await asyncio.to_thread(_on_file, path, schema, partial(apply_missing, now=now))
 
 
-async def versions(path: str) -> Sequence[Version]:
-    """Every migration known here or recorded in the file, and when the file got it."""
-    return await asyncio.to_thread(_on_file, path, applied_versions)
+async def versions(path: str, *, schema: str | None = None) -> Sequence[Version]:
+    """Every migration known here or recorded for the frontier, and when it got it."""
+    return await asyncio.to_thread(_on_file, path, schema, applied_versions)
 
 
-def _on_file(path: str, action: Callable[[sqlite3.Connection], T]) -> T:
+def _on_file(path: str, schema: str | None, action: Callable[[sqlite3.Connection, Target], T]) -> T:
     """Run an action under the write lock of a file that holds a frontier of any format."""
-    path = locate(path)
-    prepare(path, None, create=False, now=0)
-    with translated(path), closing(connect(path)) as connection:
+    target = Target.of(locate(path), schema)
+    prepare(target, None, create=False, now=0)
+    with translated(target.path), closing(connect(target.path)) as connection:
         patiently(partial(connection.execute, "BEGIN IMMEDIATE"))
         try:
-            result = action(connection)
+            result = action(connection, target)
         except BaseException:
             connection.execute("ROLLBACK")
             raise

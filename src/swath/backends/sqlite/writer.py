@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from swath.backends.sqlite.file import patiently
 from swath.backends.sqlite.state import Known, Session, begin
+from swath.backends.sqlite.target import Target
 from swath.backends.sqlite.trouble import translate
 from swath.backends.sqlite.turn import Turn
 from swath.core.clock import Clock
@@ -45,7 +46,7 @@ class News:
     """Counts of what may have made work ready: by this store, and by other connections to the file."""
 
     own: int
-    others: int  # SQLite's data_version
+    others: tuple[int, ...]  # the frontier's pulse
 
 
 class Writer:
@@ -57,13 +58,13 @@ class Writer:
         turn: Turn,
         *,
         clock: Clock,
-        path: str,
+        target: Target,
         committed: Callable[[Session, bool], None],
     ) -> None:
         self._connection = connection
         self._turn = turn
         self._clock = clock
-        self._path = path
+        self._target = target
         self._committed = committed
         self._urgent: deque[Job[Any]] = deque()
         self._jobs: deque[Job[Any]] = deque()
@@ -72,9 +73,10 @@ class Writer:
         self._closed = False
         self._known = Known()
         self._version = self._data_version()  # of the file, for which that is true
-        self.news = News(0, self._version)
+        self._felt = self._version  # of the file, when the pulse was taken
+        self.news = News(0, self._take_pulse())
         self.looked: News | None = None  # what the last claim had seen
-        self._thread = threading.Thread(target=self._work, name=f"swath writer of {path}", daemon=True)
+        self._thread = threading.Thread(target=self._work, name=f"swath writer of {target.path}", daemon=True)
         self._thread.start()
 
     async def submit(
@@ -95,7 +97,7 @@ class Writer:
     async def _submit(self, job: Job[T], *, urgent: bool = False) -> T:
         with self._closing:
             if self._closed:
-                raise UsageError(f"the frontier in {self._path} is closed: open it again")
+                raise UsageError(f"the frontier in {self._target.path} is closed: open it again")
             (self._urgent if urgent else self._jobs).append(job)
             self._bell.put(True)
         return await job.future
@@ -143,11 +145,14 @@ class Writer:
             patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"))
             others = self._data_version()
             self._keep_known(others)
-            session = begin(self._connection, self._clock, path=self._path, known=self._known)
+            session = begin(self._connection, self._clock, self._target, known=self._known)
             self._run_jobs(session, jobs)
             if self._connection.in_transaction:
+                looked = any(job.looks for job in jobs)
+                pulse = self._take_pulse() if looked else self.news.others
                 self._connection.execute("COMMIT")
-                self._tell(session, jobs, others)
+                self._felt = others if looked else self._felt
+                self._tell(session, jobs, pulse)
         except BaseException as error:  # noqa: BLE001 it goes to the callers, in another thread
             self._fail(jobs, error)
         finally:
@@ -212,7 +217,7 @@ class Writer:
         for job in jobs:
             job.error = job.error or error
 
-    def _tell(self, session: Session, jobs: Iterable[Job[Any]], others: int) -> None:
+    def _tell(self, session: Session, jobs: Iterable[Job[Any]], others: tuple[int, ...]) -> None:
         own = self.news.own
         for job in jobs:
             if job.error is None:
@@ -224,14 +229,19 @@ class Writer:
         self._committed(session, woken)
 
     def _look_around(self, _: Session | None = None) -> News:
-        return News(self.news.own, self._data_version())
+        """Others may have written, to this frontier or to something else in the file."""
+        version = self._data_version()
+        if version != self._felt:
+            self.news = News(self.news.own, patiently(self._take_pulse))
+            self._felt = version
+        return self.news
 
     def _answer(self, jobs: Iterable[Job[Any]]) -> None:
         """Hand results to the loops that wait for them, with one call for each loop."""
         waiting: dict[asyncio.AbstractEventLoop, list[Job[Any]]] = {}
         for job in jobs:
             if isinstance(job.error, sqlite3.Error):
-                cause, job.error = job.error, translate(job.error, self._path)
+                cause, job.error = job.error, translate(job.error, self._target.path)
                 job.error.__cause__ = cause
             waiting.setdefault(job.future.get_loop(), []).append(job)
         for loop, own in waiting.items():
@@ -239,6 +249,10 @@ class Writer:
                 loop.call_soon_threadsafe(_set_results, own)
             except RuntimeError:
                 pass  # that loop is closed: nobody waits any more
+
+    def _take_pulse(self) -> tuple[int, ...]:
+        pulse: tuple[int, ...] = self._connection.execute(self._target.sql["pulse"]).fetchone()
+        return pulse
 
     def _data_version(self) -> int:
         version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
