@@ -17,6 +17,7 @@ from swath.scan.job import Job
 from swath.scan.proof import Proof, proof
 from swath.scan.settings import ScanSettings
 from swath.scan.sources.choosing import source_of
+from swath.scan.sources.source import Source
 
 REFRESH_SECONDS = 0.5
 STOPS = ("SIGINT", "SIGTERM")
@@ -32,11 +33,17 @@ class Scanning:
         self._stop = Stop()
 
     async def run(self) -> int:
+        source = await asyncio.to_thread(source_of, self._settings)
+        try:
+            return await self._run(source)
+        finally:
+            await asyncio.to_thread(source.close)
+
+    async def _run(self, source: Source) -> int:
         settings = self._settings
         with stopped_by_signals(self._stop, asyncio.get_running_loop()):
             if settings.out.endswith(".parquet"):
                 parquet_out.need_arrow()  # what is missing is said before anything is done
-            source = await asyncio.to_thread(source_of, settings)
             check = None if settings.check is None else loading.function(settings.check, flag="--check")
             fix = None if settings.fix is None else loading.function(settings.fix, flag="--fix")
             job = Job(settings, source, check=check, fix=fix, stop=self._stop)
@@ -96,7 +103,7 @@ class Scanning:
 
     async def _finish(self, stopped_by: str, seconds: float) -> int:
         settings = self._settings
-        found = await proof(settings)
+        found = await proof(settings, with_examples=not (self._quiet or self._json))
         if settings.out.endswith(".parquet"):
             await asyncio.to_thread(parquet_out.write, Path(settings.out), settings.lines, found.length)
         if self._json:

@@ -122,7 +122,17 @@ async def _own_output(frontier: Frontier, settings: ScanSettings) -> str:
         await frontier.learn({fact: mark})
     else:
         await asyncio.to_thread(_refuse_stranger, settings, committed, mark)
+    await asyncio.to_thread(_mend, settings, committed)
     return str(mark)
+
+
+def _mend(settings: ScanSettings, committed: int) -> None:
+    """Cut off what a run before this one wrote and did not settle, also when nothing is left to do."""
+    file = GrowingFile(settings.lines)
+    try:
+        file.restore(committed)
+    finally:
+        file.close()
 
 
 def _refuse_stranger(settings: ScanSettings, committed: int, mark: str) -> None:

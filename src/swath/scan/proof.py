@@ -70,8 +70,8 @@ class Proof:
         }
 
 
-async def proof(settings: ScanSettings) -> Proof:
-    """Where a scan stands, from what its store has committed."""
+async def proof(settings: ScanSettings, *, with_examples: bool = False) -> Proof:
+    """Where a scan stands, from what its store has committed. Examples are looked for in the file of findings."""
     async with swath.open(settings.store_url, create=False) as frontier:
         status = await frontier.status()
         committed = await frontier.store.outputs()
@@ -87,7 +87,7 @@ async def proof(settings: ScanSettings) -> Proof:
         recheck.get("at", ended) if ended else None,
         recheck["round"],
         status,
-        await asyncio.to_thread(_examples, settings, own, recheck["round"]),
+        await asyncio.to_thread(_examples, settings, own, recheck["round"]) if with_examples else {},
         own,
     )
 

@@ -22,6 +22,7 @@ from swath.scan.sources.streams import PackedStream, PlainStream, Stream, gzip_s
 SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz", ".jsonl.zst", ".ndjson.zst")
 RANGE = 4_000_000  # bytes of a plain file that are an item
 STRETCH = 16_000_000  # bytes that a compressed file decompresses to, between two settlements
+MOST_PAUSED = 8  # compressed streams that are kept open, to be read on
 MAX_LINE = 16_000_000  # bytes
 BOM = b"\xef\xbb\xbf"
 
@@ -39,7 +40,7 @@ class LinesSource:
         self._path = local_path(source)
         self._packed = source.endswith((".gz", ".zst"))
         self._filesystem: Any = None
-        self._paused: tuple[int, Lines] | None = None  # a compressed stream that stands where a stretch ended
+        self._paused: list[Lines] = []  # compressed streams that stand where a stretch ended
         self._lock = threading.Lock()
 
     def state(self) -> Mapping[str, Any]:
@@ -89,6 +90,12 @@ class LinesSource:
     def rest(self, key: str, finding: Mapping[str, Any]) -> Task | None:
         return {"from": int(key)} if finding["code"] in ("truncated", "damaged") else None
 
+    def close(self) -> None:
+        with self._lock:
+            for lines in self._paused:
+                lines.close()
+            self._paused.clear()
+
     def _read_range(self, lo: int, hi: int) -> Iterator[Step]:
         lines = Lines(PlainStream(self._open(), max(0, lo - 1)), max(0, lo - 1))
         try:
@@ -114,21 +121,19 @@ class LinesSource:
         if not self._packed:
             return Lines(PlainStream(self._open(), offset), offset)
         with self._lock:
-            paused, self._paused = self._paused, None
-        if paused is not None and paused[0] <= offset:
-            lines = paused[1]
-        else:
-            if paused is not None:
-                paused[1].close()
-            lines = Lines(self._unpacked(), 0)
+            before = [lines for lines in self._paused if lines.offset <= offset]
+            nearest = max(before, key=lambda lines: lines.offset, default=None)
+            if nearest is not None:
+                self._paused.remove(nearest)
+        lines = nearest or Lines(self._unpacked(), 0)
         lines.skip(offset)
         return lines
 
     def _pause(self, lines: "Lines") -> None:
         with self._lock:
-            before, self._paused = self._paused, (lines.offset, lines)
-        if before is not None:
-            before[1].close()
+            self._paused.append(lines)
+            if len(self._paused) > MOST_PAUSED:
+                self._paused.pop(0).close()
 
     def _unpacked(self) -> PackedStream:
         return gzip_stream(self._open()) if self._source.endswith(".gz") else zstd_stream(self._open())

@@ -60,6 +60,9 @@ class ParquetSource:
             return None
         return {"group": finding["data"]["group"], "from": finding["data"]["from"]}
 
+    def close(self) -> None:
+        pass
+
     def _rows(self, group: int, start: int) -> Iterator[Step]:
         """The rows of a group from one on, as far as they can be read."""
         arrow = need_arrow()

@@ -11,7 +11,7 @@ from swath.core.errors import MissingExtra, UsageError
 
 Kind = Literal["dir", "file", "link", "broken", "other"]
 
-LOCAL_BUDGET = 2_000  # entries that an item looks at itself before it leaves the rest to others
+LOCAL_BUDGET = 500  # entries that an item looks at itself before it leaves the rest to others
 REMOTE_BUDGET = 100  # each of which may be a request
 
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}

@@ -56,6 +56,10 @@ class Source(Protocol):
         """One record again, as it is now; nothing when it is gone."""
         ...
 
+    def close(self) -> None:
+        """Let go of what is open."""
+        ...
+
     def rest(self, key: str, finding: Mapping[str, Any]) -> Task | None:
         """What was never looked at because of a finding of the source's own; None for any other."""
         ...

@@ -67,6 +67,9 @@ class TreeSource:
         folder = {"dir": "" if key == "./" else key.removesuffix("/")}
         return {**folder, **({"bucket": finding["data"]["bucket"]} if finding.get("data") else {})}
 
+    def close(self) -> None:
+        pass
+
     def _walk(self, top: str, bucket: Sequence[int] | None) -> Iterator[Step]:
         """A directory and what is below it, as far as that is little: the rest is left to others."""
         left = self.place.budget
