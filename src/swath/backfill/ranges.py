@@ -58,7 +58,7 @@ _KEYS = ("lo", "hi", "after", "upto")
 
 def work_of(payload: dict[str, Any]) -> Work:
     """What an item is about."""
-    fields = {name: key(value) if name in _KEYS else value for name, value in payload.items()}
+    fields: dict[str, Any] = {name: key(value) if name in _KEYS else value for name, value in payload.items()}
     if payload["kind"] == "slice":
         return Slice(**{name: fields[name] for name in Slice._fields})
     return Step(**{name: fields[name] for name in Step._fields})
