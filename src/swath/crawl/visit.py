@@ -238,11 +238,13 @@ class Visitor:
         busy = answer.status in BUSY
         await self._paces.answered(item.lane, seconds, failed=busy or answer.status >= 500)
         pause = politeness.backoff(_tries(item), delay=self._paces.interval(item.lane))
+        again = (busy or answer.status in TRANSIENT) and _tries(item) < self._settings.retries
         if busy:
             asked = _retry_after(answer)
             pause = pause if asked is None else asked
-            await self._paces.block(item.lane, pause)  # also when this page is given up: the host means all of them
-        if (busy or answer.status in TRANSIENT) and _tries(item) < self._settings.retries:
+            if again or asked is not None:  # the host means all pages, also when this one is given up
+                await self._paces.block(item.lane, pause)
+        if again:
             self._tally.errors[f"{answer.status}"] += 1
             return item.retry(after=pause, reason=f"{answer.status}, to be tried again after {pause:.0f} s")
         self._tally.page(answer.status, len(answer.body))
