@@ -26,6 +26,7 @@ from swath.crawl.tally import Tally
 
 THREADED = 200_000  # bytes of a body from which on it is read in a thread, so that other fetches go on
 EXPANSION = 5  # how many times --max-size a body may have without its content codings
+LEAST_WAIT = 0.01  # seconds, for what is due just now
 DIGEST = "sha1 "  # before the digest: the key of a fact
 
 TRANSIENT = frozenset({500, 502, 504, 507, 520, 521, 522, 523, 524, 525, 527, 530})
@@ -174,7 +175,7 @@ class Visitor:
         """Seconds until a robots.txt that could not be had is asked for again, for which its pages wait; 0: none."""
         rules = known.rules
         again = rules.kind == "deny" and rules.tries <= self._settings.retries
-        return max(0.0, rules.expires_at / SECOND - time.time()) if again else 0.0
+        return max(LEAST_WAIT, rules.expires_at / SECOND - time.time()) if again else 0.0
 
     def _block_of(self, known: Known) -> float:
         """Seconds of this for which the lane waits as a whole: other hosts in it have a robots.txt of their own."""
