@@ -22,7 +22,7 @@ HEADER = f"""\
 # What is for other parts of swath, and has no place in a surface.
 INTERNAL = {
     "Frontier": {"store", "recent", "reply", "unknown", "emit", "timed", "clock_seen"},
-    "Claim": {"ends_at", "tally", "encode", "commit"},
+    "Claim": {"ends_at", "tally", "encode", "commit", "stage"},
 }
 ATTRIBUTES = {
     "Frontier": {"worker": "str"},
@@ -54,6 +54,9 @@ BODIES = {
         else:
             self._portal.step(settlement)""",
 }
+# Arguments that make no sense there, with the paragraphs that tell of them: without a loop, a claim settles in the
+# caller's transaction.
+OMITTED = {("Frontier", "run"): "transaction"}
 NOTES = {
     ("Frontier", "run"): """
         The handler is a plain function, called in up to `workers` threads. A function that runs cannot be cancelled:
@@ -171,6 +174,8 @@ def _public(source: ast.ClassDef, name: str) -> Iterator[Function]:
 
 
 def _method(owner: str, method: Function, attribute: str) -> str:
+    if omitted := OMITTED.get((owner, method.name)):
+        _omit(method.args, omitted)
     arguments = _arguments(method.args)
     returns = _typed(method.returns)
     passed = _passed(method.args, skip_self=True)
@@ -189,6 +194,8 @@ def _method(owner: str, method: Function, attribute: str) -> str:
     else:
         body = f"{'' if returns == 'None' else 'return '}self._portal.call({call})"
     doc = _docstring(method)
+    if omitted:
+        doc = "\n\n".join(part for part in doc.split("\n\n") if not part.lstrip().startswith(f"With `{omitted}`"))
     if note := NOTES.get((owner, method.name)):
         doc = doc[: -len(QUOTES)].rstrip() + f"\n{note}{QUOTES}"
     return f"{decorator}    def {method.name}({arguments}) -> {returns}:\n" + (
@@ -201,6 +208,11 @@ def _arguments(arguments: ast.arguments) -> str:
         if argument.annotation is not None:
             argument.annotation = ast.parse(_typed(argument.annotation), mode="eval").body
     return ast.unparse(arguments)
+
+
+def _omit(arguments: ast.arguments, name: str) -> None:
+    number = next(number for number, argument in enumerate(arguments.kwonlyargs) if argument.arg == name)
+    del arguments.kwonlyargs[number], arguments.kw_defaults[number]
 
 
 def _passed(arguments: ast.arguments, *, skip_self: bool = False) -> list[str]:

@@ -30,8 +30,9 @@ _BY_MODULE = {
     **dict.fromkeys(("fetch", "multi", "transfer", "target", "answer", "resolve", "address"), FETCHING),
     **dict.fromkeys(("html", "elements", "read", "reading", "charset", "decode", "kinds", "feeds"), READING),
     **dict.fromkeys(("urls", "links", "scope", "traps"), LINKS),
-    **dict.fromkeys(("warc", "archive", "output", "record", "series", "index"), ARCHIVE),
-    **dict.fromkeys(("visit", "origins", "robots", "rules", "lookup", "tally", "politeness"), VISIT),
+    **dict.fromkeys(("warc", "output", "record", "index", "cdxj"), ARCHIVE),
+    **dict.fromkeys(("visit", "origins", "robots", "rules", "lookup", "pace", "politeness", "tally"), VISIT),
+    "patient": FRONTIER,
 }
 
 
@@ -83,6 +84,8 @@ def _part_of(frame: FrameType | None) -> str:
         name = frame.f_globals.get("__name__", "")
         if name.startswith(("swath.core", "swath.backends", "swath.opening", "psycopg")):
             return FRONTIER
+        if name.startswith("swath.files."):
+            return ARCHIVE
         if name.startswith("swath.crawl."):
             return _BY_MODULE.get(name.removeprefix("swath.crawl."), REST)
         frame = frame.f_back

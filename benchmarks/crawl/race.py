@@ -17,7 +17,7 @@ from benchmarks.results import Figure
 from tests.postgres_server import PostgresServer
 
 AT_ONCE = 100  # requests of the bare loop and of the peers
-TIMEOUT = 3_600.0
+TIMEOUT = 1_200.0  # seconds after which a crawler counts as stuck
 OPEN = {
     "delay": 0.0,
     "max_workers_per_host": 0,
@@ -54,7 +54,7 @@ def environment() -> dict[str, str]:
     before = os.environ.get("PYTHONPATH")
     paths = [str(root / "src"), str(root), *([before] if before else [])]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SWATH_")}
-    return {**kept, "PYTHONPATH": os.pathsep.join(paths)}
+    return {**kept, "PYTHONPATH": os.pathsep.join(paths), "PYTHONFAULTHANDLER": "1"}
 
 
 def bare(course: Course, *, warc: bool = False) -> Figure:

@@ -1,6 +1,7 @@
 """A process and all its descendants: what they used of the processor, and how much memory they had at once."""
 
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -29,7 +30,10 @@ class Used:
 
 
 def run(command: Sequence[str], *, environment: Mapping[str, str], cwd: Path, timeout: float, codes: set[int]) -> Used:
-    """Run a program to its end. Its CPU time is the kernel's own account of it and of every child it waited for."""
+    """Run a program to its end. Its CPU time is the kernel's own account of it and of every child it waited for.
+
+    One that takes longer than `timeout` is aborted, which makes Python say where each of its threads was.
+    """
     began = time.monotonic()
     errors = cwd / "errors.log"
     with errors.open("wb") as log:
@@ -37,7 +41,7 @@ def run(command: Sequence[str], *, environment: Mapping[str, str], cwd: Path, ti
             command, cwd=cwd, env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
         )
     watch = Watch(program.pid)
-    late = threading.Timer(timeout, program.kill)
+    late = threading.Timer(timeout, program.send_signal, [signal.SIGABRT])
     late.start()
     try:
         assert program.stdout is not None
@@ -49,11 +53,13 @@ def run(command: Sequence[str], *, environment: Mapping[str, str], cwd: Path, ti
     finally:
         late.cancel()
         watch.end()
+    seconds = time.monotonic() - began
     program.returncode = os.waitstatus_to_exitcode(status)
     if program.returncode not in codes:
         said = errors.read_text(errors="replace")[-2000:]
-        raise ContestantFailed(f"{command[0]} … ended with {program.returncode}: {said}")
-    return Used(used.ru_utime + used.ru_stime, used.ru_stime, time.monotonic() - began, watch.peak / 2**20, output)
+        ended = f"did not end within {timeout:g} s" if seconds >= timeout else f"ended with {program.returncode}"
+        raise ContestantFailed(f"{' '.join(command[:3])} … {ended}: {said}")
+    return Used(used.ru_utime + used.ru_stime, used.ru_stime, seconds, watch.peak / 2**20, output)
 
 
 class Watch:

@@ -8,10 +8,10 @@ import pytest
 
 import swath
 from swath import Item
-from swath.core.claim import Encoded, lease_clock
+from swath.core.claim import lease_clock
 from swath.core.frontier import Frontier
 from swath.core.store import MoveKind
-from swath.core.work import Failure, Why, Work, perform
+from swath.core.work import Ended, Why, Work, perform
 from tests.crash.checker import check
 from tests.crash.conftest import TIMEOUT
 from tests.crash.crew import Crew, Member, until
@@ -74,7 +74,7 @@ async def test_work_that_is_cancelled_before_its_first_step_is_given_back() -> N
     ended.
     """
     handled: list[Item] = []
-    ended: list[tuple[Encoded, Failure | None]] = []
+    ended: list[Ended] = []
 
     async def handler(item: Item) -> None:
         handled.append(item)
@@ -90,8 +90,8 @@ async def test_work_that_is_cancelled_before_its_first_step_is_given_back() -> N
         work.task = asyncio.create_task(body())
         work.cancel(Why.LEASE, lease_clock())
         await asyncio.wait([work.task])
-    assert [(encoded.move.kind, encoded.move.started, failure) for encoded, failure in ended] == [
-        (MoveKind.RELEASE, False, None)
+    assert [(outcome and (outcome.move.kind, outcome.move.started), failure) for outcome, failure in ended] == [
+        ((MoveKind.RELEASE, False), None)
     ]
     assert not handled
 

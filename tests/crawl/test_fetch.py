@@ -166,6 +166,17 @@ async def test_a_proxy_that_was_given_is_used_and_does_the_resolving() -> None:
     assert (names.asked, len(proxy.requests)) == ([], 1)
 
 
+async def test_one_address_of_a_host_can_be_asked_for() -> None:
+    """And no other is connected to, unless it is none of the host's any more."""
+    names = Fixed({"a.example": ["127.0.0.1", "127.0.0.2"]})
+    async with serving(hello) as server, a_fetcher(resolver=names, keep_alive=0) as fetcher:
+        assert list(await fetcher.addresses(server.url())) == ["127.0.0.1", "127.0.0.2"]
+        assert (await fetcher.fetch(server.url(), address="127.0.0.2")).error == "refused"
+        assert (await fetcher.fetch(server.url(), address="127.0.0.1")).status == 200
+        assert (await fetcher.fetch(server.url(), address="127.0.0.3")).status == 200
+    assert server.connections == 2
+
+
 async def test_connections_are_used_again_while_they_are_wanted() -> None:
     async with serving(hello) as server, a_fetcher() as fetcher:
         for _ in range(5):

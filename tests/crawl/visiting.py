@@ -7,7 +7,9 @@ from typing import Any
 
 import swath
 from swath.core.frontier import Frontier
-from swath.crawl.answer import Answer, Headers
+from swath.crawl import urls
+from swath.crawl.answer import Answer, Headers, failed
+from swath.crawl.lanes import Addresses, lane_of
 from swath.crawl.links import Links
 from swath.crawl.scope import Scope
 from swath.crawl.settings import CrawlSettings
@@ -18,26 +20,41 @@ Say = Callable[[str], Answer]
 
 
 class Actor:
-    """In place of a fetcher: says what it is told to, and remembers what it was asked."""
+    """In place of a fetcher: says what it is told to, and remembers what it was asked. `names` are the addresses of
+    hosts, which a test can change; whoever is not among them does not exist."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
         self.asked: list[str] = []
+        self.fresh: list[bool] = []  # whether each was to have a new connection
+        self.names: dict[str, list[str]] = {}
 
-    async def fetch(self, url: str, *, fresh: bool = False) -> Answer:
+    async def fetch(self, url: str, *, fresh: bool = False, address: str | None = None) -> Answer:
         self.asked.append(url)
+        self.fresh.append(fresh)
         return self._say(url)
+
+    async def addresses(self, url: str) -> Answer | list[str]:
+        found = self.names.get(urls.host(url))
+        return found or failed(url, "dns", "nxdomain", started=0.0, ended=0.0)
 
 
 @asynccontextmanager
 async def visiting(say: Say, **options: Any) -> AsyncIterator[tuple[Frontier, Visitor, Actor]]:
     settings = CrawlSettings(out="nowhere", scope="any", **options)
-    tally = Tally()
     actor = Actor(say)
     opening = swath.open("memory:", min_interval=settings.min_interval, concurrency=settings.max_workers_per_host)
     async with opening as frontier:
-        links = Links(frontier, Scope(), lane="host", strip_tracking=False, year=2026, refused=tally.refused)
-        yield frontier, Visitor(frontier, settings, fetcher=actor, links=links, tally=tally), actor  # type: ignore[arg-type]
+        yield frontier, visitor_on(frontier, settings, actor), actor
+
+
+def visitor_on(frontier: Frontier, settings: CrawlSettings, actor: Actor) -> Visitor:
+    """One process of a crawl."""
+    tally = Tally()
+    addresses = Addresses() if settings.lane == "ip" else None
+    lane = lane_of(settings.lane) if addresses is None else addresses.lane
+    links = Links(frontier, Scope(), lane=lane, strip_tracking=False, year=2026, refused=tally.refused)
+    return Visitor(frontier, settings, fetcher=actor, links=links, tally=tally, addresses=addresses)  # type: ignore[arg-type]
 
 
 def answered(url: str, status: int = 200, body: bytes = b"", **headers: str) -> Answer:

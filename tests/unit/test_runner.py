@@ -189,7 +189,7 @@ async def test_what_cannot_be_settled_is_a_retry_and_spares_its_group(wrong: Any
 async def test_a_plain_function_as_handler_is_a_retry_that_says_so() -> None:
     async with bench() as b:
         await b.frontier.add("a")
-        await b.frontier.run(lambda item: item.done(), until="idle")  # type: ignore[arg-type, return-value]
+        await b.frontier.run(lambda item: item.done(), until="idle")
         data = await b.data("a")
     assert "await" in data["reason"]
 

@@ -9,10 +9,13 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+import swath
+from swath import Item
 from swath.backends.sql import parse, read
 from swath.backends.sqlite import SqliteStore, migrate, versions
 from swath.backends.sqlite.file import APPLICATION_ID, NETWORK_FILE_SYSTEMS, file_system
@@ -198,8 +201,22 @@ async def test_a_damaged_file_says_so(path: str) -> None:
     await create(path)
     content, _ = snapshot(path)
     write(path, content[:4096] + os.urandom(len(content) - 4096))
-    with pytest.raises(StoreUnavailable, match="damaged"):
+    with pytest.raises(SwathError, match="damaged") as raised:
         await SqliteStore.open(path)
+    assert not isinstance(raised.value, StoreUnavailable), "waiting does not mend it"
+
+
+async def test_a_run_ends_when_its_tables_are_gone(path: str) -> None:
+    """Nobody waits for a store that will never answer again."""
+
+    async def handler(item: Item) -> None:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("DROP TABLE swath_claimed")
+
+    async with swath.open(f"sqlite:///{path}") as frontier:
+        await frontier.add("a")
+        with pytest.raises(SwathError, match="no such table"):
+            await frontier.run(handler)
 
 
 MOUNTS = """\
@@ -396,7 +413,7 @@ async def test_a_migration_that_fails_changes_nothing(path: str, monkeypatch: py
     script = "CREATE TABLE extra (a);\nCREATE TABLE swath_lane (b);\n"
     extra = known[-1]._replace(number=2, name="0002_extra", script=script)
     monkeypatch.setattr("swath.backends.sqlite.migration.all_migrations", lambda: [*known, extra])
-    with pytest.raises(StoreUnavailable, match="swath_lane already exists"):
+    with pytest.raises(SwathError, match="swath_lane already exists"):
         await migrate(path)
     with pytest.raises(sqlite3.OperationalError, match="no such table"):
         edit(path, "INSERT INTO extra VALUES (1)")

@@ -16,7 +16,16 @@ from swath.backends.sqlite.target import Target
 from swath.core.clock import SECOND, ManualClock
 from swath.core.store import ClaimRef, ClaimRequest, Move, MoveKind, NewItem, Settings, Settlement, Signal
 
-SLOW = {"count_rows", "list_lanes", "list_dead", "outputs", "partition_states", "names", "migrations"}
+SLOW = {
+    "count_rows",
+    "list_lanes",
+    "list_dead",
+    "list_unsettled",
+    "outputs",
+    "partition_states",
+    "names",
+    "migrations",
+}
 SMALL = {
     "swath_frontier",
     "swath_output",

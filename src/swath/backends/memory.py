@@ -51,6 +51,7 @@ from swath.core.store import (
     SettleReply,
     Signal,
     StoreStatus,
+    UnsettledItem,
 )
 
 
@@ -356,7 +357,7 @@ class MemoryStore:
             raise WrongTransaction("a frontier in memory has no transaction to share: open it with a database URL")
         partition = self._partitions[settlement.partition]
         known = self._claims.get(claim.fence)
-        if known and known.token == claim.token and settlement.number <= known.number:
+        if known and known.token == claim.token and 0 < settlement.number <= known.number:
             return SettleReply(partition.time, 0, partition.checkpoint)  # its reply was lost
         held = self._held_claim(claim)
         rows = self._settled_rows(partition, claim.fence, settlement.moves)
@@ -364,7 +365,7 @@ class MemoryStore:
             self._check_output(output)
         # Nothing below can fail: the settlement is whole.
         now = partition.tick(self._clock.now())
-        held.number = settlement.number
+        held.number = max(held.number, settlement.number)
         for row, move in zip(rows, settlement.moves, strict=True):
             self._settle_row(partition, row, move, now)
         self._place((row.lane for row in rows), now)
@@ -583,6 +584,24 @@ class MemoryStore:
             for part in self._partitions
             for row in part.in_state("dead")
             if after is None or (part.number, row.position) > after
+        ]
+        return rows[:limit]
+
+    async def unsettled(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[UnsettledItem]:
+        rows = [
+            UnsettledItem(
+                partition=part.number,
+                position=row.position,
+                state=row.state,
+                lane=row.lane.name,
+                priority=row.priority,
+                key=row.key,
+                payload=row.payload,
+                attempts=row.attempts,
+            )
+            for part in self._partitions
+            for row in part.in_state("ready", "delayed", "claimed")
+            if row.unsettled and (after is None or (part.number, row.position) > after)
         ]
         return rows[:limit]
 

@@ -138,8 +138,8 @@ def crawl(
         str,
         typer.Option(
             "--lane",
-            metavar="host|domain",
-            help="What the delay is for: a host, or all hosts of a registrable domain",
+            metavar="host|domain|ip",
+            help="What the delay is for: a host, all hosts of a registrable domain, or all of one address",
             rich_help_panel=LIMITS,
         ),
     ] = "host",

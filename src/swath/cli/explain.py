@@ -35,7 +35,7 @@ def explain(
 
 async def _explain(store: str | None, key: str, lane: str | None, json: bool) -> int:
     async with opened(store) as frontier:
-        found = await frontier.explain(key, lane=None if lane is None else lane_name(lane))
+        found = await explained(frontier, key, lane=None if lane is None else lane_name(lane))
         if found.state == "unknown":
             found = await _refused(frontier, found)
     if json:
@@ -43,6 +43,15 @@ async def _explain(store: str | None, key: str, lane: str | None, json: bool) ->
     else:
         _print(found)
     return Exit.NO if found.state == "unknown" else Exit.DONE
+
+
+async def explained(frontier: Frontier, key: str, *, lane: str | None = None) -> Explanation:
+    """Where a key is. Of one that was passed on from lane to lane, as pages of a crawl may be, where it is now."""
+    found = await frontier.explain(key, lane=lane)
+    match found.data.get("result"):
+        case {"passed_on_to": str(passed)} if lane is None:
+            return await frontier.explain(key, lane=passed)
+    return found
 
 
 async def _refused(frontier: Frontier, found: Explanation) -> Explanation:

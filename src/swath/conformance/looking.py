@@ -1,7 +1,9 @@
-"""Looking: status, find, lanes, dead, outputs and signals say what is so."""
+"""Looking: status, find, lanes, dead, unsettled, outputs and signals say what is so."""
+
+from collections import Counter
 
 from swath.conformance.trial import LANE, Conformance, Start, counters, dead, done, retry
-from swath.core.store import AHEAD_LIMIT
+from swath.core.store import AHEAD_LIMIT, LaneChange
 
 
 class Looking(Conformance):
@@ -197,6 +199,49 @@ class Looking(Conformance):
         assert list(await trial.store.dead(limit=4)) == everything[:4]
         assert list(await trial.store.dead(limit=4, after=places[3])) == everything[4:8]
         assert list(await trial.store.dead(after=places[8])) == []
+
+    async def test_unsettled_holds_the_checkpoint_back(self, start: Start) -> None:
+        """INV-6: what is ready, delayed by a retry or claimed; not what is done, dead or waits for a revisit."""
+        trial = await start()
+        await trial.add("ready", lane="later")
+        await trial.add("done", "dead", "retried", "revisited", "claimed", lane=LANE)
+        await trial.store.change_lane(trial.item("ready", lane="later").partition, "later", LaneChange(paused=True))
+        batch = await trial.claim()
+        await batch.settle(
+            done(batch["done"]),
+            dead(batch["dead"]),
+            retry(batch["retried"], after=5),
+            done(batch["revisited"], revisit=1),
+        )
+        found = await trial.store.unsettled()
+        assert {item.key: item.state for item in found} == {
+            "ready": "ready",
+            "retried": "delayed",
+            "claimed": "claimed",
+        }
+        assert {item.key: item.attempts for item in found}["retried"] == 1
+        (part,) = (await trial.store.status()).partitions
+        assert min(item.position for item in found) == part.checkpoint + 1
+
+    async def test_unsettled_page_by_page(self, start: Start) -> None:
+        trial = await start(partitions=2)
+        for n in range(9):
+            lane = trial.lane(n % 2)
+            await trial.store.add([trial.item(f"key{n}", lane=lane, payload=f"[{n}]", priority=n % 8)])
+        batch = await trial.claim(limit=6)
+        for item in batch.items[:3]:
+            await batch.settle(retry(item, after=5), partition=item.partition)
+        everything = list(await trial.store.unsettled())
+        assert Counter(item.state for item in everything) == {"ready": 3, "claimed": 3, "delayed": 3}
+        places = [(item.partition, item.position) for item in everything]
+        assert places == sorted(places)
+        assert len(places) == 9
+        for listed in everything:
+            n = int(listed.key[3:])
+            assert (listed.lane, listed.payload, listed.priority) == (trial.lane(n % 2), f"[{n}]", n % 8)
+        assert list(await trial.store.unsettled(limit=4)) == everything[:4]
+        assert list(await trial.store.unsettled(limit=4, after=places[3])) == everything[4:8]
+        assert list(await trial.store.unsettled(after=places[8])) == []
 
     async def test_outputs_of_an_empty_frontier(self, start: Start) -> None:
         assert await (await start()).store.outputs() == {}

@@ -161,6 +161,20 @@ class Settling(Conformance):
             await lost.settle(done(lost["b"]), number=2)
         assert await trial.picture("a", "b") == before
 
+    async def test_settle_without_a_number(self, start: Start) -> None:
+        """Number 0, of a settlement in a caller's transaction: others overtake it, and it is taken for none of them."""
+        trial = await start()
+        await trial.add("a", "b", "c")
+        batch = await trial.claim()
+        await batch.settle(done(batch["a"]), number=3)
+        await batch.settle(done(batch["b"]), number=0)
+        assert await trial.total("done") == 2
+        with pytest.raises(InvalidOutcome):
+            await batch.settle(done(batch["b"]), number=0)
+        await batch.settle(done(batch["a"]), number=3)  # is known still
+        await batch.settle(done(batch["c"]), number=4)
+        assert await trial.total("done") == 3
+
     async def test_settle_under_a_number_that_was_refused(self, start: Start) -> None:
         trial = await start()
         await trial.add("a")

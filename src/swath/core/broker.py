@@ -20,7 +20,7 @@ from swath.core.output import Output
 from swath.core.settler import MAX_OUTPUT, Settler
 from swath.core.store import ClaimReply, Signal
 from swath.core.suspects import Caution, company
-from swath.core.work import Handler, Why, Work, perform
+from swath.core.work import Handler, Transaction, Why, Work, perform
 
 if TYPE_CHECKING:
     from swath.core.frontier import Frontier
@@ -53,6 +53,7 @@ class Broker:
         grace: float,
         until: str,
         output: Output | None,
+        transaction: Transaction | None,
         failed: Callable[[BaseException], None],
     ) -> None:
         self.hand = Hand()
@@ -60,6 +61,7 @@ class Broker:
         self.claim_under_way = False
         self._frontier = frontier
         self._handler = handler
+        self._transaction = transaction
         self._workers = workers
         self._lease = lease
         self._timeout = timeout
@@ -222,7 +224,7 @@ class Broker:
             work.task = self._loop.create_task(self._work(work))
 
     async def _work(self, work: Work) -> None:
-        encoded, failure = await perform(work, self._handler, timeout=self._timeout)
+        outcome, failure = await perform(work, self._handler, timeout=self._timeout, transaction=self._transaction)
         held = self.hand.finish(work)
         if held is None:
             return  # given up on
@@ -232,7 +234,11 @@ class Broker:
             self._frontier.emit(events.HandlerFailed(work.item.key, failure.reason, failure.error))
             if failure.fatal is not None:
                 self._failed(failure.fatal)
-        self._settler.collect(held, encoded)
+        if outcome is None:
+            self.hand.retire(held)
+            self._settled()
+            return
+        self._settler.collect(held, outcome)
         self._hand_out()
         self._stir()
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,6 +41,7 @@ class Encoded(NamedTuple):
     facts: Sequence[Fact]
     output: Any
     place: tuple[int, int]
+    doubtful: bool = False  # the item may have been settled already, by a commit whose end was not seen
 
 
 def _place(item: Item) -> tuple[int, int]:
@@ -166,47 +167,76 @@ class Claim:
         outputs: Sequence[OutputMove] = (),
     ) -> None:
         """Settle encoded outcomes of one partition. May be called again with the same ones after StoreUnavailable."""
+        if connection is not None:
+            settlement = self._settlement(partition, 0, outcomes, outputs)
+            self._count(settlement, await self._send(settlement, connection))
+            return  # the caller may still roll back: the store refuses what is settled twice
         async with self._one_at_a_time:
             if self._unsure is not None:
-                await self._send(self._unsure, None)
+                await self._send_surely(self._unsure)
             held = [outcome for outcome in outcomes if outcome.place in self._held]
-            if not held:
-                return
-            self._number += 1
-            settlement = Settlement(
-                partition,
-                self._number,
-                moves=[outcome.move for outcome in held],
-                discovered=self._frontier.unknown(new for outcome in held for new in outcome.discovered),
-                outputs=outputs,
-                facts=list({fact.key: fact for outcome in held for fact in outcome.facts}.values()),
-            )
-            await self._send(settlement, connection)
+            if held:
+                self._number += 1
+                await self._send_surely(self._settlement(partition, self._number, held, outputs))
 
-    async def _send(self, settlement: Settlement, connection: Any) -> None:
+    async def stage(self, outcome: Encoded, connection: Any) -> Callable[[], None]:
+        """Settle an outcome inside an open transaction; what is returned is to be called once that has committed."""
+        settlement = self._settlement(outcome.place[0], 0, [outcome], ())
+        seconds = await self._send(settlement, connection)
+
+        def committed() -> None:
+            self._let_go(settlement)
+            self._count(settlement, seconds)
+
+        return committed
+
+    def _settlement(
+        self, partition: int, number: int, outcomes: Sequence[Encoded], outputs: Sequence[OutputMove]
+    ) -> Settlement:
+        return Settlement(
+            partition,
+            number,
+            moves=[outcome.move for outcome in outcomes],
+            discovered=self._frontier.unknown(new for outcome in outcomes for new in outcome.discovered),
+            outputs=outputs,
+            facts=list({fact.key: fact for outcome in outcomes for fact in outcome.facts}.values()),
+        )
+
+    async def _send_surely(self, settlement: Settlement) -> None:
         """A lost reply is looked up, not guessed: what may have taken effect is sent again, under its number, before
         anything else is."""
-        frontier = self._frontier
-        self._unsure = settlement if connection is None else None
+        self._unsure = settlement
         try:
-            async with frontier.timed() as seconds:
-                reply = await frontier.store.settle(self._ref, settlement, connection=connection)
+            seconds = await self._send(settlement, None)
         except StoreUnavailable:
             raise
-        except SwathError as error:  # nothing was changed
+        except SwathError:  # nothing was changed
             self._unsure = None
-            if isinstance(error, LeaseLost):
-                self._lose(error)
             raise
         self._unsure = None
-        if connection is None:  # otherwise the caller may still roll back; the store refuses what is settled twice
-            self._held.difference_update((settlement.partition, move.position) for move in settlement.moves)
-            frontier.recent.remember(item.hash for item in settlement.discovered)
-        frontier.clock_seen(reply.now)
-        settled = _settled(self.fence, settlement, seconds())
+        self._let_go(settlement)
+        self._count(settlement, seconds)
+
+    async def _send(self, settlement: Settlement, connection: Any) -> float:
+        """Settle, and return the seconds that it took."""
+        try:
+            async with self._frontier.timed() as seconds:
+                reply = await self._frontier.store.settle(self._ref, settlement, connection=connection)
+        except LeaseLost as lost:
+            self._lose(lost)
+            raise
+        self._frontier.clock_seen(reply.now)
+        return seconds()
+
+    def _let_go(self, settlement: Settlement) -> None:
+        self._held.difference_update((settlement.partition, move.position) for move in settlement.moves)
+        self._frontier.recent.remember(item.hash for item in settlement.discovered)
+
+    def _count(self, settlement: Settlement, seconds: float) -> None:
+        settled = _settled(self.fence, settlement, seconds)
         for name in self.tally:
             self.tally[name] += getattr(settled, name)
-        frontier.emit(settled)
+        self._frontier.emit(settled)
 
     def _lose(self, lost: LeaseLost) -> None:
         if not self._lost:

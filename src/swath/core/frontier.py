@@ -35,8 +35,9 @@ from swath.core.store import (
     LaneStatus,
     NewItem,
     Store,
+    UnsettledItem,
 )
-from swath.core.work import Handler
+from swath.core.work import Handler, Transaction
 
 log = logging.getLogger("swath")
 
@@ -159,6 +160,7 @@ class Frontier:
         grace: float = 10.0,
         until: runner.Until = "done",
         output: Output | None = None,
+        transaction: Transaction | None = None,
         handle_signals: bool = True,
     ) -> runner.Summary:
         """Cover the frontier with `handler`, up to `workers` items at once, and return what became of them.
@@ -179,6 +181,10 @@ class Frontier:
 
         What outcomes hand in as `output` is written by `output` and committed with their settlement (INV-5).
 
+        With `transaction`, a function that opens one on the frontier's own database and returns an async context
+        manager, the handler is called with the connection as a second argument: what it writes there and its outcome
+        commit together, exactly once. If it raises, its writes are rolled back and the item is retried.
+
         While the store cannot be reached it waits. A handler whose lease ends meanwhile is cancelled.
         """
         return await runner.run(
@@ -190,6 +196,7 @@ class Frontier:
             grace=grace,
             until=until,
             output=output,
+            transaction=transaction,
             handle_signals=handle_signals,
         )
 
@@ -337,6 +344,14 @@ class Frontier:
         """Every dead item, page by page."""
         after: tuple[int, int] | None = None
         while page := await self.store.dead(after=after, limit=ADD_CHUNK):
+            after = (page[-1].partition, page[-1].position)
+            for item in page:
+                yield item
+
+    async def unsettled(self) -> AsyncIterator[UnsettledItem]:
+        """Every item that is ready, delayed or claimed and holds the checkpoint back, page by page."""
+        after: tuple[int, int] | None = None
+        while page := await self.store.unsettled(after=after, limit=ADD_CHUNK):
             after = (page[-1].partition, page[-1].position)
             for item in page:
                 yield item

@@ -13,7 +13,7 @@ from swath.core.claim import lease_clock
 from swath.core.errors import InvalidSetting, UsageError
 from swath.core.output import Output
 from swath.core.stopping import Stop, stopped_by_signals
-from swath.core.work import Handler
+from swath.core.work import Handler, Transaction
 
 if TYPE_CHECKING:
     from swath.core.frontier import Frontier
@@ -53,10 +53,13 @@ async def run(
     until: Until,
     handle_signals: bool,
     output: Output | None = None,
+    transaction: Transaction | None = None,
     stop: Stop | None = None,
 ) -> Summary:
     """`Frontier.run`, which has the whole story. `stop` lets another thread end it."""
     _check(handler, workers, lease, timeout, grace, until)
+    if output is not None and transaction is not None:
+        raise UsageError("output and transaction were both given: files cannot commit with a transaction, so give one")
     stop = stop or Stop()
     run = _Run(
         frontier,
@@ -68,6 +71,7 @@ async def run(
         grace=grace,
         until=until,
         output=output,
+        transaction=transaction,
     )
     with stopped_by_signals(stop, asyncio.get_running_loop()) if handle_signals else nullcontext():
         return await run.run()

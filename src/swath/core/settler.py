@@ -175,7 +175,8 @@ class Settler:
                 "settle", lambda: held.claim.commit(group.partition, group.outcomes, outputs=outputs)
             )
         except LeaseLost as lost:
-            self._lost(held, lost)
+            if not all(outcome.doubtful for outcome in group.outcomes):  # else a commit settled the last of the claim
+                self._lost(held, lost)
         if held.lost:  # perhaps in the meantime, and all is counted
             return False
         held.sending -= len(group.outcomes)
@@ -187,6 +188,8 @@ class Settler:
         if len(group.outcomes) > 1:
             return [group._replace(outcomes=[outcome]) for outcome in group.outcomes]
         refused = group.outcomes[0]
+        if refused.doubtful:
+            return []  # it was settled by its transaction: nothing is left to say
         if refused.move.kind is MoveKind.RETRY:
             raise error
         reason = f"{type(error).__name__}: {error}"

@@ -129,7 +129,7 @@ class Settlement(NamedTuple):
     """What one worker says about its items of one partition, committed as a whole (INV-5)."""
 
     partition: int
-    number: int  # rises with every settlement of the claim, so that a lost reply can be looked up
+    number: int  # rises with every settlement of the claim, so that a lost reply can be looked up; 0 is never repeated
     moves: Sequence[Move]
     discovered: Sequence[NewItem] = ()  # of any partition
     outputs: Sequence[OutputMove] = ()
@@ -221,6 +221,19 @@ class DeadItem(NamedTuple):
     error: str | None
 
 
+class UnsettledItem(NamedTuple):
+    """An item that is ready, delayed or claimed, and was not done before."""
+
+    partition: int
+    position: int
+    state: str
+    lane: str
+    priority: int
+    key: str
+    payload: str | None
+    attempts: int
+
+
 class LaneChange(NamedTuple):
     """What to change about a lane; None leaves a field as it is, DEFAULT goes back to the frontier's default."""
 
@@ -300,6 +313,10 @@ class Store(Protocol):
 
     async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadItem]:
         """Dead items in order of (partition, position)."""
+        ...
+
+    async def unsettled(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[UnsettledItem]:
+        """What holds the checkpoint back, in order of (partition, position). What is in an inbox has no position."""
         ...
 
     async def learn(self, facts: Sequence[Fact]) -> None:

@@ -5,14 +5,17 @@ import enum
 import logging
 import traceback
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, NamedTuple
 
 from swath.core.claim import Claim, Encoded
-from swath.core.errors import InvalidOutcome
+from swath.core.errors import InvalidOutcome, LeaseLost, StoreUnavailable
 from swath.core.item import Item, Outcome
 
 log = logging.getLogger("swath.runner")
 
-Handler = Callable[[Item], Awaitable[Outcome | None]]
+Handler = Callable[..., Awaitable[Outcome | None]]  # of an item, and of a connection where there is a transaction
+Transaction = Callable[[], AbstractAsyncContextManager[Any]]  # commits when it is left, rolls back on an exception
 
 
 class Why(enum.Enum):
@@ -26,7 +29,7 @@ class Why(enum.Enum):
 class Work:
     """One item being worked on, in a task of its own."""
 
-    __slots__ = ("began", "cancelled_at", "claim", "item", "started", "task", "warned", "why")
+    __slots__ = ("began", "cancelled_at", "claim", "item", "staged", "started", "task", "warned", "why")
 
     def __init__(self, claim: Claim, item: Item, began: float) -> None:
         self.claim = claim
@@ -34,6 +37,7 @@ class Work:
         self.began = began
         self.task: asyncio.Task[None] | None = None
         self.started = False
+        self.staged = False  # its outcome was settled in a transaction that may have committed
         self.why: Why | None = None
         self.cancelled_at = 0.0
         self.warned = False
@@ -70,16 +74,31 @@ class Failure:
         self.fatal = fatal  # what must end the run as well
 
 
-async def perform(work: Work, handler: Handler, *, timeout: float | None) -> tuple[Encoded, Failure | None]:
+class Ended(NamedTuple):
+    """How a handler's work ended."""
+
+    outcome: Encoded | None  # None: it was settled already, in its transaction
+    failure: Failure | None = None
+
+
+async def perform(
+    work: Work, handler: Handler, *, timeout: float | None, transaction: Transaction | None = None
+) -> Ended:
     """Run the handler and encode its outcome. Whatever it does short of ending the process, there is an outcome."""
-    item, claim = work.item, work.claim
     if not work.begin():
-        return claim.encode(item.release(started=False)), None
+        return Ended(work.claim.encode(work.item.release(started=False)))
+    ended = await _called(work, handler, timeout, transaction)
+    if work.staged and ended.outcome is not None:
+        return ended._replace(outcome=ended.outcome._replace(doubtful=True))
+    return ended
+
+
+async def _called(work: Work, handler: Handler, timeout: float | None, transaction: Transaction | None) -> Ended:
+    item, claim = work.item, work.claim
     try:
-        outcome = await handler(item)
-        if outcome is None and work.why is not None:
-            return _interrupted(work, timeout)  # it swallowed the cancellation, which does not make it done
-        return claim.encode(item.done() if outcome is None else _own(outcome, item)), None
+        if transaction is not None:
+            return await _within(work, handler, transaction)
+        return Ended(_encoded(work, await handler(item)))
     except asyncio.CancelledError:
         if work.why is not None:
             return _interrupted(work, timeout)
@@ -92,14 +111,37 @@ async def perform(work: Work, handler: Handler, *, timeout: float | None) -> tup
         failure = Failure(_described(error), error=traceback.format_exc())
     except BaseException as error:  # noqa: BLE001  SystemExit and its like: it counts as an attempt, and the run ends
         failure = Failure(_described(error), error=traceback.format_exc(), fatal=error)
-    return claim.encode(item.retry(reason=failure.reason, error=failure.error)), failure
+    return Ended(claim.encode(item.retry(reason=failure.reason, error=failure.error)), failure)
 
 
-def _interrupted(work: Work, timeout: float | None) -> tuple[Encoded, Failure | None]:
+async def _within(work: Work, handler: Handler, transaction: Transaction) -> Ended:
+    """The handler in a transaction, with the settlement as the last statement before the commit (INV-5, rule 14)."""
+    try:
+        async with transaction() as connection:
+            outcome = _encoded(work, await handler(work.item, connection))
+            committed = await work.claim.stage(outcome, connection)
+            work.staged = True
+    except (LeaseLost, StoreUnavailable):
+        # Rolled back, and no fault of the handler's. Whether the item is still ours is seen when it is given back.
+        return Ended(work.claim.encode(work.item.release()))
+    committed()
+    return Ended(None)
+
+
+def _encoded(work: Work, outcome: object) -> Encoded:
+    """What the handler returned, checked. If it was cancelled and swallowed that, it is not done."""
+    if outcome is None:
+        if work.why is not None:
+            raise asyncio.CancelledError
+        return work.claim.encode(work.item.done())
+    return work.claim.encode(_own(outcome, work.item))
+
+
+def _interrupted(work: Work, timeout: float | None) -> Ended:
     if work.why is Why.TIMEOUT:
         reason = f"timed out after {timeout:g} s"
-        return work.claim.encode(work.item.retry(reason=reason)), Failure(reason)
-    return work.claim.encode(work.item.release()), None
+        return Ended(work.claim.encode(work.item.retry(reason=reason)), Failure(reason))
+    return Ended(work.claim.encode(work.item.release()))
 
 
 def _own(outcome: object, item: Item) -> Outcome:

@@ -79,15 +79,18 @@ class Fetcher:
         self._watch: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def fetch(self, url: str, *, headers: Mapping[str, str] | None = None, fresh: bool = False) -> Answer:
+    async def fetch(
+        self, url: str, *, headers: Mapping[str, str] | None = None, fresh: bool = False, address: str | None = None
+    ) -> Answer:
         """GET a URL, with one request. Whatever goes wrong on the way is an answer with an `error`: also that a
-        connection which was kept alive proves closed. `fresh` wants a new one, and is for who tries again."""
+        connection which was kept alive proves closed. `fresh` wants a new one, and is for who tries again. Where
+        `address` is one of the host's, no other is connected to."""
         target = split(url)
         if target is None:
             return self._failed(url, "url", "not an http or https URL that can be fetched")
         sent = self._standard if not headers else _merged(self._standard, headers)
         async with self._turns:
-            pin = await self._pin(url, target)
+            pin = await self._pin(url, target, address)
             if isinstance(pin, Answer):
                 return pin
             return await self._run(url, target, sent, pin, fresh)
@@ -119,15 +122,16 @@ class Fetcher:
         """Transfers under way."""
         return len(self._busy)
 
-    async def _pin(self, url: str, target: Target) -> Answer | Pin | None:
-        """What binds libcurl to the addresses that may be connected to; None where the URL itself spells one out."""
-        mapped = self._connect_to.find(target.host, target.port)
-        host, port = mapped or (target.host, target.port)
+    async def addresses(self, url: str) -> Answer | Sequence[str]:
+        """The addresses that a URL's host has, of those that may be connected to; or why there are none."""
+        target = split(url)
+        if target is None:
+            return self._failed(url, "url", "not an http or https URL that can be fetched")
+        host, _ = self._connect_to.find(target.host, target.port) or (target.host, target.port)
+        return await self._allowed(url, host)
+
+    async def _allowed(self, url: str, host: str) -> Answer | Sequence[str]:
         address = literal(host)
-        if self._proxy is not None:
-            if address is None or self._may(address):
-                return Pin(to_connect=f"::{host}:{port}") if mapped else None
-            return self._failed(url, "private", f"{address} is not a public address")
         if address is not None:
             addresses: Sequence[str] = (address,)
         else:
@@ -136,8 +140,22 @@ class Fetcher:
             except ResolveError as error:
                 return self._failed(url, "dns", f"{error.kind}: {error}")
         allowed = addresses if self._allow_private else [one for one in addresses if public(one)]
-        if not allowed:
-            return self._failed(url, "private", f"{host} has no public address, but {', '.join(addresses)}")
+        return allowed or self._failed(url, "private", f"{host} has no public address, but {', '.join(addresses)}")
+
+    async def _pin(self, url: str, target: Target, wanted: str | None = None) -> Answer | Pin | None:
+        """What binds libcurl to the addresses that may be connected to; None where the URL itself spells one out."""
+        mapped = self._connect_to.find(target.host, target.port)
+        host, port = mapped or (target.host, target.port)
+        address = literal(host)
+        if self._proxy is not None:
+            if address is None or self._may(address):
+                return Pin(to_connect=f"::{host}:{port}") if mapped else None
+            return self._failed(url, "private", f"{address} is not a public address")
+        allowed = await self._allowed(url, host)
+        if isinstance(allowed, Answer):
+            return allowed
+        if wanted is not None and wanted in allowed:
+            allowed = (wanted,)
         if mapped is not None:
             return Pin(to_connect=f"::{_bracketed(allowed[0])}:{port}")
         if address is not None:

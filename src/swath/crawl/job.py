@@ -15,6 +15,7 @@ from swath.core.stopping import Stop
 from swath.crawl import budget, place
 from swath.crawl.answer import Limits
 from swath.crawl.fetch import Fetcher
+from swath.crawl.lanes import Addresses, lane_of
 from swath.crawl.links import Links
 from swath.crawl.output import CrawlOutput
 from swath.crawl.resolve import Resolver
@@ -95,15 +96,16 @@ class Job:
                 keep_alive=30.0 if settings.min_interval < 30.0 else 0.0,
             )
         )
+        addresses = Addresses() if settings.lane == "ip" else None
         links = Links(
             frontier,
             await asyncio.to_thread(place.scope, settings),
-            lane=settings.lane,
+            lane=lane_of(settings.lane) if addresses is None else addresses.lane,
             strip_tracking=settings.strip_tracking,
             year=datetime.now(UTC).year,
             refused=self.tally.refused,
         )
-        return Visitor(frontier, settings, fetcher=fetcher, links=links, tally=self.tally)
+        return Visitor(frontier, settings, fetcher=fetcher, links=links, tally=self.tally, addresses=addresses)
 
     async def _look(self, frontier: Frontier, visitor: Visitor) -> None:
         """Keep an eye on the limits of the run, and on the frontier for whoever shows it."""

@@ -18,20 +18,22 @@ from swath.crawl.traps import trap
 REMEMBERED = 200_000  # URLs, about 60 MB
 
 
-def lane_of(kind: str) -> Callable[[str], str]:
-    """What the lane of a URL is called."""
-    return urls.site if kind == "domain" else urls.host
-
-
 class Links:
     """Decides which links become items."""
 
     def __init__(
-        self, frontier: Frontier, scope: Scope, *, lane: str, strip_tracking: bool, year: int, refused: Counter[str]
+        self,
+        frontier: Frontier,
+        scope: Scope,
+        *,
+        lane: Callable[[str], str],
+        strip_tracking: bool,
+        year: int,
+        refused: Counter[str],
     ) -> None:
         self._frontier = frontier
         self._scope = scope
-        self.lane = lane_of(lane)
+        self.lane = lane
         self._strip_tracking = strip_tracking
         self._year = year
         self._refused = refused

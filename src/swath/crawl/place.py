@@ -13,7 +13,7 @@ from swath.core.errors import UsageError
 from swath.core.insight import Status
 from swath.core.item import DEFAULT_PRIORITY, Item
 from swath.crawl import urls
-from swath.crawl.links import lane_of
+from swath.crawl.lanes import lane_of
 from swath.crawl.output import CrawlOutput
 from swath.crawl.scope import Footprint, Scope, scope_of
 from swath.crawl.settings import MANY_HOSTS, CrawlSettings

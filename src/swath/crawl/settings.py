@@ -15,7 +15,7 @@ DELAY_OF_ANY = 70.0  # seconds between requests to a host, where the crawl goes 
 DELAY_OF_SITE = 1.0  # and where it stays on the sites that it was given
 MANY_HOSTS = 10  # seeds on more hosts than this, or a crawl of `any`, want somebody to complain to
 
-LANES = ("host", "domain")
+LANES = ("host", "domain", "ip")
 
 # What one run may have otherwise than the one before it without the crawl being another crawl.
 PASSING: Final = frozenset({"workers", "processes", "max_pages", "max_duration", "out", "store", "proxy", "connect_to"})
@@ -68,6 +68,8 @@ class CrawlSettings:
                 raise InvalidSetting(f"{_flag(name)} {value}: at least {least}")
         if self.lane not in LANES:
             raise InvalidSetting(f"--lane {self.lane}: one of {', '.join(LANES)}")
+        if self.lane == "ip" and self.proxy is not None:
+            raise InvalidSetting("--lane ip goes by the addresses of hosts, which --proxy keeps to itself: give one")
         if not self.user_agent.isascii() or not self.user_agent.replace("-", "").replace("_", "").isalnum():
             raise InvalidSetting(
                 f"--user-agent {self.user_agent!r}: a name of letters, digits, - and _, as in robots.txt. "

@@ -1,16 +1,19 @@
 """Visit: one item of a crawl, from its turn to its outcome."""
 
 import asyncio
+import time
 from datetime import UTC, datetime
 from typing import Any
 
 from swath.core.clock import SECOND
 from swath.core.frontier import Frontier
 from swath.core.item import Done, Item, Outcome
-from swath.crawl import politeness, urls, warc
+from swath.crawl import lanes, politeness, urls, warc
+from swath.crawl.address import literal
 from swath.crawl.answer import Answer
 from swath.crawl.decode import decode
 from swath.crawl.fetch import Fetcher
+from swath.crawl.lanes import Addresses
 from swath.crawl.links import Links
 from swath.crawl.lookup import Lookup
 from swath.crawl.origins import KEY, TOP_PRIORITY, WAIT_SECONDS, Hop, Known, Origins, redirect_of
@@ -33,13 +36,22 @@ class Visitor:
     """The handler of a crawl."""
 
     def __init__(
-        self, frontier: Frontier, settings: CrawlSettings, *, fetcher: Fetcher, links: Links, tally: Tally
+        self,
+        frontier: Frontier,
+        settings: CrawlSettings,
+        *,
+        fetcher: Fetcher,
+        links: Links,
+        tally: Tally,
+        addresses: Addresses | None = None,
     ) -> None:
+        """With `addresses`, lanes are those of addresses, and pages wait in lanes of hosts until theirs is known."""
         self._frontier = Patient(frontier)
         self._settings = settings
         self._fetcher = fetcher
         self._links = links
         self._tally = tally
+        self._addresses = addresses
         self._lookup = Lookup(self._frontier)
         self._origins = Origins(self._lookup)
         self._asking: dict[str, asyncio.Future[None]] = {}  # origins whose robots.txt is being asked for
@@ -49,6 +61,10 @@ class Visitor:
     async def __call__(self, item: Item) -> Outcome:
         if item.key.startswith(KEY):
             return await self._follow(item)
+        if self._addresses is not None:
+            if not lanes.is_address(item.lane):
+                return await self._pass_on(item, self._addresses)
+            self._addresses.remember(urls.host(item.key), item.lane)
         if self.room is not None:
             if self.room <= 0:
                 return item.release(started=False, after=1.0)
@@ -70,73 +86,101 @@ class Visitor:
             if item.lane_visits >= most:
                 return self._excluded(item, "host-budget", f"{most} pages of {item.lane} were fetched")
             return item.release(started=False, after=1.0)  # those in flight may yet fail
-        captures: list[Capture] = []
         await self._paces.meet(item.lane)
         if self._settings.robots:
-            allowed = await self._allowed(item, captures)
+            allowed = await self._allowed(item)
             if allowed is not None:
                 return allowed
-        answer = await self._fetch(item.key, fresh=item.attempts > 0)
-        return await self._settle(item, answer, captures)
+        fresh = item.attempts > 0 or self._paces.of(item.lane).closes
+        return await self._settle(item, await self._fetch(item.key, item.lane, fresh=fresh))
 
     def _excluded(self, item: Item, why: str, rule: str | None) -> Outcome:
         """Settled without a request: the lane is ready for the next at once."""
         self._tally.refused[why] += 1
         return item.done(result={"excluded": why, "rule": rule}, started=False)
 
-    async def _fetch(self, url: str, *, fresh: bool) -> Answer:
-        answer = await self._fetcher.fetch(url, fresh=fresh)
+    async def _fetch(self, url: str, lane: str, *, fresh: bool) -> Answer:
+        address = None if self._addresses is None else literal(lane)
+        answer = await self._fetcher.fetch(url, fresh=fresh, address=address)
         self._tally.took(urls.host(url), answer.ended - answer.started)
         return answer
 
+    # lanes of addresses
+
+    async def _pass_on(self, item: Item, addresses: Addresses) -> Outcome:
+        """From the lane of its host into that of the host's address, which whoever is alone here decides on first."""
+        host = item.lane
+        lane = await self._lookup.fact(lanes.KEY + host)
+        facts = {}
+        if lane is not None:
+            addresses.remember(host, lane)
+        elif item.lane_in_flight:
+            return item.release(started=False, after=1.0)
+        else:
+            found = await self._fetcher.addresses(item.key)
+            if isinstance(found, Answer):
+                return await self._failed(item, found)
+            lane = lanes.lane_of_addresses(found)
+            facts = {lanes.KEY + host: lane}  # and remembered when it is settled: others may decide until then
+        passed = Item(item.key, lane, item.priority, item.payload)
+        return item.done(result={lanes.PASSED_ON: lane}, discovered=[passed], facts=facts, started=False)
+
+    async def _lane(self, url: str) -> str | Answer:
+        """The lane that a request belongs to, whether or not pages of its host are in it; or why none can be made."""
+        lane = self._links.lane(url)
+        if self._addresses is None or lanes.is_address(lane):
+            return lane
+        found = await self._fetcher.addresses(url)
+        return found if isinstance(found, Answer) else lanes.lane_of_addresses(found)
+
     # robots.txt
 
-    async def _allowed(self, item: Item, captures: list[Capture]) -> Outcome | None:
+    async def _allowed(self, item: Item) -> Outcome | None:
         """None when the page may be fetched now; otherwise what becomes of it first."""
         origin = urls.origin(item.key)
         while isinstance(known := await self._origins.known(origin), Hop) or known is None:
-            if (asking := self._asking.get(origin)) is not None:
-                await asyncio.shield(asking)
-                if self._paces.paced(item.lane):
-                    return item.release()  # its turn went by; all who waited would go at once
-                continue
-            asking = self._asking[origin] = asyncio.get_running_loop().create_future()
-            try:
-                outcome = await self._ask(item, origin, known, captures)
-            finally:
-                del self._asking[origin]
-                asking.set_result(None)
-            if outcome is not None:
-                return outcome
+            if (asking := self._asking.get(origin)) is None:
+                asking = self._asking[origin] = asyncio.get_running_loop().create_future()
+                try:
+                    return await self._ask(item, origin, known)
+                finally:
+                    del self._asking[origin]
+                    asking.set_result(None)
+            await asyncio.shield(asking)
+            if self._paces.paced(item.lane):
+                return item.release()  # its turn went by; all who waited would go at once
+        if wait := self._wait_of(known):
+            return item.release(started=False, after=wait)
         self._paces.of(item.lane).crawl_delay = known.robots.delay(self._settings.user_agent)
         verdict = known.robots.verdict(item.key, self._settings.user_agent)
         return None if verdict.allowed else self._excluded(item, "robots", verdict.rule)
 
-    async def _ask(self, item: Item, origin: str, hop: Hop | None, captures: list[Capture]) -> Outcome | None:
-        """Ask an origin for its robots.txt, or for what that redirects to. None: the turn goes on."""
+    async def _ask(self, item: Item, origin: str, hop: Hop | None) -> Outcome:
+        """Ask an origin for its robots.txt, or for what that redirects to, which takes the turn of the page."""
         url = f"{origin}/robots.txt" if hop is None else hop.url
         lane = item.lane
-        if hop is not None and self._links.lane(url) != lane:
-            return await self._send_hop(item, origin, hop)
-        answer = await self._fetch(url, fresh=True)
-        known = await self._heard(origin, answer, hops=hop.hops if hop else 0)
-        captures.append(self._capture(answer, {"kind": "robots"}))
+        where = lane if hop is None else await self._lane(url)
+        if hop is not None and isinstance(where, str) and where != lane:
+            return await self._send_hop(item, origin, hop, where)
+        answer = await self._fetch(url, lane, fresh=True) if isinstance(where, str) else where
+        known = await self._heard(origin, answer, lane=lane, hops=hop.hops if hop else 0)
         if isinstance(known, Known):
             await self._learn_pace(lane, origin, known, answer)
-            if wait := self._wait_of(known):
+            if wait := self._block_of(known):
                 await self._paces.block(lane, wait)
-                return item.release(output=captures)
-        if self._paces.paced(lane):
-            return item.release(output=captures)  # the turn was used
-        return None
+        return item.release(output=[self._capture(answer, {"kind": "robots"})])
 
     def _wait_of(self, known: Known) -> float:
-        """Seconds for which a host is left alone whose robots.txt could not be had and is asked for again; 0: none."""
+        """Seconds until a robots.txt that could not be had is asked for again, for which its pages wait; 0: none."""
         rules = known.rules
         again = rules.kind == "deny" and rules.tries <= self._settings.retries
-        return (rules.expires_at - rules.fetched_at) / SECOND if again else 0.0
+        return max(0.0, rules.expires_at / SECOND - time.time()) if again else 0.0
 
-    async def _heard(self, origin: str, answer: Answer, *, hops: int) -> Known | Hop:
+    def _block_of(self, known: Known) -> float:
+        """Seconds of this for which the lane waits as a whole: other hosts in it have a robots.txt of their own."""
+        return self._wait_of(known) if self._settings.lane == "host" else 0.0
+
+    async def _heard(self, origin: str, answer: Answer, *, lane: str, hops: int) -> Known | Hop:
         self._tally.robots_fetched += 1
         if answer.error is not None:
             self._tally.errors[f"robots.txt {answer.error}"] += 1
@@ -146,31 +190,32 @@ class Visitor:
         first_retry = politeness.robots_retry(self._settings.min_interval)
         if answer.status in BUSY:
             first_retry = max(first_retry, _retry_after(answer) or 0.0)
-            await self._paces.block(self._links.lane(answer.url), first_retry)
+            await self._paces.block(lane, first_retry)
         return await self._origins.heard(origin, answer, body=body, hops=hops, first_retry=first_retry)
 
-    async def _send_hop(self, item: Item, origin: str, hop: Hop) -> Outcome:
+    async def _send_hop(self, item: Item, origin: str, hop: Hop, where: str) -> Outcome:
         """A redirect into another lane is an item there; this lane waits for it."""
-        if await self._frontier.add(self._hop_item(origin, hop, item.lane)):
+        if await self._frontier.add(_hop_item(origin, hop, where, waiting=item.lane)):
             await self._frontier.block(item.lane, until=WAIT_SECONDS)
         return item.release(started=False, after=max(1.0, self._settings.min_interval))
 
-    def _hop_item(self, origin: str, hop: Hop, lane: str) -> Item:
-        """Its key is that of one redirect as it was heard once, so that whoever meets it means the same item."""
-        payload = {"origin": origin, "url": hop.url, "hops": hop.hops, "lane": lane}
-        return Item(f"{KEY}{origin} {hop.url} {hop.until}", self._links.lane(hop.url), TOP_PRIORITY, payload)
-
     async def _follow(self, item: Item) -> Outcome:
         """The target of a redirect of some origin's robots.txt."""
-        origin, url, hops, lane = (item.payload[name] for name in ("origin", "url", "hops", "lane"))
-        answer = await self._fetch(url, fresh=True)
-        known = await self._heard(origin, answer, hops=hops)
+        origin, url, hops, waiting = (item.payload[name] for name in ("origin", "url", "hops", "lane"))
+        answer = await self._fetch(url, item.lane, fresh=True)
+        known = await self._heard(origin, answer, lane=item.lane, hops=hops)
         captures = [self._capture(answer, {"kind": "robots"})]
+        onward: list[Item] = []
         if isinstance(known, Hop):
-            onward = self._hop_item(origin, known, lane)
-            return item.done(result={"status": answer.status}, discovered=[onward], output=captures)
-        await self._frontier.block(lane, until=self._wait_of(known))
-        return item.done(result={"status": answer.status}, output=captures)
+            where = await self._lane(known.url)
+            if isinstance(where, Answer):
+                known = await self._heard(origin, where, lane=item.lane, hops=known.hops)
+            elif where != waiting:
+                onward = [_hop_item(origin, known, where, waiting=waiting)]
+        if not onward:  # the lane that waits goes on, also with a redirect back into it
+            wait = self._block_of(known) if isinstance(known, Known) else 0.0
+            await self._frontier.block(waiting, until=wait)
+        return item.done(result={"status": answer.status}, discovered=onward, output=captures)
 
     async def _learn_pace(self, lane: str, origin: str, known: Known, answer: Answer) -> None:
         """What a robots.txt says beside its rules: how often to come, and where its sitemaps are."""
@@ -186,10 +231,10 @@ class Visitor:
 
     # what came
 
-    async def _settle(self, item: Item, answer: Answer, captures: list[Capture]) -> Outcome:
+    async def _settle(self, item: Item, answer: Answer) -> Outcome:
         seconds = answer.ended - answer.started
         if answer.error is not None:
-            return await self._failed(item, answer, captures)
+            return await self._failed(item, answer)
         busy = answer.status in BUSY
         await self._paces.answered(item.lane, seconds, failed=busy or answer.status >= 500)
         pause = politeness.backoff(_tries(item), delay=self._paces.interval(item.lane))
@@ -199,22 +244,25 @@ class Visitor:
             await self._paces.block(item.lane, pause)  # also when this page is given up: the host means all of them
         if (busy or answer.status in TRANSIENT) and _tries(item) < self._settings.retries:
             self._tally.errors[f"{answer.status}"] += 1
-            return _again(item, pause, f"{answer.status}, to be tried again after {pause:.0f} s", captures)
+            return item.retry(after=pause, reason=f"{answer.status}, to be tried again after {pause:.0f} s")
         self._tally.page(answer.status, len(answer.body))
-        return await self._take_in(item, answer, captures)
+        return await self._take_in(item, answer)
 
-    async def _failed(self, item: Item, answer: Answer, captures: list[Capture]) -> Outcome:
+    async def _failed(self, item: Item, answer: Answer) -> Outcome:
         assert answer.error is not None
+        if answer.error == "closed":  # which says nothing of the page: it is asked for on a new connection, next turn
+            self._paces.of(item.lane).closes = True
+            return item.release()
         self._tally.errors[answer.error] += 1
         if answer.error == "descriptors":
             return item.release(after=5.0)
         await self._paces.answered(item.lane, answer.ended - answer.started, failed=True)
         reason = f"{answer.error}: {answer.detail}"
         if answer.error in ("url", "private") or _tries(item) >= self._settings.retries:
-            return item.dead(reason=reason, output=captures or None)
-        return _again(item, politeness.backoff(_tries(item), delay=self._paces.interval(item.lane)), reason, captures)
+            return item.dead(reason=reason)
+        return item.retry(after=politeness.backoff(_tries(item), delay=self._paces.interval(item.lane)), reason=reason)
 
-    async def _take_in(self, item: Item, answer: Answer, captures: list[Capture]) -> Outcome:
+    async def _take_in(self, item: Item, answer: Answer) -> Outcome:
         """A page as it is settled: archived, listed, and what it points to discovered."""
         payload: dict[str, Any] = item.payload or {}
         depth = payload.get("depth", 0)
@@ -237,12 +285,11 @@ class Visitor:
             page["duplicate_of"] = original.url
         archived = reading is None or not reading.noarchive
         capture = self._capture(answer, page, digest=digest, original=original, archived=archived)
-        captures.append(capture)
         facts = {}
         if archived and original is None and answer.status == 200 and answer.body and answer.truncated is None:
             facts = {DIGEST + digest: [capture.record_id, item.key, answer.started]}
         self._tally.discovered += len(discovered)
-        return item.done(result=result, discovered=discovered, facts=facts, output=captures)
+        return item.done(result=result, discovered=discovered, facts=facts, output=[capture])
 
     async def _seen_before(self, url: str, answer: Answer, digest: str) -> Original | None:
         """The settled record that has the same body, if there is one of another URL."""
@@ -305,14 +352,14 @@ class Visitor:
         return Capture(answer, warc.new_id(), digest, listed, original, archived and answer.status > 0)
 
 
+def _hop_item(origin: str, hop: Hop, lane: str, *, waiting: str) -> Item:
+    """Its key is that of one redirect as it was heard once, so that whoever meets it means the same item."""
+    payload = {"origin": origin, "url": hop.url, "hops": hop.hops, "lane": waiting}
+    return Item(f"{KEY}{origin} {hop.url} {hop.until}", lane, TOP_PRIORITY, payload)
+
+
 def _retry_after(answer: Answer) -> float | None:
     return politeness.retry_after(answer.headers.get("retry-after"), now=datetime.now(UTC))
-
-
-def _again(item: Item, after: float, reason: str, captures: list[Capture]) -> Outcome:
-    """Tried again later. A robots.txt that was asked for in the same turn is archived now, which only a release can
-    bring about; so this try is not counted."""
-    return item.release(after=after, output=captures) if captures else item.retry(after=after, reason=reason)
 
 
 def _tries(item: Item) -> int:

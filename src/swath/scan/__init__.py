@@ -1,1 +1,6 @@
 """Look at every record or file before, during and after a migration."""
+
+from swath.scan.finding import Finding
+from swath.scan.record import FileRecord, Record, Unreadable
+
+__all__ = ["FileRecord", "Finding", "Record", "Unreadable"]

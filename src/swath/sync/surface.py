@@ -12,7 +12,7 @@ from swath.core.clock import Clock
 from swath.core.events import Observer
 from swath.core.item import Item, Outcome
 from swath.core.output import Output
-from swath.core.store import DeadItem, LaneStatus, OutputMove
+from swath.core.store import DeadItem, LaneStatus, OutputMove, UnsettledItem
 from swath.opening import open as opening
 from swath.sync.portal import Portal
 
@@ -265,3 +265,7 @@ class Frontier:
     def dead(self) -> Iterator[DeadItem]:
         """Every dead item, page by page."""
         return self._portal.iterate(self._frontier.dead())
+
+    def unsettled(self) -> Iterator[UnsettledItem]:
+        """Every item that is ready, delayed or claimed and holds the checkpoint back, page by page."""
+        return self._portal.iterate(self._frontier.unsettled())

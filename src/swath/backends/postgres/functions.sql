@@ -1143,7 +1143,8 @@ $$;
 
 -- name: settle
 -- INV-2, INV-5, INV-6. The fence, then the moves, what they discovered, the outputs and the checkpoint, all or nothing.
--- `_number` rises with each settlement of a claim: one that was applied already answers so and changes nothing.
+-- `_number` rises with each settlement of a claim: one that was applied already answers so and changes nothing. In a
+-- caller's transaction it is 0, because such a settlement is never repeated and others overtake it.
 CREATE OR REPLACE FUNCTION {schema}.settle(
     _format integer, _given bigint, _partition integer, _fence bigint, _token bigint, _number integer,
     _done bigint[], _done_results text[],
@@ -1166,10 +1167,11 @@ DECLARE
     _items integer := cardinality(_done) + cardinality(_positions);
     _length bigint;
 BEGIN
-    UPDATE {schema}.claim AS c SET number = _number
-    WHERE c.fence = _fence AND c.token = _token AND NOT c.lost AND c.number < _number;
+    UPDATE {schema}.claim AS c SET number = greatest(c.number, _number)
+    WHERE c.fence = _fence AND c.token = _token AND NOT c.lost AND (c.number < _number OR _number = 0);
     IF NOT FOUND THEN
-        PERFORM 1 FROM {schema}.claim AS c WHERE c.fence = _fence AND c.token = _token AND c.number >= _number;
+        PERFORM 1 FROM {schema}.claim AS c
+        WHERE c.fence = _fence AND c.token = _token AND c.number >= _number AND _number > 0;
         IF FOUND THEN
             now := s.time; discovered := 0; checkpoint := s.checkpoint; version := s.version;
             RETURN;

@@ -56,6 +56,26 @@ JOIN {schema}.lane AS n ON n.partition = d.partition AND n.number = d.lane
 WHERE (d.partition, d.position) > (%(partition)s, %(position)s)
 ORDER BY d.partition, d.position LIMIT %(limit)s;
 
+-- name: unsettled
+-- Each table in order and no further than the limit: a frontier of millions is listed page by page.
+SELECT u.partition, u.position, u.state, n.name, u.priority, u.key, u.payload, u.attempts
+FROM (
+    (SELECT i.partition, i.position, 'ready' AS state, i.lane, 7 - i.rank / 2 AS priority, i.key, i.payload, i.attempts
+     FROM {schema}.item AS i WHERE (i.partition, i.position) > (%(partition)s, %(position)s)
+     ORDER BY i.partition, i.position LIMIT %(limit)s)
+    UNION ALL
+    (SELECT i.partition, i.position, 'delayed', i.lane, i.priority, i.key, i.payload, i.attempts
+     FROM {schema}.delayed AS i WHERE (i.partition, i.position) > (%(partition)s, %(position)s) AND NOT i.revisit
+     ORDER BY i.partition, i.position LIMIT %(limit)s)
+    UNION ALL
+    (SELECT i.partition, i.position, 'claimed', i.lane, i.priority, i.key, i.payload, i.attempts
+     FROM {schema}.claimed AS i WHERE (i.partition, i.position) > (%(partition)s, %(position)s)
+     ORDER BY i.partition, i.position LIMIT %(limit)s)
+    ORDER BY partition, position LIMIT %(limit)s
+) AS u
+JOIN {schema}.lane AS n ON n.partition = u.partition AND n.number = u.lane
+ORDER BY u.partition, u.position;
+
 -- name: facts
 SELECT f.key, f.value FROM unnest(%(keys)s::text[]) AS k(key)
 CROSS JOIN LATERAL (SELECT * FROM {schema}.fact AS f WHERE f.key = k.key) AS f;

@@ -43,6 +43,7 @@ from swath.core.store import (
     SettleReply,
     Signal,
     StoreStatus,
+    UnsettledItem,
 )
 
 log = logging.getLogger("swath")
@@ -280,6 +281,11 @@ class PostgresStore:
         partition, position = after or (-1, 0)
         rows = await self._ask("dead", {"partition": partition, "position": position, "limit": limit})
         return [DeadItem(*row) for row in rows]
+
+    async def unsettled(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[UnsettledItem]:
+        partition, position = after or (-1, 0)
+        rows = await self._ask("unsettled", {"partition": partition, "position": position, "limit": limit})
+        return [UnsettledItem(*row) for row in rows]
 
     async def facts(self, keys: Sequence[str]) -> dict[str, str]:
         return dict(await self._ask("facts", {"keys": list(keys)}))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from swath.backends.sqlite.claim import next_ready_at
 from swath.backends.sqlite.state import NEVER, Lane, Partition, Session
 from swath.core.lane import HASH_BYTES, KEY_HASH_BYTES, LaneLimits
-from swath.core.store import AHEAD_LIMIT, DeadItem, Found, LaneStatus, PartitionStatus, StoreStatus
+from swath.core.store import AHEAD_LIMIT, DeadItem, Found, LaneStatus, PartitionStatus, StoreStatus, UnsettledItem
 
 
 def status(session: Session) -> StoreStatus:
@@ -161,6 +161,13 @@ def dead(session: Session, *, after: tuple[int, int] | None, limit: int) -> list
     where = {"after_partition": start[0], "after_position": start[1], "limit": limit}
     rows = session.connection.execute(session.sql["list_dead"], where)
     return [DeadItem._make(row) for row in rows]
+
+
+def unsettled(session: Session, *, after: tuple[int, int] | None, limit: int) -> list[UnsettledItem]:
+    """What holds the checkpoint back, in order of (partition, position)."""
+    start = (NEVER, NEVER) if after is None else after
+    where = {"after_partition": start[0], "after_position": start[1], "limit": limit}
+    return [UnsettledItem._make(row) for row in session.connection.execute(session.sql["list_unsettled"], where)]
 
 
 def facts(session: Session, keys: Sequence[str]) -> dict[str, str]:

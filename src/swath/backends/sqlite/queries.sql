@@ -266,7 +266,7 @@ SELECT 1 FROM swath_seen WHERE partition = :partition AND hash = :hash
 
 -- name: number_claim
 -- Rule 5: a lost reply is looked up by the number of the claim's last settlement.
-UPDATE swath_claim SET number = :number WHERE fence = :fence
+UPDATE swath_claim SET number = max(number, :number) WHERE fence = :fence
 
 -- name: settle_done
 -- Results by position, as one JSON object: what nearly every item of a settlement comes to.
@@ -427,6 +427,29 @@ FROM swath_dead AS d CROSS JOIN swath_lane AS l
 WHERE (d.partition, d.position) > (:after_partition, :after_position)
   AND l.partition = d.partition AND l.number = d.lane
 ORDER BY d.partition, d.position LIMIT :limit
+
+-- name: list_unsettled
+-- Each table in order and no further than the limit: a frontier of millions is listed page by page.
+WITH held AS (
+    SELECT * FROM (
+        SELECT partition, position, 'ready' AS state, lane, 7 - rank / 2 AS priority, key, payload, attempts
+        FROM swath_item
+        WHERE (partition, position) > (:after_partition, :after_position) ORDER BY partition, position LIMIT :limit)
+    UNION ALL
+    SELECT * FROM (
+        SELECT partition, position, 'delayed', lane, priority, key, payload, attempts
+        FROM swath_delayed INDEXED BY swath_delayed_unsettled
+        WHERE (partition, position) > (:after_partition, :after_position) AND NOT revisit
+        ORDER BY partition, position LIMIT :limit)
+    UNION ALL
+    SELECT * FROM (
+        SELECT partition, position, 'claimed', lane, priority, key, payload, attempts FROM swath_claimed
+        WHERE (partition, position) > (:after_partition, :after_position) ORDER BY partition, position LIMIT :limit)
+    ORDER BY 1, 2 LIMIT :limit
+)
+SELECT h.partition, h.position, h.state, l.name, h.priority, h.key, h.payload, h.attempts
+FROM held AS h CROSS JOIN swath_lane AS l WHERE l.partition = h.partition AND l.number = h.lane
+ORDER BY h.partition, h.position
 
 -- name: facts
 SELECT f.key, f.value FROM json_each(:keys) AS wanted CROSS JOIN swath_fact AS f WHERE f.key = wanted.value

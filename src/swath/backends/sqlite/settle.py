@@ -17,7 +17,7 @@ from swath.core.store import ClaimRef, Move, MoveKind, NewItem, OutputMove, Sett
 def settle(session: Session, ref: ClaimRef, settlement: Settlement) -> SettleReply:
     partition = Partition.load(session, settlement.partition)
     known = known_claim(session, ref)
-    if known is not None and settlement.number <= known.number:
+    if known is not None and 0 < settlement.number <= known.number:
         return SettleReply(partition.time, 0, partition.checkpoint)  # its reply was lost (rule 5)
     held_claim(session, ref)
     held = _held_lanes(session, ref.fence, settlement)

@@ -41,6 +41,7 @@ from swath.core.store import (
     SettleReply,
     Signal,
     StoreStatus,
+    UnsettledItem,
 )
 
 T = TypeVar("T")
@@ -181,6 +182,9 @@ class SqliteStore:
 
     async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadItem]:
         return await self._read(lambda session: look.dead(session, after=after, limit=limit))
+
+    async def unsettled(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[UnsettledItem]:
+        return await self._read(lambda session: look.unsettled(session, after=after, limit=limit))
 
     async def facts(self, keys: Sequence[str]) -> dict[str, str]:
         return await self._read(lambda session: look.facts(session, keys))

@@ -54,7 +54,9 @@ def translate(error: sqlite3.Error, path: str) -> SwathError:
                 f"{path} cannot be written by this user: the file and its directory must both be writable"
             )
         case "SQLITE_CORRUPT":
-            return StoreUnavailable(f"{path} is damaged ({error}): restore it from a backup")
+            return SwathError(f"{path} is damaged ({error}): restore it from a backup")
+        case "SQLITE_ERROR":  # waiting does not help against a table that was dropped, nor against a mistake of ours
+            return SwathError(f"{path} refused a statement: {error}. Has something else changed its tables?")
         case "SQLITE_TOOBIG":
             return InvalidItem("a key, payload or result is larger than SQLite can hold (1 GB)")
         case _:

@@ -1,0 +1,142 @@
+"""What PostgreSQL's catalogue says of a table, and whether it can be gone through by a key."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import psycopg
+
+from swath.core.errors import UsageError
+from swath.tables.naming import named_columns, nearest, quoted
+from swath.tables.table import Column, Description
+
+MAX_NAME = 63  # bytes of an identifier
+
+_FIND = """
+SELECT c.oid::bigint, n.nspname, c.relname, c.relkind, EXISTS (SELECT FROM pg_inherits AS i WHERE i.inhparent = c.oid)
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.oid = to_regclass(%s)
+"""
+_TABLES = """
+SELECT CASE WHEN pg_table_is_visible(c.oid) THEN quote_ident(c.relname)
+    ELSE format('%%I.%%I', n.nspname, c.relname) END
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
+LIMIT 10000
+"""
+_COLUMNS = """
+SELECT a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+    CASE WHEN a.attcollation <> t.typcollation OR t.typtype = 'd'
+        THEN (SELECT format('%%I.%%I', n.nspname, l.collname) FROM pg_collation AS l
+            JOIN pg_namespace AS n ON n.oid = l.collnamespace WHERE l.oid = a.attcollation) END
+FROM pg_attribute AS a JOIN pg_type AS t ON t.oid = a.atttypid
+WHERE a.attrelid = %s::bigint::oid AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum
+"""
+# An index serves if a plain ORDER BY of its columns can be read from it: forwards, or all of it backwards.
+_INDEXES = """
+SELECT c.relname, i.indisprimary, i.indisvalid, i.indisunique, i.indpred IS NULL AND i.indexprs IS NULL,
+    (i.indkey::int2[])[0:i.indnkeyatts - 1],
+    m.amname = 'btree'
+    AND NOT EXISTS (
+        SELECT FROM generate_series(0, i.indnkeyatts - 1) AS p
+        LEFT JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[p]
+        LEFT JOIN pg_opclass AS o ON o.oid = i.indclass[p]
+        WHERE i.indoption[p] <> i.indoption[0] OR i.indoption[p] NOT IN (0, 3)
+            OR i.indcollation[p] <> a.attcollation OR NOT o.opcdefault)
+FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_am AS m ON m.oid = c.relam
+WHERE i.indrelid = %s::bigint::oid
+ORDER BY i.indisprimary DESC, c.relname
+"""
+_KINDS = {"v": "a view", "m": "a materialised view", "f": "a foreign table", "S": "a sequence", "i": "an index"}
+
+
+class _Index(NamedTuple):
+    name: str
+    primary: bool
+    valid: bool
+    unique: bool
+    plain: bool  # neither partial nor over expressions
+    columns: Sequence[int]
+    ordered: bool
+
+
+async def describe(
+    connection: psycopg.AsyncConnection[Any], table: str, *, key: Sequence[str] | None, shown: str
+) -> Description:
+    """A table and its key; UsageError where it has none that can be relied on, with what to do about that."""
+    oid, schema, name = await _find(connection, table, shown)
+    shown_name = name if schema == "public" else f"{schema}.{name}"
+    found = await (await connection.execute(_COLUMNS, (oid,))).fetchall()
+    numbered = {number: Column(column, type_, collation) for number, column, type_, _, collation in found}
+    nullable = {column for _, column, _, not_null, _ in found if not not_null}
+    columns = tuple(numbered.values())
+    indexes = [_Index(*row) for row in await (await connection.execute(_INDEXES, (oid,))).fetchall()]
+    if key is None:
+        primary = next((index for index in indexes if index.primary), None)
+        if primary is None:
+            raise UsageError(f"{shown_name} has no primary key: name the columns of a unique index with --key")
+        chosen = tuple(numbered[number] for number in primary.columns)
+    else:
+        chosen = named_columns(key, columns, table=shown_name)
+    if not_sure := [column.name for column in chosen if column.name in nullable]:
+        changes = ", ".join(f"ALTER COLUMN {quoted(column)} SET NOT NULL" for column in not_sure)
+        raise UsageError(
+            f"{', '.join(not_sure)} of {shown_name} may be NULL, and rows without a key would be passed over: "
+            f"ALTER TABLE {quoted(schema, name)} {changes}"
+        )
+    numbers = {column.name: number for number, column in numbered.items()}
+    wanted = [numbers[column.name] for column in chosen]
+    _check_order([one for one in indexes if list(one.columns) == wanted], chosen, schema, name, shown_name)
+    return Description(shown_name, quoted(schema, name), chosen, columns)
+
+
+async def _find(connection: psycopg.AsyncConnection[Any], table: str, shown: str) -> tuple[int, str, str]:
+    try:
+        row = await (await connection.execute(_FIND, (table,))).fetchone()
+    except psycopg.errors.Error as error:
+        if connection.closed:
+            raise
+        said = error.diag.message_primary
+        raise UsageError(f"{table!r} is no name of a table: {said}. Write name or schema.name") from error
+    if row is None:
+        known = [name for (name,) in await (await connection.execute(_TABLES)).fetchall()]
+        raise UsageError(f"{shown} has no table {table!r}.{nearest(table, known)}")
+    oid, schema, name, kind, has_children = row
+    if kind not in ("r", "p"):
+        what = _KINDS.get(kind, "no table")
+        raise UsageError(f"{table} is {what}, which has no key of its own: name the table that its rows are in")
+    if kind == "r" and has_children:
+        raise UsageError(
+            f"{table} has tables that inherit from it, and its unique index does not cover their rows: "
+            "go through the tables one by one, those without children first, or make it a partitioned table"
+        )
+    return oid, schema, name
+
+
+def _check_order(same: Sequence[_Index], key: Sequence[Column], schema: str, table: str, shown_name: str) -> None:
+    """Whether an index gives the key's order and uniqueness."""
+    if any(index.valid and index.unique and index.plain and index.ordered for index in same):
+        return
+    names = ", ".join(column.name for column in key)
+    columns = ", ".join(quoted(column.name) for column in key)
+    name = f"{table}_{'_'.join(column.name for column in key)}_key"
+    create = f"CREATE UNIQUE INDEX CONCURRENTLY {quoted(_cut(name))} ON {quoted(schema, table)} ({columns})"
+    flaws = [f" ({index.name} {_flaw(index)})" for index in same]
+    raise UsageError(
+        f"no unique index of {shown_name} has exactly the columns {names}, in this order{''.join(flaws)}: "
+        f"a key has to be unique and to be read in order. {create}"
+    )
+
+
+def _cut(name: str) -> str:
+    return name.encode()[:MAX_NAME].decode(errors="ignore")
+
+
+def _flaw(index: _Index) -> str:
+    if not index.valid:
+        return "is not valid: it was not built to its end"
+    if not index.unique:
+        return "is not unique"
+    if not index.plain:
+        return "is partial or over expressions"
+    return "orders them otherwise: another collation, direction or operator class"

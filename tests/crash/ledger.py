@@ -1,0 +1,98 @@
+"""A table of the user's own beside the frontier, and transactions on it: what a handler writes for `run(transaction=)`.
+
+As a program, one worker: `python -m tests.crash.ledger URL` covers the frontier, and is there to be killed.
+"""
+
+import asyncio
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, NamedTuple, Protocol
+
+import psycopg
+
+import swath
+from swath import Item
+from swath.backends.postgres.target import Target
+from swath.core.work import Transaction
+
+LEASE = 1.0
+
+
+class Ledger(Protocol):
+    """A table `ledger (key, worker)` without a key of its own: whatever is written twice is in it twice."""
+
+    async def create(self) -> None: ...
+    def transaction(self) -> AbstractAsyncContextManager[Any]: ...
+    async def write(self, connection: Any, key: str) -> None: ...
+    async def keys(self) -> list[str]: ...
+
+
+class PostgresLedger(NamedTuple):
+    dsn: str
+
+    async def create(self) -> None:
+        async with await psycopg.AsyncConnection.connect(self.dsn) as connection:
+            await connection.execute("CREATE TABLE ledger (key text)")
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        async with await psycopg.AsyncConnection.connect(self.dsn) as connection:
+            yield connection
+
+    async def write(self, connection: psycopg.AsyncConnection[Any], key: str) -> None:
+        await connection.execute("INSERT INTO ledger VALUES (%s)", (key,))
+
+    async def keys(self) -> list[str]:
+        async with self.transaction() as connection:
+            rows = await (await connection.execute("SELECT key FROM ledger")).fetchall()
+        return [key for (key,) in rows]
+
+
+class SqliteLedger(NamedTuple):
+    path: str
+
+    async def create(self) -> None:
+        async with self.transaction() as connection:
+            connection.execute("CREATE TABLE ledger (key text)")
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[sqlite3.Connection]:
+        connection = sqlite3.connect(self.path, isolation_level=None, timeout=30, check_same_thread=False)
+        try:
+            await asyncio.to_thread(connection.execute, "BEGIN IMMEDIATE")
+            yield connection
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+
+    async def write(self, connection: sqlite3.Connection, key: str) -> None:
+        connection.execute("INSERT INTO ledger VALUES (?)", (key,))
+
+    async def keys(self) -> list[str]:
+        async with self.transaction() as connection:
+            return [key for (key,) in connection.execute("SELECT key FROM ledger")]
+
+
+def ledger_of(url: str) -> Ledger:
+    if url.startswith("sqlite:///"):
+        return SqliteLedger(url.removeprefix("sqlite:///"))
+    return PostgresLedger(Target.parse(url).dsn)
+
+
+async def cover(url: str) -> None:
+    ledger = ledger_of(url)
+    transaction: Transaction = ledger.transaction
+
+    async def handler(item: Item, connection: Any) -> None:
+        await ledger.write(connection, item.key)
+        await asyncio.sleep(0.001)
+
+    async with swath.open(url, create=False) as frontier:
+        print("begun", flush=True)
+        await frontier.run(handler, workers=4, lease=LEASE, transaction=transaction)
+
+
+if __name__ == "__main__":
+    asyncio.run(cover(sys.argv[1]))

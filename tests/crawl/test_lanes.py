@@ -1,0 +1,218 @@
+"""Lanes of addresses: one for all names of a server, the same for the whole fleet, for good."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import swath
+from swath.core.claim import Claim
+from swath.core.errors import InvalidSetting, LeaseLost
+from swath.core.frontier import Frontier
+from swath.core.item import Dead, Done, Item, Outcome, Release, Retry
+from swath.crawl.answer import Answer
+from swath.crawl.lanes import lane_of_addresses
+from swath.crawl.settings import CrawlSettings
+from swath.testing.web import Entry, Web, spawn, too_close, too_many_at_once
+from tests.bench import bench
+from tests.crawl.archives import archived_urls
+from tests.crawl.driving import swath_command
+from tests.crawl.visiting import Actor, answered, visiting, visitor_on
+
+SETTINGS = CrawlSettings(out="nowhere", scope="any", lane="ip", robots=False)
+HERE, THERE = "127.0.0.1", "127.0.0.2"
+DELAY = 0.02
+SLACK = 0.003  # between the server's clock readings and the client's
+
+
+@pytest.mark.parametrize(
+    ("addresses", "lane"),
+    [
+        (["192.0.2.7"], "192.0.2.7"),
+        (["192.0.2.9", "192.0.2.7"], "192.0.2.7"),
+        (["2001:db8::1", "192.0.2.9"], "192.0.2.9"),
+        (["2001:db8::2", "2001:db8::1"], "[2001:db8::1]"),
+    ],
+    ids=["one", "two", "both-families", "ipv6"],
+)
+def test_a_lane_is_named_alike_by_machines_that_hear_other_orders(addresses: list[str], lane: str) -> None:
+    assert lane_of_addresses(addresses) == lane == lane_of_addresses(addresses[::-1])
+
+
+def test_behind_a_proxy_nobody_knows_addresses() -> None:
+    with pytest.raises(InvalidSetting, match=r"--lane ip .* --proxy"):
+        CrawlSettings(out="nowhere", lane="ip", proxy="http://127.0.0.1:3128")
+
+
+# passing on
+
+
+async def claimed(frontier: Frontier, *, limit: int = 10) -> Claim:
+    claim = await frontier.claim(limit=limit)
+    assert claim is not None
+    return claim
+
+
+def passed_to(outcome: Outcome) -> str:
+    assert isinstance(outcome, Done), outcome
+    assert not outcome.started
+    (onward,) = outcome.discovered
+    assert isinstance(onward, Item)
+    return onward.lane
+
+
+async def test_the_first_address_of_a_host_stays() -> None:
+    """Also for a process that hears of another, and for pages that were found before it was known."""
+    async with visiting(answered, lane="ip", delay=0.0, max_workers_per_host=3) as (frontier, first, actor):
+        actor.names = {"a.example": ["192.0.2.1"], "b.example": ["192.0.2.1"]}
+        await frontier.add([Item(f"http://a.example/{number}", "a.example") for number in range(3)])
+        claim = await claimed(frontier)
+        assert [item.lane_in_flight for item in claim.items] == [0, 1, 2]
+        second = visitor_on(frontier, SETTINGS, other := Actor(answered))
+        other.names = {"a.example": ["192.0.2.2"]}
+        decided = await first(claim.items[0])
+        early = [await second(item) for item in claim.items[1:]]  # in flight beside the one who decides
+        assert all(isinstance(outcome, Release) and not outcome.started for outcome in early)
+        await claim.settle([decided])
+        assert passed_to(decided) == "192.0.2.1"
+        assert [passed_to(await second(item)) for item in claim.items[1:]] == ["192.0.2.1"] * 2
+        assert other.asked == []
+        found = second._links.new(["http://a.example/x", "http://b.example/"], depth=1, referrer="")
+        assert [item.lane for item in found] == ["192.0.2.1", "b.example"]
+
+
+async def test_an_address_that_was_decided_on_and_not_settled_is_nobodys() -> None:
+    """A worker that lost its lease while it resolved (INV-2); it does not go by that address either."""
+    async with bench() as b:
+        slow, quick = Actor(answered), Actor(answered)
+        slow.names, quick.names = {"a.example": ["192.0.2.1"]}, {"a.example": ["192.0.2.2"]}
+        lost, taker = (visitor_on(b.frontier, SETTINGS, actor) for actor in (slow, quick))
+        await b.frontier.add([Item("http://a.example/", "a.example")])
+        held = await b.frontier.claim(limit=1, lease=60)
+        assert held is not None
+        outcome = await lost(held.items[0])
+        b.clock.advance(61)
+        taken = await b.frontier.claim(limit=1, lease=60)
+        assert taken is not None
+        await taken.settle([await taker(taken.items[0])])
+        with pytest.raises(LeaseLost):
+            await held.settle([outcome])
+        assert await b.frontier.facts(["address a.example"]) == {"address a.example": "192.0.2.2"}
+        assert lost._links.lane("http://a.example/x") == "a.example"
+        assert (await b.frontier.explain("http://a.example/", lane="192.0.2.2")).state == "ready"
+        assert (await b.frontier.explain("http://a.example/", lane="192.0.2.1")).state == "unknown"
+
+
+@pytest.mark.parametrize(("retries", "kind"), [(1, Retry), (0, Dead)], ids=["again", "given-up"])
+async def test_a_host_without_an_address_is_tried_like_any_other(retries: int, kind: type[Outcome]) -> None:
+    async with visiting(answered, lane="ip", retries=retries) as (_, visitor, actor):
+        outcome = await visitor(Item("http://gone.example/", "gone.example"))
+    assert isinstance(outcome, kind)
+    assert actor.asked == []
+
+
+# robots.txt that leads elsewhere
+
+
+def hopping(url: str) -> Answer:
+    return answered(url, 302, Location="http://b.example/rules") if "a.example" in url else answered(url, 404)
+
+
+@pytest.mark.parametrize("names", [["192.0.2.1"], ["192.0.2.2"], []], ids=["same-address", "another", "none"])
+async def test_a_robots_is_followed_in_the_lane_of_the_address_it_leads_to(names: list[str]) -> None:
+    """In the turn of the page where that is the same lane, which would wait for itself otherwise."""
+    async with visiting(hopping, lane="ip", delay=0.0, retries=0) as (frontier, visitor, actor):
+        actor.names = {"a.example": ["192.0.2.1"], "b.example": names}
+        page = Item("http://a.example/", "192.0.2.1", payload={"depth": 0})
+        outcomes = [await visitor(page), await visitor(page)]
+        assert all(isinstance(outcome, Release) for outcome in outcomes)
+        if names == ["192.0.2.2"]:
+            claim = await claimed(frontier)
+            assert [item.lane for item in claim.items] == ["192.0.2.2"]
+            await claim.settle([await visitor(claim.items[0])])
+        last = await visitor(page)
+        assert isinstance(last, Done)
+        assert await frontier.claim(limit=1) is None
+    asked = ["http://a.example/robots.txt", "http://b.example/rules", "http://a.example/"]
+    if names:
+        assert actor.asked == asked
+    else:
+        assert actor.asked == asked[:1]
+        assert last.result == {"excluded": "robots", "rule": "robots.txt could not be fetched"}
+
+
+def boomerang(url: str) -> Answer:
+    targets = {"http://a.example/robots.txt": "http://b.example/", "http://b.example/": "http://a.example/rules"}
+    return answered(url, 302, Location=targets[url]) if url in targets else answered(url, 404)
+
+
+async def test_a_robots_that_leads_away_and_back_does_not_wait_for_itself() -> None:
+    async with visiting(boomerang, delay=0.0) as (frontier, visitor, actor):
+        await frontier.add([page := Item("http://a.example/page", "a.example", payload={"depth": 0})])
+        for _ in range(2):
+            assert isinstance(await visitor(page), Release)
+        claim = await claimed(frontier)  # its own lane is blocked
+        assert [item.lane for item in claim.items] == ["b.example"]
+        await claim.settle([await visitor(claim.items[0])])
+        assert [item.key for item in (await claimed(frontier)).items] == [page.key]
+        assert isinstance(await visitor(page), Release)
+        assert isinstance(await visitor(page), Done)
+    assert actor.asked == ["http://a.example/robots.txt", "http://b.example/", "http://a.example/rules", page.key]
+
+
+# a whole crawl
+
+
+@asynccontextmanager
+async def forwarded(port: int) -> AsyncIterator[None]:
+    """What listens on one address listens on another too."""
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65_536):
+                writer.write(data)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        to_reader, to_writer = await asyncio.open_connection(HERE, port)
+        await asyncio.gather(copy(reader, to_writer), copy(to_reader, writer))
+
+    async with await asyncio.start_server(forward, THERE, port):
+        yield
+
+
+async def test_all_names_of_an_address_are_paced_together(tmp_path: Path) -> None:
+    """INV-3 from the server's side: seeds, links, redirects and robots.txt of many names, by two processes."""
+    web = Web(seed=3, hosts=6, pages=24, trouble=frozenset({"redirects", "robots-redirect-away"}), patience=0.2)
+    out, store = tmp_path / "out", f"sqlite:///{tmp_path / 'out' / 'frontier.db'}"
+    at = {name: (HERE, THERE)[number % 2] for number, name in enumerate(sorted(web.sites))}
+    assert at["robots-redirect-away.demo.test"] != at["robots-keeper.demo.test"]
+    with spawn(web, log=tmp_path / "requests.jsonl") as spawned:
+        rules = [word for name in at for word in ("--connect-to", f"{name}::{at[name]}:{spawned.port}")]
+        options = ("--scope", "domain", "--lane", "ip", "--delay", str(DELAY), "--retries", "1", "--processes", "2")
+        words = ("crawl", *web.seeds, "--out", str(out), *options, *rules, "--allow-private", "--json")
+        async with forwarded(spawned.port):
+            ran = await asyncio.to_thread(swath_command, *words)
+        entries = spawned.entries
+
+    def address(entry: Entry) -> str:
+        return at[entry.host]
+
+    assert ran.summary["stopped_by"] == "done", ran.err
+    assert web.check({entry.url for entry in entries}, archived_urls(out), retries=1) == []
+    assert too_close(entries, DELAY, slack=SLACK, lane=address) == []
+    assert too_many_at_once(entries, 1, lane=address) == {}
+    assert too_close(entries, DELAY, slack=SLACK, lane=lambda _: "all")  # the addresses do not wait for each other
+    async with swath.open(store, create=False) as frontier:
+        facts = await frontier.facts([f"address {name}" for name in at])
+    assert facts
+    assert {key.removeprefix("address "): lane for key, lane in facts.items()}.items() <= at.items()
+    explained = swath_command("explain", web.seeds[0], "--store", store)
+    assert explained.code == 0
+    assert '"status":200' in explained.out.replace(" ", "")

@@ -1,0 +1,65 @@
+"""What a look at a slice costs the server: the slice's entries of the key's index, whatever the statistics say (F8)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from swath.tables.postgres import READING, PostgresTable
+from tests.tables.conftest import Database, Open
+
+KEYS = {"integer": "id integer", "composite": "a integer, b text", "backwards": "id integer"}
+STATES = ["never analysed", "analysed when empty", "analysed"]
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from nodes(child)
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("kind", list(KEYS))
+async def test_a_slice_is_read_from_the_index(
+    postgres_database: Database, name: str, opened: Open, monkeypatch: pytest.MonkeyPatch, kind: str, state: str
+) -> None:
+    columns = KEYS[kind]
+    names = ", ".join(column.split()[0] + " DESC" * (kind == "backwards") for column in columns.split(", "))
+    rows = "g % 7, 'k' || g" if kind == "composite" else "g"
+    postgres_database.do(
+        f"CREATE TABLE {name} ({columns}, v text DEFAULT repeat('x', 100))",
+        *(f"ALTER TABLE {name} ALTER {column.split()[0]} SET NOT NULL" for column in columns.split(", ")),
+        f"ALTER TABLE {name} SET (autovacuum_enabled = off)",
+        f"CREATE UNIQUE INDEX ON {name} ({names})",
+        f"ANALYZE {name}" if state == "analysed when empty" else "SELECT 1",
+        f"INSERT INTO {name} SELECT {rows} FROM generate_series(1, 20000) AS g",
+        f"VACUUM ANALYZE {name}" if state == "analysed" else "SELECT 1",
+    )
+    table = await opened(postgres_database, name, key=[column.split()[0] for column in columns.split(", ")])
+    assert isinstance(table, PostgresTable)
+    first = await table.slice_end(100)
+    assert first is not None
+    middle = await table.slice_end(5_000, after=first.key)
+    assert middle is not None
+    plans: list[dict[str, Any]] = []
+
+    async def explained(statement: str, values: Any) -> Any:
+        async with table.transaction() as connection:
+            await connection.execute(READING.replace(b"BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY;", b""))
+            analysed = f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {statement}"
+            row = await (await connection.execute(analysed.encode(), values)).fetchone()
+            assert row is not None
+            plans.append(row[0][0]["Plan"])
+            return await (await connection.execute(statement.encode(), values)).fetchone()
+
+    monkeypatch.setattr(table, "_one", explained)
+    await table.slice_end(100, after=middle.key)
+    await table.slice_end(100, after=middle.key, upto=await table.last_key())
+    await table.first_key(after=middle.key)
+    await table.last_key(upto=middle.key)
+    assert len(plans) == 5
+    for plan in plans:
+        kinds = {node["Node Type"] for node in nodes(plan)}
+        assert kinds <= {"Aggregate", "Limit", "Index Only Scan", "Index Scan", "Subquery Scan", "Result"}, plan
+        assert sum(node.get("Rows Removed by Filter", 0) for node in nodes(plan)) == 0
+        assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 130
