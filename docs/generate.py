@@ -21,7 +21,8 @@ CLI_INTRODUCTION = """\
 `pip install 'swath[cli]'` brings the command `swath`; `python -m swath` is the same.
 
 The store is `--store URL` after the command, or `SWATH_STORE` in the environment. Only `swath add`, `swath db init`,
-`swath crawl` and `swath scan` create one; everything else says when there is none. Passwords in a store URL are never printed.
+`swath crawl` and `swath scan` create one; everything else says when there is none. Passwords in a store URL are never
+printed.
 
 Lengths of time are seconds, or have a unit: `1.5`, `250ms`, `70s`, `10m`, `2h`, `1d`. Moments are ISO 8601 with a time
 zone: `2030-01-31T12:00:00Z`.
