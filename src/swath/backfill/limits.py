@@ -42,7 +42,7 @@ async def attempt(connection: Any, target: float) -> AsyncIterator[None]:
     """A part of the transaction that is undone when it raises, with the locks it took: also when it takes too long."""
     seconds = allowed(target)
     if isinstance(connection, sqlite3.Connection):
-        with _Interrupt(connection, seconds):
+        async with _attempt_in_file(connection, seconds):
             yield
         return
     milliseconds = int(seconds * 1_000)
@@ -69,21 +69,24 @@ async def _run(connection: Any, statement: str) -> None:
         await asyncio.to_thread(connection.execute, statement.encode())
 
 
-class _Interrupt:
-    """Interrupts what runs on a connection after a while, and undoes it."""
-
-    def __init__(self, connection: sqlite3.Connection, seconds: float) -> None:
-        self._connection = connection
-        self._timer = threading.Timer(seconds, connection.interrupt)
-        self._timer.daemon = True
-
-    def __enter__(self) -> None:
-        self._connection.execute("SAVEPOINT attempt")
-        self._timer.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self._timer.cancel()
-        if isinstance(error, Exception):
-            self._connection.execute("ROLLBACK TO attempt")
-            if getattr(error, "sqlite_errorname", None) == "SQLITE_INTERRUPT":
-                raise Interrupted("it took longer than the time limit of a slice") from error
+@asynccontextmanager
+async def _attempt_in_file(connection: sqlite3.Connection, seconds: float) -> AsyncIterator[None]:
+    """SQLite has no time limit for a statement, so it is interrupted; one that writes is rolled back then with the
+    whole of its transaction, and another is begun."""
+    connection.execute("SAVEPOINT attempt")
+    timer = threading.Timer(seconds, connection.interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except Exception as error:
+        timer.cancel()
+        if connection.in_transaction:
+            connection.execute("ROLLBACK TO attempt")
+        else:
+            await asyncio.to_thread(connection.execute, "BEGIN IMMEDIATE")
+        if getattr(error, "sqlite_errorname", None) == "SQLITE_INTERRUPT":
+            raise Interrupted("it took longer than the time limit of a slice") from error
+        raise
+    finally:
+        timer.cancel()
