@@ -88,6 +88,15 @@ async def test_a_host_that_asks_for_peace_gets_it(attempts: int) -> None:
     assert "in 100" in found.sentence or "in 99" in found.sentence, found.sentence
 
 
+@pytest.mark.parametrize(("attempts", "blocked"), [(0, True), (9, False)], ids=["again", "given-up"])
+async def test_a_host_that_is_busy_is_left_alone_until_the_page_is_tried_again(attempts: int, blocked: bool) -> None:
+    """A page that was given up is waited for by nobody; the next one is only asked for later and later."""
+    async with visiting(lambda url: answered(url, 503), delay=0.0, robots=False, retries=3) as (frontier, visitor, _):
+        await frontier.add([Item("http://a.example/wait", "a.example")])
+        await visitor(item("http://a.example/", attempts=attempts))
+        assert (await frontier.claim(limit=1) is None) == blocked
+
+
 async def test_a_robots_that_asks_for_peace_gets_it() -> None:
     async with visiting(lambda url: answered(url, 503, Retry_After="1000"), delay=0.0) as (frontier, visitor, actor):
         await frontier.add([Item("http://a.example/wait", "a.example")])

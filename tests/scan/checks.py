@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from swath.scan import FileRecord, Finding, Record
+from swath.scan.sources.table import RowRecord
 
 FOREVER = threading.Event()
 asked: list[str] = []  # keys that `remembering` was asked about
@@ -97,6 +98,10 @@ async def fill_async(record: FileRecord) -> None:
 
 def lower(record: Record) -> Finding | None:
     return Finding("upper-case", record["email"]) if record["email"] != record["email"].lower() else None
+
+
+def lower_it(record: RowRecord) -> None:
+    record.update(email=record["email"].lower())
 
 
 def leaving(record: Record) -> None:

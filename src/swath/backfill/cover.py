@@ -63,7 +63,7 @@ class Cover:
             rows = 0 if end is None else end.rows
             assert step.upto is not None
             hi = step.upto if over or end is None else end.key
-            found.append(Slice(number, after, hi, rows, before).item())
+            found.append(Slice(number, after, after, hi, rows, before).item())
             number, after, before = number + 1, hi, before + rows
         onward = step._replace(number=number, after=after, before=before, size=size)
         if not over:
@@ -78,8 +78,8 @@ class Cover:
         """Change the rows of a slice, or as many of the first as there is time for: the rest becomes a slice of its
         own, free for anybody."""
         upto, rows = work.hi, work.rows
-        if rows > 2 * self._sizer.size:
-            upto, rows = await self._cut(work, self._sizer.size)
+        if work.lo != work.start or rows > 2 * self._sizer.size:  # what is left of one that was split was not counted
+            upto, rows = await self._cut(work, min(rows, self._sizer.size))
         changed, began = None, 0.0
         while changed is None:
             began = self._sizer.clock()

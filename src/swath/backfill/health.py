@@ -19,7 +19,7 @@ SELECT count(*) FROM pg_stat_activity AS w
 WHERE w.wait_event_type = 'Lock' AND w.application_name <> 'swath' AND EXISTS (
     SELECT FROM pg_stat_activity AS h WHERE h.application_name = 'swath' AND h.pid = ANY(pg_blocking_pids(w.pid)))
 """
-SLOW = 3.0  # times the best time for a row
+SLOW = 5.0  # times the best time for a row
 
 
 class Complaint(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 
 FACTOR = 1.5  # of the target time: what is left of twice that is for the settlement
 LEAST = 0.05  # seconds
+BY_INDEX = "SET LOCAL enable_seqscan = off"  # stale statistics would have every slice read the whole table
 
 
 class Interrupted(Exception):
@@ -53,7 +54,8 @@ async def attempt(connection: Any, target: float) -> AsyncIterator[None]:
     milliseconds = int(seconds * 1_000)
     await _run(
         connection,
-        f"SET LOCAL statement_timeout = {milliseconds}; SET LOCAL lock_timeout = {milliseconds}; SAVEPOINT attempt",
+        f"SET LOCAL statement_timeout = {milliseconds}; SET LOCAL lock_timeout = {milliseconds}; "
+        f"{BY_INDEX}; SAVEPOINT attempt",
     )
     try:
         yield

@@ -43,6 +43,7 @@ class Slice(NamedTuple):
     """Rows of the table whose keys are in (lo, hi]. Once it is split, what is left of it."""
 
     number: int
+    start: Key | None  # `lo` when it was planned
     lo: Key | None
     hi: Key
     rows: int  # when it was planned
@@ -53,7 +54,7 @@ class Slice(NamedTuple):
 
 
 Work = Step | Slice
-_KEYS = ("lo", "hi", "after", "upto")
+_KEYS = ("start", "lo", "hi", "after", "upto")
 
 
 def work_of(payload: dict[str, Any]) -> Work:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 SMALLEST, LARGEST = 1, 100_000
 GROWTH = 2.0  # from one slice to the next, at the most
 WEIGHT = 0.3  # of the last slice in what is believed of the next
-SLOW = 3.0  # times the best time for a row: something slows us down
 BEST_FADES = 1.002  # with every slice, so that a table which becomes heavier is not slow for ever
 
 

@@ -28,7 +28,8 @@ async def check_statement(table: Table, change: Change, sample: Key) -> None:
     except _RollBack:
         pass
     except _REFUSED as error:
-        raise UsageError(f"{table.shown} refuses the statement: {str(error).strip()}") from error
+        said = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
+        raise UsageError(f"{table.shown} refuses the statement: {said}") from error
 
 
 async def is_repeatable(table: Table, change: Change, threads: Threads) -> bool:
@@ -55,6 +56,7 @@ async def first_plan(table: Table, statement: Fragment) -> list[str]:
     async with table.transaction() as connection:
         if isinstance(connection, sqlite3.Connection):
             return [str(row[-1]) for row in connection.execute(explain + statement.sql, statement.values)]
+        await connection.execute(limits.BY_INDEX.encode())
         rows = await (await connection.execute((explain + statement.sql).encode(), statement.values)).fetchall()
         return [row[0] for row in rows]
 

@@ -26,6 +26,7 @@ from swath.crawl.tally import Tally
 
 THREADED = 200_000  # bytes of a body from which on it is read in a thread, so that other fetches go on
 EXPANSION = 5  # how many times --max-size a body may have without its content codings
+LEAST_WAIT = 0.01  # seconds, for what is due just now
 DIGEST = "sha1 "  # before the digest: the key of a fact
 
 TRANSIENT = frozenset({500, 502, 504, 507, 520, 521, 522, 523, 524, 525, 527, 530})
@@ -174,7 +175,7 @@ class Visitor:
         """Seconds until a robots.txt that could not be had is asked for again, for which its pages wait; 0: none."""
         rules = known.rules
         again = rules.kind == "deny" and rules.tries <= self._settings.retries
-        return max(0.0, rules.expires_at / SECOND - time.time()) if again else 0.0
+        return max(LEAST_WAIT, rules.expires_at / SECOND - time.time()) if again else 0.0
 
     def _block_of(self, known: Known) -> float:
         """Seconds of this for which the lane waits as a whole: other hosts in it have a robots.txt of their own."""
@@ -238,11 +239,13 @@ class Visitor:
         busy = answer.status in BUSY
         await self._paces.answered(item.lane, seconds, failed=busy or answer.status >= 500)
         pause = politeness.backoff(_tries(item), delay=self._paces.interval(item.lane))
+        again = (busy or answer.status in TRANSIENT) and _tries(item) < self._settings.retries
         if busy:
             asked = _retry_after(answer)
             pause = pause if asked is None else asked
-            await self._paces.block(item.lane, pause)  # also when this page is given up: the host means all of them
-        if (busy or answer.status in TRANSIENT) and _tries(item) < self._settings.retries:
+            if again or asked is not None:  # the host means all pages, also when this one is given up
+                await self._paces.block(item.lane, pause)
+        if again:
             self._tally.errors[f"{answer.status}"] += 1
             return item.retry(after=pause, reason=f"{answer.status}, to be tried again after {pause:.0f} s")
         self._tally.page(answer.status, len(answer.body))

@@ -11,7 +11,7 @@ from swath.scan.record import FileRecord, Record, Unreadable
 from swath.scan.sources.source import Step, Trouble
 
 AnyRecord = Record | FileRecord
-Refetch = Callable[[str], Iterator[Step]]
+Refetch = Callable[[Sequence[str]], Iterator[Step]]
 
 CHECK_FAILED = "check-failed"
 FIX_FAILED = "fix-failed"
@@ -63,7 +63,7 @@ class Judge:
         except Exception as error:  # noqa: BLE001
             return opened([*findings, _failure(FIX_FAILED, error)])
         again: list[Finding] = []
-        for step in await blocking(lambda: list(self._refetch(record.key))):
+        for step in await blocking(lambda: list(self._refetch([record.key]))):
             if isinstance(step, Trouble):
                 again.append(step.finding)
             elif isinstance(step, Record | FileRecord):
@@ -75,7 +75,7 @@ class Judge:
 
     def _checked_again(self, record: AnyRecord) -> Iterator[Finding]:
         """A record that was mended, as it is now. One that is gone has nothing wrong any more."""
-        for step in self._refetch(record.key):
+        for step in self._refetch([record.key]):
             if isinstance(step, Trouble):
                 yield step.finding
             elif isinstance(step, Record | FileRecord):

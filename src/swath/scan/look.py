@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from swath.core.item import Item
@@ -49,7 +49,7 @@ class Look:
         self._lines: list[bytes] = []
         self._counts = Counts(items=1)
         self._known = "keys" in task  # these records were counted when they were first looked at
-        self._steps = _again(source, task["keys"]) if "keys" in task else source.read(task)
+        self._steps = source.fetch(task["keys"]) if "keys" in task else source.read(task)
 
     def run(self) -> Entry:
         """Look at everything, in this thread."""
@@ -124,8 +124,3 @@ class Look:
         for key in self._before.keys() - self._spoken:  # what is gone has nothing wrong any more
             self._say(key, ())
         return Entry(b"".join(self._lines), self._counts)
-
-
-def _again(source: Source, keys: Sequence[str]) -> Iterator[Step]:
-    for key in keys:
-        yield from source.fetch(key)

@@ -1,10 +1,12 @@
 """Scanner: the handler of a scan; one item, from its claim to its outcome, whatever `check` does with its records."""
 
 import asyncio
+import logging
 import time
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from swath.core.errors import StoreUnavailable
 from swath.core.item import Item, Outcome
 from swath.core.stopping import Stop
 from swath.scan.finding import Context, Finding
@@ -16,8 +18,11 @@ from swath.threads import Threads
 
 READING = 5  # times the time limit of a check: how long a source may take for its next record
 WATCH_SECONDS = 1.0  # between looks at what is under way
+AWAY_SECONDS = 2.0  # before what a database that is away could not give is asked for again
 MOST_HUNG = 50  # checks that never return, each of which holds a thread, before the scan is stopped
 HUNG = "check-hung"
+
+log = logging.getLogger("swath.scan")
 
 
 class Scanner:
@@ -50,6 +55,9 @@ class Scanner:
             look = self._look(item, hung)
             try:
                 entry = await self._watched(look)
+            except StoreUnavailable as error:
+                log.warning("%s: %s is left for %g s", error, item.key, AWAY_SECONDS)
+                return item.release(after=AWAY_SECONDS)
             except BadCheck as error:
                 self.failure = self.failure or error
                 self._stop.ask("bad-check")

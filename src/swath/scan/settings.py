@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from swath.core.errors import InvalidSetting, UsageError
-from swath.opening import shown
+from swath.tables.opening import without_password
 
 OUTS = (".jsonl", ".parquet")
 
@@ -44,7 +44,9 @@ class ScanSettings:
         if self.fresh and self.recheck:
             raise UsageError("--fresh begins anew and --recheck goes on from what was found: give one of them")
         if self.fresh and self.store is not None:
-            raise UsageError(f"--fresh removes the store beside --out, not {shown(self.store)}: name another --store")
+            raise UsageError(
+                f"--fresh removes the store beside --out, not {without_password(self.store)}: name another --store"
+            )
 
     @property
     def lines(self) -> Path:
@@ -62,8 +64,8 @@ class ScanSettings:
     def saved(self) -> dict[str, Any]:
         """What makes it this scan and no other."""
         return {
-            "source": shown(self.source),
-            "against": None if self.against is None else shown(self.against),
+            "source": without_password(self.source),
+            "against": None if self.against is None else without_password(self.against),
             "check": self.check,
             "key": self.key,
             "columns": list(self.columns),

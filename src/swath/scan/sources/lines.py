@@ -7,7 +7,7 @@ stretch that it begins in.
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import IO, Any
 
@@ -78,14 +78,14 @@ class LinesSource:
             return self._read_range(task["lo"], task["hi"])
         return self._read_stretch(task["from"])
 
-    def fetch(self, key: str) -> Iterator[Step]:
-        offset = int(key)
-        lines = self._lines_from(offset)
-        yield from _steps(islice(lines, 1))
-        if self._packed:
-            self._pause(lines)
-        else:
-            lines.close()
+    def fetch(self, keys: Sequence[str]) -> Iterator[Step]:
+        for key in sorted(keys, key=int):
+            lines = self._lines_from(int(key))
+            yield from _steps(islice(lines, 1))
+            if self._packed:
+                self._pause(lines)
+            else:
+                lines.close()
 
     def rest(self, key: str, finding: Mapping[str, Any]) -> Task | None:
         return {"from": int(key)} if finding["code"] in ("truncated", "damaged") else None

@@ -1,6 +1,7 @@
 """Parquet: by row groups. A record's key is the number of its row in the file."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import IO, Any
 
 from swath.core.errors import UsageError
@@ -45,15 +46,12 @@ class ParquetSource:
     def read(self, task: Task) -> Iterator[Step]:
         return self._rows(task["group"], task["from"])
 
-    def fetch(self, key: str) -> Iterator[Step]:
-        row = int(key)
+    def fetch(self, keys: Sequence[str]) -> Iterator[Step]:
         starts = self._row_starts()
-        if row >= starts[-1]:
-            return
-        group = max(number for number, start in enumerate(starts[:-1]) if start <= row)
-        for step in self._rows(group, row - starts[group]):
-            yield step
-            return
+        for row in sorted(map(int, keys)):
+            if row < starts[-1]:
+                group = max(number for number, start in enumerate(starts[:-1]) if start <= row)
+                yield from islice(self._rows(group, row - starts[group]), 1)
 
     def rest(self, key: str, finding: Mapping[str, Any]) -> Task | None:
         if finding["code"] != "damaged":

@@ -1,6 +1,6 @@
 """Source: what every kind of source can be asked, and the steps that its answers are made of."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from swath.core.item import Item
@@ -52,8 +52,8 @@ class Source(Protocol):
         """What an item stands for."""
         ...
 
-    def fetch(self, key: str) -> Iterator[Step]:
-        """One record again, as it is now; nothing when it is gone."""
+    def fetch(self, keys: Sequence[str]) -> Iterator[Step]:
+        """Some records again, as they are now; nothing for those that are gone."""
         ...
 
     def close(self) -> None:

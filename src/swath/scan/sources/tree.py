@@ -50,16 +50,17 @@ class TreeSource:
             return self._files(path, [unpacked(fields) for fields in task["files"]])
         return self._walk(path, task.get("bucket"))
 
-    def fetch(self, key: str) -> Iterator[Step]:
-        path = path_of(key)
-        try:
-            entry = self.place.look(path, Entry(path.rpartition("/")[2], "file"))
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            yield self._trouble(key, error)
-        else:
-            yield self._step(path, entry)
+    def fetch(self, keys: Sequence[str]) -> Iterator[Step]:
+        for key in keys:
+            path = path_of(key)
+            try:
+                entry = self.place.look(path, Entry(path.rpartition("/")[2], "file"))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                yield self._trouble(key, error)
+            else:
+                yield self._step(path, entry)
 
     def rest(self, key: str, finding: Mapping[str, Any]) -> Task | None:
         if not key.endswith("/"):

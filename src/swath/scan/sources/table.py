@@ -1,0 +1,205 @@
+"""Tables: rows in slices of their key, planned a few at a time.
+
+Slices are half-open and tile all of the key's space, the first from where it begins and the last to where it ends: a
+row belongs to the slice that its place is in, whenever it is inserted.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from swath.core.errors import UsageError
+from swath.core.item import Item
+from swath.scan.record import Record
+from swath.scan.sources.keys import key_of, text_of
+from swath.scan.sources.source import Step, Task, work
+from swath.sync.portal import Portal
+from swath.tables.naming import quoted
+from swath.tables.opening import open_table, without_password
+from swath.tables.table import Key, Table
+from swath.tables.table import Record as TableRow
+
+SCHEMES = ("postgresql://", "postgres://", "sqlite://")
+ROWS = 2_000  # of a slice
+SLICES = 16  # that a step of the plan hands out
+
+
+class Slice(NamedTuple):
+    """(after, upto]: None is where the table begins or ends."""
+
+    after: Key | None
+    upto: Key | None
+
+
+class RowRecord(Record):
+    """A row of a table, which `fix` can change."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, key: str, value: Mapping[str, Any], rows: "Rows") -> None:
+        super().__init__(key, value)
+        self._rows = rows
+
+    def update(self, **columns: Any) -> None:
+        """Set some columns of this row, in a transaction of its own."""
+        self._rows.update(self.key, columns)
+
+
+class Rows:
+    """A table as threads can use it. What it talks to lives in an event loop of its own."""
+
+    def __init__(self, source: str, *, key: str | None) -> None:
+        url, _, name = source.partition("#")
+        self.shown = without_password(source)
+        if not name:
+            raise UsageError(f"{self.shown} names no table: put it behind a #, as in {self.shown}#users")
+        self._portal = Portal()
+        columns = None if key is None else [part.strip() for part in key.split(",")]
+        try:
+            self.table: Table = self._portal.call(open_table(url, name, key=columns))
+        except BaseException:
+            self._portal.close()
+            raise
+        self.kind = self.table.kind
+
+    def close(self) -> None:
+        if not self._portal.closed:
+            self._portal.call(self.table.close())
+            self._portal.close()
+
+    @property
+    def names(self) -> Sequence[str]:
+        return [column.name for column in self.table.about.columns]
+
+    def end(self, limit: int, *, after: Key | None) -> tuple[Key, int] | None:
+        """Where the next `limit` rows end, and how many there are."""
+        return self._portal.call(self.table.slice_end(limit, after=after))
+
+    def cut(self, limit: int, part: Slice) -> Key | None:
+        found = self._portal.call(self.table.slice_end(limit, after=part.after, upto=part.upto))
+        return None if found is None else found.key
+
+    def follows(self, one: Key, other: Key) -> bool:
+        return self._portal.call(self.table.follows(one, other))
+
+    def parsed(self, texts: Sequence[str]) -> Key:
+        return self._portal.call(self.table.parse_key(texts))
+
+    def within(self, part: Slice) -> Sequence[TableRow]:
+        """The rows of a slice."""
+        return self._portal.call(self.table.records(after=part.after, upto=part.upto))
+
+    def of(self, keys: Sequence[Key]) -> Sequence[TableRow]:
+        """The rows of some keys, as far as there are any."""
+        return self._portal.call(self.table.records_of(keys))
+
+    def key(self, text: str) -> Key:
+        return key_of(text, self.kind, columns=len(self.table.about.key))
+
+    def digest(self, columns: Sequence[str], part: Slice) -> tuple[int, str]:
+        return self._portal.call(self.table.digest(columns, after=part.after, upto=part.upto))
+
+    def ask(self, statement: str, *values: str) -> str:
+        """The only value that a statement gives, in PostgreSQL."""
+
+        async def asked() -> str:
+            async with self.table.transaction() as connection:
+                return str((await (await connection.execute(statement, values)).fetchone())[0])
+
+        return self._portal.call(asked())
+
+    def update(self, key: str, columns: Mapping[str, Any]) -> None:
+        if not columns:
+            return
+        where = self.table.literal(self.key(key))
+        postgres = self.kind == "postgresql"
+        mark = "%s" if postgres else "?"
+
+        def name(*parts: str) -> str:
+            return quoted(*parts).replace("%", "%%") if postgres else quoted(*parts)
+
+        sets = ", ".join(f"{name(column)} = {mark}" for column in columns)
+        table = self.table.about.quoted.replace("%", "%%") if postgres else self.table.about.quoted
+        keys = ", ".join(map(name, self.table.about.key_names))
+        statement = f"UPDATE {table} SET {sets} WHERE ({keys}) = ({where.sql})"
+        self._portal.call(self._execute(statement, (*columns.values(), *where.values)))
+
+    async def _execute(self, statement: str, values: tuple[Any, ...]) -> None:
+        async with self.table.transaction() as connection:
+            if self.kind == "postgresql":
+                await connection.execute(statement.encode(), values)
+            else:
+                await asyncio.to_thread(connection.execute, statement, values)
+
+
+class TableSource:
+    """All rows of a table."""
+
+    def __init__(self, source: str, *, key: str | None) -> None:
+        self._rows = Rows(source, key=key)
+
+    def state(self) -> Mapping[str, Any]:
+        return {"key": list(self._rows.table.about.key_names)}
+
+    def changed(self, before: Mapping[str, Any]) -> str | None:
+        now = self.state()
+        if before["key"] == now["key"]:
+            return None
+        return f"{self._rows.shown} was gone through by {', '.join(before['key'])}, not by {', '.join(now['key'])}"
+
+    def first(self, state: Mapping[str, Any]) -> Iterable[Item]:
+        return [plan_work(1, None)]
+
+    def read(self, task: Task) -> Iterator[Step]:
+        if "plan" in task:
+            return plan(task, self._end)
+        return self._slice(slice_of(task))
+
+    def fetch(self, keys: Sequence[str]) -> Iterator[Step]:
+        kind = self._rows.kind
+        for key, row in self._rows.of([self._rows.key(text) for text in keys]):
+            yield RowRecord(text_of(key, kind), row, self._rows)
+
+    def close(self) -> None:
+        self._rows.close()
+
+    def rest(self, key: str, finding: Mapping[str, Any]) -> Task | None:
+        return None
+
+    def _slice(self, part: Slice) -> Iterator[Step]:
+        kind = self._rows.kind
+        for key, row in self._rows.within(part):
+            yield RowRecord(text_of(key, kind), row, self._rows)
+
+    def _end(self, after: Key | None) -> Key | None:
+        found = self._rows.end(ROWS, after=after)
+        return None if found is None or found[1] < ROWS else found[0]
+
+
+# the plan
+
+
+def plan(task: Task, end: Any) -> Iterator[Item]:
+    """Some slices, and the next step of the plan behind them. `end` says where the next slice ends; None: it is the
+    last."""
+    number, after = task["plan"], as_key(task["after"])
+    for count in range(1, SLICES + 1):
+        upto = end(after)
+        yield work(f"slice {number}.{count}", {"after": after, "upto": upto})
+        if upto is None:
+            return
+        after = upto
+    yield plan_work(number + 1, after)
+
+
+def plan_work(number: int, after: Key | None) -> Item:
+    return work(f"plan {number}", {"plan": number, "after": after})
+
+
+def slice_of(task: Task) -> Slice:
+    return Slice(as_key(task["after"]), as_key(task["upto"]))
+
+
+def as_key(value: Sequence[Any] | None) -> Key | None:
+    """A key as it comes back out of JSON."""
+    return None if value is None else tuple(value)
