@@ -114,7 +114,7 @@ class Race:
                 f"DROP TABLE IF EXISTS {TABLE}",
                 "DROP SCHEMA IF EXISTS swath_bench CASCADE",
                 f"CREATE TABLE {TABLE} (id bigint PRIMARY KEY, email text NOT NULL, name text, email_lower text)",
-                f"INSERT INTO {TABLE} SELECT g, 'User' || g || '@Web.COM', 'n' || g FROM generate_series(1, {rows}) AS g",
+                f"INSERT INTO {TABLE} SELECT g, 'User' || g || '@Web.COM', 'n' || g FROM generate_series(1, {rows}) g",
                 f"VACUUM ANALYZE {TABLE}",
                 "CHECKPOINT",
             ):
