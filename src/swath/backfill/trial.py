@@ -10,6 +10,7 @@ from swath.tables.table import Fragment, Key, Table
 from swath.threads import Threads
 
 SAMPLE = 20  # rows
+LARGEST_SAMPLE = 10_000  # where the first ones are not to be changed
 
 
 _REFUSED: limits.Errors = (*limits.REFUSED, sqlite3.OperationalError)
@@ -33,17 +34,18 @@ async def check_statement(table: Table, change: Change, sample: Key) -> None:
 
 
 async def is_repeatable(table: Table, change: Change, threads: Threads) -> bool:
-    """Whether a second run over the same rows changes nothing more, seen on a sample."""
-    end = await table.slice_end(SAMPLE)
-    if end is None:
-        return True
-    same = False
+    """Whether a second run over the same rows changes nothing more, seen on a sample: the first slice of the table in
+    which it changes anything at all, since rows that `--where` leaves out prove nothing."""
+    same, after, size = True, None, SAMPLE
     try:
         async with table.transaction() as connection:
-            await change.apply(connection, after=None, upto=end.key)
-            once = await _rows(table, connection, end.key, threads)
-            await change.apply(connection, after=None, upto=end.key)
-            same = once == await _rows(table, connection, end.key, threads)
+            while (end := await table.slice_end(size, after=after)) is not None:
+                if await change.apply(connection, after=after, upto=end.key):
+                    once = await _rows(table, connection, after, end.key, threads)
+                    await change.apply(connection, after=after, upto=end.key)
+                    same = once == await _rows(table, connection, after, end.key, threads)
+                    break
+                after, size = end.key, min(LARGEST_SAMPLE, size * 2)
             raise _RollBack
     except _RollBack:
         pass
@@ -61,8 +63,8 @@ async def first_plan(table: Table, statement: Fragment) -> list[str]:
         return [row[0] for row in rows]
 
 
-async def _rows(table: Table, connection: Any, upto: Key, threads: Threads) -> list[dict[str, Any]]:
-    within = table.within(upto=upto)
+async def _rows(table: Table, connection: Any, after: Key | None, upto: Key, threads: Threads) -> list[dict[str, Any]]:
+    within = table.within(after=after, upto=upto)
     name = table.about.quoted.replace("%", "%%") if table.kind == "postgresql" else table.about.quoted
     rows = await fetch(connection, Fragment(f"SELECT * FROM {name} WHERE {within.sql}", within.values), threads)
     return sorted(rows, key=repr)
