@@ -71,6 +71,8 @@ class Job:
             connections=2 * settings.workers + SPARE_CONNECTIONS,
         )
         try:
+            if settings.first is not None:
+                table.first = await table.parse_key(settings.first)
             yield Open(self, table, self._change(table, threads), threads)
         finally:
             threads.close()
@@ -130,18 +132,17 @@ class Open(NamedTuple):
 
     async def _first_step(self) -> Item:
         settings, table = self.job.settings, self.table
-        after = None if settings.first is None else await table.parse_key(settings.first)
         upto = None if settings.last is None else await table.parse_key(settings.last)
-        last = await table.last_key(after=after, upto=upto)
+        last = await table.last_key(upto=upto)
         told = {
             "purpose": settings.purpose(),
             "table": table.about.name,
             "key_columns": list(table.about.key_names),
-            "first_key": _listed(await table.first_key(after=after, upto=upto)),
-            "rows": await table.estimate(after=after, upto=upto),
+            "first_key": _listed(await table.first_key(upto=upto)),
+            "rows": await table.estimate(upto=upto),
         }
         bound = upto if upto is not None and last is not None else last
-        return Step(0, after, bound, settings.batch, 0).begin(told)
+        return Step(0, None, bound, settings.batch, 0).begin(told)
 
     async def run(self, frontier: Frontier) -> Summary:
         """Cover what is open, until all is or somebody says stop."""

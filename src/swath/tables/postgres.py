@@ -41,6 +41,7 @@ class PostgresTable:
     def __init__(self, dsn: str, shown: str, *, connections: int) -> None:
         self.shown = shown
         self.about: Description
+        self.first: Key | None = None
         self._dsn = dsn
         self._free = asyncio.Semaphore(connections)
         self._idle: list[AsyncConnection] = []
@@ -150,7 +151,7 @@ class PostgresTable:
     # for statements of one's own
 
     def within(self, *, after: Key | None = None, upto: Key | None = None) -> Fragment:
-        return keyset.within(self.about, after, upto, DIALECT)
+        return keyset.within(self.about, DIALECT, first=self.first, after=after, upto=upto)
 
     def literal(self, key: Key) -> Fragment:
         return keyset.literal(self.about, key, DIALECT)

@@ -27,6 +27,7 @@ class SqliteTable:
     def __init__(self, path: str) -> None:
         self.shown = path
         self.about: Description
+        self.first: Key | None = None
         self._reader = _connect(path)
         self._writer = _connect(path)
         self._reading = asyncio.Lock()
@@ -139,7 +140,7 @@ class SqliteTable:
     # for statements of one's own
 
     def within(self, *, after: Key | None = None, upto: Key | None = None) -> Fragment:
-        return keyset.within(self.about, after, upto, DIALECT)
+        return keyset.within(self.about, DIALECT, first=self.first, after=after, upto=upto)
 
     def literal(self, key: Key) -> Fragment:
         return keyset.literal(self.about, key, DIALECT)
