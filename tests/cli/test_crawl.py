@@ -174,7 +174,13 @@ def test_the_panel_knows_that_all_hosts_wait_though_not_how_many_have_work() -> 
     now = status(ready=90_000, lanes=60_000, wait=3.0)
     text = " ".join(shown(settings, {"in_flight": 2}, now).replace("│", " ").split())
     assert "domains 60,000 seen, at most 60,000 with work, the next ready in 3 s" in text
-    assert "all domains with work wait for their turn, every 70 s" in text
+    assert "every domain with work waits for its turn, 70 s after the one before" in text
+
+
+def test_the_panel_says_when_it_waits_for_hosts_in_trouble() -> None:
+    text = shown(CrawlSettings(out="crawl"), {}, status(ready=1, lanes=44, wait=16.53))
+    assert "the next ready in 16.5 s" in text
+    assert "every host with work is left alone for a while" in text
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 
 from swath.cli.scanning import Scanning
 from swath.core.errors import UsageError
+from swath.functions import function
 from swath.scan import Finding, scanner
 from swath.scan.judge import BadCheck
-from swath.scan.loading import function
 from tests.scan.driving import ROOT, scan, settings_of
 
 

@@ -6,7 +6,6 @@ whether any host is ready; if none is, everything that waits does so for politen
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -26,8 +25,10 @@ MOST_SLOW = 3
 SLOW_SECONDS = 1.0
 MARGIN = 4  # columns left free, so that a ^C that the terminal echoes does not begin a line and break the panel
 
-# What is paced together. Lanes of addresses begin as lanes of hosts, and both are counted.
-SEEN = {"host": "hosts", "domain": "domains", "ip": "lanes"}
+LONG_WAIT = 2  # turns; who is not ready for longer than that is left alone for another reason than the delay
+
+# What is paced together, by --lane. Lanes of addresses begin as lanes of hosts, and both are counted.
+PACED = {"host": "host", "domain": "domain", "ip": "lane"}
 
 ENDINGS = {
     "done": "everything is crawled",
@@ -35,6 +36,7 @@ ENDINGS = {
     "SIGTERM": "stopped",
     "max-pages": "stopped by --max-pages",
     "max-duration": "stopped by --max-duration",
+    "failed": "stopped: every process failed",
 }
 
 
@@ -43,11 +45,13 @@ def beginning(settings: CrawlSettings, prepared: place.Prepared, before: Status)
     where = f"the crawl in {settings.out}"
     if not before.waiting:
         return f"{where} is complete: nothing is left to fetch"
-    seeds = show.counted(prepared.added, "new seed")
-    begun = f"{where} goes on: {before.waiting:,} URLs left" if prepared.resumed else f"{where} begins"
+    parts = [f"{where} goes on: {before.waiting:,} URLs left" if prepared.resumed else f"{where} begins"]
+    if prepared.added:
+        parts.append(show.counted(prepared.added, "new seed"))
+    each = settings.lane.replace("ip", "address")
     every = show.span(settings.min_interval)
-    pace = f"a page every {every} from each {settings.lane}" if settings.min_interval else "no delay between pages"
-    return f"{begun}, {seeds}, {pace}"
+    parts.append(f"a page every {every} from each {each}" if settings.min_interval else "no delay between pages")
+    return ", ".join(parts)
 
 
 def ending(stopped_by: str) -> str:
@@ -58,7 +62,7 @@ def line(settings: CrawlSettings, tally: Mapping[str, Any], status: Status | Non
     """One line, for logs."""
     parts = [f"{tally.get('pages', 0):,} pages", f"{tally.get('rate', 0.0):.1f}/s"]
     if status is not None:
-        parts.append(f"{queued(status):,} queued, {status.lanes:,} {SEEN[settings.lane]} seen")
+        parts.append(f"{queued(status):,} queued, {show.counted(status.lanes, PACED[settings.lane])} seen")
     parts += [f"{tally.get('in_flight', 0):,} in flight", show.size(tally.get("bytes", 0))]
     if tally.get("errors"):
         parts.append(f"errors: {_kinds(tally['errors'])}")
@@ -121,7 +125,7 @@ def _rows(
         later = f" ({status.delayed:,} to be tried again later)" if status.delayed else ""
         yield "queued", f"{queued(status):,}{later}{lasts}"
         of_these = f"at most {hosts_with_work(status):,} with work"
-        yield SEEN[settings.lane], f"{status.lanes:,} seen, {of_these}{_next_turn(status)}"
+        yield f"{PACED[settings.lane]}s", f"{status.lanes:,} seen, {of_these}{_next_turn(status)}"
     yield "in flight", f"{tally.get('in_flight', 0):,} of {workers:,}"
     yield "received", f"{show.size(tally.get('bytes', 0))} in {show.span(seconds)}"
     yield from _outcomes(tally)
@@ -134,8 +138,13 @@ def _rows(
 def _next_turn(status: Status) -> str:
     if status.next_ready_at is None:
         return ""
-    wait = status.next_ready_at - status.now
-    return ", some ready now" if wait <= timedelta(0) else f", the next ready in {show.span(wait.total_seconds())}"
+    wait = _wait(status)
+    return f", the next ready in {show.span(max(0.1, round(wait, 1)))}" if wait else ", some ready now"
+
+
+def _wait(status: Status) -> float:
+    """Seconds until something is ready; 0 when something is, or nothing waits for time to pass."""
+    return 0.0 if status.next_ready_at is None else max(0.0, (status.next_ready_at - status.now).total_seconds())
 
 
 def _outcomes(tally: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -157,14 +166,22 @@ def politeness_hint(
     """When throughput is limited by politeness rather than by the machine, the sizing law says so."""
     if status is None or settings.min_interval <= 0 or not status.ready or tally.get("in_flight", 0) >= workers / 2:
         return None
-    hosts, every, seen = hosts_with_work(status), show.span(settings.min_interval), SEEN[settings.lane]
+    noun, every = PACED[settings.lane], show.span(settings.min_interval)
+    wait = _wait(status)
+    if wait > max(1.0, LONG_WAIT * settings.min_interval):
+        return (
+            f"every {noun} with work is left alone for a while: it asked for that, fails or is slow (see swath lanes)"
+        )
+    hosts = hosts_with_work(status)
     most = hosts / settings.min_interval
-    wanted = f"{workers:,} workers would want {workers * settings.min_interval:,.0f} {seen} with work"
+    wanted = f"{workers:,} workers would want {workers * settings.min_interval:,.0f} {noun}s with work"
     if most <= workers:
-        return f"politeness sets the pace: at most {hosts:,} {seen} ÷ {every} = {most:,.1f} pages/s; {wanted}"
-    if status.next_ready_at is not None and status.next_ready_at > status.now:
-        return f"politeness sets the pace: all {seen} with work wait for their turn, every {every}; {wanted}"
-    return None
+        law = f"at most {show.counted(hosts, noun)} ÷ {every} = {most:,.1f} pages/s"
+    elif wait > 0:
+        law = f"every {noun} with work waits for its turn, {every} after the one before"
+    else:
+        return None
+    return f"politeness sets the pace: {law}; {wanted}"
 
 
 def summary(

@@ -12,7 +12,8 @@ from swath.cli import show
 from swath.cli.exits import Exit
 from swath.core.errors import UsageError
 from swath.core.stopping import Stop, stopped_by_signals
-from swath.scan import loading, parquet_out, place
+from swath.functions import function
+from swath.scan import parquet_out, place
 from swath.scan.job import Job
 from swath.scan.proof import Proof, proof
 from swath.scan.settings import ScanSettings
@@ -44,8 +45,8 @@ class Scanning:
         with stopped_by_signals(self._stop, asyncio.get_running_loop()):
             if settings.out.endswith(".parquet"):
                 parquet_out.need_arrow()  # what is missing is said before anything is done
-            check = None if settings.check is None else loading.function(settings.check, flag="--check")
-            fix = None if settings.fix is None else loading.function(settings.fix, flag="--fix")
+            check = None if settings.check is None else function(settings.check, flag="--check")
+            fix = None if settings.fix is None else function(settings.fix, flag="--fix")
             job = Job(settings, source, check=check, fix=fix, stop=self._stop)
             await asyncio.to_thread(source.state)
             try:

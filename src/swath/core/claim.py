@@ -40,12 +40,11 @@ class Encoded(NamedTuple):
     discovered: Sequence[NewItem]
     facts: Sequence[Fact]
     output: Any
-    place: tuple[int, int]
     doubtful: bool = False  # the item may have been settled already, by a commit whose end was not seen
 
 
-def _place(item: Item) -> tuple[int, int]:
-    return item.partition, item.position
+def _positions(items: Iterable[Item], partition: int) -> set[int]:
+    return {item.position for item in items if item.partition == partition}
 
 
 class Claim:
@@ -60,7 +59,7 @@ class Claim:
         self._ref = ClaimRef(reply.fence, token)
         self._lease = lease
         self._number = 0
-        self._held = {_place(item) for item in self.items}
+        self._held = {partition: _positions(self.items, partition) for partition in self.partitions}  # not settled yet
         self._lost = False
         self._unsure: Settlement | None = None  # sent, and not answered: whether it took effect is not known
         self._again: set[tuple[int, int]] = set()  # what a settlement that was broken off may be repeated with
@@ -68,7 +67,7 @@ class Claim:
         self.tally = dict.fromkeys([*_COUNTED.values(), "discovered"], 0)  # of what was settled
 
     def __repr__(self) -> str:
-        held = f"{len(self._held)} of {len(self.items)} items held"
+        held = f"{self.held} of {len(self.items)} items held"
         return f"<Claim {self.fence}: {held} until {self.expires_at:%H:%M:%S}>"
 
     @property
@@ -78,7 +77,7 @@ class Claim:
     @property
     def held(self) -> int:
         """How many of its items are not settled yet."""
-        return len(self._held)
+        return sum(map(len, self._held.values()))
 
     async def renew(self, *, lease: float | None = None) -> None:
         """Make the lease end `lease` seconds from now; as long as it was before, if not given."""
@@ -115,48 +114,61 @@ class Claim:
             for partition in sorted(grouped):
                 await self.commit(partition, grouped[partition], connection=connection, outputs=outputs)
         except StoreUnavailable:
-            self._again.update(outcome.place for group in grouped.values() for outcome in group)
+            self._again.update((part, outcome.move.position) for part, group in grouped.items() for outcome in group)
             raise
         self._again.clear()
 
     def _grouped(self, outcomes: Iterable[object]) -> dict[int, list[Encoded]]:
         """Outcomes by partition. Nothing is sent before all of them are known to be good."""
         grouped: dict[int, list[Encoded]] = {}
-        named: set[tuple[int, int]] = set()
         for outcome in outcomes:
-            if self._again and isinstance(outcome, Outcome) and _place(outcome.item) in self._again - self._held:
-                continue  # settled before the store was lost
+            if self._again and isinstance(outcome, Outcome) and self._was_settled(outcome.item):
+                continue  # before the store was lost
             encoded = self.encode(outcome)
-            place = encoded.place
-            if place in named:
-                raise InvalidOutcome(f"{encoded.item.key!r} has two outcomes in one settlement: it can have one")
-            named.add(place)
-            group = grouped.get(place[0])
+            partition = encoded.item.partition
+            group = grouped.get(partition)
             if group is None:
-                group = grouped[place[0]] = []
+                group = grouped[partition] = []
             group.append(encoded)
+        for group in grouped.values():
+            if len({outcome.move.position for outcome in group}) < len(group):
+                positions = [outcome.move.position for outcome in group]
+                twice = next(outcome for outcome in group if positions.count(outcome.move.position) > 1)
+                raise InvalidOutcome(f"{twice.item.key!r} has two outcomes in one settlement: it can have one")
         return grouped
 
     def encode(self, outcome: object) -> Encoded:
         """Check an outcome by itself: it can be stored, and is for an item that this claim still holds."""
+        if isinstance(outcome, Done):  # nearly all are, and to ask for one class is a tenth of asking for any of them
+            return self._encode_done(outcome)
         if not isinstance(outcome, Outcome):
             raise InvalidOutcome(f"{outcome!r} is not an outcome: use item.done(), .retry(), .dead(), .release() …")
-        item = outcome.item
-        place = (item.partition, item.position)
-        if place not in self._held:
+        self._check_held(outcome.item)
+        settings = self._frontier.store.settings
+        move = codec.move(outcome, max_attempts=settings.max_attempts, partitions=settings.partitions)
+        output = outcome.output if isinstance(outcome, Dead | Release) else None
+        return Encoded(outcome.item, move, (), (), output)
+
+    def _encode_done(self, outcome: Done) -> Encoded:
+        item, _, discovered, _, facts, output, _ = outcome
+        self._check_held(item)
+        found: Sequence[NewItem] = ()
+        if discovered:
+            partitions = self._frontier.store.settings.partitions
+            found = [codec.new_item(new, partitions) for new in discovered]
+        known = codec.facts(facts) if facts else ()
+        return tuple.__new__(Encoded, (item, codec.done(outcome), found, known, output, False))
+
+    def _check_held(self, item: Item) -> None:
+        if item.position not in self._held.get(item.partition, ()):
             raise InvalidOutcome(
                 f"claim {self.fence} does not hold {item.key!r}: it was settled before, or belongs to another claim"
             )
-        settings = self._frontier.store.settings
-        move = codec.move(outcome, max_attempts=settings.max_attempts, partitions=settings.partitions)
-        if not isinstance(outcome, Done):
-            output = outcome.output if isinstance(outcome, Dead | Release) else None
-            return Encoded(item, move, (), (), output, place)
-        found: Sequence[NewItem] = ()
-        if outcome.discovered:
-            found = [codec.new_item(new, settings.partitions) for new in outcome.discovered]
-        facts = codec.facts(outcome.facts) if outcome.facts else ()
-        return Encoded(item, move, found, facts, outcome.output, place)
+
+    def _was_settled(self, item: Item) -> bool:
+        """Whether a settlement that was broken off had come so far."""
+        place = (item.partition, item.position)
+        return place in self._again and item.position not in self._held.get(item.partition, ())
 
     async def commit(
         self,
@@ -174,14 +186,15 @@ class Claim:
         async with self._one_at_a_time:
             if self._unsure is not None:
                 await self._send_surely(self._unsure)
-            held = [outcome for outcome in outcomes if outcome.place in self._held]
+            mine = self._held[partition]
+            held = [outcome for outcome in outcomes if outcome.move.position in mine]
             if held:
                 self._number += 1
                 await self._send_surely(self._settlement(partition, self._number, held, outputs))
 
     async def stage(self, outcome: Encoded, connection: Any) -> Callable[[], None]:
         """Settle an outcome inside an open transaction; what is returned is to be called once that has committed."""
-        settlement = self._settlement(outcome.place[0], 0, [outcome], ())
+        settlement = self._settlement(outcome.item.partition, 0, [outcome], ())
         seconds = await self._send(settlement, connection)
 
         def committed() -> None:
@@ -229,7 +242,7 @@ class Claim:
         return seconds()
 
     def _let_go(self, settlement: Settlement) -> None:
-        self._held.difference_update((settlement.partition, move.position) for move in settlement.moves)
+        self._held[settlement.partition].difference_update([move.position for move in settlement.moves])
         self._frontier.recent.remember(item.hash for item in settlement.discovered)
 
     def _count(self, settlement: Settlement, seconds: float) -> None:
@@ -241,7 +254,7 @@ class Claim:
     def _lose(self, lost: LeaseLost) -> None:
         if not self._lost:
             self._lost = True
-            self._frontier.emit(events.Lost(self.fence, len(self._held), str(lost)))
+            self._frontier.emit(events.Lost(self.fence, self.held, str(lost)))
 
 
 def _settled(fence: int, settlement: Settlement, seconds: float) -> events.Settled:

@@ -87,14 +87,21 @@ def held_item(held: HeldItem) -> Item:
     return tuple.__new__(Item, fields)
 
 
+def done(outcome: Done) -> Move:
+    """Encode what most outcomes are."""
+    item, result, _, revisit_after, _, _, started = outcome
+    delay = None if revisit_after is None else _delay("revisit_after", revisit_after)
+    text = None if result is None else _result(item, result)
+    fields = (item.position, _DONE, delay, text, None, None, started, None, None)
+    return tuple.__new__(Move, fields)
+
+
 def move(outcome: Outcome, *, max_attempts: int, partitions: int) -> Move:
     """Encode an outcome. Policy is decided here: how long a retry waits, and when there is none."""
     item = outcome.item
     match outcome:
         case Done():
-            delay = None if outcome.revisit_after is None else _delay("revisit_after", outcome.revisit_after)
-            result = None if outcome.result is None else _result(item, outcome.result)
-            return Move(item.position, _DONE, delay, result, None, None, outcome.started)
+            return done(outcome)
         case Retry():
             reason, error = _reason(outcome.reason), _error(outcome.error)
             tries = item.attempts - item.losses + 1  # a worker that was lost says nothing about what it held

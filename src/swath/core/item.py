@@ -2,7 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from swath.core.store import NewItem  # which is built on this module
 
 DEFAULT_LANE = "default"
 DEFAULT_PRIORITY = 3
@@ -33,7 +36,7 @@ class Item(NamedTuple):
         self,
         *,
         result: Any = None,
-        discovered: Iterable["Item | str"] = (),
+        discovered: Iterable["Item | NewItem | str"] = (),
         revisit_after: float | None = None,
         facts: Mapping[str, Any] | None = None,
         output: Any = None,
@@ -42,7 +45,8 @@ class Item(NamedTuple):
         """Covered. `discovered`, `facts` and `output` are committed with it (INV-5); `revisit_after` seconds opens it
         again. What needed no work, `started=False`, does not count in its lane, which is ready for the next at once.
         """
-        return Done(self, result, tuple(discovered), revisit_after, facts, output, started)
+        fields = (self, result, tuple(discovered), revisit_after, facts, output, started)
+        return tuple.__new__(Done, fields)  # one for each item: Done(…) names its arguments first, at twice the cost
 
     def retry(self, *, after: float | None = None, reason: str = "retry", error: str | None = None) -> "Retry":
         """Failed for now: again `after` seconds, or after a growing, jittered pause; dead after too many attempts."""
@@ -70,7 +74,7 @@ class Done(NamedTuple):
 
     item: Item
     result: Any = None
-    discovered: tuple[Item | str, ...] = ()
+    discovered: "tuple[Item | NewItem | str, ...]" = ()
     revisit_after: float | None = None
     facts: Mapping[str, Any] | None = None
     output: Any = None

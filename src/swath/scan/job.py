@@ -17,7 +17,7 @@ from swath.scan.output import FindingsOutput
 from swath.scan.scanner import Scanner
 from swath.scan.settings import ScanSettings
 from swath.scan.sources.source import Source
-from swath.scan.threads import Threads
+from swath.threads import Threads
 
 GRACE = 10.0  # seconds that items have to end after a stop
 LEASE = 60.0

@@ -14,7 +14,7 @@ from swath.scan.judge import BadCheck, Judge
 from swath.scan.look import Look
 from swath.scan.output import Entry
 from swath.scan.sources.source import Source
-from swath.scan.threads import Threads
+from swath.threads import Threads
 
 READING = 5  # times the time limit of a check: how long a source may take for its next record
 WATCH_SECONDS = 1.0  # between looks at what is under way

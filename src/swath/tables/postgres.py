@@ -28,6 +28,8 @@ SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL ena
 SET LOCAL jit = off; SET LOCAL max_parallel_workers_per_gather = 0
 """
 
+BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"
+
 AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
 
 
@@ -163,7 +165,7 @@ class PostgresTable:
         return keyset.literal(self.about, key, DIALECT)
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncConnection]:
-        return self._begun(b"BEGIN ISOLATION LEVEL READ COMMITTED")
+        return self._begun(BEGIN)
 
     def _reading(self) -> AbstractAsyncContextManager[AsyncConnection]:
         return self._begun(READING)
@@ -182,6 +184,33 @@ class PostgresTable:
                     await connection.execute(b"COMMIT")
             finally:
                 await self._take_back(connection)
+
+    @asynccontextmanager
+    async def blocking_transaction(self) -> AsyncIterator[psycopg.Connection[Any]]:
+        async with self._free:
+            with translated(self.shown):
+                connection = await asyncio.to_thread(self._connect_blocking)
+            with translated(self.shown):
+                await asyncio.to_thread(connection.execute, BEGIN)
+            try:
+                yield connection
+                with translated(self.shown):
+                    await asyncio.to_thread(connection.execute, b"COMMIT")
+            except asyncio.CancelledError:
+                raise  # a thread may be in the middle of a statement: the server ends what is left of it
+            except BaseException:
+                await asyncio.to_thread(connection.close)
+                raise
+            await asyncio.to_thread(connection.close)
+
+    def _connect_blocking(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(
+            self._dsn,
+            autocommit=True,
+            prepare_threshold=None,
+            connect_timeout=CONNECT_TIMEOUT,
+            application_name=APPLICATION,
+        )
 
     async def _take_back(self, connection: AsyncConnection) -> None:
         if not connection.closed and connection.info.transaction_status in _OPEN:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Self, TypeVar
@@ -167,6 +167,9 @@ class SqliteTable:
             finally:
                 if connection.in_transaction:
                     await asyncio.to_thread(connection.rollback)
+
+    def blocking_transaction(self) -> AbstractAsyncContextManager[sqlite3.Connection]:
+        return self.transaction()
 
     async def _one(self, statement: str, values: Sequence[Any]) -> tuple[Any, ...] | None:
         def look(connection: sqlite3.Connection) -> tuple[Any, ...] | None:

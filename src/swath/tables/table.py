@@ -130,3 +130,7 @@ class Table(Protocol):
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """A transaction of one's own, with the session as the database sets it up: commits at the end, rolls back
         when that raises. What it hands out is an `AsyncConnection` of psycopg or an `sqlite3.Connection`."""
+
+    def blocking_transaction(self) -> AbstractAsyncContextManager[Any]:
+        """The same for code that blocks, in a thread: a `psycopg.Connection` or an `sqlite3.Connection`. When it is
+        cancelled the connection is left to the thread, which may still be using it."""

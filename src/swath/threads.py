@@ -54,7 +54,7 @@ class Threads:
 
 class _Thread(threading.Thread):
     def __init__(self, owner: Threads) -> None:
-        super().__init__(name="swath-scan", daemon=True)
+        super().__init__(name="swath-thread", daemon=True)
         self.jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._owner = owner
         self.start()
