@@ -1,9 +1,10 @@
 """How long a slice may hold its locks, and what the errors of a database mean for a slice."""
 
+import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 FACTOR = 1.5  # of the target time: what is left of twice that is for the settlement
@@ -38,8 +39,17 @@ async def attempt(connection: Any, target: float) -> AsyncIterator[None]:
     """A part of the transaction that is undone when it raises, with the locks it took: also when it takes too long."""
     seconds = max(LEAST, FACTOR * target)
     if isinstance(connection, sqlite3.Connection):
-        with _Interrupt(connection, seconds):
-            yield
+        try:
+            with _interrupted_after(connection, seconds):
+                yield
+        except sqlite3.Error as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK TO attempt")
+            else:  # SQLite undoes all of the transaction that an interrupted change is in; nothing was written before
+                await asyncio.to_thread(connection.execute, "BEGIN IMMEDIATE")
+            if error.sqlite_errorname == "SQLITE_INTERRUPT":
+                raise Interrupted("it took longer than the time limit of a slice") from error
+            raise
         return
     milliseconds = int(seconds * 1_000)
     await _run(
@@ -63,21 +73,14 @@ async def _run(connection: Any, statement: str) -> None:
         await answer
 
 
-class _Interrupt:
-    """Interrupts what runs on a connection after a while, and undoes it."""
-
-    def __init__(self, connection: sqlite3.Connection, seconds: float) -> None:
-        self._connection = connection
-        self._timer = threading.Timer(seconds, connection.interrupt)
-        self._timer.daemon = True
-
-    def __enter__(self) -> None:
-        self._connection.execute("SAVEPOINT attempt")
-        self._timer.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self._timer.cancel()
-        if isinstance(error, sqlite3.Error):
-            self._connection.execute("ROLLBACK TO attempt")
-            if error.sqlite_errorname == "SQLITE_INTERRUPT":
-                raise Interrupted("it took longer than the time limit of a slice") from error
+@contextmanager
+def _interrupted_after(connection: sqlite3.Connection, seconds: float) -> Iterator[None]:
+    """Interrupt what runs on a connection after a while."""
+    timer = threading.Timer(seconds, connection.interrupt)
+    timer.daemon = True
+    connection.execute("SAVEPOINT attempt")
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
