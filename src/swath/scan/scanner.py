@@ -97,13 +97,16 @@ class Scanner:
             looking = asyncio.ensure_future(look.run_async(self._threads.run, self._judge))
         else:
             looking = asyncio.ensure_future(self._threads.run(look.run))
+        seen, since = (look.current, look.steps), time.monotonic()
         try:
             while not looking.done():
                 await asyncio.wait((looking,), timeout=min(WATCH_SECONDS, self._timeout / 4))
-                key, since = look.key, look.since
-                limit = self._timeout if key is not None else READING * self._timeout
+                now = look.current, look.steps
+                if now[0] is not seen[0] or now[1] != seen[1]:
+                    seen, since = now, time.monotonic()
+                limit = READING * self._timeout if now[0] is None else self._timeout
                 if not looking.done() and time.monotonic() - since > limit:
-                    return _Stuck(key)
+                    return _Stuck(None if now[0] is None else now[0].key)
             return looking.result()
         finally:
             look.abandoned = True

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 from swath.core.errors import StoreUnavailable, UsageError
 from swath.tables import keyset
 from swath.tables.naming import named_columns, nearest, quoted
-from swath.tables.table import Column, Description, Digest, Fragment, Key, Record, SliceEnd
+from swath.tables.table import Column, Description, Digest, Fragment, Key, Record, Rows, SliceEnd
 
 BUSY_SECONDS = 60.0  # for a writer before us
 
@@ -105,6 +105,16 @@ class SqliteTable:
 
     async def records(self, *, after: Key | None = None, upto: Key | None = None) -> list[Record]:
         return await self._records(self.within(after=after, upto=upto))
+
+    async def rows(self, *, after: Key | None = None, upto: Key | None = None) -> Rows:
+        where = self.within(after=after, upto=upto)
+        statement = f"SELECT * FROM {self.about.quoted} WHERE {where.sql} ORDER BY {self._keys}"
+
+        def look(connection: sqlite3.Connection) -> Rows:
+            cursor = connection.execute(statement, where.values)
+            return Rows([column[0] for column in cursor.description], cursor.fetchall())
+
+        return await self._read(look)
 
     async def records_of(self, keys: Sequence[Key]) -> list[Record]:
         return await self._records(keyset.among(self.about, keys, DIALECT)) if keys else []

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, Protocol
 from swath.core.item import Item
 from swath.scan.finding import Finding
 from swath.scan.names import short
-from swath.scan.record import FileRecord, Record
 
 LANE = "scan"
 
@@ -29,7 +28,8 @@ class Counted(NamedTuple):
     skipped: int = 0
 
 
-Step = Record | FileRecord | Trouble | Counted | Item  # an item is more work that was discovered
+# Records, each a Record or a FileRecord, come in lists, some at a time. An item is more work that was discovered.
+Step = list[Any] | Trouble | Counted | Item
 
 
 class Source(Protocol):

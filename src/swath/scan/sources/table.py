@@ -16,11 +16,14 @@ from swath.scan.sources.source import Step, Task, work
 from swath.sync.portal import Portal
 from swath.tables.naming import quoted
 from swath.tables.opening import open_table, without_password
-from swath.tables.table import Key, Table
+from swath.tables.table import Column, Key, Table
 from swath.tables.table import Record as TableRow
+from swath.tables.table import Rows as RawRows
 
 SCHEMES = ("postgresql://", "postgres://", "sqlite://")
 ROWS = 2_000  # of a slice
+AT_ONCE = 500  # records that are handed out together
+PLAIN = ("smallint", "integer", "bigint", "uuid", "text")  # types of PostgreSQL that Python writes alike
 SLICES = 16  # that a step of the plan hands out
 
 
@@ -36,9 +39,17 @@ class RowRecord(Record):
 
     __slots__ = ("_rows",)
 
-    def __init__(self, key: str, value: Mapping[str, Any], rows: "Rows") -> None:
-        super().__init__(key, value)
+    def __init__(self, key: str | None, value: Mapping[str, Any], rows: "Rows") -> None:
+        """Without a key, that is made of the row when somebody asks for it."""
+        self._key = key
+        self.value = value
         self._rows = rows
+
+    @property
+    def key(self) -> str:
+        if self._key is None:
+            self._key = self._rows.text_in(self.value)
+        return str(self._key)
 
     def update(self, **columns: Any) -> None:
         """Set some columns of this row, in a transaction of its own."""
@@ -61,6 +72,7 @@ class Rows:
             self._portal.close()
             raise
         self.kind = self.table.kind
+        self.plain_key = all(_is_plain(column, self.kind) for column in self.table.about.key)
 
     def close(self) -> None:
         if not self._portal.closed:
@@ -88,6 +100,15 @@ class Rows:
     def within(self, part: Slice) -> Sequence[TableRow]:
         """The rows of a slice."""
         return self._portal.call(self.table.records(after=part.after, upto=part.upto))
+
+    def raw(self, part: Slice) -> RawRows:
+        """The same as the driver gives them."""
+        return self._portal.call(self.table.rows(after=part.after, upto=part.upto))
+
+    def text_in(self, row: Mapping[str, Any]) -> str:
+        """The text of a row's key, where that is plain."""
+        write = str if self.kind == "postgresql" else _carried
+        return text_of(tuple(write(row[name]) for name in self.table.about.key_names), self.kind)
 
     def of(self, keys: Sequence[Key]) -> Sequence[TableRow]:
         """The rows of some keys, as far as there are any."""
@@ -132,6 +153,16 @@ class Rows:
                 await asyncio.to_thread(connection.execute, statement, values)
 
 
+def _is_plain(column: Column, kind: str) -> bool:
+    """Whether Python writes a value of this column as its database does."""
+    return kind == "sqlite" or column.type in PLAIN or column.type.startswith("character varying")
+
+
+def _carried(value: Any) -> Any:
+    """A value of SQLite as keys hold it."""
+    return {"hex": value.hex()} if isinstance(value, bytes) else value
+
+
 class TableSource:
     """All rows of a table."""
 
@@ -157,8 +188,8 @@ class TableSource:
 
     def fetch(self, keys: Sequence[str]) -> Iterator[Step]:
         kind = self._rows.kind
-        for key, row in self._rows.of([self._rows.key(text) for text in keys]):
-            yield RowRecord(text_of(key, kind), row, self._rows)
+        found = self._rows.of([self._rows.key(text) for text in keys])
+        yield [RowRecord(text_of(key, kind), row, self._rows) for key, row in found]
 
     def close(self) -> None:
         self._rows.close()
@@ -168,8 +199,13 @@ class TableSource:
 
     def _slice(self, part: Slice) -> Iterator[Step]:
         kind = self._rows.kind
-        for key, row in self._rows.within(part):
-            yield RowRecord(text_of(key, kind), row, self._rows)
+        if not self._rows.plain_key:
+            yield [RowRecord(text_of(key, kind), row, self._rows) for key, row in self._rows.within(part)]
+            return
+        names, values = self._rows.raw(part)
+        for start in range(0, len(values), AT_ONCE):
+            some = values[start : start + AT_ONCE]
+            yield [RowRecord(None, dict(zip(names, row, strict=True)), self._rows) for row in some]
 
     def _end(self, after: Key | None) -> Key | None:
         found = self._rows.end(ROWS, after=after)
