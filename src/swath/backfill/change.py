@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from swath.backfill.statement import set_statement, sql_statement
 from swath.core.errors import UsageError
+from swath.tables.naming import quoted
 from swath.tables.table import Fragment, Key, Table
 from swath.threads import Threads
 
@@ -86,9 +87,9 @@ class HandlerChange:
         within = table.within(after=after, upto=upto)
         percent = "%%" if table.kind == "postgresql" else "%"
         name, where = (text.replace("%", percent) for text in (table.about.quoted, self._where or "true"))
-        order = ", ".join(f't."{column}"'.replace("%", percent) for column in table.about.key_names)
+        order = ", ".join(f"t.{quoted(column)}".replace("%", percent) for column in table.about.key_names)
         lock = " FOR NO KEY UPDATE" if table.kind == "postgresql" else ""
-        statement = f"SELECT t.* FROM {name} AS t WHERE {within.sql} AND ({where}) ORDER BY {order}{lock}"
+        statement = f"SELECT t.* FROM {name} AS t WHERE {within.sql} AND ({where}\n) ORDER BY {order}{lock}"
         return await fetch(connection, Fragment(statement, within.values), self._threads)
 
 

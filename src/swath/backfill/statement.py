@@ -15,13 +15,16 @@ _TOKENS = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+_TOKENS_AND_PARENTHESES = re.compile(_TOKENS.pattern + r"| [()]", _TOKENS.flags)
+
 
 def set_statement(table: Table, changes: str, where: str | None, *, after: Key | None, upto: Key) -> Fragment:
     """`--set`: an UPDATE of the rows of a slice."""
     within = table.within(after=after, upto=upto)
-    condition = f" AND ({_plain(where, table)})" if where else ""
+    # Lines of their own: a comment at the end of what the user wrote must not hide the rest of the statement.
+    condition = f"\nAND ({_plain(where, table)}\n)" if where else ""
     name = _plain(table.about.quoted, table)
-    return Fragment(f"UPDATE {name} SET {_plain(changes, table)} WHERE {within.sql}{condition}", within.values)
+    return Fragment(f"UPDATE {name} SET {_plain(changes, table)}\nWHERE {within.sql}{condition}", within.values)
 
 
 def sql_statement(table: Table, sql: str, *, lo: Key, hi: Key) -> Fragment:
@@ -47,8 +50,21 @@ def check_sql(sql: str) -> None:
 
 
 def check_set(changes: str) -> None:
+    check_closed("--set", changes)
     if not re.search(r"=", changes):
         raise UsageError(f'--set {changes!r} sets nothing: write it like "email_lower = lower(email)"')
+
+
+def check_closed(flag: str, sql: str) -> None:
+    """What the user wrote stands inside of a statement of ours, and must not break out of it."""
+    depth = 0
+    for token in _TOKENS_AND_PARENTHESES.finditer(sql):
+        depth += {"(": 1, ")": -1}.get(token[0], 0)
+        if depth < 0:
+            break
+    if depth != 0:
+        what = "closes a parenthesis that it did not open" if depth < 0 else "does not close a parenthesis"
+        raise UsageError(f"{flag} {sql!r} {what}")
 
 
 def _parts(sql: str) -> Iterator[tuple[str, str | None]]:
