@@ -15,7 +15,7 @@ from swath.backfill.follow import Follower
 from swath.backfill.governor import Governor
 from swath.backfill.health import Health
 from swath.backfill.progress import Progress, about, progress
-from swath.backfill.ranges import Step
+from swath.backfill.ranges import END, Step, work_of
 from swath.backfill.settings import BackfillSettings
 from swath.backfill.sizer import Sizer
 from swath.backfill.tally import Tally
@@ -126,6 +126,10 @@ class Open(NamedTuple):
         found = await about(frontier)
         assert found is not None
         _same(found["purpose"], settings, frontier_at=settings.store_url)
+        if settings.follow and (end := (await frontier.facts([END])).get(END)) is not None:
+            step = work_of(end)  # everything up to there was planned before, without --follow
+            assert isinstance(step, Step)
+            await frontier.add(step.again())
         before = await progress(frontier)
         assert before is not None
         return Begun(self.table, known is not None, self.exactly_once, before)
