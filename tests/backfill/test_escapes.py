@@ -25,7 +25,7 @@ async def test_comments(a_database: Database, name: str, opened: Open, how: str)
     changes: dict[str, Change] = {
         "set": SetChange(table, "n = n + 1 -- one more", None),
         "where": SetChange(table, "n = n + 1", "n = 0 -- not yet"),
-        "handler": HandlerChange(table, handler, "n = 0 -- not yet", threads),
+        "handler": HandlerChange(table, handler, "n = 0 -- not yet", seconds=60.0, threads=threads),
     }
     second = await table.slice_end(2)
     assert second is not None

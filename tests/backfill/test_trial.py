@@ -28,7 +28,7 @@ async def test_repeatable(a_database: Database, name: str, opened: Open, case: s
     table = await opened(a_database, name)
     threads = Threads()
     try:
-        assert await is_repeatable(table, SetChange(table, changes, where), threads) is repeatable
+        assert await is_repeatable(table, SetChange(table, changes, where), threads, upto=None) is repeatable
     finally:
         threads.close()
     assert a_database.do(f"SELECT count(*), sum(n), count(v) FROM {name}") == [(1000, 0, 0)], "it was not rolled back"

@@ -9,8 +9,8 @@ from swath.core.errors import UsageError
 from swath.tables.table import Fragment, Key, Table
 from swath.threads import Threads
 
-SAMPLE = 20  # rows
-LARGEST_SAMPLE = 10_000  # where the first ones are not to be changed
+SAMPLES = (20, 400, 8_000)  # rows: more if nothing is changed among few
+TRIAL_SECONDS = 1.0
 
 
 _REFUSED: limits.Errors = (*limits.REFUSED, sqlite3.OperationalError)
@@ -24,31 +24,34 @@ async def check_statement(table: Table, change: Change, sample: Key) -> None:
     """Whether the database takes the statement at all; UsageError with what it says if not."""
     try:
         async with table.transaction() as connection:
-            await change.apply(connection, after=sample, upto=sample)
+            async with limits.attempt(connection, TRIAL_SECONDS):
+                await change.attempt(connection, sample)
             raise _RollBack
     except _RollBack:
         pass
+    except limits.OVERRUN:
+        pass  # somebody may have locked the row
     except _REFUSED as error:
         said = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
         raise UsageError(f"{table.shown} refuses the statement: {said}") from error
 
 
-async def is_repeatable(table: Table, change: Change, threads: Threads) -> bool:
-    """Whether a second run over the same rows changes nothing more, seen on a sample: the first slice of the table in
-    which it changes anything at all, since rows that `--where` leaves out prove nothing."""
-    same, after, size = True, None, SAMPLE
-    try:
-        async with table.transaction() as connection:
-            while (end := await table.slice_end(size, after=after)) is not None:
-                if await change.apply(connection, after=after, upto=end.key):
-                    once = await _rows(table, connection, after, end.key, threads)
-                    await change.apply(connection, after=after, upto=end.key)
-                    same = once == await _rows(table, connection, after, end.key, threads)
-                    break
-                after, size = end.key, min(LARGEST_SAMPLE, size * 2)
-            raise _RollBack
-    except _RollBack:
-        pass
+async def is_repeatable(table: Table, change: Change, threads: Threads, *, upto: Key | None) -> bool:
+    """Whether a second run over the same rows changes nothing more, seen on a sample."""
+    changed, same = 0, True
+    for size in SAMPLES:
+        end = await table.slice_end(size, upto=upto)
+        if end is None or changed:
+            break
+        try:
+            async with table.transaction() as connection:
+                changed = await change.apply(connection, after=None, upto=end.key)
+                once = await _rows(table, connection, None, end.key, threads)
+                await change.apply(connection, after=None, upto=end.key)
+                same = once == await _rows(table, connection, None, end.key, threads)
+                raise _RollBack
+        except _RollBack:
+            pass
     return same
 
 
