@@ -1,13 +1,22 @@
-"""What every contestant does with a record. The plain loops call the same functions."""
+"""What every contestant does with a record."""
 
-from typing import Any
+from typing import Any, Protocol
 
-from swath.scan import Finding
-
-
-def row(record: Any) -> Finding | None:
-    return Finding("upper-case") if record["email"] != record["email"].lower() else None
+from swath.scan import Finding, Record
 
 
-def file(record: Any) -> Finding | None:
+class Readable(Protocol):
+    def read(self) -> bytes: ...
+
+
+def plain_row(row: dict[str, Any]) -> Finding | None:
+    return Finding("upper-case") if row["email"] != row["email"].lower() else None
+
+
+def row(record: Record) -> Finding | None:
+    row = record.value
+    return Finding("upper-case") if row["email"] != row["email"].lower() else None
+
+
+def file(record: Readable) -> Finding | None:
     return Finding("empty") if not record.read() else None

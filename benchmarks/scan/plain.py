@@ -22,7 +22,7 @@ def sqlite(source: str) -> int:
     cursor = sqlite3.connect(path).execute(f"SELECT * FROM {table}")
     names = [column[0] for column in cursor.description]
     for row in cursor:
-        checks.row(dict(zip(names, row, strict=True)))
+        checks.plain_row(dict(zip(names, row, strict=True)))
         count += 1
     return count
 
@@ -35,7 +35,7 @@ def postgres(source: str) -> int:
         cursor.execute(f"SELECT * FROM {table}".encode())
         names = [column.name for column in cursor.description or ()]
         for row in cursor:
-            checks.row(dict(zip(names, row, strict=True)))
+            checks.plain_row(dict(zip(names, row, strict=True)))
             count += 1
     return count
 
@@ -44,7 +44,7 @@ def lines(source: str) -> int:
     count = 0
     with open(source, "rb") as file:
         for line in file:
-            checks.row(json.loads(line))
+            checks.plain_row(json.loads(line))
             count += 1
     return count
 
@@ -53,7 +53,7 @@ def parquet(source: str) -> int:
     count = 0
     for batch in pq.ParquetFile(source).iter_batches(batch_size=5_000):
         for row in batch.to_pylist():
-            checks.row(row)
+            checks.plain_row(row)
             count += 1
     return count
 

@@ -74,9 +74,10 @@ class Look:
     def _next(self) -> Step | None:
         return next(self._source_steps, None)
 
-    def _counted(self, records: Sequence[AnyRecord]) -> Sequence[AnyRecord]:
+    def _counted(self, records: Sequence[Any]) -> Sequence[AnyRecord]:
         """Count records, and set those aside whose check never returned before."""
-        self._count(len(records), sum(record.size for record in records if isinstance(record, FileRecord)))
+        files = bool(records) and isinstance(records[0], FileRecord)
+        self._count(len(records), sum(record.size for record in records) if files else 0)
         if not self._hung:
             return records
         for record in records:

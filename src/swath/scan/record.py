@@ -28,6 +28,13 @@ def said(error: OSError) -> str:
     return error.strerror or str(error) or type(error).__name__
 
 
+class AnyRecord(Protocol):
+    """What every record has."""
+
+    @property
+    def key(self) -> str: ...
+
+
 class Record:
     """A row, or what a line holds. `record["name"]` is short for `record.value["name"]`."""
 
@@ -103,6 +110,3 @@ class FileRecord:
 
     def __repr__(self) -> str:
         return f"<FileRecord {self.key}: {self.size} bytes>"
-
-
-AnyRecord = Record | FileRecord

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from swath.core.errors import UsageError
 from swath.core.item import Item
-from swath.scan.record import Record
 from swath.scan.sources.keys import key_of, text_of
 from swath.scan.sources.source import Step, Task, work
 from swath.sync.portal import Portal
@@ -21,7 +20,7 @@ from swath.tables.table import Record as TableRow
 from swath.tables.table import Rows as RawRows
 
 SCHEMES = ("postgresql://", "postgres://", "sqlite://")
-ROWS = 2_000  # of a slice
+ROWS = 4_000  # of a slice
 AT_ONCE = 500  # records that are handed out together
 PLAIN = ("smallint", "integer", "bigint", "uuid", "text")  # types of PostgreSQL that Python writes alike
 SLICES = 16  # that a step of the plan hands out
@@ -34,26 +33,38 @@ class Slice(NamedTuple):
     upto: Key | None
 
 
-class RowRecord(Record):
-    """A row of a table, which `fix` can change."""
+class RowRecord(dict[str, Any]):
+    """A row of a table: a dict of its columns, which `fix` can change.
 
-    __slots__ = ("_rows",)
+    A dict, and with nothing in it but the row: there are as many as there are rows. What they share is their class's.
+    """
 
-    def __init__(self, key: str | None, value: Mapping[str, Any], rows: "Rows") -> None:
-        """Without a key, that is made of the row when somebody asks for it."""
-        self._key = key
-        self.value = value
-        self._rows = rows
+    __slots__ = ()
+    _rows: "Rows"
 
     @property
     def key(self) -> str:
-        if self._key is None:
-            self._key = self._rows.text_in(self.value)
-        return str(self._key)
+        """What names it in its table, written out when somebody asks: most rows are as they should be."""
+        return self._rows.text_in(self)
 
-    def update(self, **columns: Any) -> None:
-        """Set some columns of this row, in a transaction of its own."""
-        self._rows.update(self.key, columns)
+    @property
+    def value(self) -> dict[str, Any]:
+        return self
+
+    def change(self, **columns: Any) -> None:
+        """Set some columns of this row in the table, in a transaction of its own: for `fix`."""
+        self._rows.change(self.key, columns)
+
+
+class KeyedRow(RowRecord):
+    """A row whose key only the database can write out."""
+
+    __slots__ = ("_text",)
+    _text: str
+
+    @property
+    def key(self) -> str:
+        return self._text
 
 
 class Rows:
@@ -129,7 +140,7 @@ class Rows:
 
         return self._portal.call(asked())
 
-    def update(self, key: str, columns: Mapping[str, Any]) -> None:
+    def change(self, key: str, columns: Mapping[str, Any]) -> None:
         if not columns:
             return
         where = self.table.literal(self.key(key))
@@ -168,6 +179,9 @@ class TableSource:
 
     def __init__(self, source: str, *, key: str | None) -> None:
         self._rows = Rows(source, key=key)
+        shared = {"__slots__": (), "_rows": self._rows}
+        self._record: type[RowRecord] = type("RowRecord", (RowRecord,), shared)
+        self._keyed_record: type[KeyedRow] = type("KeyedRow", (KeyedRow,), shared)
 
     def state(self) -> Mapping[str, Any]:
         return {"key": list(self._rows.table.about.key_names)}
@@ -187,9 +201,7 @@ class TableSource:
         return self._slice(slice_of(task))
 
     def fetch(self, keys: Sequence[str]) -> Iterator[Step]:
-        kind = self._rows.kind
-        found = self._rows.of([self._rows.key(text) for text in keys])
-        yield [RowRecord(text_of(key, kind), row, self._rows) for key, row in found]
+        yield self._keyed(self._rows.of([self._rows.key(text) for text in keys]))
 
     def close(self) -> None:
         self._rows.close()
@@ -198,14 +210,22 @@ class TableSource:
         return None
 
     def _slice(self, part: Slice) -> Iterator[Step]:
-        kind = self._rows.kind
         if not self._rows.plain_key:
-            yield [RowRecord(text_of(key, kind), row, self._rows) for key, row in self._rows.within(part)]
+            yield self._keyed(self._rows.within(part))
             return
         names, values = self._rows.raw(part)
         for start in range(0, len(values), AT_ONCE):
             some = values[start : start + AT_ONCE]
-            yield [RowRecord(None, dict(zip(names, row, strict=True)), self._rows) for row in some]
+            yield [self._record(zip(names, row)) for row in some]  # noqa: B905  checking each would cost as much
+
+    def _keyed(self, rows: Sequence[TableRow]) -> list[RowRecord]:
+        kind = self._rows.kind
+        keyed: list[RowRecord] = []
+        for key, row in rows:
+            record = self._keyed_record(row)
+            record._text = text_of(key, kind)
+            keyed.append(record)
+        return keyed
 
     def _end(self, after: Key | None) -> Key | None:
         found = self._rows.end(ROWS, after=after)
