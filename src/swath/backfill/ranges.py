@@ -4,6 +4,7 @@ A planner step settles with the slices that it found and the next step behind th
 next step is reached when the slices before it are taken: a table of a billion rows is planned as it is worked off.
 """
 
+import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ BEGIN = "begin"  # the key of the first step, whose payload tells what the backf
 END = "end"  # the fact that tells where planning ended, for somebody who comes later and follows
 SPAN = 2**20  # positions of a slice: so often it can be split
 STEP, SLICE = "step ", "slice "
+MAX_SHOWN = 60  # characters of a key of the table in that of an item
 
 
 class Step(NamedTuple):
@@ -55,7 +57,12 @@ class Slice(NamedTuple):
     before: int  # rows in the slices before it
 
     def item(self) -> Item:
-        return Item(f"{SLICE}{self.number}", LANE, payload=self._asdict() | {"kind": "slice"}, span=SPAN)
+        """Its key tells its range to whoever lists the dead; the number alone makes it one of its own."""
+        where = (
+            f"from the beginning to {shown(self.hi)}" if self.lo is None else f"{shown(self.lo)} to {shown(self.hi)}"
+        )
+        key = f"{SLICE}{self.number}: {where}"
+        return Item(key, LANE, payload=self._asdict() | {"kind": "slice"}, span=SPAN)
 
 
 Work = Step | Slice
@@ -68,6 +75,13 @@ def work_of(payload: dict[str, Any]) -> Work:
     if payload["kind"] == "slice":
         return Slice(**{name: fields[name] for name in Slice._fields})
     return Step(**{name: fields[name] for name in Step._fields})
+
+
+def shown(found: Key) -> str:
+    """A key in a few words."""
+    text = str(found[0]) if len(found) == 1 else json.dumps(found, ensure_ascii=False)
+    text = text.encode("ascii", "backslashreplace").decode().replace("\0", "")
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
 def key(value: Sequence[Any] | None) -> Key | None:
