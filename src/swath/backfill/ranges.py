@@ -58,10 +58,8 @@ class Slice(NamedTuple):
 
     def item(self) -> Item:
         """Its key tells its range to whoever lists the dead; the number alone makes it one of its own."""
-        where = (
-            f"from the beginning to {shown(self.hi)}" if self.lo is None else f"{shown(self.lo)} to {shown(self.hi)}"
-        )
-        key = f"{SLICE}{self.number}: {where}"
+        first = "the beginning" if self.lo is None else shown(self.lo)
+        key = f"{SLICE}{self.number}: {first} to {shown(self.hi)}"
         return Item(key, LANE, payload=self._asdict() | {"kind": "slice"}, span=SPAN)
 
 
@@ -80,7 +78,7 @@ def work_of(payload: dict[str, Any]) -> Work:
 def shown(found: Key) -> str:
     """A key in a few words."""
     text = str(found[0]) if len(found) == 1 else json.dumps(found, ensure_ascii=False)
-    text = text.encode("ascii", "backslashreplace").decode().replace("\0", "")
+    text = text.encode("utf-8", "backslashreplace").decode().replace("\0", "")
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
