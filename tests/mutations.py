@@ -607,9 +607,12 @@ def run_tests(copy: Path, selection: Sequence[str], select: str) -> tuple[str | 
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=line", "-p", "no:cacheprovider"]
     command += ["-k", select, *selection]
     environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "SWATH_NO_SHRINK": "1"}
-    done = subprocess.run(
-        command, cwd=copy, env=environment, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
-    )
+    try:
+        done = subprocess.run(
+            command, cwd=copy, env=environment, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:  # it goes round in circles, which nobody overlooks
+        return "the time limit", ""
     if done.returncode == 0:
         return None, done.stdout
     found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
