@@ -148,8 +148,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-5: a settlement is applied again under the same number",
         f"{SQLITE}/settle.py",
-        "if known is not None and settlement.number <= known.number:",
-        "if known is not None and settlement.number < known.number:",
+        "if known is not None and 0 < settlement.number <= known.number:",
+        "if known is not None and 0 < settlement.number < known.number:",
         "sqlite",
     ),
     Mutation(
@@ -327,8 +327,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-2: the fence is not checked on settling",
         POSTGRES,
-        "AND NOT c.lost AND c.number < _number;",
-        "AND c.number < _number;",
+        "AND NOT c.lost AND (c.number < _number OR _number = 0);",
+        "AND (c.number < _number OR _number = 0);",
         "postgres",
     ),
     Mutation(
@@ -425,8 +425,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-5: a settlement is applied again under the same number",
         POSTGRES,
-        "AND NOT c.lost AND c.number < _number;",
-        "AND NOT c.lost AND c.number <= _number;",
+        "AND NOT c.lost AND (c.number < _number OR _number = 0);",
+        "AND NOT c.lost AND (c.number <= _number OR _number = 0);",
         "postgres",
     ),
     Mutation(

@@ -1,13 +1,14 @@
 """Cover: the handler of a backfill; one planner step or one slice, inside of the transaction that settles it."""
 
+import asyncio
 import traceback
 from collections.abc import Callable
 from typing import Any
 
 from swath.backfill import limits
-from swath.backfill.change import Change
+from swath.backfill.change import Change, HandlerRaised
 from swath.backfill.follow import Follower
-from swath.backfill.ranges import Slice, Step, work_of
+from swath.backfill.ranges import END, Slice, Step, work_of
 from swath.backfill.sizer import Sizer
 from swath.backfill.tally import Tally
 from swath.core.errors import StoreUnavailable, UsageError
@@ -16,6 +17,7 @@ from swath.tables.table import Key, Table
 
 REFUSED: limits.Errors = (*limits.REFUSED, UsageError)
 AHEAD = 4  # slices planned at once, for each worker
+RETRY_SECONDS = 1.0  # before what failed is tried again, doubled with every attempt
 PAUSE_SECONDS = 1.0  # that work is given back for while something else wants the database to itself
 
 
@@ -45,9 +47,12 @@ class Cover:
         if self._held_up() is not None:
             return item.release(started=False, after=PAUSE_SECONDS)
         work = work_of(item.payload)
-        if isinstance(work, Step):
-            return await self._plan(item, work)
-        return await self._cover(item, work, connection)
+        try:
+            if isinstance(work, Step):
+                return await self._plan(item, work)
+            return await self._cover(item, work, connection)
+        except limits.GONE as error:
+            raise StoreUnavailable(f"{self._table.shown} is gone: {error}") from error
 
     # planning
 
@@ -56,7 +61,7 @@ class Cover:
         found: list[Item] = []
         number, after, before = step.number, step.after, step.before
         size = self._sizer.size if self._tally.slices else step.size
-        over = after == step.upto
+        over = step.upto is None or after == step.upto
         while len(found) < self._ahead and not over:
             end = await self._table.slice_end(size, after=after, upto=step.upto)
             over = end is None or end.rows < size or end.key == step.upto
@@ -69,7 +74,7 @@ class Cover:
         if not over:
             return item.done(discovered=[*found, onward.item()])
         if self._follower is None:
-            return item.done(discovered=found)
+            return item.done(discovered=found, facts={END: onward.item().payload})
         return item.done(discovered=[*found, await self._follower.next_step(onward)])
 
     # covering
@@ -77,9 +82,10 @@ class Cover:
     async def _cover(self, item: Item, work: Slice, connection: Any) -> Outcome:
         """Change the rows of a slice, or as many of the first as there is time for: the rest becomes a slice of its
         own, free for anybody."""
-        upto, rows = work.hi, work.rows
+        upto, rows, counted = work.hi, work.rows, False
         if work.lo != work.start or rows > 2 * self._sizer.size:  # what is left of one that was split was not counted
             upto, rows = await self._cut(work, min(rows, self._sizer.size))
+            counted = True
         changed, began = None, 0.0
         while changed is None:
             began = self._sizer.clock()
@@ -88,13 +94,17 @@ class Cover:
                     changed = await self._change.apply(connection, after=work.lo, upto=upto)
             except limits.OVERRUN as error:
                 self._tally.overran(error)
-                if rows <= 1:
-                    raise
+                if counted and rows <= 1:
+                    return _again(item, f"{type(error).__name__}: {error}".strip(), traceback.format_exc())
                 upto, rows = await self._cut(work, self._sizer.overran(rows))
+                counted = True
+            except HandlerRaised as error:
+                return _again(item, str(error), error.trace)
             except REFUSED as error:
                 return item.dead(reason=f"{type(error).__name__}: {error}".strip(), error=traceback.format_exc())
-            except limits.GONE as error:
-                raise StoreUnavailable(f"{self._table.shown} is gone: {error}") from error
+            except asyncio.CancelledError:
+                self._sizer.overran(rows)  # out of time: if it is tried again here, then with fewer
+                raise
         seconds = self._sizer.clock() - began
         self._sizer.took(rows, seconds)
         self._tally.covered(rows, changed, seconds)
@@ -109,3 +119,7 @@ class Cover:
         if end is None or end.rows < rows:
             return work.hi, 0 if end is None else end.rows
         return end.key, end.rows
+
+
+def _again(item: Item, reason: str, error: str) -> Outcome:
+    return item.retry(after=RETRY_SECONDS * 2**item.attempts, reason=reason, error=error)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from swath.backfill.health import Complaint, Health
 from swath.backfill.ranges import LANE
-from swath.core.errors import StoreUnavailable
+from swath.core.errors import StoreUnavailable, UsageError
 from swath.core.frontier import Frontier
 
 log = logging.getLogger("swath.backfill")
@@ -50,7 +50,10 @@ class Governor:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _look(self) -> None:
-        complaint = await self._health.look(slowdown=self._slowdown())
+        try:
+            complaint = await self._health.look(slowdown=self._slowdown())
+        except UsageError as error:  # nobody knows whether it may go on
+            complaint = Complaint(True, str(error))
         self._tell(complaint)
         self.complaint = complaint
         if complaint is not None and complaint.pause:

@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import sqlite3
 from typing import Any, NamedTuple
 
-from swath.core.errors import UsageError
+from swath.backfill import limits
+from swath.core.errors import StoreUnavailable, UsageError
 from swath.tables.table import Table
 
 # The greatest lag of any stand-by that streams from here, in seconds. One that has caught up has none.
@@ -52,15 +54,20 @@ class Health:
         if self._pause_file is not None and await asyncio.to_thread(os.path.exists, self._pause_file):
             return Complaint(True, f"{self._pause_file} is there")
         if self._lag_query is not None or self._table.kind == "postgresql":
-            async with self._table.transaction() as connection:
-                if (complaint := await self._database(connection)) is not None:
-                    return complaint
+            try:
+                async with self._table.transaction() as connection:
+                    if (complaint := await self._database(connection)) is not None:
+                        return complaint
+            except limits.REFUSED as error:
+                raise UsageError(f"--lag-query {self._lag_query!r} is refused: {str(error).strip()}") from error
+            except limits.GONE as error:
+                raise StoreUnavailable(f"{self._table.shown} is gone: {error}") from error
         if slowdown > SLOW:
             return Complaint(False, f"a row takes {slowdown:.1f} times as long as it did at best")
         return None
 
     async def _database(self, connection: Any) -> Complaint | None:
-        if self._max_lag is not None:
+        if self._max_lag is not None and (self._lag_query is not None or self._table.kind == "postgresql"):
             lag = await self._lag(connection)
             if lag > self._max_lag:
                 return Complaint(True, f"a stand-by is {lag:.1f} s behind, and {self._max_lag:g} s are allowed")
@@ -78,7 +85,10 @@ class Health:
     async def _lag(self, connection: Any) -> float:
         """In seconds, by the user's own query if there is one."""
         if self._table.kind == "sqlite":
-            row = connection.execute(self._lag_query).fetchone()
+            try:
+                row = connection.execute(self._lag_query).fetchone()
+            except sqlite3.OperationalError as error:
+                raise UsageError(f"--lag-query {self._lag_query!r} is refused: {error}") from error
         else:
             row = await (await connection.execute((self._lag_query or LAG).encode())).fetchone()
         try:

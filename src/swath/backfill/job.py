@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import swath
-from swath.backfill import trial
+from swath.backfill import limits, trial
 from swath.backfill.change import Change, HandlerChange, SetChange, SqlChange
 from swath.backfill.cover import PAUSE_SECONDS, Cover
 from swath.backfill.follow import Follower
 from swath.backfill.governor import Governor
 from swath.backfill.health import Health
 from swath.backfill.progress import Progress, about, progress
-from swath.backfill.ranges import Step
+from swath.backfill.ranges import END, Step, work_of
 from swath.backfill.settings import BackfillSettings
 from swath.backfill.sizer import Sizer
 from swath.backfill.tally import Tally
@@ -33,6 +33,7 @@ from swath.threads import Threads
 
 MAX_ATTEMPTS = 5
 LEASE = 60.0
+LEASE_VARIABLE = "SWATH_BACKFILL_LEASE"  # seconds; for tests that kill backfills and would not wait that long
 REPORT_SECONDS = 1.0
 SPARE_CONNECTIONS = 3  # beside two a worker: planning, health, trials
 
@@ -71,6 +72,8 @@ class Job:
             connections=2 * settings.workers + SPARE_CONNECTIONS,
         )
         try:
+            if settings.first is not None:
+                table.first = await table.parse_key(settings.first)
             yield Open(self, table, self._change(table, threads), threads)
         finally:
             threads.close()
@@ -83,7 +86,9 @@ class Job:
         if settings.sql is not None:
             return SqlChange(table, settings.sql)
         assert self._handler is not None
-        return HandlerChange(table, self._handler, settings.where, threads)
+        return HandlerChange(
+            table, self._handler, settings.where, seconds=limits.allowed(settings.target_time), threads=threads
+        )
 
 
 class Open(NamedTuple):
@@ -101,13 +106,15 @@ class Open(NamedTuple):
     async def check(self) -> None:
         """What would go wrong is said before anything is made."""
         settings = self.job.settings
-        first = await self.table.first_key()
+        await self.health().look(slowdown=1.0)  # whether it can be asked
+        upto = await self._upto()
+        first = await self.table.first_key(upto=upto)
         if first is None or settings.run is not None:
             return
         await trial.check_statement(self.table, self.change, first)
         if settings.set is None or self.exactly_once or settings.force:
             return
-        if not await trial.is_repeatable(self.table, self.change, self.threads):
+        if not await trial.is_repeatable(self.table, self.change, self.threads, upto=upto):
             raise UsageError(
                 f"--set {settings.set!r} changes rows again when it is run again, and with a store in another database "
                 "a crash may run it twice on some rows. Leave out --store, so that the frontier is beside the table "
@@ -124,36 +131,52 @@ class Open(NamedTuple):
         found = await about(frontier)
         assert found is not None
         _same(found["purpose"], settings, frontier_at=settings.store_url)
+        if settings.follow and (end := (await frontier.facts([END])).get(END)) is not None:
+            step = work_of(end)  # everything up to there was planned before, without --follow
+            assert isinstance(step, Step)
+            await frontier.add(step.again())
         before = await progress(frontier)
         assert before is not None
         return Begun(self.table, known is not None, self.exactly_once, before)
 
     async def _first_step(self) -> Item:
         settings, table = self.job.settings, self.table
-        after = None if settings.first is None else await table.parse_key(settings.first)
-        upto = None if settings.last is None else await table.parse_key(settings.last)
-        last = await table.last_key(after=after, upto=upto)
+        upto = await self._upto()
+        last = await table.last_key(upto=upto)
+        bound = upto if upto is not None and last is not None else last
         told = {
             "purpose": settings.purpose(),
             "table": table.about.name,
             "key_columns": list(table.about.key_names),
-            "first_key": _listed(await table.first_key(after=after, upto=upto)),
-            "rows": await table.estimate(after=after, upto=upto),
+            "first_key": _listed(await table.first_key(upto=upto)),
+            "rows": await table.estimate(upto=upto),
+            "upto": _listed(bound),
         }
-        bound = upto if upto is not None and last is not None else last
-        return Step(0, after, bound, settings.batch, 0).begin(told)
+        # Who follows goes only as far as nothing can come any more, from the beginning on.
+        return Step(0, None, None if settings.follow else bound, settings.batch, 0).begin(told)
 
-    async def run(self, frontier: Frontier) -> Summary:
-        """Cover what is open, until all is or somebody says stop."""
-        job, settings = self.job, self.job.settings
-        health = Health(
+    async def _upto(self) -> Key | None:
+        """`--to`, which is not before `--from`."""
+        settings, table = self.job.settings, self.table
+        upto = None if settings.last is None else await table.parse_key(settings.last)
+        if table.first is not None and upto is not None and await table.follows(table.first, upto):
+            raise UsageError(f"--from {', '.join(settings.first or ())} is after --to {', '.join(settings.last or ())}")
+        return upto
+
+    def health(self) -> Health:
+        settings = self.job.settings
+        return Health(
             self.table,
             max_lag=settings.max_lag,
             lag_query=settings.lag_query,
             max_active=settings.max_active,
             pause_file=settings.pause_file,
         )
-        governor = job.governor = Governor(frontier, health, slowdown=lambda: job.sizer.slowdown, say=job._say)
+
+    async def run(self, frontier: Frontier) -> Summary:
+        """Cover what is open, until all is or somebody says stop."""
+        job, settings = self.job, self.job.settings
+        governor = job.governor = Governor(frontier, self.health(), slowdown=lambda: job.sizer.slowdown, say=job._say)
         cover = Cover(
             self.table,
             self.change,
@@ -179,7 +202,7 @@ class Open(NamedTuple):
                 frontier,
                 cover if self.exactly_once else apart,
                 workers=settings.workers,
-                lease=LEASE,
+                lease=float(os.environ.get(LEASE_VARIABLE, LEASE)),
                 timeout=settings.timeout,
                 grace=max(10.0, 2 * settings.target_time),
                 until="stopped" if settings.follow else "done",

@@ -30,7 +30,7 @@ async def about(frontier: Frontier) -> dict[str, Any] | None:
     """What the backfill of a frontier does; None if it is none."""
     explanation = await frontier.explain(BEGIN, lane=LANE)
     payload = explanation.data.get("payload")
-    return payload["about"] | {"upto": payload["upto"]} if isinstance(payload, dict) and "about" in payload else None
+    return payload["about"] if isinstance(payload, dict) and "about" in payload else None
 
 
 async def progress(frontier: Frontier) -> Progress | None:

@@ -12,6 +12,7 @@ from swath.tables.table import Key
 
 LANE = "slices"
 BEGIN = "begin"  # the key of the first step, whose payload tells what the backfill is about
+END = "end"  # the fact that tells where planning ended, for somebody who comes later and follows
 SPAN = 2**20  # positions of a slice: so often it can be split
 STEP, SLICE = "step ", "slice "
 
@@ -32,6 +33,10 @@ class Step(NamedTuple):
 
     def item(self) -> Item:
         return Item(f"{STEP}{self.number} {self.safe_number}", LANE, payload=self._asdict() | {"kind": "step"})
+
+    def again(self) -> Item:
+        """Planning that had ended, taken up once more: a step of its own, however often that happens."""
+        return self._replace(safe={"look": self.safe_number + 1}).item()
 
     @property
     def safe_number(self) -> int:

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from swath.core.errors import UsageError
 from swath.tables.table import Fragment, Key, Table
 
-# What a colon or a question mark means nothing in: quoted texts and names, dollar quotes, comments, casts.
+# What a colon or a parenthesis means nothing in: quoted texts and names, dollar quotes, comments, casts.
 _TOKENS = re.compile(
     r"""
-      (?P<skip> '(?:[^']|'')*' | "(?:[^"]|"")*" | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$ | --[^\n]* | /\*.*?\*/ | ::)
+      (?P<skip> \b[eE]'(?:[^'\\]|''|\\.)*' | '(?:[^']|'')*' | "(?:[^"]|"")*"
+        | (?<![\w$])\$(?P<tag>\w*)\$.*?\$(?P=tag)\$ | --[^\n]* | ::)
+    | (?P<comment> /\*)
     | (?P<name> :(?:lo|hi)\b)
+    | (?P<parenthesis> [()])
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -19,9 +22,10 @@ _TOKENS = re.compile(
 def set_statement(table: Table, changes: str, where: str | None, *, after: Key | None, upto: Key) -> Fragment:
     """`--set`: an UPDATE of the rows of a slice."""
     within = table.within(after=after, upto=upto)
-    condition = f" AND ({_plain(where, table)})" if where else ""
+    # On lines of their own: what the user wrote may end with a comment, which must not swallow the slice.
+    condition = f" AND (\n{_plain(where, table)}\n)" if where else ""
     name = _plain(table.about.quoted, table)
-    return Fragment(f"UPDATE {name} SET {_plain(changes, table)} WHERE {within.sql}{condition}", within.values)
+    return Fragment(f"UPDATE {name} SET\n{_plain(changes, table)}\nWHERE {within.sql}{condition}", within.values)
 
 
 def sql_statement(table: Table, sql: str, *, lo: Key, hi: Key) -> Fragment:
@@ -47,18 +51,49 @@ def check_sql(sql: str) -> None:
 
 
 def check_set(changes: str) -> None:
+    check_closed("--set", changes)
     if not re.search(r"=", changes):
         raise UsageError(f'--set {changes!r} sets nothing: write it like "email_lower = lower(email)"')
+
+
+def check_closed(flag: str, sql: str) -> None:
+    """What the user wrote stands inside of a statement of ours, and must not break out of it."""
+    depth = 0
+    for token in _tokens(sql):
+        if token["parenthesis"]:
+            depth += 1 if token[0] == "(" else -1
+        if depth < 0:
+            break
+    if depth != 0:
+        what = "closes a parenthesis that it did not open" if depth < 0 else "does not close a parenthesis"
+        raise UsageError(f"{flag} {sql!r} {what}")
 
 
 def _parts(sql: str) -> Iterator[tuple[str, str | None]]:
     """The text between the placeholders, each with the placeholder behind it."""
     start = 0
-    for token in _TOKENS.finditer(sql):
+    for token in _tokens(sql):
         if token["name"]:
             yield sql[start : token.start()], token["name"]
             start = token.end()
     yield sql[start:], None
+
+
+def _tokens(sql: str) -> Iterator[re.Match[str]]:
+    place = 0
+    while (token := _TOKENS.search(sql, place)) is not None:
+        yield token
+        place = _end_of_comment(sql, token.start()) if token["comment"] else token.end()
+
+
+def _end_of_comment(sql: str, start: int) -> int:
+    """PostgreSQL's comments nest."""
+    depth = 0
+    for mark in re.compile(r"/\*|\*/").finditer(sql, start):
+        depth += 1 if mark[0] == "/*" else -1
+        if depth == 0:
+            return mark.end()
+    return len(sql)
 
 
 def _plain(sql: str, table: Table) -> str:

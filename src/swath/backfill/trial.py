@@ -9,7 +9,8 @@ from swath.core.errors import UsageError
 from swath.tables.table import Fragment, Key, Table
 from swath.threads import Threads
 
-SAMPLE = 20  # rows
+SAMPLES = (20, 400, 8_000)  # rows: more if nothing is changed among few
+TRIAL_SECONDS = 1.0
 
 
 _REFUSED: limits.Errors = (*limits.REFUSED, sqlite3.OperationalError)
@@ -23,30 +24,34 @@ async def check_statement(table: Table, change: Change, sample: Key) -> None:
     """Whether the database takes the statement at all; UsageError with what it says if not."""
     try:
         async with table.transaction() as connection:
-            await change.apply(connection, after=sample, upto=sample)
+            async with limits.attempt(connection, TRIAL_SECONDS):
+                await change.attempt(connection, sample)
             raise _RollBack
     except _RollBack:
         pass
+    except limits.OVERRUN:
+        pass  # somebody may have locked the row
     except _REFUSED as error:
         said = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
         raise UsageError(f"{table.shown} refuses the statement: {said}") from error
 
 
-async def is_repeatable(table: Table, change: Change, threads: Threads) -> bool:
+async def is_repeatable(table: Table, change: Change, threads: Threads, *, upto: Key | None) -> bool:
     """Whether a second run over the same rows changes nothing more, seen on a sample."""
-    end = await table.slice_end(SAMPLE)
-    if end is None:
-        return True
-    same = False
-    try:
-        async with table.transaction() as connection:
-            await change.apply(connection, after=None, upto=end.key)
-            once = await _rows(table, connection, end.key, threads)
-            await change.apply(connection, after=None, upto=end.key)
-            same = once == await _rows(table, connection, end.key, threads)
-            raise _RollBack
-    except _RollBack:
-        pass
+    changed, same = 0, True
+    for size in SAMPLES:
+        end = await table.slice_end(size, upto=upto)
+        if end is None or changed:
+            break
+        try:
+            async with table.transaction() as connection:
+                changed = await change.apply(connection, after=None, upto=end.key)
+                once = await _rows(table, connection, None, end.key, threads)
+                await change.apply(connection, after=None, upto=end.key)
+                same = once == await _rows(table, connection, None, end.key, threads)
+                raise _RollBack
+        except _RollBack:
+            pass
     return same
 
 
@@ -61,8 +66,8 @@ async def first_plan(table: Table, statement: Fragment) -> list[str]:
         return [row[0] for row in rows]
 
 
-async def _rows(table: Table, connection: Any, upto: Key, threads: Threads) -> list[dict[str, Any]]:
-    within = table.within(upto=upto)
+async def _rows(table: Table, connection: Any, after: Key | None, upto: Key, threads: Threads) -> list[dict[str, Any]]:
+    within = table.within(after=after, upto=upto)
     name = table.about.quoted.replace("%", "%%") if table.kind == "postgresql" else table.about.quoted
     rows = await fetch(connection, Fragment(f"SELECT * FROM {name} WHERE {within.sql}", within.values), threads)
     return sorted(rows, key=repr)

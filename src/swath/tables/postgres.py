@@ -41,6 +41,7 @@ class PostgresTable:
     def __init__(self, dsn: str, shown: str, *, connections: int) -> None:
         self.shown = shown
         self.about: Description
+        self.first: Key | None = None
         self._dsn = dsn
         self._free = asyncio.Semaphore(connections)
         self._idle: list[AsyncConnection] = []
@@ -159,7 +160,7 @@ class PostgresTable:
     # for statements of one's own
 
     def within(self, *, after: Key | None = None, upto: Key | None = None) -> Fragment:
-        return keyset.within(self.about, after, upto, DIALECT)
+        return keyset.within(self.about, DIALECT, first=self.first, after=after, upto=upto)
 
     def literal(self, key: Key) -> Fragment:
         return keyset.literal(self.about, key, DIALECT)
@@ -197,20 +198,31 @@ class PostgresTable:
                 with translated(self.shown):
                     await asyncio.to_thread(connection.execute, b"COMMIT")
             except asyncio.CancelledError:
-                raise  # a thread may be in the middle of a statement: the server ends what is left of it
+                # A thread may be in the middle of a statement, or never come back: the server ends its session.
+                await self._terminate(connection.info.backend_pid)
+                raise
             except BaseException:
                 await asyncio.to_thread(connection.close)
                 raise
             await asyncio.to_thread(connection.close)
 
+    async def _terminate(self, pid: int) -> None:
+        try:
+            async with await self._connect() as connection:
+                await connection.execute(b"SELECT pg_terminate_backend(%s)", (pid,))
+        except psycopg.OperationalError:
+            pass  # the server is gone, and its sessions with it
+
     def _connect_blocking(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(
+        connection = psycopg.connect(
             self._dsn,
             autocommit=True,
             prepare_threshold=None,
             connect_timeout=CONNECT_TIMEOUT,
             application_name=APPLICATION,
         )
+        forgive(connection)
+        return connection
 
     async def _take_back(self, connection: AsyncConnection) -> None:
         if not connection.closed and connection.info.transaction_status in _OPEN:

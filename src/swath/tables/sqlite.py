@@ -27,6 +27,7 @@ class SqliteTable:
     def __init__(self, path: str) -> None:
         self.shown = path
         self.about: Description
+        self.first: Key | None = None
         self._reader = _connect(path)
         self._writer = _connect(path)
         self._reading = asyncio.Lock()
@@ -151,13 +152,19 @@ class SqliteTable:
     # for statements of one's own
 
     def within(self, *, after: Key | None = None, upto: Key | None = None) -> Fragment:
-        return keyset.within(self.about, after, upto, DIALECT)
+        return keyset.within(self.about, DIALECT, first=self.first, after=after, upto=upto)
 
     def literal(self, key: Key) -> Fragment:
         return keyset.literal(self.about, key, DIALECT)
 
+    def transaction(self) -> AbstractAsyncContextManager[sqlite3.Connection]:
+        return self._begun(in_a_thread=False)
+
+    def blocking_transaction(self) -> AbstractAsyncContextManager[sqlite3.Connection]:
+        return self._begun(in_a_thread=True)
+
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[sqlite3.Connection]:
+    async def _begun(self, *, in_a_thread: bool) -> AsyncIterator[sqlite3.Connection]:
         async with self._writing:
             connection = self._writer
             with translated(self.shown):
@@ -166,12 +173,16 @@ class SqliteTable:
                 yield connection
                 with translated(self.shown):
                     await asyncio.to_thread(connection.commit)
+            except asyncio.CancelledError:
+                if in_a_thread:  # which may go on for ever, and must not write into the transactions of others
+                    connection.set_authorizer(_only_roll_back)
+                    self._writer = _connect(self.shown)
+                raise
             finally:
                 if connection.in_transaction:
                     await asyncio.to_thread(connection.rollback)
-
-    def blocking_transaction(self) -> AbstractAsyncContextManager[sqlite3.Connection]:
-        return self.transaction()
+                if connection is not self._writer:
+                    await asyncio.to_thread(connection.close)
 
     async def _one(self, statement: str, values: Sequence[Any]) -> tuple[Any, ...] | None:
         def look(connection: sqlite3.Connection) -> tuple[Any, ...] | None:
@@ -265,6 +276,10 @@ def _connect(path: str) -> sqlite3.Connection:
     if not os.path.isfile(path):
         raise UsageError(f"there is no file {path}")
     return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+
+def _only_roll_back(action: int, *_: object) -> int:
+    return sqlite3.SQLITE_OK if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_DENY
 
 
 @contextmanager

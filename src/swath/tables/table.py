@@ -77,6 +77,7 @@ class Table(Protocol):
     so that slices which meet cover every place a row may be inserted at."""
 
     about: Description
+    first: Key | None  # what is below this key is no part of it; None: everything is
     kind: str  # "postgresql" or "sqlite"
     shown: str  # the database without its password
 
