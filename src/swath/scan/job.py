@@ -67,6 +67,7 @@ class Job:
                 self._judge,
                 name=settings.saved()["source"],
                 scan=prepared.scan,
+                workers=settings.workers,
                 timeout=settings.timeout,
                 stop=self.stop,
                 threads=threads,
@@ -76,7 +77,7 @@ class Job:
             summary = await runner.run(
                 frontier,
                 scanner,
-                workers=settings.workers,
+                workers=settings.workers + self._source.ahead,
                 lease=float(os.environ.get(LEASE_VARIABLE, LEASE)),
                 timeout=None,
                 grace=GRACE,

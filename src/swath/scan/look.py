@@ -1,5 +1,6 @@
 """Look: one item of a scan looked at, record by record: what is found, what is discovered, what is counted."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from swath.scan.judge import Judge
 from swath.scan.output import Entry
 from swath.scan.record import AnyRecord, FileRecord
 from swath.scan.sources.source import Counted, Source, Step, Task, Trouble
+from swath.scan.turns import Turns
 
 Before = Mapping[str, Mapping[str, int]]  # what was open, by key and code
 
@@ -30,6 +32,7 @@ class Look:
     ) -> None:
         self.current: AnyRecord | None = None  # the record that is being checked
         self.steps = 0  # of the source that were taken
+        self.waiting = False  # for its turn
         self.abandoned = False  # nobody waits for it any more
         self.discovered: list[Item] = []
         self._judge = judge
@@ -43,32 +46,41 @@ class Look:
         self._known = "keys" in task  # these records were counted when they were first looked at
         self._source_steps = source.fetch(task["keys"]) if "keys" in task else source.read(task)
 
-    def run(self) -> Entry:
-        """Look at everything, in this thread."""
+    def run(self, turns: Turns) -> Entry:
+        """Look at everything, in this thread; check records when it is this look's turn."""
         for step in self._source_steps:
             self.steps += 1
             if isinstance(step, list):
-                records = self._counted(step)
-                if self._judge is not None:
-                    for record, words in self._judge.judge(records, self, every=bool(self._before)):
-                        self._say(record.key, words)
+                with turns.turn(self):
+                    self._judged(step)
             else:
                 self._plain(step)
         return self._entry()
 
-    async def run_async(self, blocking: Callable[[Callable[[], Any]], Any], judge: Judge) -> Entry:
+    def _judged(self, records: Sequence[AnyRecord]) -> None:
+        records = self._counted(records)
+        if self._judge is not None:
+            for record, words in self._judge.judge(records, self, every=bool(self._before)):
+                self._say(record.key, words)
+
+    async def run_async(
+        self, turns: asyncio.Semaphore, blocking: Callable[[Callable[[], Any]], Any], judge: Judge
+    ) -> Entry:
         """Look at everything, with checks in the event loop and everything that blocks elsewhere."""
         while (step := await blocking(self._next)) is not None:
             self.steps += 1
-            if isinstance(step, list):
+            if not isinstance(step, list):
+                self._plain(step)
+                continue
+            self.waiting = True
+            async with turns:
+                self.waiting = False
                 for record in self._counted(step):
                     self.current = record
                     words = await judge.ask(record, blocking)
                     self.current = None
                     if words or self._before:
                         self._say(record.key, words)
-            else:
-                self._plain(step)
         return self._entry()
 
     def _next(self) -> Step | None:

@@ -46,6 +46,10 @@ class LinesSource:
         self._paused: list[Lines] = []  # compressed streams that stand where a stretch ended
         self._lock = threading.Lock()
 
+    @property
+    def ahead(self) -> int:
+        return 1 if self._path is None else 0
+
     def state(self) -> Mapping[str, Any]:
         try:
             if self._path is not None:

@@ -23,6 +23,10 @@ class ParquetSource:
         self._path = local_path(source)
         self._starts: list[int] | None = None  # the number of the first row of each group, and that of all rows
 
+    @property
+    def ahead(self) -> int:
+        return 1 if self._path is None else 0
+
     def state(self) -> Mapping[str, Any]:
         arrow = need_arrow()
         try:

@@ -35,6 +35,12 @@ Step = list[Any] | Trouble | Counted | Item
 class Source(Protocol):
     """Everything here blocks and is called in threads, several at once. An exception means: try this item again."""
 
+    @property
+    def ahead(self) -> int:
+        """Items that are worth reading while others are checked: some where reading is waiting for another machine or
+        process, none where it would take the time away from the checks."""
+        ...
+
     def state(self) -> Mapping[str, Any]:
         """What must not change between the runs of one scan, found out when it begins; raises UsageError when there is
         nothing that could be scanned."""

@@ -183,6 +183,10 @@ class TableSource:
         self._record: type[RowRecord] = type("RowRecord", (RowRecord,), shared)
         self._keyed_record: type[KeyedRow] = type("KeyedRow", (KeyedRow,), shared)
 
+    @property
+    def ahead(self) -> int:
+        return 1 if self._rows.kind == "postgresql" else 0
+
     def state(self) -> Mapping[str, Any]:
         return {"key": list(self._rows.table.about.key_names)}
 

@@ -35,6 +35,10 @@ class TreeSource:
             self._place = place_of(self._source)
         return self._place
 
+    @property
+    def ahead(self) -> int:
+        return 1 if self.place.remote else 0
+
     def state(self) -> Mapping[str, Any]:
         next(iter(self.place.list("")), None)
         return {}
