@@ -150,7 +150,7 @@ def words(settings: BackfillSettings) -> list[str]:
     ]
     return [
         sys.executable, "-m", "swath", "backfill", *given, "--target-time", f"{settings.target_time * 1000:.0f}ms",
-        "--quiet",
+        "--quiet", *(["--force"] if settings.force else []),
     ]  # fmt: skip
 
 

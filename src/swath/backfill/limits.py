@@ -4,8 +4,8 @@ import asyncio
 import inspect
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 FACTOR = 1.5  # of the target time: what is left of twice that is for the settlement
@@ -42,17 +42,8 @@ async def attempt(connection: Any, target: float) -> AsyncIterator[None]:
     """A part of the transaction that is undone when it raises, with the locks it took: also when it takes too long."""
     seconds = allowed(target)
     if isinstance(connection, sqlite3.Connection):
-        try:
-            with _interrupted_after(connection, seconds):
-                yield
-        except Exception as error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK TO attempt")
-            else:  # SQLite undoes all of the transaction that an interrupted change is in; nothing was written before
-                await asyncio.to_thread(connection.execute, "BEGIN IMMEDIATE")
-            if getattr(error, "sqlite_errorname", None) == "SQLITE_INTERRUPT":
-                raise Interrupted("it took longer than the time limit of a slice") from error
-            raise
+        async with _attempt_in_file(connection, seconds):
+            yield
         return
     milliseconds = int(seconds * 1_000)
     await _run(
@@ -78,14 +69,24 @@ async def _run(connection: Any, statement: str) -> None:
         await asyncio.to_thread(connection.execute, statement.encode())
 
 
-@contextmanager
-def _interrupted_after(connection: sqlite3.Connection, seconds: float) -> Iterator[None]:
-    """Interrupt what runs on a connection after a while."""
+@asynccontextmanager
+async def _attempt_in_file(connection: sqlite3.Connection, seconds: float) -> AsyncIterator[None]:
+    """SQLite has no time limit for a statement, so it is interrupted; one that writes is rolled back then with the
+    whole of its transaction, and another is begun."""
+    connection.execute("SAVEPOINT attempt")
     timer = threading.Timer(seconds, connection.interrupt)
     timer.daemon = True
-    connection.execute("SAVEPOINT attempt")
     timer.start()
     try:
         yield
+    except Exception as error:
+        timer.cancel()
+        if connection.in_transaction:
+            connection.execute("ROLLBACK TO attempt")
+        else:
+            await asyncio.to_thread(connection.execute, "BEGIN IMMEDIATE")
+        if getattr(error, "sqlite_errorname", None) == "SQLITE_INTERRUPT":
+            raise Interrupted("it took longer than the time limit of a slice") from error
+        raise
     finally:
         timer.cancel()
