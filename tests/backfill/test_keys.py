@@ -127,11 +127,11 @@ async def test_keys_come_and_go_while_it_runs(server: Database, name: str) -> No
 @pytest.mark.parametrize(
     ("bounds", "changed"),
     [
-        ({"first": ("30",)}, (31, 100)),
+        ({"first": ("30",)}, (30, 100)),
         ({"last": ("30",)}, (1, 30)),
-        ({"first": ("10",), "last": ("5000",)}, (11, 100)),
+        ({"first": ("10",), "last": ("5000",)}, (10, 100)),
         ({"first": ("-5",), "last": ("55",)}, (1, 55)),
-        ({"first": ("100",)}, None),
+        ({"first": ("100",)}, (100, 100)),
         ({"first": ("5000",)}, None),
         ({"last": ("-5000",)}, None),
     ],

@@ -181,8 +181,8 @@ async def test_connections_are_as_many_as_were_promised(server: Database, table:
         while not job.ended.done():
             (row,) = await asyncio.to_thread(
                 server.do,
-                "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'swath' AND datname = "
-                "current_database()",
+                "SELECT count(*) FROM pg_stat_activity "
+                "WHERE application_name = 'swath' AND datname = current_database()",
             )
             most = max(most, row[0])
         await job.finished()

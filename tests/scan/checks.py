@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from swath.scan import FileRecord, Finding, Record
-from swath.scan.sources.table import RowRecord
+from swath.scan import FileRecord, Finding, Record, RowRecord
 
 FOREVER = threading.Event()
 asked: list[str] = []  # keys that `remembering` was asked about
@@ -101,7 +100,7 @@ def lower(record: Record) -> Finding | None:
 
 
 def lower_it(record: RowRecord) -> None:
-    record.update(email=record["email"].lower())
+    record.change(email=record["email"].lower())
 
 
 def leaving(record: Record) -> None:

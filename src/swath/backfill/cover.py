@@ -8,7 +8,7 @@ from typing import Any
 from swath.backfill import limits
 from swath.backfill.change import Change, HandlerRaised
 from swath.backfill.follow import Follower
-from swath.backfill.ranges import Slice, Step, work_of
+from swath.backfill.ranges import END, Slice, Step, work_of
 from swath.backfill.sizer import Sizer
 from swath.backfill.tally import Tally
 from swath.core.errors import StoreUnavailable, UsageError
@@ -74,7 +74,7 @@ class Cover:
         if not over:
             return item.done(discovered=[*found, onward.item()])
         if self._follower is None:
-            return item.done(discovered=found)
+            return item.done(discovered=found, facts={END: onward.item().payload})
         return item.done(discovered=[*found, await self._follower.next_step(onward)])
 
     # covering

@@ -15,7 +15,7 @@ from swath.backfill.follow import Follower
 from swath.backfill.governor import Governor
 from swath.backfill.health import Health
 from swath.backfill.progress import Progress, about, progress
-from swath.backfill.ranges import Step
+from swath.backfill.ranges import END, Step, work_of
 from swath.backfill.settings import BackfillSettings
 from swath.backfill.sizer import Sizer
 from swath.backfill.tally import Tally
@@ -72,6 +72,8 @@ class Job:
             connections=2 * settings.workers + SPARE_CONNECTIONS,
         )
         try:
+            if settings.first is not None:
+                table.first = await table.parse_key(settings.first)
             yield Open(self, table, self._change(table, threads), threads)
         finally:
             threads.close()
@@ -105,14 +107,14 @@ class Open(NamedTuple):
         """What would go wrong is said before anything is made."""
         settings = self.job.settings
         await self.health().look(slowdown=1.0)  # whether it can be asked
-        after, upto = await self._bounds()
-        first = await self.table.first_key(after=after, upto=upto)
+        upto = await self._upto()
+        first = await self.table.first_key(upto=upto)
         if first is None or settings.run is not None:
             return
         await trial.check_statement(self.table, self.change, first)
         if settings.set is None or self.exactly_once or settings.force:
             return
-        if not await trial.is_repeatable(self.table, self.change, self.threads, after=after, upto=upto):
+        if not await trial.is_repeatable(self.table, self.change, self.threads, upto=upto):
             raise UsageError(
                 f"--set {settings.set!r} changes rows again when it is run again, and with a store in another database "
                 "a crash may run it twice on some rows. Leave out --store, so that the frontier is beside the table "
@@ -129,39 +131,42 @@ class Open(NamedTuple):
         found = await about(frontier)
         assert found is not None
         _same(found["purpose"], self._purpose(), frontier_at=settings.store_url)
+        if settings.follow and (end := (await frontier.facts([END])).get(END)) is not None:
+            step = work_of(end)  # everything up to there was planned before, without --follow
+            assert isinstance(step, Step)
+            await frontier.add(step.again())
         before = await progress(frontier)
         assert before is not None
         return Begun(self.table, known is not None, self.exactly_once, before)
 
     async def _first_step(self) -> Item:
         settings, table = self.job.settings, self.table
-        after, upto = await self._bounds()
-        last = await table.last_key(after=after, upto=upto)
+        upto = await self._upto()
+        last = await table.last_key(upto=upto)
         bound = upto if upto is not None and last is not None else last
         told = {
             "purpose": self._purpose(),
             "table": table.about.name,
             "key_columns": list(table.about.key_names),
-            "first_key": _listed(await table.first_key(after=after, upto=upto)),
-            "rows": await table.estimate(after=after, upto=upto),
+            "first_key": _listed(await table.first_key(upto=upto)),
+            "rows": await table.estimate(upto=upto),
             "upto": _listed(bound),
         }
         # Who follows goes only as far as nothing can come any more, from the beginning on.
-        return Step(0, after, after if settings.follow else bound, settings.batch, 0).begin(told)
+        return Step(0, None, None if settings.follow else bound, settings.batch, 0).begin(told)
 
     def _purpose(self) -> dict[str, Any]:
         """A frontier beside its table can be about no other one; elsewhere it has to be said which."""
         apart = {} if self.exactly_once else {"db": place(self.job.settings.db)}
         return self.job.settings.purpose() | apart
 
-    async def _bounds(self) -> tuple[Key | None, Key | None]:
-        """`--from` and `--to`."""
+    async def _upto(self) -> Key | None:
+        """`--to`, which is not before `--from`."""
         settings, table = self.job.settings, self.table
-        after = None if settings.first is None else await table.parse_key(settings.first)
         upto = None if settings.last is None else await table.parse_key(settings.last)
-        if after is not None and upto is not None and await table.follows(after, upto):
+        if table.first is not None and upto is not None and await table.follows(table.first, upto):
             raise UsageError(f"--from {', '.join(settings.first or ())} is after --to {', '.join(settings.last or ())}")
-        return after, upto
+        return upto
 
     def health(self) -> Health:
         settings = self.job.settings

@@ -4,6 +4,7 @@ A planner step settles with the slices that it found and the next step behind th
 next step is reached when the slices before it are taken: a table of a billion rows is planned as it is worked off.
 """
 
+import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,8 +13,10 @@ from swath.tables.table import Key
 
 LANE = "slices"
 BEGIN = "begin"  # the key of the first step, whose payload tells what the backfill is about
+END = "end"  # the fact that tells where planning ended, for somebody who comes later and follows
 SPAN = 2**20  # positions of a slice: so often it can be split
 STEP, SLICE = "step ", "slice "
+MAX_SHOWN = 60  # characters of a key of the table in that of an item
 
 
 class Step(NamedTuple):
@@ -33,6 +36,10 @@ class Step(NamedTuple):
     def item(self) -> Item:
         return Item(f"{STEP}{self.number} {self.safe_number}", LANE, payload=self._asdict() | {"kind": "step"})
 
+    def again(self) -> Item:
+        """Planning that had ended, taken up once more: a step of its own, however often that happens."""
+        return self._replace(safe={"look": self.safe_number + 1}).item()
+
     @property
     def safe_number(self) -> int:
         """Tells the steps apart that were taken while there was nothing new."""
@@ -50,7 +57,10 @@ class Slice(NamedTuple):
     before: int  # rows in the slices before it
 
     def item(self) -> Item:
-        return Item(f"{SLICE}{self.number}", LANE, payload=self._asdict() | {"kind": "slice"}, span=SPAN)
+        """Its key tells its range to whoever lists the dead; the number alone makes it one of its own."""
+        first = "the beginning" if self.lo is None else shown(self.lo)
+        key = f"{SLICE}{self.number}: {first} to {shown(self.hi)}"
+        return Item(key, LANE, payload=self._asdict() | {"kind": "slice"}, span=SPAN)
 
 
 Work = Step | Slice
@@ -63,6 +73,13 @@ def work_of(payload: dict[str, Any]) -> Work:
     if payload["kind"] == "slice":
         return Slice(**{name: fields[name] for name in Slice._fields})
     return Step(**{name: fields[name] for name in Step._fields})
+
+
+def shown(found: Key) -> str:
+    """A key in a few words."""
+    text = str(found[0]) if len(found) == 1 else json.dumps(found, ensure_ascii=False)
+    text = text.encode("utf-8", "backslashreplace").decode().replace("\0", "")
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
 def key(value: Sequence[Any] | None) -> Key | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from swath.backfill.statement import check_set, check_sql
+from swath.backfill.statement import check_closed, check_set, check_sql
 from swath.core.errors import InvalidSetting, UsageError
 
 MAX_NAME = 40
@@ -50,6 +50,8 @@ class BackfillSettings:
                 raise UsageError("--where goes with --set and --run: write the condition into the statement of --sql")
         if self.set is not None:
             check_set(self.set)
+        if self.where is not None:
+            check_closed("--where", self.where)
         if not 1 <= self.workers <= MAX_WORKERS:
             raise InvalidSetting(f"--workers {self.workers}: 1 to {MAX_WORKERS}")
         if self.batch < 1:

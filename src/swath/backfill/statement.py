@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from swath.core.errors import UsageError
 from swath.tables.table import Fragment, Key, Table
 
-# What a colon or a question mark means nothing in: quoted texts and names, dollar quotes, comments, casts.
+# What a colon or a parenthesis means nothing in: quoted texts and names, dollar quotes, comments, casts.
 _TOKENS = re.compile(
     r"""
       (?P<skip> \b[eE]'(?:[^'\\]|''|\\.)*' | '(?:[^']|'')*' | "(?:[^"]|"")*"
         | (?<![\w$])\$(?P<tag>\w*)\$.*?\$(?P=tag)\$ | --[^\n]* | ::)
     | (?P<comment> /\*)
     | (?P<name> :(?:lo|hi)\b)
+    | (?P<parenthesis> [()])
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -50,19 +51,39 @@ def check_sql(sql: str) -> None:
 
 
 def check_set(changes: str) -> None:
+    check_closed("--set", changes)
     if not re.search(r"=", changes):
         raise UsageError(f'--set {changes!r} sets nothing: write it like "email_lower = lower(email)"')
 
 
+def check_closed(flag: str, sql: str) -> None:
+    """What the user wrote stands inside of a statement of ours, and must not break out of it."""
+    depth = 0
+    for token in _tokens(sql):
+        if token["parenthesis"]:
+            depth += 1 if token[0] == "(" else -1
+        if depth < 0:
+            break
+    if depth != 0:
+        what = "closes a parenthesis that it did not open" if depth < 0 else "does not close a parenthesis"
+        raise UsageError(f"{flag} {sql!r} {what}")
+
+
 def _parts(sql: str) -> Iterator[tuple[str, str | None]]:
     """The text between the placeholders, each with the placeholder behind it."""
-    start = place = 0
-    while (token := _TOKENS.search(sql, place)) is not None:
-        place = _end_of_comment(sql, token.start()) if token["comment"] else token.end()
+    start = 0
+    for token in _tokens(sql):
         if token["name"]:
             yield sql[start : token.start()], token["name"]
             start = token.end()
     yield sql[start:], None
+
+
+def _tokens(sql: str) -> Iterator[re.Match[str]]:
+    place = 0
+    while (token := _TOKENS.search(sql, place)) is not None:
+        yield token
+        place = _end_of_comment(sql, token.start()) if token["comment"] else token.end()
 
 
 def _end_of_comment(sql: str, start: int) -> int:

@@ -36,19 +36,19 @@ async def check_statement(table: Table, change: Change, sample: Key) -> None:
         raise UsageError(f"{table.shown} refuses the statement: {said}") from error
 
 
-async def is_repeatable(table: Table, change: Change, threads: Threads, *, after: Key | None, upto: Key | None) -> bool:
+async def is_repeatable(table: Table, change: Change, threads: Threads, *, upto: Key | None) -> bool:
     """Whether a second run over the same rows changes nothing more, seen on a sample."""
     changed, same = 0, True
     for size in SAMPLES:
-        end = await table.slice_end(size, after=after, upto=upto)
+        end = await table.slice_end(size, upto=upto)
         if end is None or changed:
             break
         try:
             async with table.transaction() as connection:
-                changed = await change.apply(connection, after=after, upto=end.key)
-                once = await _rows(table, connection, after, end.key, threads)
-                await change.apply(connection, after=after, upto=end.key)
-                same = once == await _rows(table, connection, after, end.key, threads)
+                changed = await change.apply(connection, after=None, upto=end.key)
+                once = await _rows(table, connection, None, end.key, threads)
+                await change.apply(connection, after=None, upto=end.key)
+                same = once == await _rows(table, connection, None, end.key, threads)
                 raise _RollBack
         except _RollBack:
             pass

@@ -111,7 +111,7 @@ def backfill(
     first: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="KEY", show_default="the beginning", help="Begin after this key", rich_help_panel=RANGE
+            "--from", metavar="KEY", show_default="the beginning", help="Begin with this key", rich_help_panel=RANGE
         ),
     ] = None,
     last: Annotated[

@@ -33,7 +33,7 @@ def beginning(begun: Begun, settings: BackfillSettings) -> str:
 
 
 def key(found: Key | None) -> str:
-    """A key as it can be given to --from."""
+    """A key as it can be given to --from and --to."""
     if found is None:
         return "the beginning"
     return str(found[0]) if len(found) == 1 else show.compact(list(found))

@@ -141,8 +141,6 @@ async def _plan(opened_table: Open, before: Progress | None) -> AsyncIterator[tu
     if before is not None:
         yield "covered", f"up to {view.key(before.key)}, from a run before"
     after = before.key if before is not None else None
-    if after is None and settings.first is not None:
-        after = await table.parse_key(settings.first)
     upto = None if settings.last is None else await table.parse_key(settings.last)
     yield "up to", "as rows come" if settings.follow else view.key(upto or await table.last_key(after=after))
     end = await table.slice_end(settings.batch, after=after, upto=upto)

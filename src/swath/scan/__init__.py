@@ -2,5 +2,6 @@
 
 from swath.scan.finding import Finding
 from swath.scan.record import FileRecord, Record, Unreadable
+from swath.scan.sources.table import RowRecord
 
-__all__ = ["FileRecord", "Finding", "Record", "Unreadable"]
+__all__ = ["FileRecord", "Finding", "Record", "RowRecord", "Unreadable"]

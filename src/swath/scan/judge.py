@@ -3,19 +3,29 @@
 import inspect
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from swath.core.errors import UsageError
 from swath.scan.finding import Finding, Word, after_fix, opened
-from swath.scan.record import FileRecord, Record, Unreadable
+from swath.scan.record import AnyRecord, Unreadable
 from swath.scan.sources.source import Step, Trouble
 
-AnyRecord = Record | FileRecord
 Refetch = Callable[[Sequence[str]], Iterator[Step]]
 
 CHECK_FAILED = "check-failed"
 FIX_FAILED = "fix-failed"
 UNMENDABLE = (CHECK_FAILED, "vanished", "unreadable")  # `fix` has nothing to go by
+
+
+class Abandoned(Exception):
+    """Nobody waits for this any more."""
+
+
+class Watch(Protocol):
+    """What somebody else looks at meanwhile."""
+
+    current: AnyRecord | None
+    abandoned: bool
 
 
 class BadCheck(UsageError):
@@ -31,13 +41,30 @@ class Judge:
         self._refetch = refetch
         self.asynchronous = any(map(_is_async, (check, fix)))
 
-    def __call__(self, record: AnyRecord) -> Sequence[Word]:
-        try:
-            answer = self._check(record)
-        except Exception as error:  # noqa: BLE001  whatever a user's function raises is about this record
-            return opened([_failure(CHECK_FAILED, error)])
-        if answer is None:
-            return ()
+    def judge(
+        self, records: Sequence[AnyRecord], watch: Watch, *, every: bool
+    ) -> Iterator[tuple[AnyRecord, Sequence[Word]]]:
+        """Ask about each record, and give back those that there is something to say of; all of them with `every`.
+
+        This runs for every record there is, so it does no more than it must.
+        """
+        check = self._check
+        for record in records:
+            if watch.abandoned:
+                raise Abandoned
+            watch.current = record
+            try:
+                answer = check(record)
+            except Exception as error:  # noqa: BLE001  whatever a user's function raises is about this record
+                yield record, opened([_failure(CHECK_FAILED, error)])
+                continue
+            if answer is not None:
+                yield record, self._answered(record, answer)
+            elif every:
+                yield record, ()
+        watch.current = None
+
+    def _answered(self, record: AnyRecord, answer: Any) -> Sequence[Word]:
         findings = _findings(answer, record)
         if self._fix is None or not _mendable(findings):
             return opened(findings)
@@ -45,7 +72,15 @@ class Judge:
             self._fix(record)
         except Exception as error:  # noqa: BLE001
             return opened([*findings, _failure(FIX_FAILED, error)])
-        return after_fix(findings, list(self._checked_again(record)))
+        again: list[Finding] = []
+        for step in self._refetch([record.key]):
+            again += _troubles(step)
+            for one in step if isinstance(step, list) else ():
+                try:
+                    again += _findings(self._check(one), one)
+                except Exception as error:  # noqa: BLE001
+                    again.append(_failure(CHECK_FAILED, error))
+        return after_fix(findings, again)
 
     async def ask(self, record: AnyRecord, blocking: Callable[[Callable[[], Any]], Any]) -> Sequence[Word]:
         """The same for async functions. `blocking` runs what is not async elsewhere."""
@@ -64,27 +99,13 @@ class Judge:
             return opened([*findings, _failure(FIX_FAILED, error)])
         again: list[Finding] = []
         for step in await blocking(lambda: list(self._refetch([record.key]))):
-            if isinstance(step, Trouble):
-                again.append(step.finding)
-            elif isinstance(step, Record | FileRecord):
+            again += _troubles(step)
+            for one in step if isinstance(step, list) else ():
                 try:
-                    again += _findings(await self._call(self._check, step, blocking), step)
+                    again += _findings(await self._call(self._check, one, blocking), one)
                 except Exception as error:  # noqa: BLE001
                     again.append(_failure(CHECK_FAILED, error))
         return after_fix(findings, again)
-
-    def _checked_again(self, record: AnyRecord) -> Iterator[Finding]:
-        """A record that was mended, as it is now. One that is gone has nothing wrong any more."""
-        for step in self._refetch([record.key]):
-            if isinstance(step, Trouble):
-                yield step.finding
-            elif isinstance(step, Record | FileRecord):
-                try:
-                    answer = self._check(step)
-                except Exception as error:  # noqa: BLE001
-                    yield _failure(CHECK_FAILED, error)
-                else:
-                    yield from _findings(answer, step)
 
     async def _call(
         self, function: Callable[..., Any], record: AnyRecord, blocking: Callable[[Callable[[], Any]], Any]
@@ -97,6 +118,10 @@ class Judge:
 def _is_async(function: Callable[..., Any] | None) -> bool:
     """Whether calling it gives something to await: an async function, or an object that has one as its `__call__`."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def _troubles(step: Step) -> list[Finding]:
+    return [step.finding] if isinstance(step, Trouble) else []
 
 
 def _mendable(findings: Sequence[Finding]) -> bool:

@@ -1,6 +1,6 @@
 """Look: one item of a scan looked at, record by record: what is found, what is discovered, what is counted."""
 
-import time
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -10,16 +10,11 @@ from swath.scan.counts import Counts
 from swath.scan.finding import Context, Finding, Word, after_recheck, line, opened
 from swath.scan.judge import Judge
 from swath.scan.output import Entry
-from swath.scan.record import FileRecord, Record
+from swath.scan.record import AnyRecord, FileRecord
 from swath.scan.sources.source import Counted, Source, Step, Task, Trouble
-
-CHUNK = 100  # records that are read at once for an async check
+from swath.scan.turns import Turns
 
 Before = Mapping[str, Mapping[str, int]]  # what was open, by key and code
-
-
-class Abandoned(Exception):
-    """Nobody waits for this look any more."""
 
 
 class Look:
@@ -35,11 +30,11 @@ class Look:
         hung: Collection[str],
         hung_finding: Finding,
     ) -> None:
-        self.key: str | None = None  # of the record that is being checked
-        self.since = time.monotonic()  # when that began, or reading the next one did
-        self.abandoned = False
+        self.current: AnyRecord | None = None  # the record that is being checked
+        self.steps = 0  # of the source that were taken
+        self.waiting = False  # for its turn
+        self.abandoned = False  # nobody waits for it any more
         self.discovered: list[Item] = []
-        self._source = source
         self._judge = judge
         self._context = context
         self._hung = hung
@@ -49,49 +44,60 @@ class Look:
         self._lines: list[bytes] = []
         self._counts = Counts(items=1)
         self._known = "keys" in task  # these records were counted when they were first looked at
-        self._steps = source.fetch(task["keys"]) if "keys" in task else source.read(task)
+        self._source_steps = source.fetch(task["keys"]) if "keys" in task else source.read(task)
 
-    def run(self) -> Entry:
-        """Look at everything, in this thread."""
-        judge = self._judge
-        for step in self._steps:
-            if self.abandoned:
-                raise Abandoned
-            if judge is not None and isinstance(step, Record | FileRecord) and step.key not in self._hung:
-                self.key, self.since = step.key, time.monotonic()
-                words = judge(step)
-                self.key, self.since = None, time.monotonic()
-                self._count(1, step.size if isinstance(step, FileRecord) else 0)
-                if words or self._before:
-                    self._say(step.key, words)
+    def run(self, turns: Turns) -> Entry:
+        """Look at everything, in this thread; check records when it is this look's turn."""
+        for step in self._source_steps:
+            self.steps += 1
+            if isinstance(step, list):
+                with turns.turn(self):
+                    self._judged(step)
             else:
                 self._plain(step)
         return self._entry()
 
-    async def run_async(self, blocking: Callable[[Callable[[], Any]], Any], judge: Judge) -> Entry:
+    def _judged(self, records: Sequence[AnyRecord]) -> None:
+        records = self._counted(records)
+        if self._judge is not None:
+            for record, words in self._judge.judge(records, self, every=bool(self._before)):
+                self._say(record.key, words)
+
+    async def run_async(
+        self, turns: asyncio.Semaphore, blocking: Callable[[Callable[[], Any]], Any], judge: Judge
+    ) -> Entry:
         """Look at everything, with checks in the event loop and everything that blocks elsewhere."""
-        while chunk := await blocking(self._chunk):
-            for step in chunk:
-                if isinstance(step, Record | FileRecord) and step.key not in self._hung:
-                    self.key, self.since = step.key, time.monotonic()
-                    words = await judge.ask(step, blocking)
-                    self.key, self.since = None, time.monotonic()
-                    self._count(1, step.size if isinstance(step, FileRecord) else 0)
+        while (step := await blocking(self._next)) is not None:
+            self.steps += 1
+            if not isinstance(step, list):
+                self._plain(step)
+                continue
+            self.waiting = True
+            async with turns:
+                self.waiting = False
+                for record in self._counted(step):
+                    self.current = record
+                    words = await judge.ask(record, blocking)
+                    self.current = None
                     if words or self._before:
-                        self._say(step.key, words)
-                else:
-                    self._plain(step)
+                        self._say(record.key, words)
         return self._entry()
 
-    def _chunk(self) -> Sequence[Step]:
-        chunk = []
-        for step in self._steps:
-            chunk.append(step)
-            if len(chunk) == CHUNK:
-                break
-        return chunk
+    def _next(self) -> Step | None:
+        return next(self._source_steps, None)
 
-    def _plain(self, step: Step) -> None:
+    def _counted(self, records: Sequence[Any]) -> Sequence[AnyRecord]:
+        """Count records, and set those aside whose check never returned before."""
+        files = bool(records) and isinstance(records[0], FileRecord)
+        self._count(len(records), sum(record.size for record in records) if files else 0)
+        if not self._hung:
+            return records
+        for record in records:
+            if record.key in self._hung:
+                self._say(record.key, opened([self._hung_finding]))
+        return [record for record in records if record.key not in self._hung]
+
+    def _plain(self, step: Item | Counted | Trouble) -> None:
         match step:
             case Item():
                 self.discovered.append(step)
@@ -101,9 +107,6 @@ class Look:
             case Trouble(key, finding, records):
                 self._count(records)
                 self._say(key, opened([finding]))
-            case Record() | FileRecord():
-                self._count(1, step.size if isinstance(step, FileRecord) else 0)
-                self._say(step.key, opened([self._hung_finding]))
 
     def _count(self, records: int, size: int = 0) -> None:
         if self._known:

@@ -28,20 +28,32 @@ def said(error: OSError) -> str:
     return error.strerror or str(error) or type(error).__name__
 
 
+class AnyRecord(Protocol):
+    """What every record has."""
+
+    @property
+    def key(self) -> str: ...
+
+
 class Record:
     """A row, or what a line holds. `record["name"]` is short for `record.value["name"]`."""
 
-    __slots__ = ("key", "value")
+    __slots__ = ("_key", "value")
 
-    def __init__(self, key: str, value: Any) -> None:
-        self.key = key
+    def __init__(self, key: str | int, value: Any) -> None:
+        self._key: str | int | None = key
         self.value = value
+
+    @property
+    def key(self) -> str:
+        """What names it in its source. It is written out when somebody asks: most records are as they should be."""
+        return str(self._key)
 
     def __getitem__(self, name: Any) -> Any:
         return self.value[name]
 
     def __repr__(self) -> str:
-        return f"<Record {self.key}: {self.value!r:.200}>"
+        return f"<{type(self).__name__} {self.key}: {self.value!r:.200}>"
 
 
 class Opener(Protocol):
@@ -63,7 +75,6 @@ class FileRecord:
         key: str,
         path: str,
         opener: Opener,
-        *,
         kind: Kind = "file",
         size: int = 0,
         mtime: float | None = None,

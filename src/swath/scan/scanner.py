@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from datetime import UTC, datetime
+from functools import partial
 from typing import NamedTuple
 
 from swath.core.errors import StoreUnavailable
@@ -14,6 +15,7 @@ from swath.scan.judge import BadCheck, Judge
 from swath.scan.look import Look
 from swath.scan.output import Entry
 from swath.scan.sources.source import Source
+from swath.scan.turns import Turns
 from swath.threads import Threads
 
 READING = 5  # times the time limit of a check: how long a source may take for its next record
@@ -35,6 +37,7 @@ class Scanner:
         *,
         name: str,
         scan: str,
+        workers: int,
         timeout: float,
         stop: Stop,
         threads: Threads,
@@ -47,6 +50,8 @@ class Scanner:
         self._timeout = timeout
         self._stop = stop
         self._threads = threads
+        self._turns = Turns(workers)
+        self._async_turns = asyncio.Semaphore(workers)
         self._hung = 0
 
     async def __call__(self, item: Item) -> Outcome:
@@ -94,19 +99,23 @@ class Scanner:
     async def _watched(self, look: Look) -> "Entry | _Stuck":
         """What comes of a look, or where it was given up because it does not go on."""
         if self._judge is not None and self._judge.asynchronous:
-            looking = asyncio.ensure_future(look.run_async(self._threads.run, self._judge))
+            looking = asyncio.ensure_future(look.run_async(self._async_turns, self._threads.run, self._judge))
         else:
-            looking = asyncio.ensure_future(self._threads.run(look.run))
+            looking = asyncio.ensure_future(self._threads.run(partial(look.run, self._turns)))
+        seen, since = (look.current, look.steps), time.monotonic()
         try:
             while not looking.done():
                 await asyncio.wait((looking,), timeout=min(WATCH_SECONDS, self._timeout / 4))
-                key, since = look.key, look.since
-                limit = self._timeout if key is not None else READING * self._timeout
+                now = look.current, look.steps
+                if now[0] is not seen[0] or now[1] != seen[1] or look.waiting:
+                    seen, since = now, time.monotonic()
+                limit = READING * self._timeout if now[0] is None else self._timeout
                 if not looking.done() and time.monotonic() - since > limit:
-                    return _Stuck(key)
+                    return _Stuck(None if now[0] is None else now[0].key)
             return looking.result()
         finally:
             look.abandoned = True
+            self._turns.take_away(look)
             looking.cancel()
 
 

@@ -13,7 +13,7 @@ from swath.tables import keyset
 from swath.tables.catalog import describe
 from swath.tables.loading import forgive
 from swath.tables.naming import quoted
-from swath.tables.table import Column, Description, Digest, Fragment, Key, Record, SliceEnd
+from swath.tables.table import Column, Description, Digest, Fragment, Key, Record, Rows, SliceEnd
 
 CONNECT_TIMEOUT = 10
 APPLICATION = "swath"
@@ -41,6 +41,7 @@ class PostgresTable:
     def __init__(self, dsn: str, shown: str, *, connections: int) -> None:
         self.shown = shown
         self.about: Description
+        self.first: Key | None = None
         self._dsn = dsn
         self._free = asyncio.Semaphore(connections)
         self._idle: list[AsyncConnection] = []
@@ -119,6 +120,15 @@ class PostgresTable:
     async def records(self, *, after: Key | None = None, upto: Key | None = None) -> list[Record]:
         return await self._records(self.within(after=after, upto=upto))
 
+    async def rows(self, *, after: Key | None = None, upto: Key | None = None) -> Rows:
+        where = self.within(after=after, upto=upto)
+        order = keyset.key_list(self.about, DIALECT, of="t")
+        statement = f"SELECT t.* FROM {self._name} AS t WHERE {where.sql} ORDER BY {order}"
+        async with self._reading() as connection:
+            with translated(self.shown):
+                cursor = await connection.execute(statement.encode(), where.values)
+                return Rows([column.name for column in cursor.description or ()], await cursor.fetchall())
+
     async def records_of(self, keys: Sequence[Key]) -> list[Record]:
         return await self._records(keyset.among(self.about, keys, DIALECT)) if keys else []
 
@@ -150,7 +160,7 @@ class PostgresTable:
     # for statements of one's own
 
     def within(self, *, after: Key | None = None, upto: Key | None = None) -> Fragment:
-        return keyset.within(self.about, after, upto, DIALECT)
+        return keyset.within(self.about, DIALECT, first=self.first, after=after, upto=upto)
 
     def literal(self, key: Key) -> Fragment:
         return keyset.literal(self.about, key, DIALECT)

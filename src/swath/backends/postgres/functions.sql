@@ -655,6 +655,15 @@ DECLARE
     _count integer;
     _flooded boolean;
     _part record;
+    -- As values of their own: a field of a record costs several times as much, and these are asked for with every row.
+    _min_interval bigint;
+    _concurrency integer;
+    _time bigint;
+    _version bigint;
+    _rank integer;
+    _floor bigint;
+    _floor_lane integer;
+    _floor_version bigint;
 BEGIN
     SELECT * INTO STRICT f FROM {schema}.frontier;
     IF f.format <> _format THEN
@@ -664,6 +673,7 @@ BEGIN
     fence := 0; recovered := 0; died := 0; skipped := '{}'; versions := '{}';
     paused := f.paused; signal_version := f.signal_version;
     min_interval := f.min_interval; concurrency := f.concurrency; max_attempts := f.max_attempts;
+    _min_interval := f.min_interval; _concurrency := f.concurrency;
     partitions := '{}'; positions := '{}'; lanes := '{}'; priorities := '{}'; keys := '{}'; payloads := '{}';
     attempts := '{}'; spans := '{}'; losses := '{}'; visits := '{}'; in_flights := '{}'; starts_count := false;
     IF f.paused THEN
@@ -692,6 +702,7 @@ BEGIN
         END IF;
         _old := {schema}.lock_partition(_partition, _format, _given);
         s := _old;
+        _time := s.time;
         IF fence > 0 AND s.last_fence > fence THEN
             skipped := skipped || _partition;  -- a later claim was here first: per item, fences only rise
             CONTINUE;
@@ -727,26 +738,30 @@ BEGIN
         _wanted := _wanted - _low;
         WHILE _level IS NOT NULL LOOP
             s.version := s.version + 1;
+            _version := s.version;
+            _rank := (7 - _level) * 2;
+            _floor := s.ready_floor[_level + 1];
+            _floor_lane := s.ready_lanes[_level + 1];
+            _floor_version := s.ready_versions[_level + 1];
             WITH queue AS (
                 SELECT
                     l.ctid AS row, l.*, l.counts[_level + 1] AS waiting,
-                    coalesce(l.min_interval, f.min_interval) AS pause,
-                    coalesce(l.concurrency, f.concurrency) AS at_once,
+                    coalesce(l.min_interval, _min_interval) AS pause,
+                    coalesce(l.concurrency, _concurrency) AS at_once,
                     CASE
-                        WHEN l.blocked_until > s.time THEN 0
-                        WHEN coalesce(l.min_interval, f.min_interval) > 0 AND l.last_at > 0
-                            AND l.last_at + coalesce(l.min_interval, f.min_interval) > s.time THEN 0
-                        WHEN coalesce(l.concurrency, f.concurrency) > 0
-                            AND l.in_flight >= coalesce(l.concurrency, f.concurrency) THEN 0
-                        WHEN coalesce(l.min_interval, f.min_interval) > 0 THEN 1
-                        WHEN coalesce(l.concurrency, f.concurrency) = 0 THEN _wanted
-                        ELSE coalesce(l.concurrency, f.concurrency) - l.in_flight
+                        WHEN l.blocked_until > _time THEN 0
+                        WHEN coalesce(l.min_interval, _min_interval) > 0 AND l.last_at > 0
+                            AND l.last_at + coalesce(l.min_interval, _min_interval) > _time THEN 0
+                        WHEN coalesce(l.concurrency, _concurrency) > 0
+                            AND l.in_flight >= coalesce(l.concurrency, _concurrency) THEN 0
+                        WHEN coalesce(l.min_interval, _min_interval) > 0 THEN 1
+                        WHEN coalesce(l.concurrency, _concurrency) = 0 THEN _wanted
+                        ELSE coalesce(l.concurrency, _concurrency) - l.in_flight
                     END AS room
                 FROM {schema}.lane_state AS l
-                WHERE l.partition = s.partition AND l.level = _level
-                    AND (l.ready_at, l.lane, l.version) >= (
-                        s.ready_floor[_level + 1], s.ready_lanes[_level + 1], s.ready_versions[_level + 1]
-                    ) AND l.ready_at <= s.time
+                WHERE l.partition = _partition AND l.level = _level
+                    AND (l.ready_at, l.lane, l.version) >= (_floor, _floor_lane, _floor_version)
+                    AND l.ready_at <= _time
                 ORDER BY l.ready_at, l.lane LIMIT _wanted
             ), turns AS (
                 SELECT q.*, sum(least(q.room, q.waiting)) OVER (
@@ -755,27 +770,28 @@ BEGIN
                 FROM queue AS q
             ), chosen AS (
                 SELECT t.*, (
-                    SELECT n.name FROM {schema}.lane AS n WHERE n.partition = s.partition AND n.number = t.lane
+                    SELECT n.name FROM {schema}.lane AS n WHERE n.partition = _partition AND n.number = t.lane
                 ) AS name
                 FROM turns AS t WHERE t.before < _wanted
             ), taken AS (
-                SELECT c.name, c.ready_at, c.visits, c.in_flight, i.*
+                -- In the order of the lanes, and of the items of each: a nested loop keeps that of its outer side.
+                SELECT c.name, c.visits, c.in_flight - c.before AS beside, c.at_once <> 1 AND c.pause > 0 AS starts, i.*
                 FROM chosen AS c CROSS JOIN LATERAL (
                     SELECT b.* FROM (
                         (
                             -- Both ranks at once, as long as so little was taken from the lane that it has no heads.
                             SELECT r.ctid AS row, r.* FROM {schema}.item AS r
-                            WHERE r.partition = s.partition AND r.lane = c.lane
-                                AND (r.rank, r.place) >= ((7 - _level) * 2, coalesce(c.heads[(7 - _level) * 2 + 1], 0))
-                                AND r.rank <= (7 - _level) * 2 + (c.heads IS NULL)::integer
+                            WHERE r.partition = _partition AND r.lane = c.lane
+                                AND (r.rank, r.place) >= (_rank, coalesce(c.heads[_rank + 1], 0))
+                                AND r.rank <= _rank + (c.heads IS NULL)::integer
                             ORDER BY r.rank, r.place LIMIT least(c.room, _wanted - c.before)
                         )
                         UNION ALL
                         (
                             SELECT r.ctid AS row, r.* FROM {schema}.item AS r
                             WHERE c.heads IS NOT NULL
-                                AND r.partition = s.partition AND r.lane = c.lane AND r.rank = (7 - _level) * 2 + 1
-                                AND r.place >= c.heads[(7 - _level) * 2 + 2]
+                                AND r.partition = _partition AND r.lane = c.lane AND r.rank = _rank + 1
+                                AND r.place >= c.heads[_rank + 2]
                             ORDER BY r.place LIMIT least(c.room, _wanted - c.before)
                         )
                     ) AS b LIMIT least(c.room, _wanted - c.before)
@@ -787,7 +803,7 @@ BEGIN
                     position, fence, span, lane, partition, priority, attempts, losses, origin, key, payload, reason,
                     error
                 )
-                SELECT t.position, claim.fence, t.span, t.lane, s.partition, _level, t.attempts, t.losses, t.origin,
+                SELECT t.position, claim.fence, t.span, t.lane, _partition, _level, t.attempts, t.losses, t.origin,
                     t.key, t.payload, t.reason, t.error
                 FROM taken AS t
             ), started AS (
@@ -795,7 +811,7 @@ BEGIN
                     c.*, c.in_flight + coalesce(t.items, 0) AS now_in_flight, t.returned, t.fresh,
                     least(c.taken + coalesce(t.items, 0), 1000000) AS now_taken,
                     -- Where several may be in flight, the interval runs from the start and not from the settlement.
-                    CASE WHEN t.items > 0 AND c.at_once <> 1 THEN s.time ELSE c.last_at END AS started_at,
+                    CASE WHEN t.items > 0 AND c.at_once <> 1 THEN _time ELSE c.last_at END AS started_at,
                     c.counts[:_level] || ARRAY[c.waiting - coalesce(t.items, 0)] || c.counts[_level + 2:] AS now_counts
                 FROM chosen AS c LEFT JOIN (
                     SELECT t.lane, count(*)::integer AS items, max(t.place) FILTER (WHERE t.rank % 2 = 0) AS returned,
@@ -812,30 +828,34 @@ BEGIN
                     concurrency, partition, level, paused, counts, heads
                 )
                 SELECT
-                    s.version, {schema}.lane_ready_at(s.time, b.blocked_until, b.started_at, b.pause), b.started_at,
+                    _version, {schema}.lane_ready_at(_time, b.blocked_until, b.started_at, b.pause), b.started_at,
                     b.blocked_until, b.min_interval, b.lane, b.now_in_flight, b.now_taken, b.visits, b.concurrency,
-                    s.partition,
+                    _partition,
                     {schema}.lane_level(b.now_counts, b.paused, b.at_once, b.now_in_flight), b.paused, b.now_counts,
                     CASE
                         WHEN b.heads IS NULL AND b.now_taken < 16 THEN NULL
-                        ELSE {schema}.raise_heads(b.heads, (7 - _level) * 2, b.returned, b.fresh)
+                        ELSE {schema}.raise_heads(b.heads, _rank, b.returned, b.fresh)
                     END
                 FROM started AS b
-            ), listed AS (
-                SELECT t.*, t.in_flight + row_number() OVER (
-                    PARTITION BY t.ready_at, t.lane ORDER BY t.rank, t.place
-                )::integer - 1 AS beside
-                FROM taken AS t ORDER BY t.ready_at, t.lane, t.rank, t.place
+            ), last AS (
+                SELECT c.ready_at, c.lane, c.version FROM chosen AS c ORDER BY c.ready_at DESC, c.lane DESC LIMIT 1
             )
             SELECT
                 count(*)::integer AS items, array_agg(t.position) AS positions, array_agg(t.name) AS names,
                 array_agg(t.key) AS keys, array_agg(t.payload) AS payloads, array_agg(t.attempts) AS attempts,
                 array_agg(t.span) AS spans, array_agg(t.losses) AS losses, array_agg(t.visits) AS visits,
-                array_agg(t.beside) AS in_flights, (SELECT count(*) FROM chosen AS c WHERE c.room = 0) AS moved,
-                (SELECT coalesce(bool_or(b.at_once <> 1 AND b.pause > 0 AND b.now_in_flight > b.in_flight), false)
-                 FROM started AS b) AS starts
-            INTO _part FROM listed AS t;
+                array_agg((t.beside + t.nth - 1)::integer) AS in_flights, coalesce(bool_or(t.starts), false) AS starts,
+                (SELECT count(*) FROM chosen AS c WHERE c.room = 0) AS moved,
+                (SELECT l.ready_at FROM last AS l) AS last_ready_at, (SELECT l.lane FROM last AS l) AS last_lane,
+                (SELECT l.version FROM last AS l) AS last_version
+            INTO _part FROM (SELECT t.*, row_number() OVER () AS nth FROM taken AS t) AS t;
 
+            -- All lanes up to the last of these have left the queue, or are back in it at the present time or later.
+            IF _part.last_ready_at < _time THEN
+                s.ready_floor[_level + 1] := _part.last_ready_at;
+                s.ready_lanes[_level + 1] := _part.last_lane;
+                s.ready_versions[_level + 1] := _part.last_version;
+            END IF;
             IF _part.items > 0 THEN
                 _count := _count + _part.items;
                 _wanted := _wanted - _part.items;
@@ -962,44 +982,45 @@ $$;
 
 -- name: settle_done
 -- INV-3, INV-5. What most settlements are made of: items that were started and are done for good, and lanes that
--- have room again.
+-- have room again. Nested loops are off for the sake of the results, which would be searched for every item; a look-up
+-- of a lane can be nothing else.
 CREATE OR REPLACE FUNCTION {schema}.settle_done(
     s {schema}.partition_state, _fence bigint, _positions bigint[], _results text[]
 ) RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET enable_nestloop TO off
+SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE
-    f {schema}.frontier;
+    -- As values of their own: a field of a record costs several times as much, and these are asked for with every row.
+    _partition smallint := s.partition;
+    _version bigint := s.version + 1;
+    _time bigint := s.time;
+    _min_interval bigint;
+    _concurrency integer;
+    _named bigint[] := CASE WHEN cardinality(_results) > 0 THEN _positions END;
     _count integer;
     _first bigint;
 BEGIN
-    SELECT * INTO STRICT f FROM {schema}.frontier;
-    s.version := s.version + 1;
+    SELECT min_interval, concurrency INTO STRICT _min_interval, _concurrency FROM {schema}.frontier;
     WITH h AS (
-        SELECT c.*, m.result
-        FROM unnest(_positions, _results) AS m(position, result)
-        CROSS JOIN LATERAL (
-            SELECT i.ctid AS row, i.position, i.span, i.lane, i.priority, i.origin, i.key, i.payload
-            FROM {schema}.claimed AS i
-            WHERE i.partition = s.partition AND i.fence = _fence AND i.position = m.position
-            LIMIT 1  -- keeps it a look-up each: a join would read the whole claim for every part of it that is settled
-        ) AS c
-    ), gone AS (
-        DELETE FROM {schema}.claimed WHERE ctid = ANY (ARRAY(SELECT h.row FROM h))
+        DELETE FROM {schema}.claimed
+        WHERE partition = _partition AND fence = _fence AND position = ANY (_positions)
+        RETURNING position, span, lane, priority, origin, key, payload
     ), done AS (
         INSERT INTO {schema}.done (position, settled_at, span, lane, partition, priority, origin, key, payload, result)
-        SELECT h.position, s.time, h.span, h.lane, s.partition, h.priority, h.origin, h.key, h.payload, h.result FROM h
+        SELECT h.position, _time, h.span, h.lane, _partition, h.priority, h.origin, h.key, h.payload, m.result
+        FROM h LEFT JOIN unnest(_named, _results) AS m(position, result) ON m.position = h.position
     ), freed AS (
         SELECT
-            o.*, o.in_flight - d.items AS now_in_flight, o.visits + d.items AS now_visits, coalesce(o.concurrency, f.concurrency) AS at_once,
-            CASE WHEN coalesce(o.concurrency, f.concurrency) = 1 THEN s.time ELSE o.last_at END AS now_last_at,
+            o.*, o.in_flight - d.items AS now_in_flight, o.visits + d.items AS now_visits,
+            CASE WHEN coalesce(o.concurrency, _concurrency) = 1 THEN _time ELSE o.last_at END AS now_last_at,
             {schema}.lane_level(
-                o.counts, o.paused, coalesce(o.concurrency, f.concurrency), o.in_flight - d.items
+                o.counts, o.paused, coalesce(o.concurrency, _concurrency), o.in_flight - d.items
             ) AS now_level
         FROM (SELECT h.lane, count(*)::integer AS items FROM h GROUP BY h.lane) AS d
         CROSS JOIN LATERAL (
             SELECT l.ctid AS row, l.* FROM {schema}.lane_state AS l
-            WHERE l.partition = s.partition AND l.lane = d.lane
+            WHERE l.partition = _partition AND l.lane = d.lane
             ORDER BY l.version DESC LIMIT 1
         ) AS o
     ), left_lanes AS (
@@ -1010,17 +1031,18 @@ BEGIN
             partition, level, paused, counts, heads
         )
         SELECT
-            s.version,
+            _version,
             {schema}.lane_ready_at(
-                CASE WHEN o.now_level = o.level THEN o.ready_at ELSE s.time END,
-                o.blocked_until, o.now_last_at, coalesce(o.min_interval, f.min_interval)
+                CASE WHEN o.now_level = o.level THEN o.ready_at ELSE _time END,
+                o.blocked_until, o.now_last_at, coalesce(o.min_interval, _min_interval)
             ),
             o.now_last_at, o.blocked_until, o.min_interval, o.lane, o.now_in_flight, o.taken, o.now_visits,
-            o.concurrency, s.partition, o.now_level, o.paused, o.counts, o.heads
+            o.concurrency, _partition, o.now_level, o.paused, o.counts, o.heads
         FROM freed AS o
         RETURNING ready_at, level
     )
     SELECT (SELECT count(*) FROM h), min(p.ready_at) INTO _count, _first FROM placed AS p WHERE p.level IS NOT NULL;
+    s.version := _version;
     s.claimed := s.claimed - _count;
     s.done := s.done + _count;
     s.visits := s.visits + _count;
@@ -1193,10 +1215,11 @@ BEGIN
     IF _old.claimed - s.claimed <> _items THEN
         RAISE EXCEPTION 'holds % of %', _old.claimed - s.claimed, _items USING ERRCODE = 'SW002';
     END IF;
-    IF _items > 0 AND NOT EXISTS (
+    -- The look walks what was deleted a moment ago, so it is spared where nobody holds anything.
+    IF _items > 0 AND (s.claimed = 0 OR NOT EXISTS (
         SELECT 1 FROM {schema}.claimed AS c
         WHERE c.partition = s.partition AND c.fence = _fence AND c.position > s.checkpoint
-    ) THEN
+    )) THEN
         s.claims := array_remove(s.claims, _fence);
     END IF;
 

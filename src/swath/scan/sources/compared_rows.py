@@ -45,6 +45,10 @@ class ComparedRows:
         self._width = len(self._here.table.about.key)
         self._same_kind = self._here.kind == self._there.kind
 
+    @property
+    def ahead(self) -> int:
+        return 0
+
     def state(self) -> Mapping[str, Any]:
         self._columns = _columns(self._asked, self._here, self._there)
         check_order(self._here, self._there)

@@ -38,6 +38,10 @@ class ComparedTrees:
         self._columns = tuple(columns) or DEFAULT
         self._places: tuple[Place, Place] = place_of(source), place_of(against)
 
+    @property
+    def ahead(self) -> int:
+        return 0
+
     def state(self) -> Mapping[str, Any]:
         return {"columns": list(self._columns)}
 

@@ -23,6 +23,10 @@ class ParquetSource:
         self._path = local_path(source)
         self._starts: list[int] | None = None  # the number of the first row of each group, and that of all rows
 
+    @property
+    def ahead(self) -> int:
+        return 1 if self._path is None else 0
+
     def state(self) -> Mapping[str, Any]:
         arrow = need_arrow()
         try:
@@ -51,7 +55,8 @@ class ParquetSource:
         for row in sorted(map(int, keys)):
             if row < starts[-1]:
                 group = max(number for number, start in enumerate(starts[:-1]) if start <= row)
-                yield from islice(self._rows(group, row - starts[group]), 1)
+                for step in islice(self._rows(group, row - starts[group]), 1):
+                    yield step[:1] if isinstance(step, list) else step
 
     def rest(self, key: str, finding: Mapping[str, Any]) -> Task | None:
         if finding["code"] != "damaged":
@@ -71,8 +76,8 @@ class ParquetSource:
                 for batch in file.iter_batches(batch_size=ROWS, row_groups=[group]):
                     if number + batch.num_rows > start:
                         skipped = max(0, start - number)
-                        for row, value in enumerate(batch.slice(skipped).to_pylist(), first + number + skipped):
-                            yield Record(str(row), value)
+                        values = batch.slice(skipped).to_pylist()
+                        yield [Record(row, value) for row, value in enumerate(values, first + number + skipped)]
                     number += batch.num_rows
         except (arrow.ArrowInvalid, OSError) as error:
             number = max(number, start)

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, Protocol
 from swath.core.item import Item
 from swath.scan.finding import Finding
 from swath.scan.names import short
-from swath.scan.record import FileRecord, Record
 
 LANE = "scan"
 
@@ -29,11 +28,18 @@ class Counted(NamedTuple):
     skipped: int = 0
 
 
-Step = Record | FileRecord | Trouble | Counted | Item  # an item is more work that was discovered
+# Records, each a Record or a FileRecord, come in lists, some at a time. An item is more work that was discovered.
+Step = list[Any] | Trouble | Counted | Item
 
 
 class Source(Protocol):
     """Everything here blocks and is called in threads, several at once. An exception means: try this item again."""
+
+    @property
+    def ahead(self) -> int:
+        """Items that are worth reading while others are checked: some where reading is waiting for another machine or
+        process, none where it would take the time away from the checks."""
+        ...
 
     def state(self) -> Mapping[str, Any]:
         """What must not change between the runs of one scan, found out when it begins; raises UsageError when there is

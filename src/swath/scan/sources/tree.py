@@ -17,6 +17,7 @@ from swath.scan.sources.places import Entry, Place, place_of
 from swath.scan.sources.source import Counted, Step, Task, Trouble, work
 
 MANY = 50_000  # entries of a directory that are held in memory; a larger one is listed once for each so many
+AT_ONCE = 50  # records that are handed out together
 BATCH = 500  # files of one directory that become an item
 BATCH_SIZE = 200_000  # and bytes of their names
 
@@ -33,6 +34,10 @@ class TreeSource:
         if self._place is None:
             self._place = place_of(self._source)
         return self._place
+
+    @property
+    def ahead(self) -> int:
+        return 1 if self.place.remote else 0
 
     def state(self) -> Mapping[str, Any]:
         next(iter(self.place.list("")), None)
@@ -51,16 +56,11 @@ class TreeSource:
         return self._walk(path, task.get("bucket"))
 
     def fetch(self, keys: Sequence[str]) -> Iterator[Step]:
-        for key in keys:
-            path = path_of(key)
-            try:
-                entry = self.place.look(path, Entry(path.rpartition("/")[2], "file"))
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                yield self._trouble(key, error)
-            else:
-                yield self._step(path, entry)
+        for path in map(path_of, keys):
+            entry = Entry(path.rpartition("/")[2], "file")
+            for step in self._looked([(path, entry)]):
+                if not (isinstance(step, Trouble) and step.finding.code == "vanished"):  # gone is gone
+                    yield step
 
     def rest(self, key: str, finding: Mapping[str, Any]) -> Task | None:
         if not key.endswith("/"):
@@ -105,24 +105,29 @@ class TreeSource:
         return len(found) + more if more else found
 
     def _files(self, path: str, entries: Iterable[Entry]) -> Iterator[Step]:
-        look = self.place.look
-        for entry in entries:
-            full = f"{path}/{entry.name}" if path else entry.name
-            try:
-                known = look(full, entry)
-            except OSError as error:
-                yield self._trouble(key_of(full), error)
-            else:
-                yield self._step(full, known)
+        return self._looked((f"{path}/{entry.name}" if path else entry.name, entry) for entry in entries)
 
-    def _step(self, path: str, entry: Entry) -> Step:
-        key = key_of(path)
-        _, kind, size, mtime, etag = entry
-        if kind == "file" or kind == "link":
-            return FileRecord(key, path, self.place, kind=kind, size=size or 0, mtime=mtime, etag=etag)
-        if kind == "broken":
-            return Trouble(key, Finding("broken-link", "leads nowhere, or round in a circle"))
-        return Counted(skipped=1)
+    def _looked(self, entries: Iterable[tuple[str, Entry]]) -> Iterator[Step]:
+        """Records of what there is to be looked at, some at a time: not long before that is done."""
+        place, look = self.place, self.place.look
+        records: list[FileRecord] = []
+        for path, entry in entries:
+            try:
+                _, kind, size, mtime, etag = look(path, entry)
+            except OSError as error:
+                yield self._trouble(key_of(path), error)
+                continue
+            if kind == "file" or kind == "link":
+                records.append(FileRecord(key_of(path), path, place, kind, size or 0, mtime, etag))
+                if len(records) == AT_ONCE:
+                    yield records
+                    records = []
+            elif kind == "broken":
+                yield Trouble(key_of(path), Finding("broken-link", "leads nowhere, or round in a circle"))
+            else:
+                yield Counted(skipped=1)
+        if records:
+            yield records
 
     def _trouble(self, key: str, error: OSError, data: Any = None) -> Trouble:
         finding = Finding(final_code(error, remote=self.place.remote), said(error), data)
