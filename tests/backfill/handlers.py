@@ -73,6 +73,8 @@ def hanging_plainly(rows: Sequence[dict[str, Any]], connection: Any) -> None:
         finally:
             woken.set()
     elif rows[-1]["id"] == LAST:
+        if not isinstance(connection, sqlite3.Connection):  # it waits until nobody has the lock
+            connection.execute(f"SELECT FROM {rows[0]['own']} WHERE id = {POISON} FOR UPDATE")
         FOREVER.set()
         woken.wait(60)
 

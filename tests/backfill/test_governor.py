@@ -8,9 +8,9 @@ import pytest
 
 from swath.backfill import governor
 from swath.backfill.governor import Governor, allowance
-from swath.backfill.health import Complaint
+from swath.backfill.health import Complaint, Health
 from swath.backfill.ranges import LANE
-from swath.core.errors import UsageError
+from swath.core.errors import StoreUnavailable, UsageError
 from tests.backfill.driving import SERIES, Running, ready, running, settings_of, until
 from tests.tables.conftest import Database
 
@@ -162,6 +162,17 @@ async def test_those_who_wait_for_our_locks_have_fewer_to_wait_for(a_database: D
         assert lane is not None
         assert lane.limits.concurrency is None
         assert said[1:] == ["back to full speed, step by step"]
+
+
+@pytest.mark.parametrize("a_database", ["postgresql"], indirect=True)
+async def test_a_session_that_ends_in_the_middle_of_a_look_is_an_outage(a_database: Database, table: str) -> None:
+    """Which passes: the next look is to find the database there again."""
+    async with ready(settings_of(a_database, table)) as (_, opened, _, _, _, _):
+        query = "SELECT pg_terminate_backend(pg_backend_pid())"
+        health = Health(opened.table, max_lag=1.0, lag_query=query, max_active=None, pause_file=None)
+        with pytest.raises(StoreUnavailable):
+            await health.look(slowdown=1.0)
+        assert await opened.health().look(slowdown=1.0) is None
 
 
 async def test_its_own_slowdown(a_database: Database, table: str) -> None:

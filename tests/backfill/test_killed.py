@@ -10,7 +10,7 @@ from tests.backfill.driving import backfill, counts, end, processes, running, se
 from tests.conftest import StartPostgres
 from tests.tables.conftest import Database
 
-ROWS = 4_000
+ROWS = 3_000
 SLOWLY = "n = n + 1 + length(pg_sleep(0.0005)::text)"  # so that a slice is there to be killed in
 
 
@@ -48,7 +48,7 @@ def test_a_process_that_is_killed_again_and_again(server: Database, name: str, s
     fill(server, name)
     settings = settings_of(server, name, set=SLOWLY, batch=50, workers=2, target_time=0.05)
     chance = random.Random(seed)
-    for _ in range(3):
+    for _ in range(2):
         with processes(1, settings) as crew:
             assert kill(server, settings, crew, chance) == 1
     with processes(1, settings) as (last,):
@@ -60,9 +60,8 @@ def test_eight_processes_of_which_most_are_killed(server: Database, name: str, s
     fill(server, name)
     settings = settings_of(server, name, set=SLOWLY, batch=20, workers=1, target_time=0.02)
     with processes(8, settings) as crew:
-        assert kill(server, settings, crew[:6], random.Random(seed)) > 1
-        for process in crew[6:]:
-            end(process)
+        assert kill(server, settings, crew[:7], random.Random(seed)) > 1
+        end(crew[7])
     assert counts(server, name) == {1: ROWS}
 
 
@@ -101,7 +100,7 @@ async def test_the_server_is_killed_under_it(start_postgres: StartPostgres, seed
         for _ in range(2):
             before = covered(database, "t")
             more = chance.randint(100, 800)
-            await job.until(lambda b=before, m=more: job.job.tally.rows >= min(b + m, ROWS - 500))  # type: ignore[misc]
+            await job.until(lambda b=before, m=more: job.job.tally.rows >= min(b + m, ROWS - 400))  # type: ignore[misc]
             server.stop("immediate")
             server.start()
         database.do("UPDATE lag SET seconds = 7")

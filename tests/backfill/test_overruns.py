@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import psycopg
 import pytest
 
-from tests.backfill.driving import SERIES, backfill, counts, running, settings_of, until
+from tests.backfill.driving import SERIES, backfill, counts, ready, running, settings_of, until
 from tests.tables.conftest import Database
 
 ROWS = 400
@@ -68,16 +68,16 @@ async def test_rows_that_came_since_are_counted(server: Database, table: str) ->
     """A slice that was planned with one row, and has many now, is made smaller as any other."""
     server.do(f"DELETE FROM {table} WHERE id NOT IN (1, {ROWS})")
     settings = settings_of(server, table, batch=1, target_time=0.05, workers=1)
-    async with running(settings) as job:
-        await job.frontier.pause()
-        await job.finished() if job.ended.done() else None
-    server.do(f"INSERT INTO {table} (id) SELECT g FROM generate_series(2, 60) AS g")
-    slow_rows(server, table, "true", 0.01)
-    async with running(settings) as job:
-        await job.frontier.resume()
-        await job.finished()
-        assert (await job.frontier.status()).dead == 0
-    assert set(counts(server, table)) == {1}
+    async with ready(settings, attempts=1) as (_, opened, frontier, _, _, _):
+        claim = await frontier.claim(1)
+        assert claim is not None
+        plan = opened.cover(held_up=lambda: None)
+        await claim.settle([await plan(claim.items[0], None)])
+        server.do(f"INSERT INTO {table} (id) SELECT g FROM generate_series(2, 60) AS g")
+        slow_rows(server, table, "true", 0.01)
+        await opened.run(frontier)
+        assert (await frontier.status()).dead == 0
+    assert counts(server, table) == {1: 61}
 
 
 async def test_a_locked_row_holds_up_nobody_else(server: Database, table: str) -> None:
@@ -154,6 +154,17 @@ async def test_rows_that_the_database_refuses_are_a_dead_letter(server: Database
     (dead,) = found.dead
     assert "CheckViolation" in dead.reason
     assert (dead.payload.count('"100"'), dead.payload.count('"150"')) == (2, 1)
+    assert counts(server, table) == {0: 50, 1: ROWS - 50}
+
+
+async def test_what_the_server_has_no_room_for_is_no_outage(server: Database, table: str) -> None:
+    """The connection stands, so waiting for the server would be waiting for ever."""
+    server.do(f"ALTER TABLE {table} ADD COLUMN v text", f"CREATE INDEX ON {table} (v)")
+    long = "(SELECT string_agg(md5(g::text), '') FROM generate_series(1, 999) AS g)"
+    set_ = f"n = n + 1, v = CASE WHEN id = 130 THEN {long} END"
+    found = await backfill(settings_of(server, table, set=set_, batch=50, workers=2), attempts=1)
+    (dead,) = found.dead
+    assert "ProgramLimitExceeded" in dead.reason
     assert counts(server, table) == {0: 50, 1: ROWS - 50}
 
 

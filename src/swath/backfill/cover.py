@@ -102,6 +102,10 @@ class Cover:
                 return _again(item, str(error), error.trace)
             except REFUSED as error:
                 return item.dead(reason=f"{type(error).__name__}: {error}".strip(), error=traceback.format_exc())
+            except limits.GONE as error:
+                if connection.closed:
+                    raise
+                return _again(item, f"{type(error).__name__}: {error}".strip(), traceback.format_exc())  # a full disk
             except asyncio.CancelledError:
                 self._sizer.overran(rows)  # out of time: if it is tried again here, then with fewer
                 raise
