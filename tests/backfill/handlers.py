@@ -84,6 +84,11 @@ async def slow(rows: Sequence[dict[str, Any]], connection: Any) -> None:
     await _add_one(rows, connection)
 
 
+async def very_slow(rows: Sequence[dict[str, Any]], connection: Any) -> None:
+    await asyncio.sleep(0.15 * len(rows))
+    await _add_one(rows, connection)
+
+
 def _poisoned(rows: Sequence[dict[str, Any]]) -> bool:
     return any(row["id"] == POISON for row in rows)
 

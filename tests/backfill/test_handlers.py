@@ -100,4 +100,14 @@ async def test_one_that_is_slow_gets_smaller_slices(a_database: Database, name: 
     found = await backfill(settings_of(a_database, name, run="slow", batch=30, workers=2, target_time=0.06))
     assert counts(a_database, name) == {1: ROWS}
     assert found.job.sizer.size < BATCH
+    assert found.job.tally.overruns["took too long"] > 0
     assert not found.dead
+
+
+async def test_one_that_needs_long_for_a_row_is_let_to(a_database: Database, name: str) -> None:
+    """Less than one row cannot be tried."""
+    fill(a_database, name)
+    settings = settings_of(a_database, name, run="very_slow", batch=2, target_time=0.01, last=("3",))
+    found = await backfill(settings, attempts=1)
+    assert not found.dead
+    assert counts(a_database, name) == {0: ROWS - 3, 1: 3}

@@ -175,3 +175,16 @@ async def test_it_is_planned_as_it_goes(server: Database, name: str) -> None:
         stop.ask("enough")
         await ended
         assert 1 < most <= 40
+
+
+async def test_a_statement_of_ones_own_over_several_columns(a_database: Database, name: str) -> None:
+    """Both ends of every slice are part of it, and it is part of no other."""
+    a_database.do(
+        f"CREATE TABLE {name} (a text, b integer, n integer NOT NULL DEFAULT 0, PRIMARY KEY (a, b))",
+        f"INSERT INTO {name} (a, b) {SERIES.format(1_000)} SELECT 't' || (g % 3), g FROM s",
+    )
+    sql = f"UPDATE {name} SET n = n + 1 WHERE (a, b) >= (:lo) AND (a, b) <= (:hi) AND a <> ':lo' -- 100%"
+    found = await backfill(settings_of(a_database, name, sql=sql, batch=70, workers=3))
+    assert counts(a_database, name) == {1: 1_000}
+    assert found.job.tally.changed == 1_000
+    assert found.progress.over
