@@ -18,7 +18,7 @@ SOAK_MINUTES ?= 10
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv crawl test pytest lint format bench bench-crawl soak clean
+.PHONY: help venv crawl test pytest lint format bench bench-crawl bench-backfill bench-scan soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,12 @@ bench: $(MEASURABLE) ## Measure; see docs/benchmarks.md for BENCH_ONLY, BENCH_IT
 
 bench-crawl: $(MEASURABLE) ## Measure the crawler beside others; see docs/benchmarks.md for BENCH_ONLY and BENCH_PAGES
 	$(MEASURING)/bin/python -m benchmarks.crawl $(BENCH_ARGS)
+
+bench-backfill: $(MEASURABLE) ## Measure a backfill beside one UPDATE and a loop by hand; BENCH_ROWS, see docs/benchmarks.md
+	$(MEASURING)/bin/python -m benchmarks.backfill $(BENCH_ARGS)
+
+bench-scan: $(MEASURABLE) ## Measure scans beside plain loops; BENCH_ONLY, BENCH_ROWS and BENCH_FILES, see docs/benchmarks.md
+	$(MEASURING)/bin/python -m benchmarks.scan $(BENCH_ARGS)
 
 # Each round gets a fresh seed and prints it; SWATH_SEED=n make pytest repeats one.
 soak: $(INSTALLED) ## Run the stateful and crash tests with fresh seeds for SOAK_MINUTES (10)

@@ -20,8 +20,9 @@ NOTICE = "<!-- Written by `python -m docs.generate`. Change the code instead. --
 CLI_INTRODUCTION = """\
 `pip install 'swath[cli]'` brings the command `swath`; `python -m swath` is the same.
 
-The store is `--store URL` after the command, or `SWATH_STORE` in the environment. Only `swath add`, `swath db init`
-and `swath crawl` create one; everything else says when there is none. Passwords in a store URL are never printed.
+The store is `--store URL` after the command, or `SWATH_STORE` in the environment. Only `swath add`, `swath db init`,
+`swath crawl` and `swath scan` create one; everything else says when there is none. Passwords in a store URL are never
+printed.
 
 Lengths of time are seconds, or have a unit: `1.5`, `250ms`, `70s`, `10m`, `2h`, `1d`. Moments are ISO 8601 with a time
 zone: `2030-01-31T12:00:00Z`.
@@ -34,8 +35,8 @@ columns without a header for listings. Characters that do not print are shown as
 `--json` prints one JSON document; `swath lanes list`, `swath dead list` and `swath status --watch` print JSON Lines,
 one object a line. Times are ISO 8601 in UTC, intervals are seconds, and what does not apply is `null`.
 
-Results go to standard output; errors, progress and remarks to standard error. `swath crawl`, whose results are files,
-shows its progress and summary on standard output. Errors of swath are one line that starts
+Results go to standard output; errors, progress and remarks to standard error. `swath crawl` and `swath scan`,
+whose results are files, show their progress and summary on standard output. Errors of swath are one line that starts
 with `swath:`.
 """
 

@@ -24,7 +24,12 @@ ROOT = Path(__file__).parents[1]
 COPIED = ("src", "tests", "pyproject.toml", "README.md")
 TIMEOUT_SECONDS = 1_200
 
-CONFORMANCE = ("tests/conformance/test_stores.py", "tests/conformance/test_postgres_outputs.py")
+CONFORMANCE = (
+    "tests/conformance/test_stores.py",
+    "tests/conformance/test_postgres_outputs.py",
+    "tests/postgres/test_fences.py",
+)
+SQLITE_TESTS = tuple(f"tests/unit/test_sqlite_{name}.py" for name in ("store", "file", "schema", "model"))
 MACHINES = ("tests/stateful/test_machine.py",)
 
 SQLITE = "src/swath/backends/sqlite"
@@ -37,6 +42,7 @@ class Mutation(NamedTuple):
     old: str
     new: str
     select: str  # for pytest -k, so that the other stores need not run
+    tests: tuple[str, ...] = CONFORMANCE
 
 
 MUTATIONS: Sequence[Mutation] = [
@@ -115,7 +121,7 @@ MUTATIONS: Sequence[Mutation] = [
         "INV-3: a claim that starts nothing moves the lane's clock",
         f"{SQLITE}/claim.py",
         "            if count and starts_count(pacing):\n                lane.pace(self._now)\n",
-        "        if starts_count(pacing):\n            lane.pace(self._now)\n",
+        "            if starts_count(pacing):\n                lane.pace(self._now)\n",
         "sqlite",
     ),
     Mutation(
@@ -142,8 +148,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-5: a settlement is applied again under the same number",
         f"{SQLITE}/settle.py",
-        "if known is not None and settlement.number <= known.number:",
-        "if known is not None and settlement.number < known.number:",
+        "if known is not None and 0 < settlement.number <= known.number:",
+        "if known is not None and 0 < settlement.number < known.number:",
         "sqlite",
     ),
     Mutation(
@@ -197,12 +203,118 @@ MUTATIONS: Sequence[Mutation] = [
         "lane.place(pacing, self._now)",
         "sqlite",
     ),
+    Mutation(
+        "INV-2: a lease is shortened when the clock steps back",
+        f"{SQLITE}/claim.py",
+        "    ends = max(ends, now + lease)",
+        "    ends = now + lease",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-2: where partition time is ahead of the clock, a lease ends too soon",
+        f"{SQLITE}/claim.py",
+        "        now = max(now, partition.time)",
+        "        now = clock",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-3: partition time steps back with the clock",
+        f"{SQLITE}/state.py",
+        "self.time = max(clock, self.time + 1)",
+        "self.time = clock",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-4: an item may lose one worker too many",
+        f"{SQLITE}/claim.py",
+        "if losses + 1 >= self._session.settings.max_attempts:",
+        "if losses + 1 > self._session.settings.max_attempts:",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-5: what was learned is not settled with the rest",
+        f"{SQLITE}/settle.py",
+        "    learn(session, settlement.facts)\n",
+        "",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-7: a revisit is looked for at its old position",
+        f"{SQLITE}/claim.py",
+        '        self._connection.executemany(self._sql["renumber_seen"], renumbered)\n',
+        "",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-4: what a refused job of a group wrote is committed with the others",
+        f"{SQLITE}/writer.py",
+        '            self._connection.execute("ROLLBACK TO job")\n',
+        "",
+        "sqlite",
+        SQLITE_TESTS,
+    ),
+    Mutation(
+        "INV-3: lanes are remembered as a job left them that was rolled back",
+        f"{SQLITE}/writer.py",
+        '            self._known.forget()\n            self._connection.execute("ROLLBACK TO job")\n',
+        '            self._connection.execute("ROLLBACK TO job")\n',
+        "sqlite",
+        SQLITE_TESTS,
+    ),
+    Mutation(
+        "INV-3: lanes are remembered as they were before another process changed them",
+        f"{SQLITE}/writer.py",
+        "            self._version = version\n            self._known.forget()\n",
+        "            self._version = version\n",
+        "sqlite",
+        SQLITE_TESTS,
+    ),
+    Mutation(
+        "INV-5: the caller's writes can commit although the settlement was refused",
+        f"{SQLITE}/caller.py",
+        "must not commit either.\n            connection.rollback()\n",
+        "must not commit either.\n",
+        "sqlite",
+        SQLITE_TESTS,
+    ),
+    Mutation(
+        "INV-9: claims that ended are kept for ever",
+        f"{SQLITE}/claim.py",
+        "    if fence % PRUNE_EVERY == 0:",
+        "    if False:",
+        "sqlite",
+        SQLITE_TESTS,
+    ),
+    Mutation(
+        "rule 16: an older process goes on after a migration",
+        f"{SQLITE}/state.py",
+        "    if stored > FORMAT:",
+        "    if False:",
+        "sqlite",
+        SQLITE_TESTS,
+    ),
+    Mutation(
+        "schema: a frontier is made over tables of somebody else's",
+        f"{SQLITE}/file.py",
+        "        if clashes := target.clashes(self.names):",
+        "        if clashes := []:",
+        "sqlite",
+        SQLITE_TESTS,
+    ),
+    Mutation(
+        "schema: all frontiers of a file have the same tables",
+        f"{SQLITE}/target.py",
+        '    return text.replace(f"{DEFAULT_SCHEMA}_", f"{schema}_")',
+        "    return text",
+        "sqlite",
+        SQLITE_TESTS,
+    ),
     # PostgreSQL
     Mutation(
         "INV-1: partitions are not locked",
         POSTGRES,
-        "    PERFORM 1 FROM {schema}.partition WHERE partition = _partition FOR UPDATE;\n    SELECT format",
-        "    SELECT format",
+        "    PERFORM 1 FROM {schema}.partition WHERE partition = _partition FOR UPDATE;\n    RETURN",
+        "    RETURN",
         "postgres",
     ),
     Mutation(
@@ -215,8 +327,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-2: the fence is not checked on settling",
         POSTGRES,
-        "AND NOT c.lost AND c.number < _number;",
-        "AND c.number < _number;",
+        "AND NOT c.lost AND (c.number < _number OR _number = 0);",
+        "AND (c.number < _number OR _number = 0);",
         "postgres",
     ),
     Mutation(
@@ -234,6 +346,13 @@ MUTATIONS: Sequence[Mutation] = [
         "postgres",
     ),
     Mutation(
+        "INV-2: a claim takes what a later one had held, under its lower fence",
+        POSTGRES,
+        "IF fence > 0 AND s.last_fence > fence THEN",
+        "IF false THEN",
+        "postgres",
+    ),
+    Mutation(
         "INV-3: a lane is queued although it is busy, and started",
         POSTGRES,
         "WHEN _paused OR (_at_once > 0 AND _in_flight >= _at_once) THEN NULL",
@@ -243,7 +362,7 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-3: the interval runs from the start instead of the settlement",
         POSTGRES,
-        "CASE WHEN coalesce(o.concurrency, f.concurrency) = 1 THEN s.time ELSE o.last_at END AS now_last_at",
+        "CASE WHEN coalesce(o.concurrency, _concurrency) = 1 THEN _time ELSE o.last_at END AS now_last_at",
         "o.last_at AS now_last_at",
         "postgres",
     ),
@@ -264,7 +383,7 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-3: a raised default does not hold for lanes that wait",
         POSTGRES,
-        "                            AND l.last_at + coalesce(l.min_interval, f.min_interval) > s.time THEN 0\n",
+        "                            AND l.last_at + coalesce(l.min_interval, _min_interval) > _time THEN 0\n",
         "                            AND false THEN 0\n",
         "postgres",
     ),
@@ -306,8 +425,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-5: a settlement is applied again under the same number",
         POSTGRES,
-        "AND NOT c.lost AND c.number < _number;",
-        "AND NOT c.lost AND c.number <= _number;",
+        "AND NOT c.lost AND (c.number < _number OR _number = 0);",
+        "AND NOT c.lost AND (c.number <= _number OR _number = 0);",
         "postgres",
     ),
     Mutation(
@@ -365,9 +484,62 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "fairness: a lane taken in part stays in front",
         POSTGRES,
-        "{schema}.lane_ready_at(s.time, b.blocked_until, b.started_at, b.pause)",
+        "{schema}.lane_ready_at(_time, b.blocked_until, b.started_at, b.pause)",
         "{schema}.lane_ready_at(b.ready_at, b.blocked_until, b.started_at, b.pause)",
         "postgres",
+    ),
+    Mutation(
+        "INV-2: a lease is shortened when the clock steps back",
+        POSTGRES,
+        "SET expires_at = greatest(expires_at, _now + _lease)  --",
+        "SET expires_at = _now + _lease  --",
+        "postgres",
+    ),
+    Mutation(
+        "INV-3: partition time steps back with the clock",
+        POSTGRES,
+        "s.time := greatest({schema}.store_time(_given), s.time + 1);",
+        "s.time := {schema}.store_time(_given);",
+        "postgres",
+    ),
+    Mutation(
+        "INV-5: what was learned is not settled with the rest",
+        POSTGRES,
+        "    IF cardinality(_fact_keys) > 0 THEN",
+        "    IF false THEN",
+        "postgres",
+    ),
+    Mutation(
+        "INV-4: what commits late into an inbox is never found",
+        POSTGRES,
+        "AS x(xid) WHERE x.xid < s.inbox_from",
+        "AS x(xid) WHERE false",
+        "postgres",
+        ("tests/postgres/test_inbox.py",),
+    ),
+    Mutation(
+        "rule 16: an older worker renews after a migration",
+        POSTGRES,
+        "    PERFORM {schema}.check_format(_format);\n    UPDATE {schema}.claim",
+        "    UPDATE {schema}.claim",
+        "postgres",
+        ("tests/postgres/test_migration.py",),
+    ),
+    Mutation(
+        "rule 15: discoveries for an idle partition wake nobody",
+        POSTGRES,
+        "        IF FOUND AND s.notified_at + 100000 < s.time AND EXISTS (",
+        "        IF false AND EXISTS (",
+        "postgres",
+        ("tests/postgres/test_notify.py",),
+    ),
+    Mutation(
+        "rule 15: every discovery notifies",
+        POSTGRES,
+        "        IF FOUND AND s.notified_at + 100000 < s.time AND EXISTS (",
+        "        IF FOUND AND EXISTS (",
+        "postgres",
+        ("tests/postgres/test_notify.py",),
     ),
 ]
 
@@ -386,18 +558,19 @@ def main() -> int:
     parser.add_argument("--markdown", action="store_true", help="print the table of tests/README.md")
     arguments = parser.parse_args()
     chosen = [m for m in MUTATIONS if arguments.only.lower() in f"{m.name} {m.file}".lower()]
-    selection = MACHINES if arguments.machines else CONFORMANCE
+    if arguments.machines:
+        chosen = [m._replace(tests=MACHINES) for m in chosen if m.tests is CONFORMANCE]
     with tempfile.TemporaryDirectory(prefix="swath-mutations-") as directory:
         copy = Path(directory)
         copy_tree(copy)
-        for store in sorted({mutation.select for mutation in chosen}):
-            failed, _ = run_tests(copy, selection, store)
+        for tests, store in sorted({(mutation.tests, mutation.select) for mutation in chosen}):
+            failed, _ = run_tests(copy, tests, store)
             if failed is not None:
                 print(f"nothing is mutated, and {failed} fails: mend that first", file=sys.stderr)
                 return 2
         verdicts = []
         for mutation in chosen:
-            verdict = judge(copy, mutation, selection)
+            verdict = judge(copy, mutation)
             verdicts.append(verdict)
             print(said(verdict), file=sys.stderr if arguments.markdown else sys.stdout, flush=True)
     if arguments.markdown:
@@ -414,7 +587,7 @@ def copy_tree(target: Path) -> None:
             shutil.copy2(source, target / name)
 
 
-def judge(copy: Path, mutation: Mutation, selection: Sequence[str]) -> Verdict:
+def judge(copy: Path, mutation: Mutation) -> Verdict:
     """Break the copy, run the tests until the first failure, and mend it."""
     started = time.monotonic()
     path = copy / mutation.file
@@ -423,7 +596,7 @@ def judge(copy: Path, mutation: Mutation, selection: Sequence[str]) -> Verdict:
         return Verdict(mutation, None, f"its text is there {text.count(mutation.old)} times", 0.0)
     path.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
     try:
-        failed, _ = run_tests(copy, selection, mutation.select)
+        failed, _ = run_tests(copy, mutation.tests, mutation.select)
     finally:
         path.write_text(text, encoding="utf-8")
     return Verdict(mutation, failed, None, time.monotonic() - started)
@@ -434,9 +607,12 @@ def run_tests(copy: Path, selection: Sequence[str], select: str) -> tuple[str | 
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=line", "-p", "no:cacheprovider"]
     command += ["-k", select, *selection]
     environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "SWATH_NO_SHRINK": "1"}
-    done = subprocess.run(
-        command, cwd=copy, env=environment, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
-    )
+    try:
+        done = subprocess.run(
+            command, cwd=copy, env=environment, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:  # it goes round in circles, which nobody overlooks
+        return "the time limit", ""
     if done.returncode == 0:
         return None, done.stdout
     found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)

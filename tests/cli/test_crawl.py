@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
 
@@ -80,7 +80,8 @@ def test_the_demo_does_not_answer_for_another_crawl(tmp_path: Path) -> None:
         (("example.com", "--scope", "hosts"), "scope 'hosts' is none of page, prefix, host, domain, any"),
         (("example.com", "--scope", "any"), "give --contact"),
         (("example.com", "--include", "("), "include pattern '(' is no regular expression"),
-        (("example.com", "--lane", "ip"), "--lane ip: one of host, domain"),
+        (("example.com", "--lane", "tld"), "--lane tld: one of host, domain, ip"),
+        (("example.com", "--lane", "ip", "--proxy", "http://127.0.0.1:1"), "--lane ip goes by the addresses of hosts"),
         (("example.com", "--workers", "0"), "--workers 0: at least 1"),
         (("example.com", "--connect-to", "foo"), "connect-to 'foo' is not HOST:PORT:HOST:PORT"),
         (("example.com", "--exclude-hosts", "/nowhere.txt"), "--exclude-hosts /nowhere.txt: No such file"),
@@ -145,11 +146,12 @@ def test_export_says_what_is_wrong(tmp_path: Path) -> None:
 # the display
 
 
-def status(*, ready: int = 0, delayed: int = 0, lanes: int = 0) -> Status:
+def status(*, ready: int = 0, delayed: int = 0, lanes: int = 0, wait: float = 0.0) -> Status:
     now = datetime(2030, 1, 1, tzinfo=UTC)
+    ready_at = now + timedelta(seconds=wait)
     return Status(
         ready=ready, delayed=delayed, claimed=0, done=0, visits=0, dead=0, lanes=lanes, inbox=0, paused=False,
-        min_interval=70.0, concurrency=1, max_attempts=5, checkpoints=[], next_ready_at=now, now=now,
+        min_interval=70.0, concurrency=1, max_attempts=5, checkpoints=[], next_ready_at=ready_at, now=now,
     )  # fmt: skip
 
 
@@ -162,8 +164,23 @@ def shown(settings: CrawlSettings, tally: dict[str, object], now: Status, *, wor
 def test_the_panel_names_the_sizing_law_when_hosts_are_few() -> None:
     settings = CrawlSettings(out="crawl", scope="any", contact="me@example.com")
     text = " ".join(shown(settings, {"in_flight": 2}, status(ready=5_000, lanes=700)).replace("│", " ").split())
-    assert "700 hosts ÷ 70 s = 10.0 pages/s at most; 500 workers would want 35,000 hosts" in text
-    assert "hosts 700 seen, work on 700 at most" in text
+    assert "at most 700 hosts ÷ 70 s = 10.0 pages/s; 500 workers would want 35,000 hosts with work" in text
+    assert "hosts 700 seen, at most 700 with work, some ready now" in text
+
+
+def test_the_panel_knows_that_all_hosts_wait_though_not_how_many_have_work() -> None:
+    """As when a few hosts of very many are left, with many pages each."""
+    settings = CrawlSettings(out="crawl", scope="any", contact="me@example.com", lane="domain")
+    now = status(ready=90_000, lanes=60_000, wait=3.0)
+    text = " ".join(shown(settings, {"in_flight": 2}, now).replace("│", " ").split())
+    assert "domains 60,000 seen, at most 60,000 with work, the next ready in 3 s" in text
+    assert "every domain with work waits for its turn, 70 s after the one before" in text
+
+
+def test_the_panel_says_when_it_waits_for_hosts_in_trouble() -> None:
+    text = shown(CrawlSettings(out="crawl"), {}, status(ready=1, lanes=44, wait=16.53))
+    assert "the next ready in 16.5 s" in text
+    assert "every host with work is left alone for a while" in text
 
 
 @pytest.mark.parametrize(

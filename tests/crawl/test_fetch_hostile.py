@@ -119,6 +119,25 @@ async def test_what_is_no_answer(sent: bytes, error: str) -> None:
         assert (answer.error, answer.status, answer.body) == (error, 0, b"")
 
 
+@pytest.mark.parametrize("rudely", [False, True], ids=["closed", "reset"])
+async def test_a_kept_connection_that_is_closed_under_a_request(rudely: bool) -> None:
+    """Said apart, and asked for once: when to ask again is for who keeps the pace (INV-3)."""
+
+    async def answer_once(exchange: Exchange) -> None:
+        if exchange.path == "/first":
+            await exchange.ok()
+        elif rudely:
+            exchange.reset()
+        else:
+            exchange.close()
+
+    async with serving(answer_once) as server, a_fetcher(limits=PATIENT) as fetcher:
+        assert (await fetcher.fetch(server.url("/first"))).status == 200
+        assert (await fetcher.fetch(server.url("/second"))).error == "closed"
+        assert (await fetcher.fetch(server.url("/third"), fresh=True)).error == "reset"
+    assert [request.split()[1] for request in server.requests] == [b"/first", b"/second", b"/third"]
+
+
 @pytest.mark.parametrize(
     "sent",
     [
@@ -286,7 +305,7 @@ async def test_random_bytes_never_raise() -> None:
 
     async with serving(noise) as server, a_fetcher(limits=PATIENT, connections=20) as fetcher:
         answers = await asyncio.gather(*(fetcher.fetch(server.url()) for _ in range(300)))
-    assert {answer.error for answer in answers} <= {None, "reset", "protocol", "too-large-headers", "other"}
+    assert {answer.error for answer in answers} <= {None, "reset", "closed", "protocol", "too-large-headers", "other"}
 
 
 async def test_connections_are_kept_again_when_the_shortage_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -13,8 +14,10 @@ from typing import Any
 
 import pytest
 
-from swath.core.errors import UsageError
+from swath.core.errors import SchemaError, UsageError
+from swath.core.stopping import Stop
 from swath.crawl import place
+from swath.crawl.fleet import Fleet
 from swath.crawl.settings import CrawlSettings
 from swath.testing.web import Spawned, Web, spawn, too_close, too_many_at_once
 from tests.crawl.archives import archived_urls, check_records
@@ -191,6 +194,29 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
         process.communicate(timeout=20)
         assert time.monotonic() - began < 3
         assert process.returncode == 130
+
+
+def test_when_all_processes_are_killed_it_is_said_and_the_crawl_is_not_over(spawned: Spawned, tmp_path: Path) -> None:
+    words = crawl_words(spawned, tmp_path / "out", "--scope", "domain", "--processes", "2", urls=WEB.seeds)
+    process = begin(words)
+    assert wait(lambda: len(spawned.entries) > 2, 60.0)
+    for pid in children(process.pid):
+        os.kill(pid, signal.SIGKILL)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "process 0: ended with code -9\n" in err
+    assert "process 1: ended with code -9\n" in err
+    assert "run the same command again to go on" in err
+    assert '"stopped_by": "failed"' in out
+
+
+async def test_what_all_processes_fail_with_is_what_the_crawl_fails_with(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "frontier.db") as foreign:
+        foreign.execute("CREATE TABLE theirs (x)")
+    foreign.close()
+    fleet = Fleet(CrawlSettings(out=str(tmp_path), processes=2), Stop())
+    with pytest.raises(SchemaError, match=r"process 0: .*; process 1: "):
+        await fleet.run()
 
 
 def test_what_changed_since_the_last_run_is_told(spawned: Spawned, tmp_path: Path) -> None:

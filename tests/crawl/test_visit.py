@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from swath.core.item import Done, Item, Release, Retry
+from swath.core.item import Dead, Done, Item, Release, Retry
 from swath.crawl.answer import Answer, failed
 from tests.crawl.visiting import answered, visiting
 
@@ -43,8 +43,8 @@ async def test_a_robots_that_fails_where_it_was_redirected_to_is_asked_for_again
 
     async with visiting(say, delay=0.0, retries=1) as (frontier, visitor, actor):
         for asked in (1, 2):
-            waits = await visitor(item("http://a.example/"))
-            assert isinstance(waits, Release)
+            for _ in range(2):
+                assert isinstance(await visitor(item("http://a.example/")), Release)
             claim = await frontier.claim(limit=1)
             assert claim is not None
             hop = claim.items[0]
@@ -88,6 +88,15 @@ async def test_a_host_that_asks_for_peace_gets_it(attempts: int) -> None:
     assert "in 100" in found.sentence or "in 99" in found.sentence, found.sentence
 
 
+@pytest.mark.parametrize(("attempts", "blocked"), [(0, True), (9, False)], ids=["again", "given-up"])
+async def test_a_host_that_is_busy_is_left_alone_until_the_page_is_tried_again(attempts: int, blocked: bool) -> None:
+    """A page that was given up is waited for by nobody; the next one is only asked for later and later."""
+    async with visiting(lambda url: answered(url, 503), delay=0.0, robots=False, retries=3) as (frontier, visitor, _):
+        await frontier.add([Item("http://a.example/wait", "a.example")])
+        await visitor(item("http://a.example/", attempts=attempts))
+        assert (await frontier.claim(limit=1) is None) == blocked
+
+
 async def test_a_robots_that_asks_for_peace_gets_it() -> None:
     async with visiting(lambda url: answered(url, 503, Retry_After="1000"), delay=0.0) as (frontier, visitor, actor):
         await frontier.add([Item("http://a.example/wait", "a.example")])
@@ -97,13 +106,59 @@ async def test_a_robots_that_asks_for_peace_gets_it() -> None:
     assert "in 17 min" in found.sentence, found.sentence
 
 
-async def test_a_robots_is_archived_though_its_page_is_tried_again() -> None:
-    """Where hosts are not paced, both are asked for in one turn."""
+async def test_a_try_counts_also_when_robots_was_asked_for_before() -> None:
+    """Where hosts are not paced too: the turn is the robots.txt's, and the page has the next one."""
 
     def say(url: str) -> Answer:
         return answered(url, 200 if "robots" in url else 500)
 
-    async with visiting(say, delay=0.0) as (_, visitor, _):
+    async with visiting(say, delay=0.0) as (_, visitor, actor):
         outcome = await visitor(item("http://a.example/"))
-    assert isinstance(outcome, Release)
-    assert [capture.page["url"] for capture in outcome.output] == ["http://a.example/robots.txt"]
+        assert isinstance(outcome, Release)
+        assert [capture.page["url"] for capture in outcome.output] == ["http://a.example/robots.txt"]
+        assert isinstance(await visitor(item("http://a.example/")), Retry)
+    assert actor.asked == ["http://a.example/robots.txt", "http://a.example/"]
+
+
+async def test_pages_wait_for_a_robots_that_is_asked_for_again() -> None:
+    """Also those that waited while it was asked for the first time; only when it is given up are they excluded."""
+    arrived = asyncio.Event()
+
+    async with visiting(lambda url: answered(url, 500), delay=0.0, retries=1) as (_, visitor, actor):
+        plain = actor.fetch
+
+        async def slowly(url: str, *, fresh: bool = False, address: str | None = None) -> Answer:
+            await arrived.wait()
+            return await plain(url, fresh=fresh)
+
+        actor.fetch = slowly  # type: ignore[method-assign]
+        visits = [asyncio.create_task(visitor(item(f"http://a.example/{number}"))) for number in range(3)]
+        await asyncio.sleep(0)
+        arrived.set()
+        outcomes = await asyncio.gather(*visits)
+    assert actor.asked == ["http://a.example/robots.txt"]
+    assert all(isinstance(outcome, Release) for outcome in outcomes), outcomes
+    assert sum(isinstance(outcome, Release) and bool(outcome.after) for outcome in outcomes) == 2
+
+
+@pytest.mark.parametrize("lane", ["host", "domain"])
+async def test_a_robots_that_fails_stops_its_own_host_only(lane: str) -> None:
+    async with visiting(lambda url: answered(url, 500), lane=lane, delay=0.0, retries=1) as (frontier, visitor, _):
+        name = {"host": "a.shop.example", "domain": "shop.example"}[lane]
+        await frontier.add([Item("http://a.shop.example/wait", name)])
+        assert isinstance(await visitor(Item("http://a.shop.example/", name, payload={"depth": 0})), Release)
+        assert (await frontier.claim(limit=1) is None) == (lane == "host")
+
+
+async def test_a_kept_connection_that_was_closed_is_not_held_against_a_page() -> None:
+    """It has another turn, on a new connection; what happens there counts."""
+
+    def say(url: str) -> Answer:
+        return failed(url, "closed" if not actor.fresh[-1] else "reset", "", started=0.0, ended=0.0)
+
+    async with visiting(say, robots=False, retries=0) as (_, visitor, actor):
+        first = await visitor(item("http://a.example/"))
+        assert isinstance(first, Release)
+        assert first.started
+        assert isinstance(await visitor(item("http://a.example/")), Dead)
+    assert actor.fresh == [False, True]

@@ -26,10 +26,12 @@ class Actor:
     def __init__(self, say: Say) -> None:
         self._say = say
         self.asked: list[str] = []
+        self.fresh: list[bool] = []  # whether each was to have a new connection
         self.names: dict[str, list[str]] = {}
 
     async def fetch(self, url: str, *, fresh: bool = False, address: str | None = None) -> Answer:
         self.asked.append(url)
+        self.fresh.append(fresh)
         return self._say(url)
 
     async def addresses(self, url: str) -> Answer | list[str]:

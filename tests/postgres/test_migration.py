@@ -8,9 +8,9 @@ import pytest
 
 from swath.backends import sql
 from swath.backends.postgres import PostgresStore, errors, migrate, migration
-from swath.conformance.trial import done
+from swath.conformance.trial import Trial, done
 from swath.core.errors import NotAFrontier, SchemaOutdated, SchemaTooNew
-from swath.core.store import LaneChange, Settings
+from swath.core.store import ClaimRequest, Fact, LaneChange, Settings
 from tests.postgres.site import Site
 
 NEXT = errors.FORMAT + 1
@@ -84,7 +84,8 @@ async def test_a_newer_format_is_refused(site: Site) -> None:
 
 async def test_older_workers_stop_with_their_own_error(site: Site) -> None:
     """Every move reads the format with the lock; what they held is taken over later."""
-    trial = await site.trial()
+    store = await site.store()
+    trial = Trial(store, site.clock)
     await trial.add("a", "b")
     batch = await trial.claim(1)
     await site.sql("UPDATE {schema}.frontier SET format = %s", NEXT)
@@ -95,12 +96,18 @@ async def test_older_workers_stop_with_their_own_error(site: Site) -> None:
         "settle": batch.finish,
         "change_lane": lambda: trial.store.change_lane(0, "lane", LaneChange(paused=True)),
         "reopen": lambda: trial.store.reopen([(0, 1)]),
+        "renew": batch.renew,
+        "find_claim": lambda: store._find_claim(ClaimRequest(1, 90_000_000, "worker", batch.ref.token, [0])),
+        "change_settings": lambda: trial.store.change_settings(paused=True, max_attempts=9),
+        "learn": lambda: trial.store.learn([Fact("a", "1")]),
     }
     for name, move in moves.items():
         with pytest.raises(SchemaTooNew, match=f"format {NEXT}"):
             await move()
         assert await trial.found("a") == [found], name
     assert (await trial.status()).claimed == 1
+    assert await trial.store.facts(["a"]) == {}
+    assert not (await trial.store.signal()).paused
 
 
 async def test_older_workers_stop_also_when_there_is_nothing_to_do(site: Site) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from swath.backends.postgres import PostgresStore, notify
 from swath.backends.postgres.connections import connect
+from swath.conformance.trial import done
 from swath.core.store import Settings
 from tests.postgres.site import POLL_SECONDS, Site
 from tests.recorder import PATIENCE
@@ -74,6 +75,48 @@ async def test_a_settlement_that_frees_a_lane_wakes(site: Site) -> None:
     await batch.finish()
     async with asyncio.timeout(PATIENCE):
         await waiting
+
+
+async def test_what_is_discovered_for_an_idle_partition_wakes(site: Site) -> None:
+    """It goes to an inbox, and whoever drains that may be asleep."""
+    other = await site.trial(partitions=2)
+    await other.add("page", lane=other.lane(0))
+    batch = await other.claim()
+    _, waiting = await sleeper(site)
+    site.clock.advance(1)
+    await batch.settle(done(batch.only), discovered=[other.item("link", lane=other.lane(1))])
+    async with asyncio.timeout(PATIENCE):
+        await waiting
+
+
+async def test_discoveries_notify_at_a_bounded_rate(site: Site) -> None:
+    """Rule 15: not for a partition that has work, nor for what is known, nor every time."""
+    trial = await site.trial(partitions=3)
+    known, idle, busy = (trial.item("link", lane=trial.lane(n)) for n in (1, 1, 2))
+    await trial.add(*(f"page{n}" for n in range(30)), lane=trial.lane(0))
+    await trial.add("link", lane=trial.lane(1))
+    await (await trial.claim(order=[1])).finish()
+    await trial.add("ready", lane=trial.lane(2))
+    pages = iter((batch := await trial.claim(order=[0])).items)
+    onlooker = await connect(site.target.dsn)
+    async with onlooker:
+        await onlooker.execute("LISTEN swath")
+
+        async def notes() -> int:
+            await onlooker.execute("SELECT 1")
+            return len([note async for note in onlooker.notifies(timeout=0)])
+
+        for found in (known, busy):
+            site.clock.advance(1)
+            await batch.settle(done(next(pages)), discovered=[found])
+            assert await notes() == 0
+        for n in range(20):
+            site.clock.advance(0.001)
+            await batch.settle(done(next(pages)), discovered=[idle._replace(hash=bytes([n] * 20), key=f"link{n}")])
+        assert await notes() == 1
+        site.clock.advance(1)
+        await batch.settle(done(next(pages)), discovered=[idle._replace(hash=bytes([99] * 20), key="link99")])
+        assert await notes() == 1
 
 
 async def test_an_addition_to_another_frontier_does_not_wake(site: Site, url: str) -> None:

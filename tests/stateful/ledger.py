@@ -67,6 +67,7 @@ class Ledger:
     claims: dict[int, Held] = field(default_factory=dict)
     lanes: dict[str, Lane] = field(default_factory=dict)
     outputs: dict[str, int] = field(default_factory=dict)
+    facts: dict[str, str] = field(default_factory=dict)
     checkpoints: dict[int, int] = field(default_factory=dict)
     times: dict[int, int] = field(default_factory=dict)
     paused: bool = False
@@ -191,6 +192,7 @@ class Ledger:
         for output in settlement.outputs:
             assert self.outputs.get(output.name, 0) == output.old, "INV-5: an output was written over"
             self.outputs[output.name] = output.new
+        self.facts |= dict(settlement.facts)
 
     def _settle(self, name: Name, move: Move, now: int) -> None:
         entry = self.entries[name]
@@ -246,6 +248,7 @@ class Ledger:
         status: Sequence[PartitionStatus],
         lanes: Sequence[tuple[int, LaneStatus]],
         outputs: Mapping[str, int],
+        facts: Mapping[str, str],
     ) -> None:
         for partition in status:
             self._check_partition(partition, [f for f in found.values() if f.partition == partition.partition])
@@ -253,6 +256,7 @@ class Ledger:
             self._check_place(name, entry, found[name])
         self._check_lanes(found, lanes)
         assert outputs == self.outputs, "INV-5"
+        assert facts == self.facts, "INV-5"
         in_flight = {name for claim in self.claims.values() for name in claim.names.values()}
         assert in_flight == {name for name, entry in self.entries.items() if entry.state == "held"}, "INV-1"
 

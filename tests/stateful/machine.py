@@ -9,11 +9,23 @@ from hypothesis.stateful import initialize, precondition, rule
 from swath.core.codec import new_item
 from swath.core.errors import InvalidOutcome, LeaseLost, OutputConflict, SwathError
 from swath.core.item import Item
-from swath.core.store import DEFAULT, HeldItem, LaneChange, Move, MoveKind, NewItem, OutputMove, Settings, Settlement
-from tests.stateful.player import FILE, MILLISECOND, SECOND, Hand, Player
+from swath.core.store import (
+    DEFAULT,
+    Fact,
+    HeldItem,
+    LaneChange,
+    Move,
+    MoveKind,
+    NewItem,
+    OutputMove,
+    Settings,
+    Settlement,
+)
+from tests.stateful.player import FACTS, FILE, MILLISECOND, SECOND, Hand, Player
 
 T = TypeVar("T")
 
+UNTRUE = Fact(FACTS[0], "learned from a settlement that was refused")
 WRONGLY = ("twice", "unknown", "other", "output", "token")
 
 LANES = ("ant", "bee", "cat", "dog")
@@ -266,7 +278,8 @@ class FrontierMachine(Player):
         moves = [self._move(item, *outcome) for item, outcome in zip(held, outcomes, strict=False)]
         length = self.ledger.outputs.get(FILE, 0)
         outputs = [OutputMove(FILE, length, length + 10)] if which % 2 else []
-        self.do_settle(hand, partition, moves, [self.universe[n] for n in found], outputs)
+        facts = [Fact(self._one_of(FACTS, which // 2), str(self.steps))]
+        self.do_settle(hand, partition, moves, [self.universe[n] for n in found], outputs, facts)
 
     def _settle_again(self, which: int) -> None:
         """The reply was lost: the settlement is looked up, not applied again; also when the lease is over."""
@@ -279,7 +292,8 @@ class FrontierMachine(Player):
         item = hand.items[which % len(hand.items)]
         news, writes = self.universe[-2:], [OutputMove(FILE, 0, 1)]
         for moves in ([self._move(item, *kind)], []):
-            self.refuse_settle(hand, Settlement(item.partition, hand.number + 1, moves, news, writes), LeaseLost)
+            settlement = Settlement(item.partition, hand.number + 1, moves, news, writes, [UNTRUE])
+            self.refuse_settle(hand, settlement, LeaseLost)
         self.refused(lambda store: store.renew(self.ref(store, hand), SECOND), LeaseLost)
 
     def _settle_wrongly(self, which: int, how: str) -> None:
@@ -307,7 +321,7 @@ class FrontierMachine(Player):
             refuses = LeaseLost
         else:
             outputs, refuses = [OutputMove(FILE, self.ledger.outputs.get(FILE, 0) + 1, 10**6)], OutputConflict
-        settlement = Settlement(item.partition, hand.number + 1, moves, self.universe[-2:], outputs)
+        settlement = Settlement(item.partition, hand.number + 1, moves, self.universe[-2:], outputs, [UNTRUE])
         self.refuse_settle(hand, settlement, refuses)
 
     def _move(self, item: HeldItem, kind: str, extra: int) -> Move:

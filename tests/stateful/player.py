@@ -17,6 +17,7 @@ from swath.core.store import (
     ClaimReply,
     ClaimRequest,
     DeadItem,
+    Fact,
     Found,
     HeldItem,
     LaneChange,
@@ -38,6 +39,7 @@ T = TypeVar("T")
 MILLISECOND = 1_000
 SECOND = 1_000_000
 FILE = "pages.warc"
+FACTS = ("robots", "digest")
 
 
 @dataclass(slots=True, eq=False)
@@ -66,6 +68,7 @@ class Look(NamedTuple):
     lanes: Sequence[tuple[int, LaneStatus]]
     dead: Sequence[DeadItem]
     outputs: dict[str, int]
+    facts: dict[str, str]
     signal: Signal
 
 
@@ -144,8 +147,9 @@ class Player(RuleBasedStateMachine):
         moves: Sequence[Move],
         discovered: Sequence[NewItem] = (),
         outputs: Sequence[OutputMove] = (),
+        facts: Sequence[Fact] = (),
     ) -> None:
-        settlement = Settlement(partition, hand.number + 1, moves, discovered, outputs)
+        settlement = Settlement(partition, hand.number + 1, moves, discovered, outputs, facts)
         if self.is_lost(hand):
             self.refuse_settle(hand, settlement, LeaseLost)
             return
@@ -226,7 +230,7 @@ class Player(RuleBasedStateMachine):
             return
         look = self.look()
         assert _counters(look.status) == _counters(look.counted), "status is not what is there"
-        self.ledger.check(look.found, look.status, look.lanes, look.outputs)
+        self.ledger.check(look.found, look.status, look.lanes, look.outputs, look.facts)
         if self.exact:
             self.as_the_model(look)
         self.well = True
@@ -239,7 +243,7 @@ class Player(RuleBasedStateMachine):
         for mine, theirs in zip(look.status, model.status, strict=True):
             assert mine._replace(next_ready_at=None, time=0) == theirs._replace(next_ready_at=None, time=0)
             assert not_later(mine.next_ready_at, theirs.next_ready_at), "F17: it would be slept through"
-        for part in ("lanes", "dead", "outputs", "signal"):
+        for part in ("lanes", "dead", "outputs", "facts", "signal"):
             assert whole(getattr(look, part)) == whole(getattr(model, part))
 
     def look(self) -> Look:
@@ -277,6 +281,7 @@ async def _look(store: Store, items: Sequence[NewItem]) -> Look:
         lanes=list(await store.lanes()),
         dead=list(await store.dead()),
         outputs=await store.outputs(),
+        facts=await store.facts(FACTS),
         signal=await store.signal(),
     )
 

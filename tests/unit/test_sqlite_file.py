@@ -30,7 +30,7 @@ from swath.core.errors import (
     StoreUnavailable,
     SwathError,
 )
-from swath.core.store import NewItem, Settings
+from swath.core.store import ClaimRef, ClaimRequest, Fact, LaneChange, Move, MoveKind, NewItem, Settings, Settlement
 
 
 @pytest.fixture
@@ -369,12 +369,27 @@ async def test_a_newer_format_is_refused(path: str) -> None:
 
 async def test_a_store_that_is_open_stops_when_the_format_changes_under_it(path: str) -> None:
     store = await SqliteStore.open(path)
+    await store.add([new("held")])
+    reply = await store.claim(ClaimRequest(1, 60_000_000, "worker", 1, [0]))
+    ref = ClaimRef(reply.fence, 1)
     edit(path, "UPDATE swath_frontier SET format = 99")
-    with pytest.raises(SchemaTooNew):
-        await store.add([new("a")])
-    with pytest.raises(SchemaTooNew):
-        await store.status()
+    for call in (
+        store.add([new("a")]),
+        store.claim(ClaimRequest(1, 60_000_000, "worker", 2, [0])),
+        store.renew(ref, 90_000_000),
+        store.settle(ref, Settlement(0, 1, [Move(1, MoveKind.DONE)])),
+        store.change_lane(0, "lane", LaneChange(paused=True)),
+        store.change_settings(paused=True),
+        store.learn([Fact("a", "1")]),
+        store.reopen([(0, 1)]),
+        store.status(),
+    ):
+        with pytest.raises(SchemaTooNew):
+            await call
     edit(path, f"UPDATE swath_frontier SET format = {FORMAT}")
+    (found,) = await store.find(new("held").hash[:16], None)
+    assert (found.state, found.expires_at) == ("claimed", reply.expires_at)
+    assert (await store.signal(), await store.facts(["a"])) == (reply.signal, {})
     assert await store.add([new("a")]) == 1
     await store.close()
 

@@ -16,9 +16,12 @@ import swath
 from swath.backends.sqlite import SqliteStore, migrate, versions
 from swath.backends.sqlite.file import APPLICATION_ID
 from swath.backends.sqlite.migration import all_migrations
+from swath.backends.sqlite.store import POLL_SECONDS
 from swath.backends.sqlite.target import Target
 from swath.core.clock import ManualClock
 from swath.core.errors import InvalidStoreURL, NotAFrontier, SchemaTooNew
+from swath.core.store import ClaimRequest
+from tests.recorder import PATIENCE
 from tests.unit.test_sqlite_file import edit, new, snapshot
 
 ACCOUNTS = 12
@@ -187,6 +190,29 @@ async def test_many_create_at_the_same_moment(path: str) -> None:
     assert added == [1] * 12
     assert [(await store.status()).partitions[0].ready for store in stores] == [4] * 12
     await asyncio.gather(*(store.close() for store in stores))
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+async def test_what_others_do_in_the_file_wakes_nobody(path: str, owner: sqlite3.Connection, claimed: bool) -> None:
+    """Who waits for work would claim in vain, in everybody's way, as often as a busy neighbour commits."""
+    store, again, near = [await SqliteStore.open(path, schema=name) for name in ("mail", "mail", "post")]
+    if claimed:
+        await store.claim(ClaimRequest(1, LEASE, "worker", 1, [0]))
+    waiting = asyncio.create_task(store.wait(10 * PATIENCE))
+    for number in range(5):
+        await near.add([new(f"{number}")])
+        owner.execute("INSERT INTO users VALUES ('carl', 3)")
+        await asyncio.wait({waiting}, timeout=POLL_SECONDS)
+    assert not waiting.done()
+    await again.add([new("work")])
+    async with asyncio.timeout(PATIENCE):
+        await waiting
+    waiting = asyncio.create_task(store.wait(10 * PATIENCE))
+    await again.change_settings(min_interval=1)
+    async with asyncio.timeout(PATIENCE):
+        await waiting
+    for each in (store, again, near):
+        await each.close()
 
 
 # formats

@@ -518,9 +518,12 @@ class MemoryStore:
     async def find(self, key_hash: bytes, lane_hash: bytes | None) -> Sequence[Found]:
         found = []
         for partition in self._partitions:
-            for known, row in partition.seen.items():
-                if known[:KEY_HASH_BYTES] == key_hash and lane_hash in (None, known[KEY_HASH_BYTES:]):
-                    found.append(self._found(partition, row))
+            rows = [
+                row
+                for known, row in partition.seen.items()
+                if known[:KEY_HASH_BYTES] == key_hash and lane_hash in (None, known[KEY_HASH_BYTES:])
+            ]
+            found += [self._found(partition, row) for row in sorted(rows, key=lambda row: row.position)]
         return found
 
     def _found(self, partition: _Partition, row: _Row) -> Found:

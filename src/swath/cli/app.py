@@ -8,10 +8,10 @@ import typer
 from typer.core import TyperGroup
 
 import swath
-from swath.cli import add, crawl, db, dead, explain, export, lanes, pause, resume, status
+from swath.cli import add, backfill, crawl, db, dead, explain, export, lanes, pause, resume, scan, status
 from swath.cli.exits import MEANING, Exit
 
-COMMANDS = ("crawl", "export", "status", "add", "explain", "lanes", "dead", "pause", "resume", "db")
+COMMANDS = ("crawl", "backfill", "scan", "export", "status", "add", "explain", "lanes", "dead", "pause", "resume", "db")
 EPILOG = "Exit codes:\n\n" + "\n".join(f"- `{code:d}` {meaning}" for code, meaning in MEANING.items())
 
 
@@ -50,6 +50,8 @@ def root(
 
 
 app.command("crawl")(crawl.crawl)
+app.command("backfill")(backfill.backfill)
+app.command("scan")(scan.scan)
 app.command("export")(export.export)
 app.command("status")(status.status)
 app.command("add")(add.add)

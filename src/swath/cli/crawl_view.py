@@ -1,11 +1,11 @@
 """How a crawl looks while it runs: a live panel on a terminal, a line now and then elsewhere.
 
 What is shown of the frontier comes from its counters, which cost the same however many hosts there are. They say how
-many hosts were ever seen, not on how many of them work waits: that is at most the number of URLs that wait.
+many hosts were ever seen, not how many of them have work: that is at most the number of URLs that wait. But they say
+whether any host is ready; if none is, everything that waits does so for politeness.
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -25,12 +25,18 @@ MOST_SLOW = 3
 SLOW_SECONDS = 1.0
 MARGIN = 4  # columns left free, so that a ^C that the terminal echoes does not begin a line and break the panel
 
+LONG_WAIT = 2  # turns; who is not ready for longer than that is left alone for another reason than the delay
+
+# What is paced together, by --lane. Lanes of addresses begin as lanes of hosts, and both are counted.
+PACED = {"host": "host", "domain": "domain", "ip": "lane"}
+
 ENDINGS = {
     "done": "everything is crawled",
     "SIGINT": "stopped",
     "SIGTERM": "stopped",
     "max-pages": "stopped by --max-pages",
     "max-duration": "stopped by --max-duration",
+    "failed": "stopped: every process failed",
 }
 
 
@@ -39,22 +45,24 @@ def beginning(settings: CrawlSettings, prepared: place.Prepared, before: Status)
     where = f"the crawl in {settings.out}"
     if not before.waiting:
         return f"{where} is complete: nothing is left to fetch"
-    seeds = show.counted(prepared.added, "new seed")
-    begun = f"{where} goes on: {before.waiting:,} URLs left" if prepared.resumed else f"{where} begins"
+    parts = [f"{where} goes on: {before.waiting:,} URLs left" if prepared.resumed else f"{where} begins"]
+    if prepared.added:
+        parts.append(show.counted(prepared.added, "new seed"))
+    each = settings.lane.replace("ip", "address")
     every = show.span(settings.min_interval)
-    pace = f"a page every {every} from each host" if settings.min_interval else "no delay between pages"
-    return f"{begun}, {seeds}, {pace}"
+    parts.append(f"a page every {every} from each {each}" if settings.min_interval else "no delay between pages")
+    return ", ".join(parts)
 
 
 def ending(stopped_by: str) -> str:
     return ENDINGS.get(stopped_by, f"stopped by {stopped_by}")
 
 
-def line(tally: Mapping[str, Any], status: Status | None) -> str:
+def line(settings: CrawlSettings, tally: Mapping[str, Any], status: Status | None) -> str:
     """One line, for logs."""
     parts = [f"{tally.get('pages', 0):,} pages", f"{tally.get('rate', 0.0):.1f}/s"]
     if status is not None:
-        parts.append(f"{queued(status):,} queued, {show.counted(status.lanes, 'host')} seen")
+        parts.append(f"{queued(status):,} queued, {show.counted(status.lanes, PACED[settings.lane])} seen")
     parts += [f"{tally.get('in_flight', 0):,} in flight", show.size(tally.get("bytes", 0))]
     if tally.get("errors"):
         parts.append(f"errors: {_kinds(tally['errors'])}")
@@ -66,7 +74,7 @@ def queued(status: Status) -> int:
 
 
 def hosts_with_work(status: Status) -> int:
-    """On how many hosts work waits, at most."""
+    """How many hosts have work, at most."""
     return min(status.lanes, queued(status) + status.claimed)
 
 
@@ -97,7 +105,7 @@ def panel(
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="cyan", no_wrap=True)
     grid.add_column(overflow="fold")
-    for name, value in _rows(tally, status, workers):
+    for name, value in _rows(settings, tally, status, workers):
         grid.add_row(name, Text(show.clean(value)))
     body: list[RenderableType] = [grid]
     if (hint := politeness_hint(settings, tally, status, workers=workers)) is not None:
@@ -106,7 +114,9 @@ def panel(
     return Panel(Group(*body), title=title, title_align="left", border_style="dim", expand=False)
 
 
-def _rows(tally: Mapping[str, Any], status: Status | None, workers: int) -> Iterator[tuple[str, str]]:
+def _rows(
+    settings: CrawlSettings, tally: Mapping[str, Any], status: Status | None, workers: int
+) -> Iterator[tuple[str, str]]:
     seconds = max(tally.get("seconds", 0.0), 0.001)
     pages, rate = tally.get("pages", 0), tally.get("rate", 0.0)
     yield "pages", f"{pages:,}   {rate:,.1f}/s now, {pages / seconds:,.1f}/s overall"
@@ -114,7 +124,8 @@ def _rows(tally: Mapping[str, Any], status: Status | None, workers: int) -> Iter
         lasts = f", {show.span(max(1, round(queued(status) / rate)))} of work at this pace" if rate >= 0.1 else ""
         later = f" ({status.delayed:,} to be tried again later)" if status.delayed else ""
         yield "queued", f"{queued(status):,}{later}{lasts}"
-        yield "hosts", f"{status.lanes:,} seen, work on {hosts_with_work(status):,} at most{_next_turn(status)}"
+        of_these = f"at most {hosts_with_work(status):,} with work"
+        yield f"{PACED[settings.lane]}s", f"{status.lanes:,} seen, {of_these}{_next_turn(status)}"
     yield "in flight", f"{tally.get('in_flight', 0):,} of {workers:,}"
     yield "received", f"{show.size(tally.get('bytes', 0))} in {show.span(seconds)}"
     yield from _outcomes(tally)
@@ -127,8 +138,13 @@ def _rows(tally: Mapping[str, Any], status: Status | None, workers: int) -> Iter
 def _next_turn(status: Status) -> str:
     if status.next_ready_at is None:
         return ""
-    wait = status.next_ready_at - status.now
-    return ", some ready now" if wait <= timedelta(0) else f", the next ready in {show.span(wait.total_seconds())}"
+    wait = _wait(status)
+    return f", the next ready in {show.span(max(0.1, round(wait, 1)))}" if wait else ", some ready now"
+
+
+def _wait(status: Status) -> float:
+    """Seconds until something is ready; 0 when something is, or nothing waits for time to pass."""
+    return 0.0 if status.next_ready_at is None else max(0.0, (status.next_ready_at - status.now).total_seconds())
 
 
 def _outcomes(tally: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -148,16 +164,24 @@ def politeness_hint(
     settings: CrawlSettings, tally: Mapping[str, Any], status: Status | None, *, workers: int
 ) -> str | None:
     """When throughput is limited by politeness rather than by the machine, the sizing law says so."""
-    if status is None or settings.min_interval <= 0 or not status.ready:
+    if status is None or settings.min_interval <= 0 or not status.ready or tally.get("in_flight", 0) >= workers / 2:
         return None
+    noun, every = PACED[settings.lane], show.span(settings.min_interval)
+    wait = _wait(status)
+    if wait > max(1.0, LONG_WAIT * settings.min_interval):
+        return (
+            f"every {noun} with work is left alone for a while: it asked for that, fails or is slow (see swath lanes)"
+        )
     hosts = hosts_with_work(status)
     most = hosts / settings.min_interval
-    if tally.get("in_flight", 0) >= workers / 2 or most > workers:
+    wanted = f"{workers:,} workers would want {workers * settings.min_interval:,.0f} {noun}s with work"
+    if most <= workers:
+        law = f"at most {show.counted(hosts, noun)} ÷ {every} = {most:,.1f} pages/s"
+    elif wait > 0:
+        law = f"every {noun} with work waits for its turn, {every} after the one before"
+    else:
         return None
-    return (
-        f"politeness sets the pace: {show.counted(hosts, 'host')} ÷ {show.span(settings.min_interval)} = "
-        f"{most:,.1f} pages/s at most; {workers:,} workers would want {workers * settings.min_interval:,.0f} hosts"
-    )
+    return f"politeness sets the pace: {law}; {wanted}"
 
 
 def summary(

@@ -17,12 +17,13 @@ from swath.core.errors import UsageError
 from swath.core.insight import Status
 from swath.core.stopping import Stop, stopped_by_signals
 from swath.crawl import budget, index, place
-from swath.crawl.fleet import Fleet
+from swath.crawl.fleet import ChildFailed, Fleet
 from swath.crawl.scope import scope_of
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.target import ConnectTo
 
 REFRESH_SECONDS = 0.5
+FAILED = "failed"  # what stopped a crawl all of whose processes ended with errors
 
 
 class Crawling:
@@ -49,7 +50,10 @@ class Crawling:
             began = time.monotonic()
             stopped_by = "done"
             if before.waiting:
-                stopped_by = await self._crawl()
+                try:
+                    stopped_by = await self._crawl()
+                except ChildFailed:
+                    stopped_by = FAILED
         return await self._finish(prepared, stopped_by, time.monotonic() - began)
 
     async def _crawl(self) -> str:
@@ -96,12 +100,12 @@ class Crawling:
                 show.json_line({"event": "progress", **tally, **view.frontier(self._fleet.status)})
                 sys.stdout.flush()
             else:
-                print(view.line(tally, self._fleet.status), flush=True)
+                print(view.line(self._settings, tally, self._fleet.status), flush=True)
 
     async def _finish(self, prepared: place.Prepared, stopped_by: str, seconds: float) -> int:
         settings = self._settings
         for failure in self._fleet.failures:
-            show.complain(f"{failure}; the others went on")
+            show.complain(failure if stopped_by == FAILED else f"{failure}; the others went on")
         status = await place.status(settings)
         if stopped_by == "done" and settings.warc:
             await asyncio.to_thread(index.write, settings.directory, await place.committed(settings))
@@ -119,7 +123,7 @@ class Crawling:
             return Exit.NO
         if stopped_by in ("SIGINT", "SIGTERM"):
             return Exit.INTERRUPTED
-        return Exit.NO if status.waiting or status.dead else Exit.DONE
+        return Exit.NO if status.waiting or status.dead or stopped_by == FAILED else Exit.DONE
 
     async def _why_not(self) -> str:
         """What became of the first seed."""

@@ -94,7 +94,7 @@ def span(seconds: float) -> str:
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.3g} s"
+    return f"{seconds:.3g} s" if seconds >= 0.001 else "0 s"
 
 
 def size(count: int) -> str:

@@ -14,6 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from swath.backfill.progress import Progress, progress
 from swath.cli import show, values
 from swath.cli.common import JSONOption, StoreOption, opened, run
 from swath.cli.exits import Exit
@@ -22,6 +23,7 @@ from swath.core.errors import UsageError
 from swath.core.frontier import Frontier
 from swath.core.insight import Status
 from swath.core.store import PartitionStatus, StoreStatus
+from swath.tables.table import Key
 
 WATCH_SECONDS = 2.0
 LEAST_WATCH_SECONDS = 0.1
@@ -71,6 +73,7 @@ class View:
     store: str
     backend: StoreStatus
     rates: Rates | None = None
+    backfill: Progress | None = None  # where that is what the frontier is of
 
     @property
     def status(self) -> Status:
@@ -81,7 +84,7 @@ async def _once(store: str | None, seconds: float | None, partitions: bool, json
     if seconds is not None:
         raise UsageError(f"SECONDS goes with --watch: swath status --watch {seconds:g}")
     async with opened(store) as frontier:
-        view = View(show.masked(store or ""), await frontier.store.status())
+        view = View(show.masked(store or ""), await frontier.store.status(), backfill=await progress(frontier))
     if json:
         show.document(as_json(view))
     elif show.on_terminal():
@@ -114,7 +117,7 @@ async def _looks(store: str, frontier: Frontier, pause: float) -> Any:
     samples: deque[StoreStatus] = deque(maxlen=RATE_SAMPLES)
     while True:
         samples.append(await frontier.store.status())
-        yield View(store, samples[-1], rates(samples[0], samples[-1]))
+        yield View(store, samples[-1], rates(samples[0], samples[-1]), await progress(frontier))
         await asyncio.sleep(pause)
 
 
@@ -147,6 +150,8 @@ def as_json(view: View) -> dict[str, Any]:
     }
     data["checkpoint"] = {"position": _position(status), "end": _end(status), "lag": status.lag, "dead": _dead(status)}
     data["partitions"] = [partition_json(part) for part in view.backend.partitions]
+    if view.backfill is not None:
+        data["backfill"] = backfill_json(view.backfill)
     if view.rates is not None:
         data["per_second"] = {name: round(getattr(view.rates, name), 3) for name in ("done", "dead", "added")}
     return data
@@ -163,6 +168,30 @@ def partition_json(part: PartitionStatus) -> dict[str, Any]:
             "dead": part.checkpoint_dead,
         },
     }
+
+
+def backfill_json(found: Progress) -> dict[str, Any]:
+    return {
+        "table": found.about["table"],
+        "key": found.about["key_columns"],
+        "covered": found.key,
+        "upto": found.upto,
+        "share": found.share,
+        "given_up": found.dead,
+        "over": found.over,
+    }
+
+
+def _backfill(found: Progress) -> Iterator[tuple[str, str]]:
+    """What a backfill has covered, for people and in plain lines."""
+    yield "backfill", f"{found.about['table']} by {', '.join(found.about['key_columns'])}"
+    yield "covered", "nothing yet" if found.key is None else f"up to {_key(found.key)}"
+    if found.share is not None:
+        yield "share", f"{found.share:.1%}"
+
+
+def _key(found: Key) -> str:
+    return str(found[0]) if len(found) == 1 else show.compact(list(found))
 
 
 def _position(status: Status) -> int:
@@ -195,6 +224,9 @@ def plain(view: View, partitions: bool) -> Iterator[str]:
     yield f"min_interval\t{status.min_interval:g}"
     yield f"concurrency\t{status.concurrency}"
     yield f"max_attempts\t{status.max_attempts}"
+    if view.backfill is not None:
+        for name, value in _backfill(view.backfill):
+            yield f"{name}\t{show.clean(value)}"
     if partitions:
         for part in view.backend.partitions:
             counters = " ".join(f"{name}={getattr(part, name)}" for name in (*COUNTERS, "checkpoint", "end"))
@@ -205,6 +237,8 @@ def one_line(view: View) -> str:
     status = view.status
     line = f"{status.now:%Y-%m-%dT%H:%M:%SZ} " + " ".join(f"{name}={getattr(status, name)}" for name in COUNTERS)
     line += f" lag={status.lag} paused={'yes' if status.paused else 'no'}"
+    if view.backfill is not None and view.backfill.share is not None:
+        line += f" share={view.backfill.share:.3f}"
     return line if view.rates is None else f"{line} done_per_second={view.rates.done:.1f}"
 
 
@@ -213,7 +247,7 @@ def one_line(view: View) -> str:
 
 def rendered(view: View, partitions: bool) -> RenderableType:
     status = view.status
-    parts: list[RenderableType] = [_counters(view), Text(), _settings(status)]
+    parts: list[RenderableType] = [_counters(view), Text(), _settings(view)]
     total = status.waiting + status.done + status.dead
     if total:
         parts += [Text(), _progress(status, total)]
@@ -256,10 +290,14 @@ def _counters(view: View) -> Table:
     return grid
 
 
-def _settings(status: Status) -> Table:
+def _settings(view: View) -> Table:
+    status = view.status
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column()
+    if view.backfill is not None:
+        for name, value in _backfill(view.backfill):
+            grid.add_row(name, Text(show.clean(value)))
     position, end = _position(status), _end(status)
     dead = f" ({_dead(status):,} of them dead)" if _dead(status) else ""
     grid.add_row("checkpoint", f"{position:,} of {end:,} settled{dead}, lag {status.lag:,}")

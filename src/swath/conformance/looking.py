@@ -73,6 +73,19 @@ class Looking(Conformance):
             assert one.lane is not None
             assert (one.key, one.priority, one.lane.lane, one.partition) == ("a", priority, lane, one.lane.partition)
 
+    async def test_find_in_order_of_position(self, start: Start) -> None:
+        """Also when an item was re-opened and so got a new one."""
+        trial = await start(partitions=2)
+        lanes = [trial.lane(0, n) for n in range(3)]
+        for lane in lanes:
+            await trial.add("a", lane=lane)
+        await trial.add("a", lane=trial.lane(1))
+        await (await trial.claim(order=[0])).finish()
+        assert await trial.store.reopen([(0, 1)]) == 1
+        found = await trial.found("a")
+        assert [(f.partition, f.position) for f in found] == [(0, 2), (0, 3), (0, 4), (1, 1)]
+        assert [f.lane and f.lane.lane for f in found] == [lanes[1], lanes[2], lanes[0], trial.lane(1)]
+
     async def test_find_ready(self, start: Start) -> None:
         trial = await start()
         await trial.add("a", "b", "c")

@@ -2,7 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from swath.core.store import NewItem  # which is built on this module
 
 DEFAULT_LANE = "default"
 DEFAULT_PRIORITY = 3
@@ -33,7 +36,7 @@ class Item(NamedTuple):
         self,
         *,
         result: Any = None,
-        discovered: Iterable["Item | str"] = (),
+        discovered: Iterable["Item | NewItem | str"] = (),
         revisit_after: float | None = None,
         facts: Mapping[str, Any] | None = None,
         output: Any = None,
@@ -71,7 +74,7 @@ class Done(NamedTuple):
 
     item: Item
     result: Any = None
-    discovered: tuple[Item | str, ...] = ()
+    discovered: "tuple[Item | NewItem | str, ...]" = ()
     revisit_after: float | None = None
     facts: Mapping[str, Any] | None = None
     output: Any = None

@@ -297,7 +297,7 @@ class Store(Protocol):
     async def status(self) -> StoreStatus: ...
 
     async def find(self, key_hash: bytes, lane_hash: bytes | None) -> Sequence[Found]:
-        """Everything under a key, in whichever lanes it is."""
+        """Everything under a key, in whichever lanes it is, in order of (partition, position); an inbox comes last."""
         ...
 
     async def lanes(

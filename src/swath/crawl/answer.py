@@ -22,6 +22,7 @@ Failure = Literal[
     "timeout-first-byte",
     "timeout",
     "reset",  # closed before the headers were complete
+    "closed",  # the same, of a connection that was kept from a request before: this one may not have been read at all
     "tls",
     "proxy",
     "protocol",  # not HTTP

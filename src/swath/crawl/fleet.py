@@ -4,15 +4,15 @@ import asyncio
 import multiprocessing
 import signal
 from collections import Counter
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Final
 
 import uvloop
 
 import swath
-from swath.core.errors import SwathError
+from swath.core.errors import SchemaError, StoreFull, StoreUnavailable, SwathError, UsageError
 from swath.core.insight import Status
 from swath.core.runner import Summary
 from swath.core.stopping import Stop
@@ -20,11 +20,13 @@ from swath.crawl.job import Job
 from swath.crawl.settings import CrawlSettings
 
 REPORT_SECONDS = 0.5
+FAMILIES: Final = (UsageError, StoreUnavailable, StoreFull, SchemaError)  # of errors, by what is to be done about them
 ADDED_UP = ("done", "retried", "died", "released", "split", "lost", "discovered")
 
 
 class ChildFailed(SwathError):
-    """Every process of the crawl ended with an error. While others go on, what one held is theirs after its lease."""
+    """Every process of the crawl ended with an error, and not all with the same kind of it. While others go on, what
+    one held is theirs after its lease."""
 
 
 def run(work: Coroutine[Any, Any, Summary]) -> Summary:
@@ -73,12 +75,13 @@ class Fleet:
             looking.cancel()
             for child in self._children:
                 child.end()
+            await asyncio.gather(looking, return_exceptions=True)
         if self._stop.at_once is not None:
             raise self._stop.at_once
         self.failures = [f"process {child.number}: {child.failure}" for child in self._children if child.failure]
         summaries = [child.summary for child in self._children if child.summary is not None]
         if not summaries:
-            raise ChildFailed("; ".join(self.failures))
+            raise _family(child.kind for child in self._children)("; ".join(self.failures))
         return _together(summaries)
 
     async def _look(self) -> None:
@@ -106,6 +109,7 @@ class _Child:
         self.tally: dict[str, Any] = {}
         self.summary: Summary | None = None
         self.failure: str | None = None
+        self.kind: type[SwathError] = ChildFailed  # of failure
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_main, args=(settings, number, theirs), name=f"swath-crawl-{number}")
         # A process is born with its parent's mask: Ctrl-C is for the parent, which passes it on. (The tracker that
@@ -130,7 +134,7 @@ class _Child:
                 elif kind == "summary":
                     self.summary = value
                 else:
-                    self.failure = value
+                    self.kind, self.failure = value
         except (EOFError, OSError):
             self._loop.remove_reader(self._pipe.fileno())
             if not self._over.done():
@@ -159,7 +163,7 @@ def _main(settings: CrawlSettings, number: int, pipe: Connection) -> None:
     try:
         _tell(pipe, "summary", run(_child(settings, number, pipe)))
     except SwathError as error:
-        _tell(pipe, "failure", str(error))
+        _tell(pipe, "failure", (type(error), str(error)))
 
 
 def _tell(pipe: Connection, kind: str, value: object) -> None:
@@ -194,6 +198,12 @@ async def _child(settings: CrawlSettings, number: int, pipe: Connection) -> Summ
         reporting.cancel()
         loop.remove_reader(pipe.fileno())
         _tell(pipe, "tally", {**job.tally.as_dict(), "rate": 0.0})
+
+
+def _family(kinds: Iterable[type[SwathError]]) -> type[SwathError]:
+    """What an error is that stands for all of these."""
+    met = list(kinds)
+    return next((one for one in FAMILIES if all(issubclass(kind, one) for kind in met)), ChildFailed)
 
 
 def added_up(tallies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

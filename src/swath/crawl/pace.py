@@ -13,13 +13,14 @@ REMEMBERED = 50_000  # hosts
 class Pace:
     """What is known here of a host."""
 
-    __slots__ = ("blocked_until", "crawl_delay", "errors", "interval")
+    __slots__ = ("blocked_until", "closes", "crawl_delay", "errors", "interval")
 
     def __init__(self, interval: float) -> None:
         self.interval = interval  # as its lane has it
         self.errors = 0  # in a row
         self.crawl_delay: float | None = None
         self.blocked_until = 0.0
+        self.closes = False  # connections that were kept, so that it is asked on new ones
 
 
 class Paces:

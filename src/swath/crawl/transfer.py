@@ -255,7 +255,7 @@ def failure(transfer: Transfer, code: int) -> Failure:
     if code == pycurl.E_COULDNT_CONNECT:
         return BY_ERRNO.get(number, "unreachable")
     if transfer.requests > 1:
-        return "reset"  # of a connection that was kept alive
+        return "closed"
     if code == pycurl.E_OK:
         return "reset"  # in mid-header, of which libcurl makes nothing
     if code == pycurl.E_OPERATION_TIMEDOUT:

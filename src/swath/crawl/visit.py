@@ -1,6 +1,7 @@
 """Visit: one item of a crawl, from its turn to its outcome."""
 
 import asyncio
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,6 +26,7 @@ from swath.crawl.tally import Tally
 
 THREADED = 200_000  # bytes of a body from which on it is read in a thread, so that other fetches go on
 EXPANSION = 5  # how many times --max-size a body may have without its content codings
+LEAST_WAIT = 0.01  # seconds, for what is due just now
 DIGEST = "sha1 "  # before the digest: the key of a fact
 
 TRANSIENT = frozenset({500, 502, 504, 507, 520, 521, 522, 523, 524, 525, 527, 530})
@@ -85,14 +87,13 @@ class Visitor:
             if item.lane_visits >= most:
                 return self._excluded(item, "host-budget", f"{most} pages of {item.lane} were fetched")
             return item.release(started=False, after=1.0)  # those in flight may yet fail
-        captures: list[Capture] = []
         await self._paces.meet(item.lane)
         if self._settings.robots:
-            allowed = await self._allowed(item, captures)
+            allowed = await self._allowed(item)
             if allowed is not None:
                 return allowed
-        answer = await self._fetch(item.key, item.lane, fresh=item.attempts > 0)
-        return await self._settle(item, answer, captures)
+        fresh = item.attempts > 0 or self._paces.of(item.lane).closes
+        return await self._settle(item, await self._fetch(item.key, item.lane, fresh=fresh))
 
     def _excluded(self, item: Item, why: str, rule: str | None) -> Outcome:
         """Settled without a request: the lane is ready for the next at once."""
@@ -119,7 +120,7 @@ class Visitor:
         else:
             found = await self._fetcher.addresses(item.key)
             if isinstance(found, Answer):
-                return await self._failed(item, found, [])
+                return await self._failed(item, found)
             lane = lanes.lane_of_addresses(found)
             facts = {lanes.KEY + host: lane}  # and remembered when it is settled: others may decide until then
         passed = Item(item.key, lane, item.priority, item.payload)
@@ -135,29 +136,28 @@ class Visitor:
 
     # robots.txt
 
-    async def _allowed(self, item: Item, captures: list[Capture]) -> Outcome | None:
+    async def _allowed(self, item: Item) -> Outcome | None:
         """None when the page may be fetched now; otherwise what becomes of it first."""
         origin = urls.origin(item.key)
         while isinstance(known := await self._origins.known(origin), Hop) or known is None:
-            if (asking := self._asking.get(origin)) is not None:
-                await asyncio.shield(asking)
-                if self._paces.paced(item.lane):
-                    return item.release()  # its turn went by; all who waited would go at once
-                continue
-            asking = self._asking[origin] = asyncio.get_running_loop().create_future()
-            try:
-                outcome = await self._ask(item, origin, known, captures)
-            finally:
-                del self._asking[origin]
-                asking.set_result(None)
-            if outcome is not None:
-                return outcome
+            if (asking := self._asking.get(origin)) is None:
+                asking = self._asking[origin] = asyncio.get_running_loop().create_future()
+                try:
+                    return await self._ask(item, origin, known)
+                finally:
+                    del self._asking[origin]
+                    asking.set_result(None)
+            await asyncio.shield(asking)
+            if self._paces.paced(item.lane):
+                return item.release()  # its turn went by; all who waited would go at once
+        if wait := self._wait_of(known):
+            return item.release(started=False, after=wait)
         self._paces.of(item.lane).crawl_delay = known.robots.delay(self._settings.user_agent)
         verdict = known.robots.verdict(item.key, self._settings.user_agent)
         return None if verdict.allowed else self._excluded(item, "robots", verdict.rule)
 
-    async def _ask(self, item: Item, origin: str, hop: Hop | None, captures: list[Capture]) -> Outcome | None:
-        """Ask an origin for its robots.txt, or for what that redirects to. None: the turn goes on."""
+    async def _ask(self, item: Item, origin: str, hop: Hop | None) -> Outcome:
+        """Ask an origin for its robots.txt, or for what that redirects to, which takes the turn of the page."""
         url = f"{origin}/robots.txt" if hop is None else hop.url
         lane = item.lane
         where = lane if hop is None else await self._lane(url)
@@ -165,21 +165,21 @@ class Visitor:
             return await self._send_hop(item, origin, hop, where)
         answer = await self._fetch(url, lane, fresh=True) if isinstance(where, str) else where
         known = await self._heard(origin, answer, lane=lane, hops=hop.hops if hop else 0)
-        captures.append(self._capture(answer, {"kind": "robots"}))
         if isinstance(known, Known):
             await self._learn_pace(lane, origin, known, answer)
-            if wait := self._wait_of(known):
+            if wait := self._block_of(known):
                 await self._paces.block(lane, wait)
-                return item.release(output=captures)
-        if self._paces.paced(lane):
-            return item.release(output=captures)  # the turn was used
-        return None
+        return item.release(output=[self._capture(answer, {"kind": "robots"})])
 
     def _wait_of(self, known: Known) -> float:
-        """Seconds for which a host is left alone whose robots.txt could not be had and is asked for again; 0: none."""
+        """Seconds until a robots.txt that could not be had is asked for again, for which its pages wait; 0: none."""
         rules = known.rules
         again = rules.kind == "deny" and rules.tries <= self._settings.retries
-        return (rules.expires_at - rules.fetched_at) / SECOND if again else 0.0
+        return max(LEAST_WAIT, rules.expires_at / SECOND - time.time()) if again else 0.0
+
+    def _block_of(self, known: Known) -> float:
+        """Seconds of this for which the lane waits as a whole: other hosts in it have a robots.txt of their own."""
+        return self._wait_of(known) if self._settings.lane == "host" else 0.0
 
     async def _heard(self, origin: str, answer: Answer, *, lane: str, hops: int) -> Known | Hop:
         self._tally.robots_fetched += 1
@@ -214,7 +214,7 @@ class Visitor:
             elif where != waiting:
                 onward = [_hop_item(origin, known, where, waiting=waiting)]
         if not onward:  # the lane that waits goes on, also with a redirect back into it
-            wait = self._wait_of(known) if isinstance(known, Known) else 0.0
+            wait = self._block_of(known) if isinstance(known, Known) else 0.0
             await self._frontier.block(waiting, until=wait)
         return item.done(result={"status": answer.status}, discovered=onward, output=captures)
 
@@ -232,35 +232,40 @@ class Visitor:
 
     # what came
 
-    async def _settle(self, item: Item, answer: Answer, captures: list[Capture]) -> Outcome:
+    async def _settle(self, item: Item, answer: Answer) -> Outcome:
         seconds = answer.ended - answer.started
         if answer.error is not None:
-            return await self._failed(item, answer, captures)
+            return await self._failed(item, answer)
         busy = answer.status in BUSY
         await self._paces.answered(item.lane, seconds, failed=busy or answer.status >= 500)
         pause = politeness.backoff(_tries(item), delay=self._paces.interval(item.lane))
+        again = (busy or answer.status in TRANSIENT) and _tries(item) < self._settings.retries
         if busy:
             asked = _retry_after(answer)
             pause = pause if asked is None else asked
-            await self._paces.block(item.lane, pause)  # also when this page is given up: the host means all of them
-        if (busy or answer.status in TRANSIENT) and _tries(item) < self._settings.retries:
+            if again or asked is not None:  # the host means all pages, also when this one is given up
+                await self._paces.block(item.lane, pause)
+        if again:
             self._tally.errors[f"{answer.status}"] += 1
-            return _again(item, pause, f"{answer.status}, to be tried again after {pause:.0f} s", captures)
+            return item.retry(after=pause, reason=f"{answer.status}, to be tried again after {pause:.0f} s")
         self._tally.page(answer.status, len(answer.body))
-        return await self._take_in(item, answer, captures)
+        return await self._take_in(item, answer)
 
-    async def _failed(self, item: Item, answer: Answer, captures: list[Capture]) -> Outcome:
+    async def _failed(self, item: Item, answer: Answer) -> Outcome:
         assert answer.error is not None
+        if answer.error == "closed":  # which says nothing of the page: it is asked for on a new connection, next turn
+            self._paces.of(item.lane).closes = True
+            return item.release()
         self._tally.errors[answer.error] += 1
         if answer.error == "descriptors":
             return item.release(after=5.0)
         await self._paces.answered(item.lane, answer.ended - answer.started, failed=True)
         reason = f"{answer.error}: {answer.detail}"
         if answer.error in ("url", "private") or _tries(item) >= self._settings.retries:
-            return item.dead(reason=reason, output=captures or None)
-        return _again(item, politeness.backoff(_tries(item), delay=self._paces.interval(item.lane)), reason, captures)
+            return item.dead(reason=reason)
+        return item.retry(after=politeness.backoff(_tries(item), delay=self._paces.interval(item.lane)), reason=reason)
 
-    async def _take_in(self, item: Item, answer: Answer, captures: list[Capture]) -> Outcome:
+    async def _take_in(self, item: Item, answer: Answer) -> Outcome:
         """A page as it is settled: archived, listed, and what it points to discovered."""
         payload: dict[str, Any] = item.payload or {}
         depth = payload.get("depth", 0)
@@ -283,12 +288,11 @@ class Visitor:
             page["duplicate_of"] = original.url
         archived = reading is None or not reading.noarchive
         capture = self._capture(answer, page, digest=digest, original=original, archived=archived)
-        captures.append(capture)
         facts = {}
         if archived and original is None and answer.status == 200 and answer.body and answer.truncated is None:
             facts = {DIGEST + digest: [capture.record_id, item.key, answer.started]}
         self._tally.discovered += len(discovered)
-        return item.done(result=result, discovered=discovered, facts=facts, output=captures)
+        return item.done(result=result, discovered=discovered, facts=facts, output=[capture])
 
     async def _seen_before(self, url: str, answer: Answer, digest: str) -> Original | None:
         """The settled record that has the same body, if there is one of another URL."""
@@ -359,12 +363,6 @@ def _hop_item(origin: str, hop: Hop, lane: str, *, waiting: str) -> Item:
 
 def _retry_after(answer: Answer) -> float | None:
     return politeness.retry_after(answer.headers.get("retry-after"), now=datetime.now(UTC))
-
-
-def _again(item: Item, after: float, reason: str, captures: list[Capture]) -> Outcome:
-    """Tried again later. A robots.txt that was asked for in the same turn is archived now, which only a release can
-    bring about; so this try is not counted."""
-    return item.release(after=after, output=captures) if captures else item.retry(after=after, reason=reason)
 
 
 def _tries(item: Item) -> int:

@@ -29,11 +29,13 @@ def literal(about: Description, key: Key, dialect: Dialect) -> Fragment:
     return Fragment(", ".join(map(dialect.placeholder, about.key)), tuple(map(dialect.bound, key)))
 
 
-def within(about: Description, after: Key | None, upto: Key | None, dialect: Dialect) -> Fragment:
-    """The condition that a row is in the slice (after, upto], in the database's own order."""
+def within(about: Description, dialect: Dialect, *, first: Key | None, after: Key | None, upto: Key | None) -> Fragment:
+    """The condition that a row is in the slice (after, upto], in the database's own order. `first` is where the table
+    begins."""
     conditions: list[str] = []
     values: tuple[Any, ...] = ()
-    for comparison, key in ((">", after), ("<=", upto)):
+    begin = (">=", first) if after is None else (">", after)
+    for comparison, key in (begin, ("<=", upto)):
         if key is not None:
             one = literal(about, key, dialect)
             conditions.append(f"({key_list(about, dialect)}) {comparison} ({one.sql})")

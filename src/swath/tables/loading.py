@@ -10,7 +10,7 @@ from psycopg.pq import Format
 FORGIVEN = ("date", "timestamp", "timestamptz")
 
 
-def forgive(connection: psycopg.AsyncConnection[Any]) -> None:
+def forgive(connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any]) -> None:
     """Have a connection read what it cannot make a value of as text."""
     for name in FORGIVEN:
         oid = connection.adapters.types[name].oid

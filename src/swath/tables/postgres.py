@@ -13,7 +13,7 @@ from swath.tables import keyset
 from swath.tables.catalog import describe
 from swath.tables.loading import forgive
 from swath.tables.naming import quoted
-from swath.tables.table import Column, Description, Digest, Fragment, Key, Record, SliceEnd
+from swath.tables.table import Column, Description, Digest, Fragment, Key, Record, Rows, SliceEnd
 
 CONNECT_TIMEOUT = 10
 APPLICATION = "swath"
@@ -28,6 +28,8 @@ SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL ena
 SET LOCAL jit = off; SET LOCAL max_parallel_workers_per_gather = 0
 """
 
+BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"
+
 AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
 
 
@@ -39,6 +41,7 @@ class PostgresTable:
     def __init__(self, dsn: str, shown: str, *, connections: int) -> None:
         self.shown = shown
         self.about: Description
+        self.first: Key | None = None
         self._dsn = dsn
         self._free = asyncio.Semaphore(connections)
         self._idle: list[AsyncConnection] = []
@@ -117,6 +120,15 @@ class PostgresTable:
     async def records(self, *, after: Key | None = None, upto: Key | None = None) -> list[Record]:
         return await self._records(self.within(after=after, upto=upto))
 
+    async def rows(self, *, after: Key | None = None, upto: Key | None = None) -> Rows:
+        where = self.within(after=after, upto=upto)
+        order = keyset.key_list(self.about, DIALECT, of="t")
+        statement = f"SELECT t.* FROM {self._name} AS t WHERE {where.sql} ORDER BY {order}"
+        async with self._reading() as connection:
+            with translated(self.shown):
+                cursor = await connection.execute(statement.encode(), where.values)
+                return Rows([column.name for column in cursor.description or ()], await cursor.fetchall())
+
     async def records_of(self, keys: Sequence[Key]) -> list[Record]:
         return await self._records(keyset.among(self.about, keys, DIALECT)) if keys else []
 
@@ -148,13 +160,13 @@ class PostgresTable:
     # for statements of one's own
 
     def within(self, *, after: Key | None = None, upto: Key | None = None) -> Fragment:
-        return keyset.within(self.about, after, upto, DIALECT)
+        return keyset.within(self.about, DIALECT, first=self.first, after=after, upto=upto)
 
     def literal(self, key: Key) -> Fragment:
         return keyset.literal(self.about, key, DIALECT)
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncConnection]:
-        return self._begun(b"BEGIN ISOLATION LEVEL READ COMMITTED")
+        return self._begun(BEGIN)
 
     def _reading(self) -> AbstractAsyncContextManager[AsyncConnection]:
         return self._begun(READING)
@@ -173,6 +185,44 @@ class PostgresTable:
                     await connection.execute(b"COMMIT")
             finally:
                 await self._take_back(connection)
+
+    @asynccontextmanager
+    async def blocking_transaction(self) -> AsyncIterator[psycopg.Connection[Any]]:
+        async with self._free:
+            with translated(self.shown):
+                connection = await asyncio.to_thread(self._connect_blocking)
+            with translated(self.shown):
+                await asyncio.to_thread(connection.execute, BEGIN)
+            try:
+                yield connection
+                with translated(self.shown):
+                    await asyncio.to_thread(connection.execute, b"COMMIT")
+            except asyncio.CancelledError:
+                # A thread may be in the middle of a statement, or never come back: the server ends its session.
+                await self._terminate(connection.info.backend_pid)
+                raise
+            except BaseException:
+                await asyncio.to_thread(connection.close)
+                raise
+            await asyncio.to_thread(connection.close)
+
+    async def _terminate(self, pid: int) -> None:
+        try:
+            async with await self._connect() as connection:
+                await connection.execute(b"SELECT pg_terminate_backend(%s)", (pid,))
+        except psycopg.OperationalError:
+            pass  # the server is gone, and its sessions with it
+
+    def _connect_blocking(self) -> psycopg.Connection[Any]:
+        connection = psycopg.connect(
+            self._dsn,
+            autocommit=True,
+            prepare_threshold=None,
+            connect_timeout=CONNECT_TIMEOUT,
+            application_name=APPLICATION,
+        )
+        forgive(connection)
+        return connection
 
     async def _take_back(self, connection: AsyncConnection) -> None:
         if not connection.closed and connection.info.transaction_status in _OPEN:

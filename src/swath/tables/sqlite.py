@@ -4,7 +4,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Self, TypeVar
@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 from swath.core.errors import StoreUnavailable, UsageError
 from swath.tables import keyset
 from swath.tables.naming import named_columns, nearest, quoted
-from swath.tables.table import Column, Description, Digest, Fragment, Key, Record, SliceEnd
+from swath.tables.table import Column, Description, Digest, Fragment, Key, Record, Rows, SliceEnd
 
 BUSY_SECONDS = 60.0  # for a writer before us
 
@@ -27,6 +27,7 @@ class SqliteTable:
     def __init__(self, path: str) -> None:
         self.shown = path
         self.about: Description
+        self.first: Key | None = None
         self._reader = _connect(path)
         self._writer = _connect(path)
         self._reading = asyncio.Lock()
@@ -72,14 +73,16 @@ class SqliteTable:
 
     async def slice_end(self, limit: int, *, after: Key | None = None, upto: Key | None = None) -> SliceEnd | None:
         where = self.within(after=after, upto=upto)
-        statement = (
-            f"SELECT {self._keys} FROM {self.about.quoted} WHERE {where.sql} ORDER BY {self._keys} LIMIT {int(limit)}"
-        )
+        statement = f"SELECT {self._keys} FROM {self.about.quoted} WHERE {where.sql} ORDER BY {self._keys}"
 
         def look(connection: sqlite3.Connection) -> SliceEnd | None:
+            # Within the slice the rows before its end are passed over by SQLite itself: no Python for each of them.
+            ending = connection.execute(f"{statement} LIMIT 1 OFFSET {limit - 1:d}", where.values).fetchone()
+            if ending is not None:
+                return SliceEnd(tuple(map(_carried, ending)), limit)
             last: Sequence[Any] | None = None
             rows = 0
-            for rows, last in enumerate(connection.execute(statement, where.values), start=1):  # noqa: B007  the last
+            for rows, last in enumerate(connection.execute(f"{statement} LIMIT {limit:d}", where.values), start=1):  # noqa: B007  the last
                 pass
             return None if last is None else SliceEnd(tuple(map(_carried, last)), rows)
 
@@ -104,6 +107,16 @@ class SqliteTable:
 
     async def records(self, *, after: Key | None = None, upto: Key | None = None) -> list[Record]:
         return await self._records(self.within(after=after, upto=upto))
+
+    async def rows(self, *, after: Key | None = None, upto: Key | None = None) -> Rows:
+        where = self.within(after=after, upto=upto)
+        statement = f"SELECT * FROM {self.about.quoted} WHERE {where.sql} ORDER BY {self._keys}"
+
+        def look(connection: sqlite3.Connection) -> Rows:
+            cursor = connection.execute(statement, where.values)
+            return Rows([column[0] for column in cursor.description], cursor.fetchall())
+
+        return await self._read(look)
 
     async def records_of(self, keys: Sequence[Key]) -> list[Record]:
         return await self._records(keyset.among(self.about, keys, DIALECT)) if keys else []
@@ -139,13 +152,19 @@ class SqliteTable:
     # for statements of one's own
 
     def within(self, *, after: Key | None = None, upto: Key | None = None) -> Fragment:
-        return keyset.within(self.about, after, upto, DIALECT)
+        return keyset.within(self.about, DIALECT, first=self.first, after=after, upto=upto)
 
     def literal(self, key: Key) -> Fragment:
         return keyset.literal(self.about, key, DIALECT)
 
+    def transaction(self) -> AbstractAsyncContextManager[sqlite3.Connection]:
+        return self._begun(in_a_thread=False)
+
+    def blocking_transaction(self) -> AbstractAsyncContextManager[sqlite3.Connection]:
+        return self._begun(in_a_thread=True)
+
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[sqlite3.Connection]:
+    async def _begun(self, *, in_a_thread: bool) -> AsyncIterator[sqlite3.Connection]:
         async with self._writing:
             connection = self._writer
             with translated(self.shown):
@@ -154,9 +173,16 @@ class SqliteTable:
                 yield connection
                 with translated(self.shown):
                     await asyncio.to_thread(connection.commit)
+            except asyncio.CancelledError:
+                if in_a_thread:  # which may go on for ever, and must not write into the transactions of others
+                    connection.set_authorizer(_only_roll_back)
+                    self._writer = _connect(self.shown)
+                raise
             finally:
                 if connection.in_transaction:
                     await asyncio.to_thread(connection.rollback)
+                if connection is not self._writer:
+                    await asyncio.to_thread(connection.close)
 
     async def _one(self, statement: str, values: Sequence[Any]) -> tuple[Any, ...] | None:
         def look(connection: sqlite3.Connection) -> tuple[Any, ...] | None:
@@ -250,6 +276,10 @@ def _connect(path: str) -> sqlite3.Connection:
     if not os.path.isfile(path):
         raise UsageError(f"there is no file {path}")
     return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+
+def _only_roll_back(action: int, *_: object) -> int:
+    return sqlite3.SQLITE_OK if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_DENY
 
 
 @contextmanager

@@ -51,6 +51,13 @@ class Record(NamedTuple):
     row: dict[str, Any]
 
 
+class Rows(NamedTuple):
+    """Rows as the driver gives them, and the names of their columns."""
+
+    names: Sequence[str]
+    values: Sequence[tuple[Any, ...]]
+
+
 class Fragment(NamedTuple):
     """A piece of SQL and what is bound in it, in the style of the database's driver."""
 
@@ -70,6 +77,7 @@ class Table(Protocol):
     so that slices which meet cover every place a row may be inserted at."""
 
     about: Description
+    first: Key | None  # what is below this key is no part of it; None: everything is
     kind: str  # "postgresql" or "sqlite"
     shown: str  # the database without its password
 
@@ -102,6 +110,9 @@ class Table(Protocol):
     async def records(self, *, after: Key | None = None, upto: Key | None = None) -> list[Record]:
         """The rows of a slice, in order. Memory holds them all: ask for slices that `slice_end` measured."""
 
+    async def rows(self, *, after: Key | None = None, upto: Key | None = None) -> Rows:
+        """The rows of a slice, in order, with nothing done to them: `records` for whoever has many."""
+
     async def records_of(self, keys: Sequence[Key]) -> list[Record]:
         """Those rows of some keys that there are, in order."""
 
@@ -120,3 +131,7 @@ class Table(Protocol):
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """A transaction of one's own, with the session as the database sets it up: commits at the end, rolls back
         when that raises. What it hands out is an `AsyncConnection` of psycopg or an `sqlite3.Connection`."""
+
+    def blocking_transaction(self) -> AbstractAsyncContextManager[Any]:
+        """The same for code that blocks, in a thread: a `psycopg.Connection` or an `sqlite3.Connection`. When it is
+        cancelled the connection is left to the thread, which may still be using it."""

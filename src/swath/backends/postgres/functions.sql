@@ -12,6 +12,20 @@ LANGUAGE sql VOLATILE AS $$
     SELECT coalesce(_given, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 $$;
 
+-- name: check_format
+-- Rule 16, for what takes no partition's lock: an older worker stops here too.
+CREATE OR REPLACE FUNCTION {schema}.check_format(_format integer) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    _found integer;
+BEGIN
+    SELECT format INTO STRICT _found FROM {schema}.frontier;
+    IF _found <> _format THEN
+        RAISE EXCEPTION 'the store has format %', _found USING ERRCODE = 'SW005';
+    END IF;
+END
+$$;
+
 -- name: read_partition
 -- INV-6. The state of a partition whose lock is held, and the format, by a later statement than the lock (rules 1, 16).
 -- Partition time never stands still.
@@ -927,7 +941,7 @@ $$;
 -- Rule 5. A claim whose reply was lost, with its lease begun anew; fence 0 when it was not made, and then it never will
 -- be: the row under its token waits for the one that is under way, and keeps out the one that is yet to arrive.
 CREATE OR REPLACE FUNCTION {schema}.find_claim(
-    _given bigint, _token bigint, _lease bigint,
+    _format integer, _given bigint, _token bigint, _lease bigint,
     OUT now bigint, OUT fence bigint, OUT expires_at bigint, OUT paused boolean, OUT signal_version bigint,
     OUT partitions smallint[], OUT positions bigint[], OUT lanes text[], OUT priorities smallint[], OUT keys text[],
     OUT payloads text[], OUT attempts smallint[], OUT spans bigint[], OUT losses smallint[], OUT visits integer[],
@@ -937,6 +951,7 @@ LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan AS $$
 #variable_conflict use_column
 BEGIN
+    PERFORM {schema}.check_format(_format);
     INSERT INTO {schema}.claim (fence, token, expires_at, lost, partitions, worker)
     VALUES (nextval({fence}), _token, 0, true, '{}', '') ON CONFLICT (token) DO NOTHING;
     now := {schema}.store_time(_given);
@@ -961,8 +976,9 @@ $$;
 
 -- name: renew
 -- INV-2. Meets take-over on the claim's row: the lease must be live and must not have ended.
-CREATE OR REPLACE FUNCTION {schema}.renew(_given bigint, _fence bigint, _token bigint, _lease bigint)
-RETURNS bigint
+CREATE OR REPLACE FUNCTION {schema}.renew(
+    _format integer, _given bigint, _fence bigint, _token bigint, _lease bigint
+) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
 SET lock_timeout TO '30s' AS $$
@@ -970,6 +986,7 @@ DECLARE
     _now bigint := {schema}.store_time(_given);
     _expires_at bigint;
 BEGIN
+    PERFORM {schema}.check_format(_format);
     UPDATE {schema}.claim SET expires_at = greatest(expires_at, _now + _lease)  -- also when the clock stepped back
     WHERE fence = _fence AND token = _token AND NOT lost AND expires_at > _now
     RETURNING expires_at INTO _expires_at;
@@ -1156,11 +1173,14 @@ $$;
 
 -- name: learn
 -- In the order of their keys, so that two who learn the same things do not wait for each other.
-CREATE OR REPLACE FUNCTION {schema}.learn(_keys text[], _values text[]) RETURNS void
-LANGUAGE sql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION {schema}.learn(_format integer, _keys text[], _values text[]) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    PERFORM {schema}.check_format(_format);
     INSERT INTO {schema}.fact (key, value)
     SELECT f.key, f.value FROM unnest(_keys, _values) AS f(key, value) ORDER BY f.key
-    ON CONFLICT (key) DO UPDATE SET value = excluded.value
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+END
 $$;
 
 -- name: settle
@@ -1245,6 +1265,19 @@ BEGIN
         ) AS k ON true
         WHERE k.known IS NULL
         GROUP BY o.partition;
+        -- Where nothing else is ready, somebody may sleep. Their partition is not ours to write to, so the rate is bounded
+        -- by our own, and they are looked at no more often (rule 15).
+        IF FOUND AND s.notified_at + 100000 < s.time AND EXISTS (
+            SELECT 1 FROM (SELECT DISTINCT o.partition FROM unnest(_o_partitions) AS o(partition)) AS o
+            CROSS JOIN LATERAL (
+                SELECT t.next_ready_at FROM {schema}.partition_state AS t
+                WHERE t.partition = o.partition ORDER BY t.version DESC LIMIT 1
+            ) AS t
+            WHERE t.next_ready_at IS NULL OR t.next_ready_at > s.time
+        ) THEN
+            s.notified_at := s.time;
+            PERFORM pg_notify('swath', {schema_literal});
+        END IF;
     END IF;
 
     FOR i IN 1 .. cardinality(_names) LOOP
@@ -1259,7 +1292,7 @@ BEGIN
     END LOOP;
 
     IF cardinality(_fact_keys) > 0 THEN
-        PERFORM {schema}.learn(_fact_keys, _fact_values);
+        PERFORM {schema}.learn(_format, _fact_keys, _fact_values);
     END IF;
 
     -- Only then: what is still waiting just above it would be found again, behind all that is dead there.
@@ -1323,16 +1356,19 @@ $$;
 
 -- name: change_settings
 CREATE OR REPLACE FUNCTION {schema}.change_settings(
-    _min_interval bigint, _concurrency integer, _max_attempts integer, _paused boolean
+    _format integer, _min_interval bigint, _concurrency integer, _max_attempts integer, _paused boolean
 ) RETURNS void
-LANGUAGE sql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    PERFORM {schema}.check_format(_format);
     UPDATE {schema}.frontier SET
         min_interval = coalesce(_min_interval, min_interval),
         concurrency = coalesce(_concurrency, concurrency),
         max_attempts = coalesce(_max_attempts, max_attempts),
         paused = coalesce(_paused, paused),
         signal_version = signal_version + (_paused IS NOT NULL)::integer;
-    SELECT pg_notify('swath', {schema_literal});
+    PERFORM pg_notify('swath', {schema_literal});
+END
 $$;
 
 -- name: reopen

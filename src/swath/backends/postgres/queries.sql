@@ -165,4 +165,5 @@ SELECT
     n.ready_at, n.last_at
 FROM places AS i
 LEFT JOIN {schema}.lane_now AS n ON n.partition = i.partition AND n.number = i.lane
-LEFT JOIN {schema}.claim AS c ON c.fence = i.fence;
+LEFT JOIN {schema}.claim AS c ON c.fence = i.fence
+ORDER BY i.partition, i.position;

@@ -147,7 +147,9 @@ class PostgresStore:
 
     async def _find_claim(self, request: ClaimRequest) -> ClaimReply:
         """The connection broke while claiming: whether the claim was made is looked up, not guessed (rule 5)."""
-        row = await self._call("find_claim", self._now(), request.token, request.lease, doing="looking for a claim")
+        row = await self._call(
+            "find_claim", FORMAT, self._now(), request.token, request.lease, doing="looking for a claim"
+        )
         self._doubtful.discard(request.token)
         now, fence, expires_at, paused, version, *columns = row
         items = _held_items(columns) if fence else []
@@ -168,7 +170,7 @@ class PostgresStore:
 
     async def renew(self, claim: ClaimRef, lease: int) -> int:
         row = await self._call(
-            "renew", self._now(), claim.fence, claim.token, lease, doing=f"renewing claim {claim.fence}"
+            "renew", FORMAT, self._now(), claim.fence, claim.token, lease, doing=f"renewing claim {claim.fence}"
         )
         return int(row[0])
 
@@ -219,7 +221,7 @@ class PostgresStore:
         paused: bool | None = None,
     ) -> None:
         values = (min_interval, concurrency, max_attempts, paused)
-        await self._call("change_settings", *values, doing="changing settings")
+        await self._call("change_settings", FORMAT, *values, doing="changing settings")
         self.settings = (await self.status()).settings
         self._listener.wake()
 
@@ -233,7 +235,7 @@ class PostgresStore:
         return reopened
 
     async def learn(self, facts: Sequence[Fact]) -> None:
-        await self._call("learn", *_facts(list({fact.key: fact for fact in facts}.values())), doing="learning")
+        await self._call("learn", FORMAT, *_facts(list({fact.key: fact for fact in facts}.values())), doing="learning")
 
     # what to ask
 

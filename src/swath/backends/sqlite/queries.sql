@@ -35,6 +35,11 @@ SET time = ?, next_position = ?, next_place = ?, checkpoint = ?, checkpoint_dead
     ready = ?, delayed = ?, claimed = ?, done = ?, dead = ?, lanes = ?, visits = ?
 WHERE partition = ?
 
+-- name: pulse
+-- What tells a change to this frontier from one to its neighbours in the file: every move makes partition time rise.
+SELECT (SELECT sum(time) FROM swath_partition_state), min_interval, concurrency, max_attempts, paused, signal
+FROM swath_frontier WHERE id = 1
+
 -- name: lock_partition
 -- Rule 1, in the caller's transaction: the write lock is taken, or refused, before anything is read.
 UPDATE swath_partition_state SET time = time WHERE partition = ?

@@ -46,7 +46,7 @@ class News:
     """Counts of what may have made work ready: by this store, and by other connections to the file."""
 
     own: int
-    others: int  # SQLite's data_version
+    others: tuple[int, ...]  # the frontier's pulse
 
 
 class Writer:
@@ -73,7 +73,8 @@ class Writer:
         self._closed = False
         self._known = Known()
         self._version = self._data_version()  # of the file, for which that is true
-        self.news = News(0, self._version)
+        self._felt = self._version  # of the file, when the pulse was taken
+        self.news = News(0, self._take_pulse())
         self.looked: News | None = None  # what the last claim had seen
         self._thread = threading.Thread(target=self._work, name=f"swath writer of {target.path}", daemon=True)
         self._thread.start()
@@ -147,8 +148,11 @@ class Writer:
             session = begin(self._connection, self._clock, self._target, known=self._known)
             self._run_jobs(session, jobs)
             if self._connection.in_transaction:
+                looked = any(job.looks for job in jobs)
+                pulse = self._take_pulse() if looked else self.news.others
                 self._connection.execute("COMMIT")
-                self._tell(session, jobs, others)
+                self._felt = others if looked else self._felt
+                self._tell(session, jobs, pulse)
         except BaseException as error:  # noqa: BLE001 it goes to the callers, in another thread
             self._fail(jobs, error)
         finally:
@@ -213,7 +217,7 @@ class Writer:
         for job in jobs:
             job.error = job.error or error
 
-    def _tell(self, session: Session, jobs: Iterable[Job[Any]], others: int) -> None:
+    def _tell(self, session: Session, jobs: Iterable[Job[Any]], others: tuple[int, ...]) -> None:
         own = self.news.own
         for job in jobs:
             if job.error is None:
@@ -225,7 +229,12 @@ class Writer:
         self._committed(session, woken)
 
     def _look_around(self, _: Session | None = None) -> News:
-        return News(self.news.own, self._data_version())
+        """Others may have written, to this frontier or to something else in the file."""
+        version = self._data_version()
+        if version != self._felt:
+            self.news = News(self.news.own, patiently(self._take_pulse))
+            self._felt = version
+        return self.news
 
     def _answer(self, jobs: Iterable[Job[Any]]) -> None:
         """Hand results to the loops that wait for them, with one call for each loop."""
@@ -240,6 +249,10 @@ class Writer:
                 loop.call_soon_threadsafe(_set_results, own)
             except RuntimeError:
                 pass  # that loop is closed: nobody waits any more
+
+    def _take_pulse(self) -> tuple[int, ...]:
+        pulse: tuple[int, ...] = self._connection.execute(self._target.sql["pulse"]).fetchone()
+        return pulse
 
     def _data_version(self) -> int:
         version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]

@@ -1,0 +1,1 @@
+"""Scans beside plain loops over the same sources."""

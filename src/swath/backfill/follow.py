@@ -1,0 +1,68 @@
+"""Follow: how far a backfill may go with rows that are inserted while it runs.
+
+Keys are handed out in order and committed in any: the greatest key that can be seen may have lower ones behind it that
+commit later. So a key is gone up to only when every transaction that was running when it was seen has ended. What was
+drawn from a sequence in one transaction and inserted in another cannot be known of.
+"""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from swath.backfill.ranges import Step, key
+from swath.core.item import Item
+from swath.tables.table import Key, Table
+
+LOOK_SECONDS = 1.0
+
+_MARK = b"SELECT pg_snapshot_xmax(pg_current_snapshot())::text, clock_timestamp()::text"
+_ENDED = b"""
+SELECT pg_snapshot_xmin(pg_current_snapshot()) >= %s::xid8 AND NOT EXISTS (
+    SELECT FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start <= %s::timestamptz)
+"""
+
+
+class Follower:
+    """Looks for the key up to which nothing can come any more."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    async def next_step(self, step: Step) -> Item:
+        """The step that plans what has come since, or looks again in a moment. Each has a key of its own."""
+        safe = step.safe or {"look": 0}
+        upto = step.upto
+        if "key" in safe and await self._ended(safe):
+            seen = key(safe["key"])
+            assert seen is not None
+            upto = seen
+            safe = {"look": safe["look"]}
+        if "key" not in safe:
+            safe |= await self._seen(step.after)
+        safe["look"] += 1
+        item = step._replace(upto=upto, safe=safe).item()
+        if upto == step.after:
+            return item._replace(not_before=datetime.now(UTC) + timedelta(seconds=LOOK_SECONDS))
+        return item
+
+    async def _seen(self, after: Key | None) -> dict[str, Any]:
+        """The greatest key there is now, and who was running then. The key is read first: whoever begins later is
+        handed a greater one."""
+        greatest = await self._table.last_key(after=after)
+        if greatest is None:
+            return {}
+        if self._table.kind == "sqlite":
+            return {"key": list(greatest)}
+        async with self._table.transaction() as connection:
+            xmax, moment = await (await connection.execute(_MARK)).fetchone()
+        return {"key": list(greatest), "xmax": xmax, "at": moment}
+
+    async def _ended(self, safe: dict[str, Any]) -> bool:
+        """Whether every transaction has ended that was running when the key was seen. SQLite has one at a time."""
+        if self._table.kind == "sqlite":
+            return True
+        async with self._table.transaction() as connection:
+            row = await (await connection.execute(_ENDED, (safe["xmax"], safe["at"]))).fetchone()
+        await asyncio.sleep(0)
+        return bool(row[0])

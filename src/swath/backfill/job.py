@@ -1,0 +1,276 @@
+"""Job: one process of a backfill, from the look at the table to the last slice."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import swath
+from swath.backfill import limits, trial
+from swath.backfill.change import Change, HandlerChange, SetChange, SqlChange
+from swath.backfill.cover import PAUSE_SECONDS, Cover
+from swath.backfill.follow import Follower
+from swath.backfill.governor import Governor
+from swath.backfill.health import Health
+from swath.backfill.progress import Progress, about, progress
+from swath.backfill.ranges import END, Step, work_of
+from swath.backfill.settings import BackfillSettings
+from swath.backfill.sizer import Sizer
+from swath.backfill.tally import Tally
+from swath.core import runner
+from swath.core.errors import StoreUnavailable, UsageError
+from swath.core.frontier import Frontier
+from swath.core.item import Item, Outcome
+from swath.core.runner import Summary
+from swath.core.stopping import Stop
+from swath.functions import function
+from swath.opening import StoreURL
+from swath.tables.opening import open_table
+from swath.tables.table import Key, Table
+from swath.threads import Threads
+
+MAX_ATTEMPTS = 5
+LEASE = 60.0
+LEASE_VARIABLE = "SWATH_BACKFILL_LEASE"  # seconds; for tests that kill backfills and would not wait that long
+REPORT_SECONDS = 1.0
+SPARE_CONNECTIONS = 3  # beside two a worker: planning, health, trials
+
+
+class Begun(NamedTuple):
+    """What a backfill is about to do."""
+
+    table: Table
+    resumed: bool
+    exactly_once: bool
+    before: Progress
+
+
+class Job:
+    """A backfill in this process. Others may run the same one; none of them is special."""
+
+    def __init__(self, settings: BackfillSettings, *, stop: Stop, say: Callable[[str], None]) -> None:
+        self.settings = settings
+        self.tally = Tally()
+        self.sizer = Sizer(settings.batch, target=settings.target_time)
+        self.progress: Progress | None = None
+        self.governor: Governor | None = None
+        self._stop = stop
+        self._say = say
+        self._handler = None if settings.run is None else function(settings.run, flag="--run")
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator["Open"]:
+        """The table, what is done to it, and the frontier, which is made if it is not there."""
+        settings = self.settings
+        threads = Threads()
+        table = await open_table(
+            settings.db,
+            settings.table,
+            key=settings.key,
+            connections=2 * settings.workers + SPARE_CONNECTIONS,
+        )
+        try:
+            if settings.first is not None:
+                table.first = await table.parse_key(settings.first)
+            yield Open(self, table, self._change(table, threads), threads)
+        finally:
+            threads.close()
+            await table.close()
+
+    def _change(self, table: Table, threads: Threads) -> Change:
+        settings = self.settings
+        if settings.set is not None:
+            return SetChange(table, settings.set, settings.where)
+        if settings.sql is not None:
+            return SqlChange(table, settings.sql)
+        assert self._handler is not None
+        return HandlerChange(
+            table, self._handler, settings.where, seconds=limits.allowed(settings.target_time), threads=threads
+        )
+
+
+class Open(NamedTuple):
+    """A job with its table open."""
+
+    job: Job
+    table: Table
+    change: Change
+    threads: Threads
+
+    @property
+    def exactly_once(self) -> bool:
+        return same_database(self.job.settings.db, self.job.settings.store_url)
+
+    async def check(self) -> None:
+        """What would go wrong is said before anything is made."""
+        settings = self.job.settings
+        await self.health().look(slowdown=1.0)  # whether it can be asked
+        upto = await self._upto()
+        first = await self.table.first_key(upto=upto)
+        if first is None or settings.run is not None:
+            return
+        await trial.check_statement(self.table, self.change, first)
+        if settings.set is None or self.exactly_once or settings.force:
+            return
+        if not await trial.is_repeatable(self.table, self.change, self.threads, upto=upto):
+            raise UsageError(
+                f"--set {settings.set!r} changes rows again when it is run again, and with a store in another database "
+                "a crash may run it twice on some rows. Leave out --store, so that the frontier is beside the table "
+                "and every row is changed exactly once; or add --where to tell the rows that are done; or insist with "
+                "--force"
+            )
+
+    async def begin(self, frontier: Frontier) -> Begun:
+        """Begin, or find what was begun before; UsageError if that was something else."""
+        settings = self.job.settings
+        known = await about(frontier)
+        if known is None:
+            await frontier.add(await self._first_step())
+        found = await about(frontier)
+        assert found is not None
+        _same(found["purpose"], settings, frontier_at=settings.store_url)
+        if settings.follow and (end := (await frontier.facts([END])).get(END)) is not None:
+            step = work_of(end)  # everything up to there was planned before, without --follow
+            assert isinstance(step, Step)
+            await frontier.add(step.again())
+        before = await progress(frontier)
+        assert before is not None
+        return Begun(self.table, known is not None, self.exactly_once, before)
+
+    async def _first_step(self) -> Item:
+        settings, table = self.job.settings, self.table
+        upto = await self._upto()
+        last = await table.last_key(upto=upto)
+        bound = upto if upto is not None and last is not None else last
+        told = {
+            "purpose": settings.purpose(),
+            "table": table.about.name,
+            "key_columns": list(table.about.key_names),
+            "first_key": _listed(await table.first_key(upto=upto)),
+            "rows": await table.estimate(upto=upto),
+            "upto": _listed(bound),
+        }
+        # Who follows goes only as far as nothing can come any more, from the beginning on.
+        return Step(0, None, None if settings.follow else bound, settings.batch, 0).begin(told)
+
+    async def _upto(self) -> Key | None:
+        """`--to`, which is not before `--from`."""
+        settings, table = self.job.settings, self.table
+        upto = None if settings.last is None else await table.parse_key(settings.last)
+        if table.first is not None and upto is not None and await table.follows(table.first, upto):
+            raise UsageError(f"--from {', '.join(settings.first or ())} is after --to {', '.join(settings.last or ())}")
+        return upto
+
+    def health(self) -> Health:
+        settings = self.job.settings
+        return Health(
+            self.table,
+            max_lag=settings.max_lag,
+            lag_query=settings.lag_query,
+            max_active=settings.max_active,
+            pause_file=settings.pause_file,
+        )
+
+    async def run(self, frontier: Frontier) -> Summary:
+        """Cover what is open, until all is or somebody says stop."""
+        job, settings = self.job, self.job.settings
+        governor = job.governor = Governor(frontier, self.health(), slowdown=lambda: job.sizer.slowdown, say=job._say)
+        cover = Cover(
+            self.table,
+            self.change,
+            job.sizer,
+            job.tally,
+            workers=settings.workers,
+            follower=Follower(self.table) if settings.follow else None,
+            held_up=governor.held_up,
+        )
+        begin = self.table.blocking_transaction if self.change.blocking else self.table.transaction
+
+        async def apart(item: Item) -> Outcome:
+            """At least once: what was written commits first, the settlement follows."""
+            try:
+                async with begin() as connection:
+                    return await cover(item, connection)
+            except StoreUnavailable:
+                return item.release(after=PAUSE_SECONDS)
+
+        watching = [asyncio.create_task(governor.watch()), asyncio.create_task(self._report(frontier))]
+        try:
+            return await runner.run(
+                frontier,
+                cover if self.exactly_once else apart,
+                workers=settings.workers,
+                lease=float(os.environ.get(LEASE_VARIABLE, LEASE)),
+                timeout=settings.timeout,
+                grace=max(10.0, 2 * settings.target_time),
+                until="stopped" if settings.follow else "done",
+                handle_signals=False,
+                transaction=begin if self.exactly_once else None,
+                stop=job._stop,
+            )
+        finally:
+            for task in watching:
+                task.cancel()
+            await asyncio.gather(*watching, return_exceptions=True)
+
+    async def _report(self, frontier: Frontier) -> None:
+        while True:
+            try:
+                self.job.progress = await progress(frontier)
+            except StoreUnavailable:
+                pass  # the runner says so, and waits
+            await asyncio.sleep(REPORT_SECONDS)
+
+
+def opened(settings: BackfillSettings, *, create: bool = True) -> swath.opening.Opening:
+    """The frontier of a backfill. One partition: what is covered is one key."""
+    if not create:
+        return swath.open(settings.store_url, create=False)
+    return swath.open(settings.store_url, partitions=1, max_attempts=MAX_ATTEMPTS)
+
+
+def same_database(db: str, store: str) -> bool:
+    """Whether a table and a frontier can be in one transaction, as far as their URLs tell."""
+    kinds = {"postgres": "postgresql"}
+    ours, theirs = urlsplit(db), urlsplit(store)
+    if kinds.get(ours.scheme, ours.scheme) != kinds.get(theirs.scheme, theirs.scheme):
+        return False
+    if ours.scheme == "sqlite":
+        return _file(db) == _file(store)
+    from psycopg.conninfo import conninfo_to_dict
+
+    def place(url: str) -> tuple[Any, ...]:
+        given = conninfo_to_dict(_without_schema(url))
+        return tuple(given.get(name) for name in ("host", "hostaddr", "port", "dbname", "service"))
+
+    return place(db) == place(store)
+
+
+def _file(url: str) -> str:
+    return os.path.realpath(unquote(urlsplit(url).path.removeprefix("/")))
+
+
+def _without_schema(url: str) -> str:
+    from swath.backends.postgres.target import Target
+
+    return Target.parse(url).dsn if "schema" in StoreURL.parse(url).query else url
+
+
+def _same(purpose: dict[str, Any], settings: BackfillSettings, *, frontier_at: str) -> None:
+    changed = [name for name, value in settings.purpose().items() if purpose.get(name) != value]
+    if changed:
+        before = ", ".join(f"{_flag(name)} {purpose.get(name)!r}" for name in changed)
+        raise UsageError(
+            f"the backfill at {swath.opening.shown(frontier_at)} was begun with {before}. Give the same again to go on "
+            "with it, or begin another with --name"
+        )
+
+
+def _flag(name: str) -> str:
+    return {"first": "--from", "last": "--to"}.get(name, f"--{name}")
+
+
+def _listed(found: Key | None) -> list[Any] | None:
+    return None if found is None else list(found)

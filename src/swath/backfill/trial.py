@@ -1,0 +1,73 @@
+"""Trial: what is tried on a table before a backfill begins, in transactions that are rolled back."""
+
+import sqlite3
+from typing import Any
+
+from swath.backfill import limits
+from swath.backfill.change import Change, fetch
+from swath.core.errors import UsageError
+from swath.tables.table import Fragment, Key, Table
+from swath.threads import Threads
+
+SAMPLES = (20, 400, 8_000)  # rows: more if nothing is changed among few
+TRIAL_SECONDS = 1.0
+
+
+_REFUSED: limits.Errors = (*limits.REFUSED, sqlite3.OperationalError)
+
+
+class _RollBack(Exception):
+    """The end of a trial."""
+
+
+async def check_statement(table: Table, change: Change, sample: Key) -> None:
+    """Whether the database takes the statement at all; UsageError with what it says if not."""
+    try:
+        async with table.transaction() as connection:
+            async with limits.attempt(connection, TRIAL_SECONDS):
+                await change.attempt(connection, sample)
+            raise _RollBack
+    except _RollBack:
+        pass
+    except limits.OVERRUN:
+        pass  # somebody may have locked the row
+    except _REFUSED as error:
+        said = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
+        raise UsageError(f"{table.shown} refuses the statement: {said}") from error
+
+
+async def is_repeatable(table: Table, change: Change, threads: Threads, *, upto: Key | None) -> bool:
+    """Whether a second run over the same rows changes nothing more, seen on a sample."""
+    changed, same = 0, True
+    for size in SAMPLES:
+        end = await table.slice_end(size, upto=upto)
+        if end is None or changed:
+            break
+        try:
+            async with table.transaction() as connection:
+                changed = await change.apply(connection, after=None, upto=end.key)
+                once = await _rows(table, connection, None, end.key, threads)
+                await change.apply(connection, after=None, upto=end.key)
+                same = once == await _rows(table, connection, None, end.key, threads)
+                raise _RollBack
+        except _RollBack:
+            pass
+    return same
+
+
+async def first_plan(table: Table, statement: Fragment) -> list[str]:
+    """How the database would run a statement."""
+    explain = "EXPLAIN " if table.kind == "postgresql" else "EXPLAIN QUERY PLAN "
+    async with table.transaction() as connection:
+        if isinstance(connection, sqlite3.Connection):
+            return [str(row[-1]) for row in connection.execute(explain + statement.sql, statement.values)]
+        await connection.execute(limits.BY_INDEX.encode())
+        rows = await (await connection.execute((explain + statement.sql).encode(), statement.values)).fetchall()
+        return [row[0] for row in rows]
+
+
+async def _rows(table: Table, connection: Any, after: Key | None, upto: Key, threads: Threads) -> list[dict[str, Any]]:
+    within = table.within(after=after, upto=upto)
+    name = table.about.quoted.replace("%", "%%") if table.kind == "postgresql" else table.about.quoted
+    rows = await fetch(connection, Fragment(f"SELECT * FROM {name} WHERE {within.sql}", within.values), threads)
+    return sorted(rows, key=repr)

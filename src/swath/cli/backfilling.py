@@ -1,0 +1,161 @@
+"""A backfill as its user meets it: begun, shown while it runs, summed up."""
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator
+
+from rich.live import Live
+
+from swath.backfill import trial
+from swath.backfill.change import SetChange, SqlChange
+from swath.backfill.job import Begun, Job, Open, opened
+from swath.backfill.progress import Progress, progress
+from swath.backfill.settings import BackfillSettings
+from swath.backfill.statement import set_statement, sql_statement
+from swath.cli import backfill_view as view
+from swath.cli import show
+from swath.cli.exits import Exit
+from swath.core.errors import NotAFrontier
+from swath.core.stopping import Stop, stopped_by_signals
+
+REFRESH_SECONDS = 0.5
+
+
+class Backfilling:
+    """One `swath backfill`."""
+
+    def __init__(self, settings: BackfillSettings, *, json: bool, quiet: bool) -> None:
+        self._settings = settings
+        self._json = json
+        self._quiet = quiet
+        self._stop = Stop()
+        self._job = Job(settings, stop=self._stop, say=self._say)
+
+    async def run(self) -> int:
+        job = self._job
+        with stopped_by_signals(self._stop, asyncio.get_running_loop()):
+            async with job.open() as table:
+                await table.check()
+                async with opened(self._settings) as frontier:
+                    begun = await table.begin(frontier)
+                    self._say_what_begins(begun)
+                    began, stopped_by = time.monotonic(), "done"
+                    if self._settings.follow or not begun.before.over:
+                        showing = asyncio.create_task(self._show())
+                        try:
+                            stopped_by = (await table.run(frontier)).stopped_by
+                        finally:
+                            showing.cancel()
+                            await asyncio.gather(showing, return_exceptions=True)
+                    job.progress = now = await progress(frontier)
+        assert now is not None
+        return self._finish(stopped_by, now, time.monotonic() - began)
+
+    def _say(self, words: str) -> None:
+        if self._json:
+            show.json_line({"event": "pace", "said": words})
+        elif not self._quiet:
+            show.complain(words)
+
+    def _say_what_begins(self, begun: Begun) -> None:
+        if self._json:
+            show.json_line(
+                {
+                    "event": "begin",
+                    "resumed": begun.resumed,
+                    "exactly_once": begun.exactly_once,
+                    "upto": begun.before.upto,
+                    "covered": begun.before.key,
+                }
+            )
+        elif not self._quiet:
+            print(view.beginning(begun, self._settings), file=sys.stderr, flush=True)
+
+    async def _show(self) -> None:
+        if self._quiet:
+            return
+        if show.on_terminal() and not self._json:
+            with Live(console=show.console(), auto_refresh=False, transient=True) as live:
+                while True:
+                    live.update(view.panel(self._job), refresh=True)
+                    await asyncio.sleep(REFRESH_SECONDS)
+        while True:
+            await asyncio.sleep(view.LINE_SECONDS)
+            if self._json:
+                show.json_line({"event": "progress", **view.as_dict(self._job)})
+                sys.stdout.flush()
+            else:
+                print(view.line(self._job), flush=True)
+
+    def _finish(self, stopped_by: str, now: Progress, seconds: float) -> int:
+        if self._json:
+            show.json_line(
+                {"event": "summary", "stopped_by": stopped_by, "seconds": seconds, "over": now.over,
+                 **view.as_dict(self._job)}
+            )  # fmt: skip
+        elif not self._quiet:
+            show.facts(view.ending(stopped_by, now), [*view.rows(self._job), ("time", show.span(seconds))])
+        where = show.masked(self._settings.store_url)
+        if now.dead:
+            show.complain(
+                f"{show.counted(now.dead, 'slice')} given up: `swath dead --store '{where}'` lists them, with "
+                "`swath dead retry` and the same command they are done again"
+            )
+        if stopped_by in ("SIGINT", "SIGTERM"):
+            show.complain("run the same command again to go on")
+            return Exit.INTERRUPTED
+        return Exit.DONE if now.over else Exit.NO
+
+    # without changing anything
+
+    async def dry_run(self) -> int:
+        """Say what would be done."""
+        async with self._job.open() as table:
+            await table.check()
+            before = await self._begun_before()
+            plan = [pair async for pair in _plan(table, before)]
+        if self._json:
+            show.document({name: value for name, value in plan if name})
+        else:
+            show.facts("nothing was changed: this is what would be done", plan)
+        return Exit.DONE
+
+    async def _begun_before(self) -> Progress | None:
+        try:
+            async with opened(self._settings, create=False) as frontier:
+                return await progress(frontier)
+        except NotAFrontier:
+            return None
+
+
+async def _plan(opened_table: Open, before: Progress | None) -> AsyncIterator[tuple[str, str]]:
+    table, settings = opened_table.table, opened_table.job.settings
+    about = table.about
+    yield "table", about.name
+    yield "key", ", ".join(f"{column.name} {column.type}" for column in about.key)
+    rows = await table.estimate()
+    yield "rows", "unknown" if rows is None else f"about {rows:,}"
+    yield "store", show.masked(settings.store_url)
+    yield "each row", "exactly once" if opened_table.exactly_once else "at least once"
+    if before is not None:
+        yield "covered", f"up to {view.key(before.key)}, from a run before"
+    after = before.key if before is not None else None
+    upto = None if settings.last is None else await table.parse_key(settings.last)
+    yield "up to", "as rows come" if settings.follow else view.key(upto or await table.last_key(after=after))
+    end = await table.slice_end(settings.batch, after=after, upto=upto)
+    if end is None:
+        yield "first slice", "there is no row to change"
+        return
+    yield "first slice", f"{end.rows:,} rows up to {view.key(end.key)}"
+    change = opened_table.change
+    if isinstance(change, SetChange) and settings.set is not None:
+        statement = set_statement(table, settings.set, settings.where, after=after, upto=end.key)
+    elif isinstance(change, SqlChange) and settings.sql is not None:
+        lo = await table.first_key(after=after, upto=end.key)
+        statement = sql_statement(table, settings.sql, lo=lo or end.key, hi=end.key)
+    else:
+        return
+    yield "statement", statement.sql
+    for number, line in enumerate(await trial.first_plan(table, statement)):
+        yield "" if number else "plan", line

@@ -1,0 +1,79 @@
+"""One file that grows with the settlements, and holds exactly what was settled (INV-5).
+
+`append`, `sync`, settle with the length, then `commit`; after a crash or a refusal `restore` to the length that the
+store holds. Everything here blocks. Calls come one at a time.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+from swath.files.archive import ArchiveBusy, ArchiveDamaged
+
+
+class GrowingFile:
+    """A file that this process alone writes to. What lies beyond `committed` is not there yet, as far as anybody is
+    told."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.committed = 0
+        self.end = 0
+        self._synced = 0
+        new = not path.exists()
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._descriptor)
+            raise ArchiveBusy(
+                f"{path} is being written to by another process. Wait until that has ended, or give another file."
+            ) from None
+        if new:
+            _sync_directory(path.parent)
+
+    def restore(self, length: int) -> None:
+        """Bring the file to the length that the store holds."""
+        found = os.fstat(self._descriptor).st_size
+        if found < length:
+            raise ArchiveDamaged(
+                f"{self.path} is {found} bytes long and {length} are committed: lines are gone. "
+                "Put the file back from a copy."
+            )
+        if found > length:
+            os.ftruncate(self._descriptor, length)
+            os.fsync(self._descriptor)
+        self.committed = self.end = self._synced = length
+
+    def append(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            taken = os.pwrite(self._descriptor, view, self.end)
+            self.end += taken
+            view = view[taken:]
+
+    def sync(self) -> None:
+        """Return when all that was appended is on disk."""
+        if self._synced < self.end:
+            os.fdatasync(self._descriptor)
+            self._synced = self.end
+
+    def commit(self) -> None:
+        """The store has confirmed the settlement: what was appended stays."""
+        self.committed = self.end
+
+    def close(self) -> None:
+        """Cut off what was never committed, and let another owner in."""
+        if self._descriptor >= 0:
+            if self.end > self.committed:
+                os.ftruncate(self._descriptor, self.committed)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

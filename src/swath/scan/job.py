@@ -1,0 +1,117 @@
+"""Job: one process of a scan, from opening its frontier and output to a clean end."""
+
+import asyncio
+import gc
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from typing import Any
+
+import swath
+from swath.core import runner
+from swath.core.insight import Status
+from swath.core.stopping import Stop
+from swath.scan import place
+from swath.scan.counts import Counts
+from swath.scan.judge import Judge
+from swath.scan.output import FindingsOutput
+from swath.scan.scanner import Scanner
+from swath.scan.settings import ScanSettings
+from swath.scan.sources.source import Source
+from swath.threads import Threads
+
+GRACE = 10.0  # seconds that items have to end after a stop
+LEASE = 60.0
+LEASE_VARIABLE = "SWATH_SCAN_LEASE"  # seconds; for tests that kill scans and would not wait that long
+LOOK_SECONDS = 0.5  # between looks at the frontier
+GARBAGE = (50_000, 20, 50)  # objects and rounds between looks for cycles
+
+
+class Job:
+    """What one process does of a scan."""
+
+    def __init__(
+        self,
+        settings: ScanSettings,
+        source: Source,
+        *,
+        check: Callable[..., Any] | None,
+        fix: Callable[..., Any] | None,
+        stop: Stop | None = None,
+    ) -> None:
+        self.settings = settings
+        self.stop = stop or Stop()
+        self.status: Status | None = None  # of the whole frontier, a moment ago
+        self._source = source
+        self._judge = None if check is None else Judge(check, fix, source.fetch)
+        self._output: FindingsOutput | None = None
+
+    @property
+    def counts(self) -> Counts:
+        """What this output holds, this run's part and what came before it."""
+        return Counts() if self._output is None else self._output.counts
+
+    async def run(self, prepared: place.Prepared) -> runner.Summary:
+        """Scan until everything is settled or somebody asks for a stop."""
+        settings = self.settings
+        async with AsyncExitStack() as stack:
+            stack.enter_context(_rarely_collected())
+            frontier = await stack.enter_async_context(swath.open(settings.store_url, create=False))
+            self._output = FindingsOutput(settings.lines, name=place.output_name(settings))
+            stack.callback(self._output.close)
+            await asyncio.to_thread(self._output.restore, await frontier.store.outputs())
+            threads = Threads()
+            stack.callback(threads.close)
+            scanner = Scanner(
+                self._source,
+                self._judge,
+                name=settings.saved()["source"],
+                scan=prepared.scan,
+                workers=settings.workers,
+                timeout=settings.timeout,
+                stop=self.stop,
+                threads=threads,
+            )
+            looking = asyncio.create_task(self._look(frontier))
+            stack.callback(looking.cancel)
+            summary = await runner.run(
+                frontier,
+                scanner,
+                workers=settings.workers + self._source.ahead,
+                lease=float(os.environ.get(LEASE_VARIABLE, LEASE)),
+                timeout=None,
+                grace=GRACE,
+                until="done",
+                handle_signals=False,
+                output=self._output,
+                stop=self.stop,
+            )
+            if scanner.failure is not None:
+                raise scanner.failure
+            if summary.stopped_by == "done":
+                await place.ended(frontier, prepared, worked=summary.done > 0)
+            return summary
+
+    async def _look(self, frontier: swath.Frontier) -> None:
+        """Keep an eye on the frontier, for whoever shows it."""
+        while True:
+            try:
+                self.status = await frontier.status()
+            except swath.StoreUnavailable:
+                pass  # the runner says so, and waits
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+@contextmanager
+def _rarely_collected() -> Iterator[None]:
+    """Records are held some at a time, and go without being looked for. At Python's own pace of looking for cycles,
+    most of the looking goes through what was there from the start."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GARBAGE)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()

@@ -1,0 +1,1 @@
+"""Where records come from: trees of files, JSON Lines, Parquet, tables."""

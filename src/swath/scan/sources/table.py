@@ -1,0 +1,265 @@
+"""Tables: rows in slices of their key, planned a few at a time.
+
+Slices are half-open and tile all of the key's space, the first from where it begins and the last to where it ends: a
+row belongs to the slice that its place is in, whenever it is inserted.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from swath.core.errors import UsageError
+from swath.core.item import Item
+from swath.scan.sources.keys import key_of, text_of
+from swath.scan.sources.source import Step, Task, work
+from swath.sync.portal import Portal
+from swath.tables.naming import quoted
+from swath.tables.opening import open_table, without_password
+from swath.tables.table import Column, Key, Table
+from swath.tables.table import Record as TableRow
+from swath.tables.table import Rows as RawRows
+
+SCHEMES = ("postgresql://", "postgres://", "sqlite://")
+ROWS = 4_000  # of a slice
+AT_ONCE = 500  # records that are handed out together
+PLAIN = ("smallint", "integer", "bigint", "uuid", "text")  # types of PostgreSQL that Python writes alike
+SLICES = 16  # that a step of the plan hands out
+
+
+class Slice(NamedTuple):
+    """(after, upto]: None is where the table begins or ends."""
+
+    after: Key | None
+    upto: Key | None
+
+
+class RowRecord(dict[str, Any]):
+    """A row of a table: a dict of its columns, which `fix` can change.
+
+    A dict, and with nothing in it but the row: there are as many as there are rows. What they share is their class's.
+    """
+
+    __slots__ = ()
+    _rows: "Rows"
+
+    @property
+    def key(self) -> str:
+        """What names it in its table, written out when somebody asks: most rows are as they should be."""
+        return self._rows.text_in(self)
+
+    @property
+    def value(self) -> dict[str, Any]:
+        return self
+
+    def change(self, **columns: Any) -> None:
+        """Set some columns of this row in the table, in a transaction of its own: for `fix`."""
+        self._rows.change(self.key, columns)
+
+
+class KeyedRow(RowRecord):
+    """A row whose key only the database can write out."""
+
+    __slots__ = ("_text",)
+    _text: str
+
+    @property
+    def key(self) -> str:
+        return self._text
+
+
+class Rows:
+    """A table as threads can use it. What it talks to lives in an event loop of its own."""
+
+    def __init__(self, source: str, *, key: str | None) -> None:
+        url, _, name = source.partition("#")
+        self.shown = without_password(source)
+        if not name:
+            raise UsageError(f"{self.shown} names no table: put it behind a #, as in {self.shown}#users")
+        self._portal = Portal()
+        columns = None if key is None else [part.strip() for part in key.split(",")]
+        try:
+            self.table: Table = self._portal.call(open_table(url, name, key=columns))
+        except BaseException:
+            self._portal.close()
+            raise
+        self.kind = self.table.kind
+        self.plain_key = all(_is_plain(column, self.kind) for column in self.table.about.key)
+
+    def close(self) -> None:
+        if not self._portal.closed:
+            self._portal.call(self.table.close())
+            self._portal.close()
+
+    @property
+    def names(self) -> Sequence[str]:
+        return [column.name for column in self.table.about.columns]
+
+    def end(self, limit: int, *, after: Key | None) -> tuple[Key, int] | None:
+        """Where the next `limit` rows end, and how many there are."""
+        return self._portal.call(self.table.slice_end(limit, after=after))
+
+    def cut(self, limit: int, part: Slice) -> Key | None:
+        found = self._portal.call(self.table.slice_end(limit, after=part.after, upto=part.upto))
+        return None if found is None else found.key
+
+    def follows(self, one: Key, other: Key) -> bool:
+        return self._portal.call(self.table.follows(one, other))
+
+    def parsed(self, texts: Sequence[str]) -> Key:
+        return self._portal.call(self.table.parse_key(texts))
+
+    def within(self, part: Slice) -> Sequence[TableRow]:
+        """The rows of a slice."""
+        return self._portal.call(self.table.records(after=part.after, upto=part.upto))
+
+    def raw(self, part: Slice) -> RawRows:
+        """The same as the driver gives them."""
+        return self._portal.call(self.table.rows(after=part.after, upto=part.upto))
+
+    def text_in(self, row: Mapping[str, Any]) -> str:
+        """The text of a row's key, where that is plain."""
+        write = str if self.kind == "postgresql" else _carried
+        return text_of(tuple(write(row[name]) for name in self.table.about.key_names), self.kind)
+
+    def of(self, keys: Sequence[Key]) -> Sequence[TableRow]:
+        """The rows of some keys, as far as there are any."""
+        return self._portal.call(self.table.records_of(keys))
+
+    def key(self, text: str) -> Key:
+        return key_of(text, self.kind, columns=len(self.table.about.key))
+
+    def digest(self, columns: Sequence[str], part: Slice) -> tuple[int, str]:
+        return self._portal.call(self.table.digest(columns, after=part.after, upto=part.upto))
+
+    def ask(self, statement: str, *values: str) -> str:
+        """The only value that a statement gives, in PostgreSQL."""
+
+        async def asked() -> str:
+            async with self.table.transaction() as connection:
+                return str((await (await connection.execute(statement, values)).fetchone())[0])
+
+        return self._portal.call(asked())
+
+    def change(self, key: str, columns: Mapping[str, Any]) -> None:
+        if not columns:
+            return
+        where = self.table.literal(self.key(key))
+        postgres = self.kind == "postgresql"
+        mark = "%s" if postgres else "?"
+
+        def name(*parts: str) -> str:
+            return quoted(*parts).replace("%", "%%") if postgres else quoted(*parts)
+
+        sets = ", ".join(f"{name(column)} = {mark}" for column in columns)
+        table = self.table.about.quoted.replace("%", "%%") if postgres else self.table.about.quoted
+        keys = ", ".join(map(name, self.table.about.key_names))
+        statement = f"UPDATE {table} SET {sets} WHERE ({keys}) = ({where.sql})"
+        self._portal.call(self._execute(statement, (*columns.values(), *where.values)))
+
+    async def _execute(self, statement: str, values: tuple[Any, ...]) -> None:
+        async with self.table.transaction() as connection:
+            if self.kind == "postgresql":
+                await connection.execute(statement.encode(), values)
+            else:
+                await asyncio.to_thread(connection.execute, statement, values)
+
+
+def _is_plain(column: Column, kind: str) -> bool:
+    """Whether Python writes a value of this column as its database does."""
+    return kind == "sqlite" or column.type in PLAIN or column.type.startswith("character varying")
+
+
+def _carried(value: Any) -> Any:
+    """A value of SQLite as keys hold it."""
+    return {"hex": value.hex()} if isinstance(value, bytes) else value
+
+
+class TableSource:
+    """All rows of a table."""
+
+    def __init__(self, source: str, *, key: str | None) -> None:
+        self._rows = Rows(source, key=key)
+        shared = {"__slots__": (), "_rows": self._rows}
+        self._record: type[RowRecord] = type("RowRecord", (RowRecord,), shared)
+        self._keyed_record: type[KeyedRow] = type("KeyedRow", (KeyedRow,), shared)
+
+    @property
+    def ahead(self) -> int:
+        return 1 if self._rows.kind == "postgresql" else 0
+
+    def state(self) -> Mapping[str, Any]:
+        return {"key": list(self._rows.table.about.key_names)}
+
+    def changed(self, before: Mapping[str, Any]) -> str | None:
+        now = self.state()
+        if before["key"] == now["key"]:
+            return None
+        return f"{self._rows.shown} was gone through by {', '.join(before['key'])}, not by {', '.join(now['key'])}"
+
+    def first(self, state: Mapping[str, Any]) -> Iterable[Item]:
+        return [plan_work(1, None)]
+
+    def read(self, task: Task) -> Iterator[Step]:
+        if "plan" in task:
+            return plan(task, self._end)
+        return self._slice(slice_of(task))
+
+    def fetch(self, keys: Sequence[str]) -> Iterator[Step]:
+        yield self._keyed(self._rows.of([self._rows.key(text) for text in keys]))
+
+    def close(self) -> None:
+        self._rows.close()
+
+    def rest(self, key: str, finding: Mapping[str, Any]) -> Task | None:
+        return None
+
+    def _slice(self, part: Slice) -> Iterator[Step]:
+        if not self._rows.plain_key:
+            yield self._keyed(self._rows.within(part))
+            return
+        names, values = self._rows.raw(part)
+        for start in range(0, len(values), AT_ONCE):
+            some = values[start : start + AT_ONCE]
+            yield [self._record(zip(names, row)) for row in some]  # noqa: B905  checking each would cost as much
+
+    def _keyed(self, rows: Sequence[TableRow]) -> list[RowRecord]:
+        kind = self._rows.kind
+        keyed: list[RowRecord] = []
+        for key, row in rows:
+            record = self._keyed_record(row)
+            record._text = text_of(key, kind)
+            keyed.append(record)
+        return keyed
+
+    def _end(self, after: Key | None) -> Key | None:
+        found = self._rows.end(ROWS, after=after)
+        return None if found is None or found[1] < ROWS else found[0]
+
+
+# the plan
+
+
+def plan(task: Task, end: Any) -> Iterator[Item]:
+    """Some slices, and the next step of the plan behind them. `end` says where the next slice ends; None: it is the
+    last."""
+    number, after = task["plan"], as_key(task["after"])
+    for count in range(1, SLICES + 1):
+        upto = end(after)
+        yield work(f"slice {number}.{count}", {"after": after, "upto": upto})
+        if upto is None:
+            return
+        after = upto
+    yield plan_work(number + 1, after)
+
+
+def plan_work(number: int, after: Key | None) -> Item:
+    return work(f"plan {number}", {"plan": number, "after": after})
+
+
+def slice_of(task: Task) -> Slice:
+    return Slice(as_key(task["after"]), as_key(task["upto"]))
+
+
+def as_key(value: Sequence[Any] | None) -> Key | None:
+    """A key as it comes back out of JSON."""
+    return None if value is None else tuple(value)

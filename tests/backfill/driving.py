@@ -1,0 +1,160 @@
+"""Backfills in this process, as the command runs them, and in processes of their own."""
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from swath.backfill.job import LEASE_VARIABLE, Begun, Job, Open, opened
+from swath.backfill.progress import Progress, progress
+from swath.backfill.settings import BackfillSettings
+from swath.core.frontier import Frontier
+from swath.core.runner import Summary
+from swath.core.stopping import Stop
+from tests.cli.conftest import environment
+from tests.tables.conftest import Database
+
+ROOT = Path(__file__).parents[2]
+HANDLERS = "tests.backfill.handlers"
+END_SECONDS = 60.0
+LEASE = "1"  # seconds that processes to be killed have theirs for
+SERIES = "WITH RECURSIVE s (g) AS (SELECT 1 UNION ALL SELECT g + 1 FROM s WHERE g < {})"
+
+
+class Backfilled(NamedTuple):
+    """What a backfill came to."""
+
+    job: Job
+    begun: Begun
+    summary: Summary
+    progress: Progress
+    said: list[str]
+    dead: list[Any]
+
+
+class Running(NamedTuple):
+    """A backfill at work in this process."""
+
+    job: Job
+    frontier: Frontier
+    stop: Stop
+    said: list[str]
+    ended: asyncio.Task[Summary]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for something that the backfill does."""
+        await until(lambda: condition() or self.ended.done())
+        if not condition():
+            await self.ended
+        assert condition()
+
+    async def finished(self) -> Summary:
+        return await asyncio.wait_for(asyncio.shield(self.ended), END_SECONDS)
+
+
+def settings_of(database: Database, table: str, **more: Any) -> BackfillSettings:
+    if not {"set", "sql", "run"} & more.keys():
+        more["set"] = "n = n + 1"
+    if "run" in more and ":" not in more["run"]:
+        more["run"] = f"{HANDLERS}:{more['run']}"
+    return BackfillSettings(db=database.url, table=table, **more)
+
+
+@asynccontextmanager
+async def ready(
+    settings: BackfillSettings, *, attempts: int | None = None
+) -> AsyncIterator[tuple[Job, Open, Frontier, Begun, Stop, list[str]]]:
+    """A backfill that is begun and stands still."""
+    said: list[str] = []
+    stop = Stop()
+    job = Job(settings, stop=stop, say=said.append)
+    async with job.open() as table:
+        await table.check()
+        async with opened(settings) as frontier:
+            if attempts is not None:
+                await frontier.configure(max_attempts=attempts)
+            yield job, table, frontier, await table.begin(frontier), stop, said
+
+
+async def backfill(settings: BackfillSettings, *, attempts: int | None = None) -> Backfilled:
+    """From the beginning to the end. `attempts`: after so many a slice is given up."""
+    async with ready(settings, attempts=attempts) as (job, table, frontier, begun, _, said):
+        summary = await asyncio.wait_for(table.run(frontier), END_SECONDS)
+        now = await progress(frontier)
+        assert now is not None
+        return Backfilled(job, begun, summary, now, said, [item async for item in frontier.dead()])
+
+
+@asynccontextmanager
+async def running(settings: BackfillSettings, *, attempts: int | None = None) -> AsyncIterator[Running]:
+    """A backfill at work; stopped at the end if it still is."""
+    async with ready(settings, attempts=attempts) as (job, table, frontier, _, stop, said):
+        ended = asyncio.create_task(table.run(frontier))
+        try:
+            yield Running(job, frontier, stop, said, ended)
+        finally:
+            stop.ask("the test is over")
+            await asyncio.wait_for(asyncio.gather(ended, return_exceptions=True), END_SECONDS)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    ends_at = time.monotonic() + END_SECONDS
+    while not condition():
+        assert time.monotonic() < ends_at
+        await asyncio.sleep(0.01)
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    ends_at = time.monotonic() + END_SECONDS
+    while not condition():
+        assert time.monotonic() < ends_at
+        time.sleep(0.01)
+
+
+def counts(database: Database, table: str, column: str = "n") -> dict[int, int]:
+    """How many rows were changed how often."""
+    return dict(Counter(value for (value,) in database.do(f"SELECT {column} FROM {table}")))
+
+
+@contextmanager
+def processes(number: int, settings: BackfillSettings, **variables: str) -> Iterator[list["subprocess.Popen[str]"]]:
+    """So many of the real command at once. On leaving, what still runs is killed."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(_process(words(settings), variables)) for _ in range(number)]
+
+
+@contextmanager
+def _process(command: Sequence[str], variables: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
+    env = environment(**{LEASE_VARIABLE: LEASE}, **variables)
+    with subprocess.Popen(
+        command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def words(settings: BackfillSettings) -> list[str]:
+    """The command line of a backfill."""
+    given = [
+        word
+        for name in ("db", "table", "set", "where", "sql", "run", "store", "workers", "batch")
+        if (value := getattr(settings, name)) is not None
+        for word in (f"--{name}", str(value))
+    ]
+    return [
+        sys.executable, "-m", "swath", "backfill", *given, "--target-time", f"{settings.target_time * 1000:.0f}ms",
+        "--quiet", *(["--force"] if settings.force else []),
+    ]  # fmt: skip
+
+
+def end(process: "subprocess.Popen[str]", code: int = 0) -> str:
+    out, _ = process.communicate(timeout=END_SECONDS)
+    assert process.returncode == code, out
+    return out

@@ -1,0 +1,104 @@
+"""Handlers that the tests backfill with."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+FOREVER, woken = threading.Event(), threading.Event()
+LAST = 60
+POISON = 13
+
+
+async def counting(rows: Sequence[dict[str, Any]], connection: Any) -> None:
+    await _add_one(rows, connection)
+
+
+def counting_plainly(rows: Sequence[dict[str, Any]], connection: Any) -> int:
+    _add_one_plainly(rows, connection)
+    return len(rows)
+
+
+async def raising(rows: Sequence[dict[str, Any]], connection: Any) -> None:
+    await _add_one(rows, connection)
+    _check(rows)
+
+
+def raising_plainly(rows: Sequence[dict[str, Any]], connection: Any) -> None:
+    _add_one_plainly(rows, connection)
+    _check(rows)
+
+
+async def nonsense(rows: Sequence[dict[str, Any]], connection: Any) -> Any:
+    await _add_one(rows, connection)
+    return "fine" if _poisoned(rows) else None
+
+
+def nonsense_plainly(rows: Sequence[dict[str, Any]], connection: Any) -> Any:
+    _add_one_plainly(rows, connection)
+    return -1 if _poisoned(rows) else None
+
+
+async def committing(rows: Sequence[dict[str, Any]], connection: Any) -> None:
+    await _add_one(rows, connection)
+    if _poisoned(rows):
+        done = connection.commit()
+        if done is not None:
+            await done
+
+
+def committing_plainly(rows: Sequence[dict[str, Any]], connection: Any) -> None:
+    _add_one_plainly(rows, connection)
+    if _poisoned(rows):
+        connection.commit()
+
+
+async def hanging_forever(rows: Sequence[dict[str, Any]], connection: Any) -> None:
+    await _add_one(rows, connection)
+    if _poisoned(rows):
+        await asyncio.Event().wait()
+
+
+def hanging_plainly(rows: Sequence[dict[str, Any]], connection: Any) -> None:
+    _add_one_plainly(rows, connection)
+    if _poisoned(rows):
+        FOREVER.wait()
+        try:
+            _add_one_plainly(rows, connection)
+        finally:
+            woken.set()
+    elif rows[-1]["id"] == LAST:
+        FOREVER.set()
+        woken.wait(60)
+
+
+async def slow(rows: Sequence[dict[str, Any]], connection: Any) -> None:
+    await asyncio.sleep(0.02 * len(rows))
+    await _add_one(rows, connection)
+
+
+def _poisoned(rows: Sequence[dict[str, Any]]) -> bool:
+    return any(row["id"] == POISON for row in rows)
+
+
+def _check(rows: Sequence[dict[str, Any]]) -> None:
+    if _poisoned(rows):
+        raise ValueError(f"{POISON} is bad luck")
+
+
+async def _add_one(rows: Sequence[dict[str, Any]], connection: Any) -> None:
+    done = connection.execute(*_statement(rows, connection))
+    if not isinstance(connection, sqlite3.Connection):
+        await done
+
+
+def _add_one_plainly(rows: Sequence[dict[str, Any]], connection: Any) -> None:
+    connection.execute(*_statement(rows, connection))
+
+
+def _statement(rows: Sequence[dict[str, Any]], connection: Any) -> tuple[str, list[Any]]:
+    ids = [row["id"] for row in rows]
+    if isinstance(connection, sqlite3.Connection):
+        return f"UPDATE {rows[0]['own']} SET n = n + 1 WHERE id IN ({', '.join('?' * len(ids))})", ids
+    return f"UPDATE {rows[0]['own']} SET n = n + 1 WHERE id = ANY(%s)", [ids]

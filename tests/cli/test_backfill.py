@@ -1,0 +1,44 @@
+"""`swath backfill` as its user gives it."""
+
+import pytest
+
+from tests.cli.conftest import run_swath
+from tests.tables.conftest import Database
+
+
+@pytest.fixture
+def app(database: str) -> Database:
+    """Somebody's database with a table of a thousand rows, their counters at 0."""
+    app = Database(database)
+    app.do(
+        "CREATE TABLE users (id integer PRIMARY KEY, n integer NOT NULL DEFAULT 0)",
+        "INSERT INTO users (id) WITH RECURSIVE s (g) AS (SELECT 1 UNION ALL SELECT g + 1 FROM s WHERE g < 1000) "
+        "SELECT g FROM s",
+    )
+    return app
+
+
+def counters(app: Database) -> list[tuple[int, int]]:
+    return [tuple(row) for row in app.do("SELECT n, count(*) FROM users GROUP BY n ORDER BY n")]
+
+
+def test_from_a_dry_run_to_the_end(app: Database) -> None:
+    """Nothing at first, then every row once, and never again; `swath status` tells from elsewhere."""
+    given = ("backfill", "--db", app.url, "--table", "users", "--set", "n = n + 1", "--from", "11")
+    dry = run_swath(*given, "--dry-run").facts()
+    assert (dry["key"].split()[0], dry["up to"], dry["each row"]) == ("id", "1000", "exactly once")
+    assert dry["first slice"] == "990 rows up to 1000"
+    assert counters(app) == [(0, 1000)]
+    assert app.do("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'swath%'") == [(0,)], "it made a frontier"
+    done = run_swath(*given)
+    assert done.code == 0
+    assert "up to 1000" in done.err
+    assert counters(app) == [(0, 10), (1, 990)]
+    told = run_swath("status", "--store", dry["store"], "--json").json()["backfill"]
+    assert (told["table"], told["over"], told["given_up"], told["share"]) == ("users", True, 0, 1.0)
+    assert (told["key"], told["covered"], told["upto"]) == (["id"], ["1000"], ["1000"])
+    assert run_swath("status", "--store", dry["store"]).facts()["covered"] == "up to 1000"
+    again = run_swath(*given)
+    assert again.code == 0
+    assert "complete" in again.err
+    assert counters(app) == [(0, 10), (1, 990)]

@@ -1,0 +1,167 @@
+"""Whatever a check does, the scan knows what to make of it."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from swath.cli.scanning import Scanning
+from swath.core.errors import UsageError
+from swath.functions import function
+from swath.scan import Finding, scanner
+from swath.scan.judge import BadCheck
+from tests.scan.driving import ROOT, scan, settings_of
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Path:
+    path = tmp_path / "records.jsonl"
+    path.write_text("".join(f'{{"n": {number}}}\n' for number in range(10)))
+    return path
+
+
+def test_a_check_may_be_async(numbers: Path, tmp_path: Path) -> None:
+    assert scan(numbers, tmp_path / "out.jsonl", check="odd_async").codes == {"odd": 5}
+
+
+def test_a_check_may_be_a_generator_that_breaks_off(numbers: Path, tmp_path: Path) -> None:
+    found = scan(numbers, tmp_path / "out.jsonl", check="generating")
+    assert found.codes == {"first": 9, "second": 9, "check-failed": 1}
+
+
+def test_a_check_that_raises_is_a_finding_of_that_record(numbers: Path, tmp_path: Path) -> None:
+    found = scan(numbers, tmp_path / "out.jsonl", check="raising")
+    (finding,) = found.findings
+    assert finding["code"] == "check-failed"
+    assert finding["key"] == "27"
+    assert finding["message"] == "ValueError: three is too much"
+    assert "checks.py:" in finding["data"]["at"]
+    assert found.proof.complete
+
+
+@pytest.mark.parametrize("check", ["hanging", "hanging_async"])
+def test_a_check_that_hangs_is_a_finding_of_that_record(
+    numbers: Path, tmp_path: Path, check: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = scan(numbers, tmp_path / "out.jsonl", check=check, timeout=0.2)
+    assert found.codes["check-hung"] == (2 if check == "hanging" else 1)
+    assert found.codes.get("odd", 0) == (3 if check == "hanging" else 0)
+    assert found.proof.complete
+    assert found.proof.counts.records == 10
+
+
+def test_a_check_that_hangs_too_often_stops_the_scan(
+    numbers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scanner, "MOST_HUNG", 2)
+    with pytest.raises(BadCheck, match=r"did not return within 0\.1 s for 2 records"):
+        scan(numbers, tmp_path / "out.jsonl", check="hanging", timeout=0.1)
+
+
+def test_nonsense_stops_the_scan_before_it_is_written_a_million_times(numbers: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    with pytest.raises(BadCheck, match=r"check returned True for the record '27': return None, a swath.scan.Finding"):
+        scan(numbers, out, check="nonsense")
+    assert out.read_bytes() == b""
+    with pytest.raises(BadCheck, match="code 17 of a finding"):
+        scan(numbers, tmp_path / "other.jsonl", check="bad_code")
+
+
+def test_data_that_is_not_json_is_written_as_it_prints(numbers: Path, tmp_path: Path) -> None:
+    found = scan(numbers, tmp_path / "out.jsonl", check="strange_data")
+    first = {finding["code"]: finding for finding in found.findings[:3]}
+    assert first["loop"]["data"] == "[[...]]"
+    assert first["nan"]["data"] == "nan"
+    assert (first["path"]["data"], first["path"]["message"]) == ("a", "\udcff")
+
+
+def test_a_check_that_leaves_ends_the_run(numbers: Path, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        scan(numbers, tmp_path / "out.jsonl", check="leaving")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("checks", "write module:function"),
+        ("nowhere_at_all:check", "there is no module 'nowhere_at_all'"),
+        ("tests.scan.checks:od", "has no 'od'; did you mean odd?"),
+        ("tests.scan.checks:not_a_function", "is a int and cannot be called"),
+        ("broken:check", "broken cannot be imported: ZeroDivisionError: division by zero"),
+        ("wanting:check", "wanting cannot be imported: No module named 'nowhere_at_all'"),
+    ],
+)
+def test_a_check_that_cannot_be_found_is_said_so(
+    name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    (tmp_path / "wanting.py").write_text("import nowhere_at_all\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(UsageError) as raised:
+        function(name, flag="--check")
+    assert f"--check {name}" in str(raised.value).replace("'", "", 2)
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("nowhere", "nowhere is not there"),
+        ("nowhere.jsonl", "cannot be read: No such file"),
+        ("nowhere.parquet", "cannot be read: No such file"),
+        ("s4://bucket/prefix", "s4"),
+        ("plain.txt", "is a file, and none of JSON Lines or Parquet"),
+        ("false.parquet", "false.parquet is no Parquet file"),
+        ("", "--source is empty"),
+    ],
+)
+def test_a_source_that_cannot_be_scanned_is_said_so(
+    source: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plain.txt").write_text("text")
+    (tmp_path / "false.parquet").write_text("text, and no more than that")
+    settings = settings_of(source, tmp_path / "out.jsonl", check="nothing")
+    with pytest.raises(UsageError) as raised:
+        asyncio.run(Scanning(settings, json=False, quiet=True).run())
+    assert said in str(raised.value)
+    assert not (tmp_path / "out.jsonl").exists()
+    assert not settings.store_path.exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "nothing to look for"),
+        ({"check": "odd", "against": "x"}, "give one of them"),
+        ({"check": "odd", "columns": ("a",)}, "--columns says what --against compares"),
+        ({"check": "odd", "workers": 0}, "--workers 0"),
+        ({"check": "odd", "timeout": 0.0}, "--timeout 0"),
+        ({"check": "odd", "fresh": True, "recheck": True}, "give one of them"),
+        ({"check": "odd", "fresh": True, "store": "sqlite:///x.db"}, "--fresh removes the store beside --out"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(given: dict[str, object], said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=said):
+        settings_of("source", tmp_path / "out.jsonl", **given)
+    with pytest.raises(UsageError, match=r"ends in \.jsonl or \.parquet"):
+        settings_of("source", tmp_path / "out.csv", check="odd")
+
+
+def test_a_finding_needs_a_code_and_a_text() -> None:
+    for code in ("", "a\nb", "x" * 101):
+        with pytest.raises(UsageError, match="of a finding"):
+            Finding(code)
+    with pytest.raises(UsageError, match="is a int, not a str"):
+        Finding("code", 3)  # type: ignore[arg-type]
+
+
+def test_the_command_says_what_is_wrong_in_a_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "swath", "scan", "--source", str(tmp_path / "nowhere"), "--check", "x:y"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("swath: ")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,145 @@
+"""Findings: fixed, checked again, summed up; and whose file is whose."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from swath.cli.scanning import Scanning
+from swath.core.errors import UsageError
+from swath.files.archive import ArchiveBusy
+from swath.files.growing import GrowingFile
+from tests.scan.driving import Scanned, read, scan, settings_of
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "tree"
+    (root / "deep").mkdir(parents=True)
+    for name in ("a", "b", "deep/c", "deep/stubborn", "deep/locked"):
+        (root / name).write_bytes(b"")
+    (root / "full").write_bytes(b"full")
+    return root
+
+
+def states(found: Scanned) -> dict[tuple[str, str], list[str]]:
+    said: dict[tuple[str, str], list[str]] = {}
+    for finding in found.findings:
+        said.setdefault((finding["key"], finding["code"]), []).append(finding["state"])
+    return said
+
+
+@pytest.mark.parametrize("fix", ["fill", "fill_async"])
+def test_a_fixed_record_is_checked_again(tree: Path, tmp_path: Path, fix: str) -> None:
+    found = scan(tree, tmp_path / "out.jsonl", check="empty", fix=fix)
+    assert states(found) == {
+        ("a", "empty"): ["fixed"],
+        ("b", "empty"): ["fixed"],
+        ("deep/c", "empty"): ["fixed"],
+        ("deep/stubborn", "empty"): ["open"],
+        ("deep/locked", "empty"): ["open"],
+        ("deep/locked", "fix-failed"): ["open"],
+    }
+    assert found.proof.open == {"empty": 2, "fix-failed": 1}
+    assert found.proof.counts.fixed == {"empty": 3}
+    assert (tree / "a").read_bytes() == b"full"
+    assert found.code == 1
+
+
+def test_a_recheck_goes_through_open_keys_only_and_has_the_last_word(tree: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    first = scan(tree, out, check="empty")
+    assert first.proof.open == {"empty": 5}
+    (tree / "a").write_bytes(b"x")
+    (tree / "b").unlink()
+    (tree / "full").write_bytes(b"")  # was right when it was looked at: not a recheck's business
+    second = scan(tree, out, check="empty", recheck=True)
+    assert states(second)["a", "empty"] == ["open", "resolved"]
+    assert states(second)["b", "empty"] == ["open", "resolved"]
+    assert states(second)["deep/c", "empty"] == ["open", "open"]
+    assert ("full", "empty") not in states(second)
+    assert second.proof.open == {"empty": 3}
+    assert (second.proof.counts.records, second.proof.counts.rechecked) == (6, 4)
+    third = scan(tree, out, check="empty", fix="fill", recheck=True)
+    assert states(third)["deep/c", "empty"] == ["open", "open", "fixed"]
+    assert third.proof.open == {"empty": 2, "fix-failed": 1}
+    for name in ("locked", "stubborn"):
+        (tree / "deep" / name).write_bytes(b"x")
+    last = scan(tree, out, check="empty", recheck=True)
+    assert (last.code, last.proof.open, last.proof.clean) == (0, {}, True)
+    assert scan(tree, out, check="empty", recheck=True).proof.clean  # nothing is left to look at
+
+
+def test_a_recheck_wants_a_scan_before_it(tree: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nothing was scanned yet"):
+        scan(tree, tmp_path / "out.jsonl", check="empty", recheck=True)
+
+
+def test_a_complete_scan_says_so_and_is_repeated_only_when_asked(
+    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.jsonl"
+    first = scan(tree, out, check="empty")
+    (tree / "new").write_bytes(b"")
+    code = asyncio.run(Scanning(settings_of(tree, out, check="empty"), json=False, quiet=False).run())
+    said = capsys.readouterr()
+    assert "is complete and was not repeated: give --fresh to begin anew, or --recheck" in said.err
+    assert f"to\t{first.proof.ended}" in said.out
+    assert "  empty\t5   " in said.out
+    assert (code, read(out)) == (1, first.findings)
+    assert scan(tree, out, check="empty", fresh=True).proof.open == {"empty": 6}
+
+
+def test_another_scan_does_not_get_into_this_one(tree: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    scan(tree, out, check="empty")
+    with pytest.raises(UsageError, match=r"belongs to another scan: --check was tests.scan.checks:empty and is"):
+        scan(tree, out, check="every")
+    with pytest.raises(UsageError, match=r"--source was .*tree and is .*tmp"):
+        scan("/tmp", out, check="empty")
+
+
+def test_a_file_that_is_not_ours_is_left_alone(tree: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    out.write_text('{"precious": true}\n')
+    with pytest.raises(UsageError, match="holds something else"):
+        scan(tree, out, check="empty")
+    out.unlink()
+    scan(tree, out, check="empty")
+    out.write_text('{"precious": true}\n' * 100)
+    with pytest.raises(UsageError, match="holds something else"):
+        scan(tree, out, check="empty", recheck=True)
+    assert "precious" in out.read_text()
+    out.unlink()
+    with pytest.raises(UsageError, match="it is gone, or belongs to another machine"):
+        scan(tree, out, check="empty", recheck=True)
+
+
+def test_one_process_writes_to_a_file(tree: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    other = GrowingFile(out)
+    with pytest.raises(ArchiveBusy, match="another process"):
+        scan(tree, out, check="empty")
+    other.close()
+    assert scan(tree, out, check="empty").proof.complete
+
+
+def test_findings_as_parquet(tree: Path, tmp_path: Path) -> None:
+    out = tmp_path / "findings.parquet"
+    found = scan(tree, out, check="empty")
+    rows = pq.read_table(out).to_pylist()
+    assert [row["key"] for row in rows] == [finding["key"] for finding in found.findings]
+    assert {row["state"] for row in rows} == {"open"}
+    (tree / "a").write_bytes(b"x")
+    scan(tree, out, check="empty", recheck=True)
+    assert len(pq.read_table(out)) == 10
+
+
+def test_every_line_says_what_it_is_about(tree: Path, tmp_path: Path) -> None:
+    found = scan(tree, tmp_path / "out.jsonl", check="empty")
+    line = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
+    assert line.keys() == {"key", "code", "message", "data", "state", "round", "time", "source", "scan"}
+    assert line["source"] == str(tree)
+    assert {finding["scan"] for finding in found.findings} == {line["scan"]}

@@ -1,0 +1,54 @@
+"""Parquet by row groups."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from swath.core.errors import UsageError
+from tests.scan.driving import scan
+
+
+def write(path: Path, rows: int) -> None:
+    pq.write_table(pa.table({"n": range(rows), "email": [f"{n}@X.org" for n in range(rows)]}), path, row_group_size=300)
+
+
+def test_every_row_is_looked_at_once_and_can_be_again(tmp_path: Path) -> None:
+    source = tmp_path / "data.parquet"
+    write(source, 1_000)
+    found = scan(source, tmp_path / "out.jsonl", check="odd")
+    assert found.proof.counts.records == 1_000
+    assert {int(finding["key"]): finding["data"]["n"] for finding in found.findings} == {
+        n: n for n in range(1, 1_000, 2)
+    }
+    assert found.proof.status.done == 4
+    again = scan(source, tmp_path / "out.jsonl", check="odd", recheck=True)
+    assert again.proof.open == {"odd": 500}
+    assert len(again.findings) == 1_000
+
+
+def test_a_damaged_row_group_is_a_finding_and_the_others_are_read(tmp_path: Path) -> None:
+    source = tmp_path / "data.parquet"
+    write(source, 1_000)
+    content = bytearray(source.read_bytes())
+    start = pq.ParquetFile(source).metadata.row_group(1).column(0).dictionary_page_offset
+    content[start : start + 20] = b"\xff" * 20
+    source.write_bytes(content)
+    found = scan(source, tmp_path / "out.jsonl", check="odd")
+    assert found.keys("damaged") == {"300"}
+    assert found.proof.counts.records == 700
+    assert found.codes["odd"] == 350
+    write(source, 1_000)
+    again = scan(source, tmp_path / "out.jsonl", check="odd", recheck=True)
+    assert again.proof.open == {"odd": 500}
+    assert again.proof.counts.records == 1_000
+
+
+def test_a_file_that_was_written_anew_is_not_gone_on_with(tmp_path: Path) -> None:
+    source = tmp_path / "data.parquet"
+    write(source, 1_000)
+    scan(source, tmp_path / "out.jsonl", check="odd")
+    write(source, 900)
+    with pytest.raises(UsageError, match="had 1,000 rows when the scan began and has 900 now"):
+        scan(source, tmp_path / "out.jsonl", check="odd", recheck=True)

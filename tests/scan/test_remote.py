@@ -1,0 +1,100 @@
+"""Object stores, as users of fsspec have them: S3 from a server on this machine, and memory."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import s3fs
+from moto.server import ThreadedMotoServer
+
+from swath.core.errors import UsageError
+from swath.scan.sources import tree
+from swath.scan.sources.places import RemotePlace
+from tests.scan.driving import scan
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A file system whose bucket is called as `bucket.name`."""
+    for name, value in {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    s3fs.S3FileSystem.clear_instance_cache()
+    filesystem = s3fs.S3FileSystem()
+    filesystem.mkdir("bucket")
+    yield filesystem
+    filesystem.rm("bucket", recursive=True)
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+def test_a_bucket_is_a_tree(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RemotePlace, "budget", 10)
+    monkeypatch.setattr(tree, "BATCH", 7)
+    keys = {f"{number % 3}/{'deep/' * (number % 2)}{number}.txt" for number in range(30)}
+    for key in keys:
+        bucket.pipe(f"bucket/pre/{key}", b"x" * (len(key) % 2))
+    bucket.pipe("bucket/elsewhere", b"")
+    found = scan("s3://bucket/pre", tmp_path / "out.jsonl", check="empty", workers=8)
+    assert found.proof.counts.records == 30
+    assert found.keys("empty") == {key for key in keys if len(key) % 2 == 0}
+    mended = scan("s3://bucket/pre", tmp_path / "out.jsonl", check="empty", fix="fill", recheck=True)
+    assert (mended.code, mended.proof.open) == (0, {})
+    assert bucket.cat(f"bucket/pre/{min(found.keys('empty'))}") == b"full"
+
+
+def test_files_of_records_in_a_bucket(bucket: Any, tmp_path: Path) -> None:
+    lines = b"".join(json.dumps({"n": number}).encode() + b"\n" for number in range(100))
+    bucket.pipe("bucket/records.jsonl", lines)
+    bucket.pipe("bucket/records.jsonl.gz", gzip.compress(lines))
+    pq.write_table(pa.table({"n": range(100)}), tmp_path / "data.parquet")
+    bucket.put(str(tmp_path / "data.parquet"), "bucket/data.parquet")
+    for name in ("records.jsonl", "records.jsonl.gz", "data.parquet"):
+        found = scan(f"s3://bucket/{name}", tmp_path / f"out-{name}.jsonl", check="odd")
+        assert found.codes == {"odd": 50}
+
+
+def test_what_is_not_in_a_bucket(bucket: Any, tmp_path: Path) -> None:
+    for source in ("s3://bucket/nothing", "s3://no-such-bucket/x"):
+        with pytest.raises(UsageError, match=r"is not there|cannot be reached"):
+            scan(source, tmp_path / "out.jsonl", check="empty")
+
+
+def test_an_error_on_the_way_is_tried_again_and_then_a_dead_letter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/scan/a/1", b"")
+    memory.pipe("/scan/b/2", b"")
+    monkeypatch.setattr(RemotePlace, "budget", 1)
+    monkeypatch.setattr("swath.scan.place.MAX_ATTEMPTS", 1)
+    listed = RemotePlace.list
+
+    def listing(self: RemotePlace, path: str) -> Any:
+        if path == "b":
+            raise OSError("connection reset")
+        return listed(self, path)
+
+    monkeypatch.setattr(RemotePlace, "list", listing)
+    found = scan("memory://scan", tmp_path / "out.jsonl", check="empty")
+    assert found.keys("empty") == {"a/1"}
+    assert (found.code, found.proof.status.dead, found.proof.clean) == (1, 1, False)
+    memory.rm("/scan", recursive=True)

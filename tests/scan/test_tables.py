@@ -1,0 +1,302 @@
+"""Tables looked at and compared, in PostgreSQL and SQLite."""
+
+import random
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swath.core.errors import UsageError
+from swath.scan import Record
+from swath.scan.sources import compared_rows, table
+from swath.scan.sources.compared_rows import equal
+from swath.scan.sources.keys import key_of, text_of
+from tests.conftest import Server, fresh_database
+from tests.scan import checks
+from tests.scan.driving import Scanned, scan, settings_of
+
+
+class Database:
+    """A database of either kind."""
+
+    def __init__(self, kind: str, url: str) -> None:
+        self.kind = kind
+        self.url = url
+
+    def run(self, *statements: str) -> None:
+        if self.kind == "sqlite":
+            connection = sqlite3.connect(self.url.removeprefix("sqlite:///"))
+            for statement in statements:
+                connection.execute(statement)
+            connection.commit()
+            connection.close()
+        else:
+            with psycopg.connect(self.url) as postgres:
+                for statement in statements:
+                    postgres.execute(statement.encode())
+
+    def fill(self, name: str, rows: range, *, where: str = "true") -> None:
+        """A table of users with the numbers of a range."""
+        self.run(
+            f"CREATE TABLE IF NOT EXISTS {name} (id bigint NOT NULL PRIMARY KEY, email text, n integer)",
+            f"INSERT INTO {name} SELECT id, 'u' || id || '@x.org', id % 7 "
+            f"FROM ({self._series(rows)}) AS s WHERE {where}",
+        )
+
+    def _series(self, rows: range) -> str:
+        if self.kind == "postgresql":
+            return f"SELECT id FROM generate_series({rows.start}, {rows.stop - 1}, {rows.step}) AS id"
+        return (
+            f"WITH RECURSIVE s(id) AS (SELECT {rows.start} UNION ALL SELECT id + {rows.step} FROM s "
+            f"WHERE id + {rows.step} < {rows.stop}) SELECT id FROM s"
+        )
+
+    def table(self, name: str) -> str:
+        return f"{self.url}#{name}"
+
+
+@pytest.fixture(params=["postgresql", "sqlite"])
+def base(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    with database(request.param, tmp_path, request) as found:
+        yield found
+
+
+@contextmanager
+def database(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Database]:
+    if kind == "sqlite":
+        yield Database(kind, f"sqlite:///{tmp_path}/data.db")
+    else:
+        server: Server = request.getfixturevalue("postgres")
+        with fresh_database(server) as url:
+            yield Database(kind, url)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices so small that there are many."""
+    monkeypatch.setattr(table, "ROWS", 100)
+    monkeypatch.setattr(table, "SLICES", 3)
+    monkeypatch.setattr(compared_rows, "ROWS", 400)
+    monkeypatch.setattr(compared_rows, "FETCHED", 20)
+
+
+@pytest.mark.usefixtures("small")
+def test_every_row_is_looked_at_once_and_mended(base: Database, tmp_path: Path) -> None:
+    base.fill("users", range(-500, 3_000, 3))
+    base.run("UPDATE users SET email = upper(email) WHERE id % 100 = 1")
+    source, out = base.table("users"), tmp_path / "out.jsonl"
+    found = scan(source, out, check="lower")
+    assert found.proof.counts.records == len(range(-500, 3_000, 3))
+    assert found.proof.status.done > 10
+    keys = found.keys("upper-case")
+    assert keys == {str(number) for number in range(1, 3_000, 100) if number in range(-500, 3_000, 3)}
+    mended = scan(source, out, check="lower", fix="lower_it", recheck=True)
+    assert (mended.code, mended.proof.clean) == (0, True)
+    assert mended.proof.counts.fixed == {"upper-case": len(keys)}
+
+
+@pytest.mark.usefixtures("small")
+def test_rows_that_come_while_it_runs_are_looked_at_where_they_belong(
+    base: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are no gaps between slices, and the last one has no end."""
+    base.fill("users", range(0, 2_000, 2))
+    checks.asked.clear()
+
+    def inserting(record: Record) -> None:
+        if not checks.asked:
+            base.run("INSERT INTO users VALUES (801, 'new', 1), (1999, 'new', 1), (99999, 'new', 1)")
+            base.run("DELETE FROM users WHERE id = 900")
+        checks.asked.append(record.key)
+
+    monkeypatch.setattr(checks, "remembering", inserting)
+    found = scan(base.table("users"), tmp_path / "out.jsonl", check="remembering", workers=1)
+    expected = {*map(str, range(0, 2_000, 2)), "801", "1999", "99999"} - {"900"}
+    assert sorted(checks.asked) == sorted(expected)
+    assert found.proof.counts.records == len(expected)
+
+
+def test_composite_and_text_keys(base: Database, tmp_path: Path) -> None:
+    base.run(
+        "CREATE TABLE parts (tenant int NOT NULL, name varchar(40) NOT NULL, n int, PRIMARY KEY (tenant, name))",
+        "INSERT INTO parts VALUES (1, 'a', 1), (1, 'ä', 2), (2, 'it''s \"1\"', 3), (10, '', 5)",
+        "CREATE TABLE words (word varchar(40) NOT NULL PRIMARY KEY, n integer)",
+        "INSERT INTO words VALUES ('plain', 1), ('17', 3), ('[\"x\"]', 5), ('', 7)",
+    )
+    parts = scan(base.table("parts"), tmp_path / "parts.jsonl", check="odd")
+    assert len(parts.keys("odd")) == 3
+    assert "2, " in max(parts.keys("odd")) or '"2"' in max(parts.keys("odd"))
+    words = scan(base.table("words"), tmp_path / "words.jsonl", check="odd")
+    assert len(words.keys("odd")) == 4
+    assert "plain" in words.keys("odd")
+    for name in ("parts", "words"):
+        again = scan(base.table(name), tmp_path / f"{name}.jsonl", check="odd", recheck=True)
+        assert [finding["state"] for finding in again.findings] == ["open"] * len(again.findings)
+        assert len(again.findings) == 2 * again.proof.open.total()
+
+
+values = st.one_of(st.integers(-5, 5), st.text(max_size=5), st.sampled_from(["1", "null", "[1]", '"a"', "1.5"]))
+
+
+@settings(max_examples=50)
+@given(st.lists(values, min_size=1, max_size=2))
+def test_keys_of_rows_lead_back(key: list[Any]) -> None:
+    text = text_of(tuple(key), "sqlite")
+    assert key_of(text, "sqlite", columns=len(key)) == tuple(key)
+    texts = tuple(map(str, key))
+    assert key_of(text_of(texts, "postgresql"), "postgresql", columns=len(key)) == texts
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("{url}", "names no table: put it behind a #"),
+        ("{url}#usres", "Did you mean users?"),
+        ("{url}#keyless", "has no primary key"),
+        ("{url}#looking", "is a view"),
+    ],
+)
+def test_tables_that_cannot_be_scanned(base: Database, tmp_path: Path, source: str, said: str) -> None:
+    base.fill("users", range(3))
+    base.run("CREATE TABLE keyless (n integer)", "CREATE VIEW looking AS SELECT * FROM users")
+    with pytest.raises(UsageError) as raised:
+        scan(source.format(url=base.url), tmp_path / "out.jsonl", check="odd")
+    assert said in str(raised.value)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_a_password_is_kept_to_itself(tmp_path: Path) -> None:
+    told = settings_of("postgresql://me:secret@host/db?password=secret#users", tmp_path / "out.jsonl", check="odd")
+    assert "secret" not in str(told.saved())
+
+
+# comparing
+
+
+def compare(base: Database, tmp_path: Path, *, other: Database | None = None, **more: Any) -> Scanned:
+    there = (other or base).table("there")
+    return scan(base.table("here"), tmp_path / "compared.jsonl", against=there, **more)
+
+
+@pytest.mark.usefixtures("small")
+def test_equal_tables_are_a_proof(base: Database, tmp_path: Path) -> None:
+    for name in ("here", "there"):
+        base.fill(name, range(0, 9_000, 3))
+    found = compare(base, tmp_path)
+    assert (found.code, found.findings) == (0, [])
+    assert found.proof.counts.records == 3_000
+    assert not found.proof.status.lag
+
+
+@pytest.mark.usefixtures("small")
+def test_every_difference_is_found_and_nothing_else(base: Database, tmp_path: Path) -> None:
+    """In gaps, beyond both ends, and in stretches that only one side has."""
+    chance = random.Random(7)
+    base.fill("here", range(1_000, 5_000, 2))
+    base.fill("there", range(1_000, 5_000, 2))
+    gone = set(chance.sample(range(1_000, 5_000, 2), 30)) | set(range(2_000, 2_800, 2))
+    extra = set(chance.sample(range(1_001, 5_000, 2), 20)) | {-5, 0, 999, 5_001, 99_999} | set(range(6_000, 7_000))
+    changed = set(chance.sample(sorted(set(range(1_000, 5_000, 2)) - gone), 25))
+    base.run(f"DELETE FROM there WHERE id IN ({', '.join(map(str, gone))})")
+    single = ", ".join(f"({number}, 'new', 0)" for number in extra - set(range(6_000, 7_000)))
+    base.run(f"INSERT INTO there VALUES {single}")
+    base.fill("there", range(6_000, 7_000))
+    base.run(f"UPDATE there SET email = NULL WHERE id IN ({', '.join(map(str, changed))})")
+    found = compare(base, tmp_path, key="id")
+    assert {int(key) for key in found.keys("missing-there")} == gone
+    assert {int(key) for key in found.keys("missing-here")} == extra
+    assert {int(key) for key in found.keys("different")} == changed
+    assert len(found.findings) == len(gone) + len(extra) + len(changed)
+    assert found.proof.counts.records == len(set(range(1_000, 5_000, 2)) | extra)
+    one = next(finding for finding in found.findings if finding["code"] == "different")
+    assert one["data"]["columns"] == {"email": [f"u{one['key']}@x.org", None]}
+    base.run("DELETE FROM there", "INSERT INTO there SELECT * FROM here")
+    again = compare(base, tmp_path, key="id", recheck=True)
+    assert (again.code, again.proof.open) == (0, {})
+
+
+def test_an_empty_table_and_a_full_one(base: Database, tmp_path: Path) -> None:
+    base.fill("here", range(10), where="id < 0")
+    base.fill("there", range(10))
+    assert compare(base, tmp_path).codes == {"missing-here": 10}
+
+
+def test_columns_can_be_chosen(base: Database, tmp_path: Path) -> None:
+    for name in ("here", "there"):
+        base.fill(name, range(10))
+    base.run("ALTER TABLE there ADD COLUMN more integer", "UPDATE there SET n = 99 WHERE id = 3")
+    with pytest.raises(UsageError, match=r"do not have the same columns \(more is only in one\)"):
+        compare(base, tmp_path)
+    with pytest.raises(UsageError, match="has no column emial"):
+        compare(base, tmp_path, columns=("emial",))
+    assert compare(base, tmp_path, columns=("email",)).code == 0
+
+
+def test_tables_of_two_kinds_of_database(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    with database("sqlite", tmp_path, request) as lite, database("postgresql", tmp_path, request) as postgres:
+        lite.fill("here", range(0, 3_000, 2))
+        postgres.fill("there", range(0, 3_000, 2))
+        postgres.run("DELETE FROM there WHERE id = 500", "UPDATE there SET n = 99 WHERE id = 700")
+        postgres.run("INSERT INTO there VALUES (701, 'new', 1)")
+        found = compare(lite, tmp_path, other=postgres)
+        assert {(finding["key"], finding["code"]) for finding in found.findings} == {
+            ("500", "missing-there"),
+            ("700", "different"),
+            ("701", "missing-here"),
+        }
+        again = compare(lite, tmp_path, other=postgres, recheck=True)
+        assert len(again.findings) == 6
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (Decimal("1.50"), Decimal("1.5"), True),
+        (Decimal("1.5"), 1.5, True),
+        (True, 1, True),
+        (datetime(2026, 1, 2, 3, 4, tzinfo=UTC), "2026-01-02 03:04:00+00:00", True),
+        (datetime.fromisoformat("2026-01-02 03:04"), "2026-01-02T03:04:00", True),
+        (UUID(int=5), str(UUID(int=5)).upper(), True),
+        ({"a": [1]}, '{"a": [1]}', True),
+        (float("nan"), float("nan"), True),
+        (Decimal("0.1"), "0.10", True),
+        (None, "", False),
+        ("1", "01", False),
+        (1, "x", False),
+        ({"a": 1}, "no json", False),
+        (b"x", "x", False),
+    ],
+    ids=str,
+)
+def test_values_of_two_databases(one: Any, other: Any, same: bool) -> None:
+    assert equal(one, other) is same
+    assert equal(other, one) is same
+
+
+def test_keys_that_are_ordered_differently_are_refused(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    with database("postgresql", tmp_path, request) as base:
+        base.run(
+            'CREATE TABLE here (name text COLLATE "C" PRIMARY KEY)',
+            'CREATE COLLATION other (provider = libc, locale = "C.UTF-8")',
+            'CREATE TABLE there (name text COLLATE "other" PRIMARY KEY)',
+        )
+        with pytest.raises(UsageError, match="are ordered by bytes and"):
+            compare(base, tmp_path)
+        base.run("CREATE TABLE numbers (name integer PRIMARY KEY)")
+        with pytest.raises(UsageError, match="are text and integer"):
+            scan(base.table("here"), tmp_path / "out.jsonl", against=base.table("numbers"), key="name")
+
+
+def test_only_things_of_a_kind_are_compared(tmp_path: Path) -> None:
+    for against in ("sqlite:///x.db#t", "records.jsonl"):
+        with pytest.raises(UsageError, match="compares two tables or two trees"):
+            scan(tmp_path, tmp_path / "out.jsonl", against=against)

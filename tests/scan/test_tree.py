@@ -1,0 +1,230 @@
+"""Trees of files, with everything that file systems have."""
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from swath.scan.names import path_of
+from swath.scan.sources import places, tree
+from swath.scan.sources.places import Entry, LocalPlace
+from swath.scan.sources.source import Trouble
+from swath.scan.sources.tree import TreeSource
+from tests.scan import checks
+from tests.scan.driving import scan
+
+
+def grow(root: Path, *, folders: int, files: int) -> set[str]:
+    """A tree of folders within folders; returns the keys of its files."""
+    keys = set()
+    for number in range(folders):
+        folder = root / f"{number % 7}" / f"{number % 3}" / f"{number}"
+        folder.mkdir(parents=True)
+        for name in range(files):
+            (folder / f"{name}.txt").write_bytes(b"x" * (name % 3))
+            keys.add(str((folder / f"{name}.txt").relative_to(root)))
+    return keys
+
+
+@pytest.mark.parametrize(
+    ("budget", "batch", "many"), [(2_000, 500, 50_000), (10, 3, 50_000), (10, 3, 8)], ids=["inline", "batches", "parts"]
+)
+def test_every_file_is_looked_at_once_however_the_tree_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: int, batch: int, many: int
+) -> None:
+    monkeypatch.setattr(LocalPlace, "budget", budget)
+    monkeypatch.setattr(tree, "BATCH", batch)
+    monkeypatch.setattr(tree, "MANY", many)
+    root = tmp_path / "tree"
+    keys = grow(root, folders=12, files=20)
+    found = scan(root, tmp_path / "out.jsonl", check="every")
+    assert sorted(finding["key"] for finding in found.findings) == sorted(keys)
+    assert found.proof.counts.records == len(keys)
+    assert found.proof.counts.bytes == sum(path.stat().st_size for path in root.rglob("*.txt"))
+    assert found.code == 1
+
+
+def test_a_clean_tree_is_a_proof(tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    keys = grow(root, folders=3, files=5)
+    found = scan(f"file://{root}", tmp_path / "out.jsonl", check="nothing")
+    assert found.code == 0
+    assert found.findings == []
+    assert found.proof.clean
+    assert found.proof.counts.records == len(keys)
+    assert not found.proof.status.lag
+
+
+def test_names_that_are_not_utf8(tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    folder = os.fsencode(root) + b"/\xff\xfe%"
+    os.makedirs(folder)
+    for name in (b"\x80.txt", b"line\nbreak", b"50%", "Grüße".encode()):
+        (Path(os.fsdecode(folder)) / os.fsdecode(name)).write_bytes(b"")
+    found = scan(root, tmp_path / "out.jsonl", check="empty")
+    assert found.keys("empty") == {"%FF%FE%25/" + name for name in ("%80.txt", "line%0Abreak", "50%25", "Grüße")}
+    assert all((root / path_of(key)).exists() for key in found.keys("empty"))
+
+
+def test_links_are_not_followed_round_in_circles(tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    (root / "a" / "b").mkdir(parents=True)
+    (root / "a" / "file").write_bytes(b"")
+    (root / "a" / "b" / "up").symlink_to("../..")
+    (root / "self").symlink_to("self")
+    (root / "nowhere").symlink_to("gone")
+    (root / "to-file").symlink_to("a/file")
+    found = scan(root, tmp_path / "out.jsonl", check="empty")
+    assert found.keys("broken-link") == {"self", "nowhere"}
+    assert found.keys("empty") == {"a/file", "to-file"}
+    assert found.proof.counts.skipped == 1
+
+
+def test_what_is_no_file_is_passed_over(tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    os.mkfifo(root / "pipe")  # whoever opened it would wait for ever
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(root / "socket"))
+        found = scan(root, tmp_path / "out.jsonl", check="empty")
+    assert (found.code, found.proof.counts.skipped) == (0, 2)
+
+
+def test_what_cannot_be_read_is_a_finding(tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    (root / "fine").write_bytes(b"x")
+    (root / "memory").symlink_to("/proc/self/mem")  # a file, of which the first byte cannot be read
+    found = scan(root, tmp_path / "out.jsonl", check="empty")
+    assert [(finding["key"], finding["code"]) for finding in found.findings] == [("memory", "unreadable")]
+
+
+@pytest.fixture
+def too_deep(tmp_path: Path) -> Iterator[Path]:
+    """A tree that goes deeper than a path can be long."""
+    root = tmp_path / "deep"
+    root.mkdir()
+    here = os.getcwd()
+    os.chdir(root)
+    for _ in range(20):
+        os.mkdir("d" * 250)
+        os.chdir("d" * 250)
+    for _ in range(20):
+        os.chdir("..")
+    os.chdir(here)
+    yield root
+    os.chdir(root)
+    for _ in range(19):
+        os.chdir("d" * 250)
+    for _ in range(20):
+        if os.path.exists("d" * 250):
+            os.rmdir("d" * 250)
+        os.chdir("..")
+    os.chdir(here)
+
+
+def test_a_directory_that_cannot_be_listed_is_a_finding(too_deep: Path, tmp_path: Path) -> None:
+    found = scan(too_deep, tmp_path / "out.jsonl", check="empty")
+    assert found.codes == {"unreadable": 1}
+    (key,) = found.keys("unreadable")
+    assert key.endswith("d/")
+    assert len(key) > 3_000
+
+
+def test_a_directory_that_comes_back_is_looked_at_by_a_recheck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a finding kept from being looked at is looked at once that is gone."""
+    root = tmp_path / "tree"
+    keys = grow(root, folders=4, files=3)
+    monkeypatch.setattr(LocalPlace, "list", _vanishing(LocalPlace.list, "2"))
+    found = scan(root, tmp_path / "out.jsonl", check="every")
+    assert found.keys("vanished") == {"2/"}
+    missed = {key for key in keys if key.startswith("2/")}
+    assert found.keys("seen") == keys - missed
+    monkeypatch.undo()
+    again = scan(root, tmp_path / "out.jsonl", check="every", recheck=True)
+    assert again.keys("seen") == keys
+    assert again.proof.open == {"seen": len(keys)}
+    assert again.proof.counts.records == len(keys)
+    assert [finding["state"] for finding in again.findings if finding["code"] == "vanished"] == ["open", "resolved"]
+
+
+def _vanishing(listed: Callable[[LocalPlace, str], Iterator[Entry]], gone: str) -> object:
+    def listing(self: LocalPlace, path: str) -> Iterator[Entry]:
+        if path == gone:
+            raise FileNotFoundError(2, "No such file or directory")
+        return listed(self, path)
+
+    return listing
+
+
+def test_a_file_that_goes_away_between_listing_and_reading(tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    for name in ("a", "b"):
+        (root / name).write_bytes(b"x")
+    source = TreeSource(str(root))
+    steps = source.read({"dir": "", "files": [["a", "file"], ["b", "file"], ["c", "file"]]})
+    trouble, records = list(steps)
+    assert isinstance(records, list)
+    first, second = records
+    assert isinstance(trouble, Trouble)
+    assert (trouble.key, trouble.finding.code) == ("c", "vanished")
+    assert first.key == "a"
+    (root / "b").unlink()
+    with pytest.raises(OSError, match="No such file") as raised:
+        second.read()
+    assert raised.value.code == "vanished"  # type: ignore[attr-defined]
+
+
+def test_a_tree_that_changes_while_it_is_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files and folders come, go and change all the time; those that stay are each looked at once."""
+    monkeypatch.setattr(LocalPlace, "budget", 50)
+    monkeypatch.setattr(tree, "BATCH", 20)
+    root = tmp_path / "tree"
+    keys = grow(root, folders=300, files=60)  # 18,000 files
+    staying = {key for key in keys if not key.endswith(("/7.txt", "/8.txt"))}
+    going = sorted(keys - staying)
+    checks.asked.clear()
+    monkeypatch.setattr(checks, "remembering", _disturbing(root, going))
+    gone = set(going)
+    found = scan(root, tmp_path / "out.jsonl", check="remembering", workers=4)
+    asked = [key for key in checks.asked if key in staying]
+    assert len(asked) == len(set(asked)) == len(staying)
+    assert set(found.codes) <= {"vanished"}
+    assert found.keys("vanished") <= gone
+    assert found.proof.complete
+
+
+def _disturbing(root: Path, going: list[str]) -> object:
+    """A check that changes the tree with every few records that it is asked about."""
+
+    def check(record: places.Entry) -> None:
+        checks.asked.append(record.key)  # type: ignore[attr-defined]
+        number = len(checks.asked)
+        if number % 20 == 0 and going:
+            (root / going.pop()).unlink(missing_ok=True)
+            folder = root / f"new{number % 5}" / f"{number}"
+            folder.mkdir(parents=True)
+            (folder / "7.txt").write_bytes(b"")
+
+    return check
+
+
+def test_keys_of_folders_lead_back_to_work() -> None:
+    source = TreeSource("/")
+    assert source.rest("a/b/", {"code": "unreadable", "data": None}) == {"dir": "a/b"}
+    assert source.rest("./", {"code": "unreadable", "data": None}) == {"dir": ""}
+    assert source.rest("a/", {"code": "vanished", "data": {"bucket": [1, 3]}}) == {"dir": "a", "bucket": [1, 3]}
+    assert source.rest("a/b", {"code": "empty", "data": None}) is None
+
+
+def test_batches_fit_into_a_payload(tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    long = "\u4e2d" * 80
+    for number in range(600):
+        (root / f"{number:03}{long}").write_bytes(b"")
+    found = scan(root, tmp_path / "out.jsonl", check="every")
+    assert len(found.findings) == 600
