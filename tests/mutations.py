@@ -313,8 +313,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-1: partitions are not locked",
         POSTGRES,
-        "    PERFORM 1 FROM {schema}.partition WHERE partition = _partition FOR UPDATE;\n    SELECT format",
-        "    SELECT format",
+        "    PERFORM 1 FROM {schema}.partition WHERE partition = _partition FOR UPDATE;\n    RETURN",
+        "    RETURN",
         "postgres",
     ),
     Mutation(
