@@ -11,6 +11,10 @@ LAST = 60
 POISON = 13
 
 
+async def nothing(rows: Sequence[dict[str, Any]], connection: Any) -> None:
+    return None
+
+
 async def counting(rows: Sequence[dict[str, Any]], connection: Any) -> None:
     await _add_one(rows, connection)
 

@@ -5,7 +5,6 @@ commit later. So a key is gone up to only when every transaction that was runnin
 drawn from a sequence in one transaction and inserted in another cannot be known of.
 """
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,11 +14,17 @@ from swath.tables.table import Key, Table
 
 LOOK_SECONDS = 1.0
 
-_MARK = b"SELECT pg_snapshot_xmax(pg_current_snapshot())::text, clock_timestamp()::text"
+# A transaction that has written nothing yet has no number, and may have drawn a key: so who is running is told by the
+# lock that every transaction holds on itself, which any role may see, in contrast to what pg_stat_activity tells.
+_MARK = b"""
+SELECT pg_snapshot_xmax(pg_current_snapshot())::text, ARRAY(
+    SELECT l.virtualtransaction FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid
+    WHERE l.locktype = 'virtualxid' AND l.virtualxid = l.virtualtransaction AND a.datname = current_database()
+        AND l.pid <> pg_backend_pid())
+"""
 _ENDED = b"""
 SELECT pg_snapshot_xmin(pg_current_snapshot()) >= %s::xid8 AND NOT EXISTS (
-    SELECT FROM pg_stat_activity
-    WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start <= %s::timestamptz)
+    SELECT FROM pg_locks WHERE locktype = 'virtualxid' AND virtualtransaction = ANY(%s))
 """
 
 
@@ -55,14 +60,13 @@ class Follower:
         if self._table.kind == "sqlite":
             return {"key": list(greatest)}
         async with self._table.transaction() as connection:
-            xmax, moment = await (await connection.execute(_MARK)).fetchone()
-        return {"key": list(greatest), "xmax": xmax, "at": moment}
+            xmax, running = await (await connection.execute(_MARK)).fetchone()
+        return {"key": list(greatest), "xmax": xmax, "running": running}
 
     async def _ended(self, safe: dict[str, Any]) -> bool:
         """Whether every transaction has ended that was running when the key was seen. SQLite has one at a time."""
         if self._table.kind == "sqlite":
             return True
         async with self._table.transaction() as connection:
-            row = await (await connection.execute(_ENDED, (safe["xmax"], safe["at"]))).fetchone()
-        await asyncio.sleep(0)
+            row = await (await connection.execute(_ENDED, (safe["xmax"], safe["running"]))).fetchone()
         return bool(row[0])

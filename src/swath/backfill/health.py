@@ -12,13 +12,13 @@ from swath.tables.table import Table
 # The greatest lag of any stand-by that streams from here, in seconds. One that has caught up has none.
 LAG = "SELECT coalesce(max(extract(epoch FROM replay_lag)), 0) FROM pg_stat_replication"
 _ACTIVE = b"""
-SELECT count(*) FROM pg_stat_activity
+SELECT count(*), pg_has_role('pg_read_all_stats', 'USAGE') FROM pg_stat_activity
 WHERE state = 'active' AND backend_type = 'client backend' AND application_name <> 'swath' AND pid <> pg_backend_pid()
 """
-# Sessions that wait for a lock which one of ours holds.
+# Sessions that wait for a lock which one of ours holds, as far as any role may see.
 _BLOCKED = b"""
-SELECT count(*) FROM pg_stat_activity AS w
-WHERE w.wait_event_type = 'Lock' AND w.application_name <> 'swath' AND EXISTS (
+SELECT count(DISTINCT l.pid) FROM pg_locks AS l JOIN pg_stat_activity AS w ON w.pid = l.pid
+WHERE NOT l.granted AND w.application_name <> 'swath' AND EXISTS (
     SELECT FROM pg_stat_activity AS h WHERE h.application_name = 'swath' AND h.pid = ANY(pg_blocking_pids(w.pid)))
 """
 SLOW = 5.0  # times the best time for a row
@@ -74,7 +74,11 @@ class Health:
         if self._table.kind == "sqlite":
             return None
         if self._max_active is not None:
-            (active,) = await (await connection.execute(_ACTIVE)).fetchone()
+            active, allowed = await (await connection.execute(_ACTIVE)).fetchone()
+            if not allowed:
+                raise UsageError(
+                    "--max-active: this role may not see what the sessions of others do: GRANT pg_read_all_stats to it"
+                )
             if active > self._max_active:
                 return Complaint(True, f"{active} other sessions are active, and {self._max_active} are allowed")
         (blocked,) = await (await connection.execute(_BLOCKED)).fetchone()

@@ -130,7 +130,7 @@ class Open(NamedTuple):
             await frontier.add(await self._first_step())
         found = await about(frontier)
         assert found is not None
-        _same(found["purpose"], settings, frontier_at=settings.store_url)
+        _same(found["purpose"], self._purpose(), frontier_at=settings.store_url)
         if settings.follow and (end := (await frontier.facts([END])).get(END)) is not None:
             step = work_of(end)  # everything up to there was planned before, without --follow
             assert isinstance(step, Step)
@@ -145,7 +145,7 @@ class Open(NamedTuple):
         last = await table.last_key(upto=upto)
         bound = upto if upto is not None and last is not None else last
         told = {
-            "purpose": settings.purpose(),
+            "purpose": self._purpose(),
             "table": table.about.name,
             "key_columns": list(table.about.key_names),
             "first_key": _listed(await table.first_key(upto=upto)),
@@ -154,6 +154,11 @@ class Open(NamedTuple):
         }
         # Who follows goes only as far as nothing can come any more, from the beginning on.
         return Step(0, None, None if settings.follow else bound, settings.batch, 0).begin(told)
+
+    def _purpose(self) -> dict[str, Any]:
+        """A frontier beside its table can be about no other one; elsewhere it has to be said which."""
+        apart = {} if self.exactly_once else {"db": place(self.job.settings.db)}
+        return self.job.settings.purpose() | apart
 
     async def _upto(self) -> Key | None:
         """`--to`, which is not before `--from`."""
@@ -173,19 +178,23 @@ class Open(NamedTuple):
             pause_file=settings.pause_file,
         )
 
+    def cover(self, *, held_up: Callable[[], str | None]) -> Cover:
+        """The handler of the items."""
+        return Cover(
+            self.table,
+            self.change,
+            self.job.sizer,
+            self.job.tally,
+            workers=self.job.settings.workers,
+            follower=Follower(self.table) if self.job.settings.follow else None,
+            held_up=held_up,
+        )
+
     async def run(self, frontier: Frontier) -> Summary:
         """Cover what is open, until all is or somebody says stop."""
         job, settings = self.job, self.job.settings
         governor = job.governor = Governor(frontier, self.health(), slowdown=lambda: job.sizer.slowdown, say=job._say)
-        cover = Cover(
-            self.table,
-            self.change,
-            job.sizer,
-            job.tally,
-            workers=settings.workers,
-            follower=Follower(self.table) if settings.follow else None,
-            held_up=governor.held_up,
-        )
+        cover = self.cover(held_up=governor.held_up)
         begin = self.table.blocking_transaction if self.change.blocking else self.table.transaction
 
         async def apart(item: Item) -> Outcome:
@@ -233,23 +242,20 @@ def opened(settings: BackfillSettings, *, create: bool = True) -> swath.opening.
 
 def same_database(db: str, store: str) -> bool:
     """Whether a table and a frontier can be in one transaction, as far as their URLs tell."""
-    kinds = {"postgres": "postgresql"}
-    ours, theirs = urlsplit(db), urlsplit(store)
-    if kinds.get(ours.scheme, ours.scheme) != kinds.get(theirs.scheme, theirs.scheme):
-        return False
-    if ours.scheme == "sqlite":
-        return _file(db) == _file(store)
-    from psycopg.conninfo import conninfo_to_dict
-
-    def place(url: str) -> tuple[Any, ...]:
-        given = conninfo_to_dict(_without_schema(url))
-        return tuple(given.get(name) for name in ("host", "hostaddr", "port", "dbname", "service"))
-
     return place(db) == place(store)
 
 
-def _file(url: str) -> str:
-    return os.path.realpath(unquote(urlsplit(url).path.removeprefix("/")))
+def place(url: str) -> str:
+    """Which database a URL names."""
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite":
+        return f"sqlite {os.path.realpath(unquote(parts.path.removeprefix('/')))}"
+    from psycopg.conninfo import conninfo_to_dict
+
+    given = conninfo_to_dict(_without_schema(url))
+    given["dbname"] = given.get("dbname") or given.get("user")  # as PostgreSQL has it
+    names = ("host", "hostaddr", "port", "dbname", "service")
+    return " ".join(["postgresql", *(f"{name}={given[name]}" for name in names if given.get(name))])
 
 
 def _without_schema(url: str) -> str:
@@ -258,12 +264,12 @@ def _without_schema(url: str) -> str:
     return Target.parse(url).dsn if "schema" in StoreURL.parse(url).query else url
 
 
-def _same(purpose: dict[str, Any], settings: BackfillSettings, *, frontier_at: str) -> None:
-    changed = [name for name, value in settings.purpose().items() if purpose.get(name) != value]
+def _same(before: dict[str, Any], now: dict[str, Any], *, frontier_at: str) -> None:
+    changed = [name for name, value in now.items() if before.get(name) != value]
     if changed:
-        before = ", ".join(f"{_flag(name)} {purpose.get(name)!r}" for name in changed)
+        said = ", ".join(f"{_flag(name)} {before.get(name)!r}" for name in changed)
         raise UsageError(
-            f"the backfill at {swath.opening.shown(frontier_at)} was begun with {before}. Give the same again to go on "
+            f"the backfill at {swath.opening.shown(frontier_at)} was begun with {said}. Give the same again to go on "
             "with it, or begin another with --name"
         )
 

@@ -1,7 +1,9 @@
 """Progress: how far a backfill is, as its frontier tells anybody who asks."""
 
 import json
+import math
 import uuid
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -82,13 +84,17 @@ def _share(told: dict[str, Any], reached: Key | None) -> float | None:
 
 
 def _number(value: Any) -> float | None:
-    if isinstance(value, int | float):
-        return float(value)
-    if not isinstance(value, str):
-        return None
-    for read in (float, lambda text: datetime.fromisoformat(text).timestamp(), lambda text: uuid.UUID(text).int):
+    for read in _READERS:
         try:
-            return float(read(value))
-        except ValueError:
+            number = float(read(value))
+        except (TypeError, ValueError, AttributeError, OverflowError):
             continue
+        return number if math.isfinite(number) else None
     return None
+
+
+_READERS: Sequence[Callable[[Any], float]] = (
+    float,
+    lambda text: datetime.fromisoformat(text).timestamp(),
+    lambda text: uuid.UUID(text).int,
+)

@@ -13,7 +13,7 @@ SAMPLES = (20, 400, 8_000)  # rows: more if nothing is changed among few
 TRIAL_SECONDS = 1.0
 
 
-_REFUSED: limits.Errors = (*limits.REFUSED, sqlite3.OperationalError)
+_REFUSED: limits.Errors = (*limits.REFUSED, sqlite3.OperationalError, sqlite3.ProgrammingError)
 
 
 class _RollBack(Exception):

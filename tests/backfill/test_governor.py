@@ -1,0 +1,191 @@
+"""A good citizen: it slows, pauses and goes on, and says why."""
+
+import asyncio
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from swath.backfill import governor
+from swath.backfill.governor import Governor, allowance
+from swath.backfill.health import Complaint
+from swath.backfill.ranges import LANE
+from swath.core.errors import UsageError
+from tests.backfill.driving import SERIES, Running, ready, running, settings_of, until
+from tests.tables.conftest import Database
+
+SLOWER, PAUSED = Complaint(False, "because"), Complaint(True, "because")
+
+
+@pytest.mark.parametrize(
+    ("limit", "in_flight", "complaint", "expected"),
+    [
+        (None, 8, SLOWER, 4),
+        (None, 1, SLOWER, 1),
+        (None, 0, SLOWER, 1),
+        (4, 4, SLOWER, 2),
+        (2, 2, SLOWER, 1),
+        (1, 1, SLOWER, 1),
+        (100, 3, SLOWER, 1),
+        (1, 1, None, 2),
+        (3, 2, None, 4),
+        (4, 1, None, None),
+        (32, 8, None, None),
+        (None, 8, None, None),
+    ],
+)
+def test_allowance(limit: int | None, in_flight: int, complaint: Complaint | None, expected: int | None) -> None:
+    """Halved when somebody suffers, one more when nobody does, lifted when it limits nobody."""
+    assert allowance(limit, in_flight, complaint) == expected
+
+
+def test_allowance_is_lifted_in_the_end() -> None:
+    limit: int | None = 1
+    for _ in range(100):
+        if limit is None:
+            return
+        limit = allowance(limit, min(limit, 8), None)
+    pytest.fail("it never was")
+
+
+@pytest.fixture
+def table(a_database: Database, name: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """More than is covered while a test lasts, with small slices."""
+    monkeypatch.setattr(governor, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(governor, "BLOCK_SECONDS", 0.3)
+    a_database.do(
+        f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer NOT NULL DEFAULT 0)",
+        f"INSERT INTO {name} (id) {SERIES.format(3_000)} SELECT g FROM s",
+        f"CREATE TABLE {name}_lag (seconds real)",
+        f"INSERT INTO {name}_lag VALUES (0)",
+    )
+    return name
+
+
+async def still(job: Running) -> None:
+    """Nothing is covered while it is up, save what was begun before."""
+    await asyncio.sleep(0.2)
+    rows = job.job.tally.rows
+    await asyncio.sleep(0.6)
+    assert job.job.tally.rows == rows
+    assert not job.ended.done()
+
+
+def goes_on(job: Running) -> bool:
+    """Also if it goes on slowly, because the machine is busy."""
+    return job.said[-1] == "goes on" or job.said[-1].startswith("slower: ")
+
+
+async def moves(job: Running) -> None:
+    rows = job.job.tally.rows
+    await until(lambda: job.job.tally.rows > rows or job.ended.done())
+
+
+async def test_lag_that_rises_and_falls(a_database: Database, table: str) -> None:
+    settings = settings_of(
+        a_database, table, batch=1, target_time=0.01, max_lag=5.0, lag_query=f"SELECT seconds FROM {table}_lag"
+    )
+    async with running(settings) as job:
+        for _ in range(2):
+            await moves(job)
+            job.said.clear()
+            await asyncio.to_thread(a_database.do, f"UPDATE {table}_lag SET seconds = 12")
+            await job.until(lambda: any("paused" in words and "12.0 s behind" in words for words in job.said))
+            await still(job)
+            await asyncio.to_thread(a_database.do, f"UPDATE {table}_lag SET seconds = 0")
+            await job.until(lambda: goes_on(job))
+        await moves(job)
+
+
+async def test_a_file_pauses_it(a_database: Database, table: str, tmp_path: Path) -> None:
+    pause = tmp_path / "pause"
+    async with running(settings_of(a_database, table, batch=1, target_time=0.01, pause_file=str(pause))) as job:
+        await moves(job)
+        pause.touch()
+        await job.until(lambda: any(str(pause) in words for words in job.said))
+        await still(job)
+        pause.unlink()
+        await job.until(lambda: goes_on(job))
+        await moves(job)
+
+
+async def test_pause_and_resume_from_elsewhere(a_database: Database, table: str) -> None:
+    async with running(settings_of(a_database, table, batch=1, target_time=0.01)) as job:
+        await moves(job)
+        await job.frontier.pause()
+        await asyncio.sleep(1.0)
+        await still(job)
+        await job.frontier.resume()
+        await moves(job)
+
+
+@pytest.mark.parametrize("a_database", ["postgresql"], indirect=True)
+async def test_other_sessions_that_are_active(a_database: Database, table: str) -> None:
+    async with (
+        await psycopg.AsyncConnection.connect(a_database.url, autocommit=True) as busy,
+        running(settings_of(a_database, table, batch=1, target_time=0.01, max_active=0)) as job,
+    ):
+        await moves(job)
+        query = asyncio.create_task(busy.execute("SELECT pg_sleep(60)"))
+        await job.until(lambda: any("1 other sessions are active" in words for words in job.said))
+        await still(job)
+        busy.cancel()
+        await asyncio.gather(query, return_exceptions=True)
+        await job.until(lambda: goes_on(job))
+        await moves(job)
+
+
+@pytest.mark.parametrize("a_database", ["postgresql"], indirect=True)
+async def test_those_who_wait_for_our_locks_have_fewer_to_wait_for(a_database: Database, table: str) -> None:
+    """The limit is the lane's, so that it is one for all machines."""
+    settings = settings_of(a_database, table)
+    async with ready(settings) as (_, opened, frontier, _, _, said):
+        one = Governor(frontier, opened.health(), slowdown=lambda: 1.0, say=said.append)
+        await frontier.limit(LANE, concurrency=8)
+        async with (
+            opened.table.transaction() as ours,
+            await psycopg.AsyncConnection.connect(a_database.url) as another,
+        ):
+            await ours.execute(f"UPDATE {table} SET n = n WHERE id = 7".encode())
+            waits = asyncio.create_task(another.execute(f"UPDATE {table} SET n = n WHERE id = 7".encode()))
+            await until(lambda: bool(a_database.do("SELECT 1 FROM pg_locks WHERE NOT granted")))
+            await one._look()
+            lane = await frontier.lane(LANE)
+            assert lane is not None
+            assert lane.limits.concurrency == 1
+            assert said == ["slower: 1 session waits for locks of ours"]
+            await ours.execute(b"ROLLBACK; BEGIN")
+            await waits
+        for _ in range(9):
+            await one._look()
+        lane = await frontier.lane(LANE)
+        assert lane is not None
+        assert lane.limits.concurrency is None
+        assert said[1:] == ["back to full speed, step by step"]
+
+
+async def test_its_own_slowdown(a_database: Database, table: str) -> None:
+    async with ready(settings_of(a_database, table)) as (_, opened, _, _, _, _):
+        assert await opened.health().look(slowdown=1.5) is None
+        assert await opened.health().look(slowdown=20.0) == (False, "a row takes 20.0 times as long as it did at best")
+
+
+@pytest.mark.parametrize("query", ["SELECT nonsense", "SELECT 'many'", "SELECT 1 WHERE 1 = 2"])
+async def test_a_lag_that_cannot_be_read(a_database: Database, table: str, query: str) -> None:
+    with pytest.raises(UsageError, match="lag-query"):
+        async with ready(settings_of(a_database, table, max_lag=1.0, lag_query=query)):
+            pass
+
+
+async def test_a_lag_that_cannot_be_read_any_more_is_a_pause(a_database: Database, table: str) -> None:
+    settings = settings_of(
+        a_database, table, batch=1, target_time=0.01, max_lag=1.0, lag_query=f"SELECT seconds FROM {table}_lag"
+    )
+    async with running(settings) as job:
+        await moves(job)
+        await asyncio.to_thread(a_database.do, f"DROP TABLE {table}_lag")
+        await job.until(lambda: any("paused: --lag-query" in words for words in job.said))
+        await still(job)
+        again = (f"CREATE TABLE {table}_lag (seconds real)", f"INSERT INTO {table}_lag VALUES (0)")
+        await asyncio.to_thread(a_database.do, *again)
+        await moves(job)

@@ -1,0 +1,121 @@
+"""Whatever is wrong is said before anything is made."""
+
+from typing import Any
+
+import pytest
+
+from swath.backfill.job import Job, opened
+from swath.core.errors import NotAFrontier, UsageError
+from swath.core.stopping import Stop
+from tests.backfill.driving import SERIES, backfill, ready, settings_of
+from tests.tables.conftest import Database
+
+
+@pytest.fixture
+def table(a_database: Database, name: str) -> str:
+    a_database.do(
+        f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer NOT NULL DEFAULT 0, other integer)",
+        f"CREATE INDEX {name}_n ON {name} (n)",
+        f"CREATE UNIQUE INDEX {name}_other ON {name} (other)",
+        f"CREATE VIEW {name}_view AS SELECT * FROM {name}",
+        f"INSERT INTO {name} (id) {SERIES.format(100)} SELECT g FROM s",
+    )
+    return name
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"table": "{}x"}, r"has no table .*Did you mean"),
+        ({"table": "{}_view"}, "is a view"),
+        ({"key": ("n",)}, "CREATE UNIQUE INDEX"),
+        ({"key": ("other",)}, "NULL"),
+        ({"key": ("idd",)}, "idd"),
+        ({"set": "nonsense = 1"}, "refuses the statement: .*nonsense"),
+        ({"set": "n = = 1"}, "refuses the statement: .*syntax"),
+        ({"where": "nonsense"}, "refuses the statement: .*nonsense"),
+        ({"sql": "update nonsense set n = 1 where id between :lo and :hi"}, "refuses the statement: .*nonsense"),
+        ({"sql": "update {} set n = 1 where id between :lo and :hi and"}, "refuses the statement"),
+        ({"sql": "update {0} set n = 1 where id between :lo and :hi; delete from {0}"}, "(?i)one|multiple"),
+        ({"first": ("many",)}, "many"),
+        ({"first": ("1", "2")}, "1, 2 is no key"),
+        ({"first": ("50",), "last": ("10",)}, "--from 50 is after --to 10"),
+        ({"run": "no_such_module:function"}, "no_such_module"),
+        ({"run": "missing"}, "missing"),
+    ],
+    ids=str,
+)
+async def test_refused(a_database: Database, table: str, more: dict[str, Any], said: str) -> None:
+    given = {name: value.format(table) if isinstance(value, str) else value for name, value in more.items()}
+    settings = settings_of(a_database, given.pop("table", table), **given)
+    with pytest.raises(UsageError, match=said):
+        await backfill(settings)
+    assert a_database.do(f"SELECT DISTINCT n FROM {table}") == [(0,)]
+    with pytest.raises(NotAFrontier):
+        async with opened(settings, create=False):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"set": "n = 1", "sql": "update t where id between :lo and :hi"}, "--set and --sql was given"),
+        ({"set": None}, "none of them"),
+        ({"sql": "update t set n = 1"}, ":lo and no :hi"),
+        ({"sql": "update t set n = 1 where id between :lo and :hi", "where": "n = 0"}, "--where goes with"),
+        ({"workers": 0}, "--workers 0"),
+        ({"batch": 0}, "--batch 0"),
+        ({"target_time": 0.001}, "at least 10ms"),
+        ({"follow": True, "last": ("5",)}, "--follow has no end"),
+        ({"name": "No Name"}, "--name"),
+    ],
+    ids=str,
+)
+def test_settings(more: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        settings_of(Database("sqlite:///app.db"), "t", **more)
+
+
+async def test_a_backfill_is_not_changed_while_it_goes_on(a_database: Database, table: str) -> None:
+    async with ready(settings_of(a_database, table)):
+        pass
+    with pytest.raises(UsageError, match=r"was begun with --set 'n = n \+ 1'.*--name"):
+        async with ready(settings_of(a_database, table, set="n = n + 2")):
+            pass
+    async with ready(settings_of(a_database, table, set="n = n + 2", name="another")) as (_, _, _, begun, _, _):
+        assert not begun.resumed
+    async with ready(settings_of(a_database, table, workers=1, batch=7)) as (_, _, _, begun, _, _):
+        assert begun.resumed
+
+
+async def test_a_row_that_is_locked_does_not_keep_it_from_beginning(server: Database, name: str) -> None:
+    import psycopg
+
+    server.do(f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer)", f"INSERT INTO {name} VALUES (1, 0)")
+    settings = settings_of(server, name, sql=f"UPDATE {name} SET n = 1 WHERE id BETWEEN :lo AND :hi")
+    with psycopg.connect(server.url) as somebody:
+        somebody.execute(f"SELECT FROM {name} FOR UPDATE".encode())
+        async with Job(settings, stop=Stop(), say=print).open() as job:
+            await job.check()
+
+
+async def test_names_that_have_to_be_quoted(a_database: Database) -> None:
+    """Nothing of a name is ever read as SQL."""
+    table, key, column = 'odd "table" % %s', 'k"e%y', "n"
+    quoted = '"' + table.replace('"', '""') + '"'
+    a_database.do(
+        f'CREATE TABLE {quoted} ("k""e%y" integer PRIMARY KEY, n integer DEFAULT 0, id integer, own text)',
+        f'INSERT INTO {quoted} ("k""e%y") {SERIES.format(50)} SELECT g FROM s',
+    )
+    name = quoted if a_database.kind == "postgresql" else table
+    for more in (
+        {"set": "n = n + 1"},
+        {"sql": f'UPDATE {quoted} SET n = n + 1 WHERE "k""e%y" BETWEEN :lo AND :hi'},
+        {"run": "nothing"},
+    ):
+        found = await backfill(
+            settings_of(a_database, name, key=(key,), batch=7, name=f"odd_{next(iter(more))}", **more)
+        )
+        assert found.progress.over
+        assert not found.dead
+    assert a_database.do(f"SELECT DISTINCT {column} FROM {quoted}") == [(2,)]
