@@ -107,6 +107,20 @@ def test_another_scan_does_not_get_into_this_one(tree: Path, tmp_path: Path) -> 
         scan("/tmp", out, check="empty")
 
 
+def test_names_are_taken_as_they_are(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that mean something in a URL; and a directory is the same one from wherever it is named."""
+    folder = tmp_path / "50%20 #1?x"
+    folder.mkdir()
+    monkeypatch.chdir(tmp_path)
+    found = scan("tree", folder / "out.jsonl", check="empty")
+    assert found.proof.settings.store_path.exists()
+    assert found.findings[0]["source"] == str(tree)
+    monkeypatch.chdir(folder)
+    assert scan("../tree", folder / "out.jsonl", check="empty").proof.complete
+    with pytest.raises(UsageError, match="belongs to another scan: --source was"):
+        scan("..", folder / "out.jsonl", check="empty")
+
+
 def test_a_file_that_is_not_ours_is_left_alone(tree: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     out.write_text('{"precious": true}\n')
