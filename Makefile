@@ -21,7 +21,7 @@ SOAK_MINUTES ?= 10
 .PHONY: help venv crawl test pytest lint format bench bench-crawl bench-backfill bench-scan soak clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(INSTALLED) ## Create .venv with swath, its extras and all development tools
 

@@ -313,8 +313,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-1: partitions are not locked",
         POSTGRES,
-        "    PERFORM 1 FROM {schema}.partition WHERE partition = _partition FOR UPDATE;\n    SELECT format",
-        "    SELECT format",
+        "    PERFORM 1 FROM {schema}.partition WHERE partition = _partition FOR UPDATE;\n    RETURN",
+        "    RETURN",
         "postgres",
     ),
     Mutation(
@@ -362,7 +362,7 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-3: the interval runs from the start instead of the settlement",
         POSTGRES,
-        "CASE WHEN coalesce(o.concurrency, f.concurrency) = 1 THEN s.time ELSE o.last_at END AS now_last_at",
+        "CASE WHEN coalesce(o.concurrency, _concurrency) = 1 THEN _time ELSE o.last_at END AS now_last_at",
         "o.last_at AS now_last_at",
         "postgres",
     ),
@@ -383,7 +383,7 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-3: a raised default does not hold for lanes that wait",
         POSTGRES,
-        "                            AND l.last_at + coalesce(l.min_interval, f.min_interval) > s.time THEN 0\n",
+        "                            AND l.last_at + coalesce(l.min_interval, _min_interval) > _time THEN 0\n",
         "                            AND false THEN 0\n",
         "postgres",
     ),
@@ -484,7 +484,7 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "fairness: a lane taken in part stays in front",
         POSTGRES,
-        "{schema}.lane_ready_at(s.time, b.blocked_until, b.started_at, b.pause)",
+        "{schema}.lane_ready_at(_time, b.blocked_until, b.started_at, b.pause)",
         "{schema}.lane_ready_at(b.ready_at, b.blocked_until, b.started_at, b.pause)",
         "postgres",
     ),

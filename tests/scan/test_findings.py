@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,6 +12,11 @@ from swath.cli.scanning import Scanning
 from swath.core.errors import UsageError
 from swath.files.archive import ArchiveBusy
 from swath.files.growing import GrowingFile
+from swath.scan import Finding, place
+from swath.scan.counts import Counts
+from swath.scan.finding import Context, State, Word, line
+from swath.scan.output import Entry, FindingsOutput
+from swath.scan.sources.tree import TreeSource
 from tests.scan.driving import Scanned, read, scan, settings_of
 
 
@@ -101,6 +107,20 @@ def test_another_scan_does_not_get_into_this_one(tree: Path, tmp_path: Path) -> 
         scan("/tmp", out, check="empty")
 
 
+def test_names_are_taken_as_they_are(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that mean something in a URL; and a directory is the same one from wherever it is named."""
+    folder = tmp_path / "50%20 #1?x"
+    folder.mkdir()
+    monkeypatch.chdir(tmp_path)
+    found = scan("tree", folder / "out.jsonl", check="empty")
+    assert found.proof.settings.store_path.exists()
+    assert found.findings[0]["source"] == str(tree)
+    monkeypatch.chdir(folder)
+    assert scan("../tree", folder / "out.jsonl", check="empty").proof.complete
+    with pytest.raises(UsageError, match="belongs to another scan: --source was"):
+        scan("..", folder / "out.jsonl", check="empty")
+
+
 def test_a_file_that_is_not_ours_is_left_alone(tree: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     out.write_text('{"precious": true}\n')
@@ -143,3 +163,42 @@ def test_every_line_says_what_it_is_about(tree: Path, tmp_path: Path) -> None:
     assert line.keys() == {"key", "code", "message", "data", "state", "round", "time", "source", "scan"}
     assert line["source"] == str(tree)
     assert {finding["scan"] for finding in found.findings} == {line["scan"]}
+
+
+def test_what_was_written_and_not_settled_is_taken_back(tmp_path: Path) -> None:
+    """As when a settlement is refused: file and counts go back to what the store holds."""
+    output = FindingsOutput(tmp_path / "out.jsonl", name="out.jsonl")
+    output.restore({})
+    entry = Entry(b"one\n", Counts(items=1, records=3, opened=Counter({"odd": 2})))
+    committed: dict[str, int] = {}
+    (moves,) = output.write([[entry]])
+    committed |= {move.name: move.new for move in moves}
+    output.keep()
+    first, second = output.write([[entry], [entry, entry]])
+    assert [move.old for move in second] == [move.new for move in first]
+    assert output.counts.records == 12
+    output.restore(committed)
+    assert (tmp_path / "out.jsonl").read_bytes() == b"one\n"
+    assert (output.counts.records, output.counts.open) == (3, {"odd": 2})
+    (again,) = output.write([[entry]])
+    assert again == first
+    output.close()
+    assert (tmp_path / "out.jsonl").read_bytes() == b"one\n"
+
+
+def test_a_recheck_that_goes_on_has_the_same_items(tmp_path: Path) -> None:
+    """What it has already written does not change what it is made of: an item that is done stays the same one."""
+    path = tmp_path / "out.jsonl"
+
+    def write(number: int, state: State, keys: range) -> None:
+        context = Context("mark", "tree", number, "now")
+        with path.open("ab") as file:
+            file.writelines(line(f"{key}", Word(Finding("empty"), state), context) for key in keys)
+
+    write(0, "open", range(500))
+    begun = list(place._rechecks(path, path.stat().st_size, 1, TreeSource("/")))
+    assert [len(item.payload["keys"]) for item in begun] == [200, 200, 100]
+    write(1, "resolved", range(200))
+    assert list(place._rechecks(path, path.stat().st_size, 1, TreeSource("/"))) == begun
+    second = list(place._rechecks(path, path.stat().st_size, 2, TreeSource("/")))
+    assert [len(item.payload["keys"]) for item in second] == [200, 100]

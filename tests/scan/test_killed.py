@@ -52,6 +52,16 @@ def test_a_scan_that_is_killed_again_and_again(tmp_path: Path) -> None:
     assert killed
     end(begin(settings), 1)
     check_whole(settings, keys)
+    process = begin(settings, "--recheck")
+    before = length(settings.lines)
+    wait(lambda: length(settings.lines) > before or process.poll() is not None)
+    process.kill()
+    process.communicate()
+    end(begin(settings, "--recheck"), 1)  # goes on with the same one
+    found = scanned(settings, 1)
+    assert Counter(finding["key"] for finding in found.findings) == Counter(dict.fromkeys(keys, 2))
+    assert (found.proof.round, found.proof.counts.rechecked) == (1, len(keys))
+    assert found.proof.open == {"seen": len(keys)}
 
 
 def check_whole(settings: ScanSettings, keys: set[str]) -> None:

@@ -153,6 +153,15 @@ def test_every_line_is_looked_at_once_however_it_is_cut(
     assert found.proof.status.done >= len(content) // 2_500
 
 
+def test_a_line_that_begins_where_a_range_does_belongs_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RANGE", 120)
+    source = tmp_path / "records.jsonl"
+    source.write_bytes(b"".join(b'{"n": %d}\n' % number for number in range(1_000, 1_100)))  # of 12 bytes each
+    found = scan(source, tmp_path / "out.jsonl", check="odd")
+    assert found.proof.counts.records == 100
+    assert found.proof.status.done == 10
+
+
 def test_a_truncated_file_is_read_as_far_as_it_goes_and_then_from_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

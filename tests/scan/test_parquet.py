@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from swath.core.errors import UsageError
+from swath.scan.sources import parquet as module
 from tests.scan.driving import scan
 
 
@@ -43,6 +44,27 @@ def test_a_damaged_row_group_is_a_finding_and_the_others_are_read(tmp_path: Path
     again = scan(source, tmp_path / "out.jsonl", check="odd", recheck=True)
     assert again.proof.open == {"odd": 500}
     assert again.proof.counts.records == 1_000
+
+
+def test_what_can_be_read_of_a_damaged_row_group_is_looked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ROWS", 50)
+    source = tmp_path / "data.parquet"
+    rows = pa.table({"n": range(2_000)})
+    pq.write_table(rows, source, use_dictionary=False, data_page_size=800, write_batch_size=100, compression="gzip")
+    whole = source.read_bytes()
+    column = pq.ParquetFile(source).metadata.row_group(0).column(0)
+    middle = column.data_page_offset + column.total_compressed_size // 2
+    source.write_bytes(whole[:middle] + b"\xff" * 100 + whole[middle + 100 :])
+    found = scan(source, tmp_path / "out.jsonl", check="odd")
+    records = found.proof.counts.records
+    assert 200 < records < 1_800
+    assert found.keys("damaged") == {f"{records}"}
+    source.write_bytes(whole)
+    again = scan(source, tmp_path / "out.jsonl", check="odd", recheck=True)
+    assert again.proof.counts.records == 2_000
+    assert again.proof.open == {"odd": 1_000}
 
 
 def test_a_file_that_was_written_anew_is_not_gone_on_with(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swath.core.errors import UsageError
-from swath.scan import Record
+from swath.core.errors import StoreUnavailable, UsageError
+from swath.scan import Record, scanner
 from swath.scan.sources import compared_rows, table
 from swath.scan.sources.compared_rows import equal
 from swath.scan.sources.keys import key_of, text_of
@@ -66,12 +66,12 @@ class Database:
 
 @pytest.fixture(params=["postgresql", "sqlite"])
 def base(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    with database(request.param, tmp_path, request) as found:
+    with of_kind(request.param, tmp_path, request) as found:
         yield found
 
 
 @contextmanager
-def database(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Database]:
+def of_kind(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Database]:
     if kind == "sqlite":
         yield Database(kind, f"sqlite:///{tmp_path}/data.db")
     else:
@@ -179,6 +179,35 @@ def test_a_password_is_kept_to_itself(tmp_path: Path) -> None:
     assert "secret" not in str(told.saved())
 
 
+def test_a_database_that_is_away_is_waited_for(base: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base.fill("users", range(10))
+    monkeypatch.setattr(scanner, "AWAY_SECONDS", 0.01)
+    monkeypatch.setattr("swath.scan.place.MAX_ATTEMPTS", 1)
+    ends, away = table.Rows.end, [StoreUnavailable("it restarts"), StoreUnavailable("it restarts")]
+
+    def end(self: table.Rows, limit: int, *, after: Any) -> Any:
+        if away:
+            raise away.pop()
+        return ends(self, limit, after=after)
+
+    monkeypatch.setattr(table.Rows, "end", end)
+    found = scan(base.table("users"), tmp_path / "out.jsonl", check="odd")
+    assert (found.proof.counts.records, found.proof.status.dead, away) == (10, 0, [])
+
+
+def test_a_frontier_in_postgresql(database: str, tmp_path: Path) -> None:
+    base = Database("postgresql", database)
+    base.fill("users", range(500))
+    store = f"{database}?schema=scanning" if "?" not in database else f"{database}&schema=scanning"
+    first, second = (
+        scan(base.table("users"), tmp_path / out, check="odd", store=store) for out in ("one.jsonl", "two.jsonl")
+    )
+    assert first.proof.open == second.proof.open == {"odd": 214}
+    assert (len(first.findings), second.findings) == (214, [])  # the first has found it all
+    again = scan(base.table("users"), tmp_path / "one.jsonl", check="odd", store=store, recheck=True)
+    assert (again.proof.open, len(again.findings)) == ({"odd": 214}, 428)
+
+
 # comparing
 
 
@@ -230,6 +259,16 @@ def test_an_empty_table_and_a_full_one(base: Database, tmp_path: Path) -> None:
     assert compare(base, tmp_path).codes == {"missing-here": 10}
 
 
+@pytest.mark.usefixtures("small")
+def test_slices_are_bounded_on_both_sides(base: Database, tmp_path: Path) -> None:
+    """Whatever one side is missing, no slice of the other has more than its share of rows."""
+    base.fill("here", range(0, 20_000, 20))
+    base.fill("there", range(0, 20_000, 5))
+    found = compare(base, tmp_path)
+    assert found.codes == {"missing-here": 3_000}
+    assert found.proof.status.done >= 4_000 / 400
+
+
 def test_columns_can_be_chosen(base: Database, tmp_path: Path) -> None:
     for name in ("here", "there"):
         base.fill(name, range(10))
@@ -242,7 +281,7 @@ def test_columns_can_be_chosen(base: Database, tmp_path: Path) -> None:
 
 
 def test_tables_of_two_kinds_of_database(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    with database("sqlite", tmp_path, request) as lite, database("postgresql", tmp_path, request) as postgres:
+    with of_kind("sqlite", tmp_path, request) as lite, of_kind("postgresql", tmp_path, request) as postgres:
         lite.fill("here", range(0, 3_000, 2))
         postgres.fill("there", range(0, 3_000, 2))
         postgres.run("DELETE FROM there WHERE id = 500", "UPDATE there SET n = 99 WHERE id = 700")
@@ -283,7 +322,7 @@ def test_values_of_two_databases(one: Any, other: Any, same: bool) -> None:
 
 
 def test_keys_that_are_ordered_differently_are_refused(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    with database("postgresql", tmp_path, request) as base:
+    with of_kind("postgresql", tmp_path, request) as base:
         base.run(
             'CREATE TABLE here (name text COLLATE "C" PRIMARY KEY)',
             'CREATE COLLATION other (provider = libc, locale = "C.UTF-8")',

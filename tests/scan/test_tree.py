@@ -143,10 +143,12 @@ def test_a_directory_that_comes_back_is_looked_at_by_a_recheck(tmp_path: Path, m
     missed = {key for key in keys if key.startswith("2/")}
     assert found.keys("seen") == keys - missed
     monkeypatch.undo()
+    monkeypatch.setattr(LocalPlace, "budget", 1)  # so that what is below is discovered
     again = scan(root, tmp_path / "out.jsonl", check="every", recheck=True)
     assert again.keys("seen") == keys
     assert again.proof.open == {"seen": len(keys)}
     assert again.proof.counts.records == len(keys)
+    assert all(finding["round"] == 1 for finding in again.findings if finding["key"] in missed)
     assert [finding["state"] for finding in again.findings if finding["code"] == "vanished"] == ["open", "resolved"]
 
 

@@ -1,9 +1,11 @@
 """Settings: everything a scan can be told, checked, kept in its frontier and compared when it is resumed."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from swath.core.errors import InvalidSetting, UsageError
 from swath.tables.opening import without_password
@@ -59,17 +61,22 @@ class ScanSettings:
 
     @property
     def store_url(self) -> str:
-        return self.store or f"sqlite:///{self.store_path}"
+        return self.store or f"sqlite:///{quote(str(self.store_path))}"
 
     def saved(self) -> dict[str, Any]:
         """What makes it this scan and no other."""
         return {
-            "source": without_password(self.source),
-            "against": None if self.against is None else without_password(self.against),
+            "source": _named(self.source),
+            "against": None if self.against is None else _named(self.against),
             "check": self.check,
             "key": self.key,
             "columns": list(self.columns),
         }
+
+
+def _named(source: str) -> str:
+    """A source as it is kept and shown: without a password, and the same from whichever directory."""
+    return without_password(source) if "://" in source else os.path.abspath(source)
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Sequence[str]:

@@ -26,28 +26,38 @@ BEGIN
 END
 $$;
 
--- name: lock_partition
--- INV-6. Lock, then look: the state is read by a later statement than the lock. Partition time never stands still.
-CREATE OR REPLACE FUNCTION {schema}.lock_partition(_partition integer, _format integer, _given bigint)
+-- name: read_partition
+-- INV-6. The state of a partition whose lock is held, and the format, by a later statement than the lock (rules 1, 16).
+-- Partition time never stands still.
+CREATE OR REPLACE FUNCTION {schema}.read_partition(_partition integer, _format integer, _given bigint)
 RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE
     s {schema}.partition_state;
-    _found integer;
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'the transaction is %', current_setting('transaction_isolation') USING ERRCODE = 'SW004';
     END IF;
-    PERFORM 1 FROM {schema}.partition WHERE partition = _partition FOR UPDATE;
-    SELECT format INTO STRICT _found FROM {schema}.frontier;
-    IF _found <> _format THEN
-        RAISE EXCEPTION 'the store has format %', _found USING ERRCODE = 'SW005';
+    SELECT * INTO s FROM {schema}.partition_state
+    WHERE partition = _partition AND _format = (SELECT format FROM {schema}.frontier) ORDER BY version DESC LIMIT 1;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the store has format %', (SELECT format FROM {schema}.frontier) USING ERRCODE = 'SW005';
     END IF;
-    SELECT * INTO STRICT s FROM {schema}.partition_state
-    WHERE partition = _partition ORDER BY version DESC LIMIT 1;
     s.time := greatest({schema}.store_time(_given), s.time + 1);
     RETURN s;
+END
+$$;
+
+-- name: lock_partition
+-- Lock, then look.
+CREATE OR REPLACE FUNCTION {schema}.lock_partition(_partition integer, _format integer, _given bigint)
+RETURNS {schema}.partition_state
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+BEGIN
+    PERFORM 1 FROM {schema}.partition WHERE partition = _partition FOR UPDATE;
+    RETURN {schema}.read_partition(_partition, _format, _given);
 END
 $$;
 
@@ -68,7 +78,9 @@ BEGIN
         s.notified_at := s.time;
         PERFORM pg_notify('swath', {schema_literal});
     END IF;
-    DELETE FROM {schema}.partition_state WHERE partition = _old.partition AND version = _old.version;
+    WITH gone AS (
+        DELETE FROM {schema}.partition_state WHERE partition = _old.partition AND version = _old.version
+    )
     INSERT INTO {schema}.partition_state SELECT (s).*;
 END
 $$;
@@ -204,15 +216,19 @@ DECLARE
     _old bigint := s.checkpoint;
     _above bigint := _old;
     _upto bigint := _old;
-    _ahead bigint := 16;
+    _ahead bigint := 128;
     _found bigint;
-    _held bigint := (
-        SELECT min(c.position) FROM unnest(s.claims) AS held(fence) CROSS JOIN LATERAL (
-            SELECT position FROM {schema}.claimed
-            WHERE partition = s.partition AND fence = held.fence AND position > s.checkpoint ORDER BY position LIMIT 1
-        ) AS c
-    );
+    _held bigint;
 BEGIN
+    IF s.claimed > 0 THEN
+        _held := (
+            SELECT min(c.position) FROM unnest(s.claims) AS held(fence) CROSS JOIN LATERAL (
+                SELECT position FROM {schema}.claimed
+                WHERE partition = s.partition AND fence = held.fence AND position > s.checkpoint
+                ORDER BY position LIMIT 1
+            ) AS c
+        );
+    END IF;
     -- In steps that grow, and in both tables by turns: so that what is dead in one beyond the living of the other is not
     -- walked before the checkpoint gets there.
     WHILE _found IS NULL AND _upto < coalesce(_held, s.next_position) LOOP
@@ -229,10 +245,12 @@ BEGIN
         );
     END LOOP;
     s.checkpoint := least(_found, _held, s.next_position) - 1;
-    s.checkpoint_dead := s.checkpoint_dead + (
-        SELECT count(*) FROM {schema}.dead AS d
-        WHERE d.partition = s.partition AND d.position > _old AND d.position <= s.checkpoint
-    );
+    IF s.dead > 0 THEN
+        s.checkpoint_dead := s.checkpoint_dead + (
+            SELECT count(*) FROM {schema}.dead AS d
+            WHERE d.partition = s.partition AND d.position > _old AND d.position <= s.checkpoint
+        );
+    END IF;
     RETURN s;
 END
 $$;
@@ -614,11 +632,14 @@ BEGIN
             )
         ORDER BY q.ready_at, q.lane, q.version LIMIT 1
     ) AS l ON true;
-    s.next_ready_at := least(_first, s.next_expiry, (
-        SELECT d.due_at FROM {schema}.delayed AS d
-        WHERE d.partition = s.partition AND (d.due_at, d.position) >= (s.delayed_floor, s.delayed_from)
-        ORDER BY d.due_at, d.position LIMIT 1
-    ));
+    s.next_ready_at := least(_first, s.next_expiry);
+    IF s.delayed > 0 THEN
+        s.next_ready_at := least(s.next_ready_at, (
+            SELECT d.due_at FROM {schema}.delayed AS d
+            WHERE d.partition = s.partition AND (d.due_at, d.position) >= (s.delayed_floor, s.delayed_from)
+            ORDER BY d.due_at, d.position LIMIT 1
+        ));
+    END IF;
     RETURN s;
 END
 $$;
@@ -652,9 +673,15 @@ DECLARE
     _low integer;
     _level integer;
     _down boolean;
+    _taken integer := 0;
     _count integer;
+    _items integer;
+    _moved integer;
+    _starts boolean;
     _flooded boolean;
-    _part record;
+    _last_ready_at bigint;
+    _last_lane integer;
+    _last_version bigint;
     -- As values of their own: a field of a record costs several times as much, and these are asked for with every row.
     _min_interval bigint;
     _concurrency integer;
@@ -674,8 +701,7 @@ BEGIN
     paused := f.paused; signal_version := f.signal_version;
     min_interval := f.min_interval; concurrency := f.concurrency; max_attempts := f.max_attempts;
     _min_interval := f.min_interval; _concurrency := f.concurrency;
-    partitions := '{}'; positions := '{}'; lanes := '{}'; priorities := '{}'; keys := '{}'; payloads := '{}';
-    attempts := '{}'; spans := '{}'; losses := '{}'; visits := '{}'; in_flights := '{}'; starts_count := false;
+    starts_count := false;
     IF f.paused THEN
         RETURN;
     END IF;
@@ -688,7 +714,7 @@ BEGIN
     END IF;
 
     FOREACH _partition IN ARRAY _order LOOP
-        EXIT WHEN cardinality(positions) >= _limit OR cardinality(_held) >= _most_partitions;
+        EXIT WHEN _taken >= _limit OR cardinality(_held) >= _most_partitions;
         SELECT * INTO STRICT _old FROM {schema}.partition_state
         WHERE partition = _partition ORDER BY version DESC LIMIT 1;
         IF coalesce(_old.next_ready_at > greatest(now, _old.time + 1), true) AND NOT {schema}.has_inbox(_old) THEN
@@ -700,7 +726,7 @@ BEGIN
             skipped := skipped || _partition;
             CONTINUE;
         END IF;
-        _old := {schema}.lock_partition(_partition, _format, _given);
+        _old := {schema}.read_partition(_partition, _format, _given);
         s := _old;
         _time := s.time;
         IF fence > 0 AND s.last_fence > fence THEN
@@ -723,7 +749,7 @@ BEGIN
             s := {schema}.drain_delayed(s, _most_delayed);
         END IF;
 
-        _wanted := _limit - cardinality(positions);
+        _wanted := _limit - _taken;
         _count := 0;
         _down := true;
         _level := CASE WHEN NOT _flooded THEN {schema}.next_level(s, 7, 0) END;
@@ -841,38 +867,29 @@ BEGIN
                 SELECT c.ready_at, c.lane, c.version FROM chosen AS c ORDER BY c.ready_at DESC, c.lane DESC LIMIT 1
             )
             SELECT
-                count(*)::integer AS items, array_agg(t.position) AS positions, array_agg(t.name) AS names,
-                array_agg(t.key) AS keys, array_agg(t.payload) AS payloads, array_agg(t.attempts) AS attempts,
-                array_agg(t.span) AS spans, array_agg(t.losses) AS losses, array_agg(t.visits) AS visits,
-                array_agg((t.beside + t.nth - 1)::integer) AS in_flights, coalesce(bool_or(t.starts), false) AS starts,
-                (SELECT count(*) FROM chosen AS c WHERE c.room = 0) AS moved,
-                (SELECT l.ready_at FROM last AS l) AS last_ready_at, (SELECT l.lane FROM last AS l) AS last_lane,
-                (SELECT l.version FROM last AS l) AS last_version
-            INTO _part FROM (SELECT t.*, row_number() OVER () AS nth FROM taken AS t) AS t;
+                count(*)::integer, coalesce(bool_or(t.starts), false), (SELECT count(*) FROM chosen AS c WHERE c.room = 0),
+                (SELECT l.ready_at FROM last AS l), (SELECT l.lane FROM last AS l), (SELECT l.version FROM last AS l),
+                claim.partitions || array_fill(_partition, ARRAY[count(*)::integer]),
+                claim.positions || array_agg(t.position), claim.lanes || array_agg(t.name),
+                claim.priorities || array_fill(_level::smallint, ARRAY[count(*)::integer]),
+                claim.keys || array_agg(t.key), claim.payloads || array_agg(t.payload),
+                claim.attempts || array_agg(t.attempts), claim.spans || array_agg(t.span),
+                claim.losses || array_agg(t.losses), claim.visits || array_agg(t.visits),
+                claim.in_flights || array_agg((t.beside + t.nth - 1)::integer)
+            INTO _items, _starts, _moved, _last_ready_at, _last_lane, _last_version,
+                partitions, positions, lanes, priorities, keys, payloads, attempts, spans, losses, visits, in_flights
+            FROM (SELECT t.*, row_number() OVER () AS nth FROM taken AS t) AS t;
 
             -- All lanes up to the last of these have left the queue, or are back in it at the present time or later.
-            IF _part.last_ready_at < _time THEN
-                s.ready_floor[_level + 1] := _part.last_ready_at;
-                s.ready_lanes[_level + 1] := _part.last_lane;
-                s.ready_versions[_level + 1] := _part.last_version;
+            IF _last_ready_at < _time THEN
+                s.ready_floor[_level + 1] := _last_ready_at;
+                s.ready_lanes[_level + 1] := _last_lane;
+                s.ready_versions[_level + 1] := _last_version;
             END IF;
-            IF _part.items > 0 THEN
-                _count := _count + _part.items;
-                _wanted := _wanted - _part.items;
-                partitions := partitions || array_fill(_partition, ARRAY[_part.items]);
-                positions := positions || _part.positions;
-                lanes := lanes || _part.names;
-                priorities := priorities || array_fill(_level::smallint, ARRAY[_part.items]);
-                keys := keys || _part.keys;
-                payloads := payloads || _part.payloads;
-                attempts := attempts || _part.attempts;
-                spans := spans || _part.spans;
-                losses := losses || _part.losses;
-                visits := visits || _part.visits;
-                in_flights := in_flights || _part.in_flights;
-                starts_count := starts_count OR _part.starts;
-            END IF;
-            IF _wanted > 0 AND _part.moved > 0 THEN
+            _count := _count + _items;
+            _wanted := _wanted - _items;
+            starts_count := starts_count OR _starts;
+            IF _wanted > 0 AND _moved > 0 THEN
                 CONTINUE;  -- lanes whose limits had changed were put off: others of this level may be next
             ELSIF _wanted > 0 THEN
                 _level := CASE
@@ -889,6 +906,7 @@ BEGIN
         END LOOP;
 
         IF _count > 0 THEN
+            _taken := _taken + _count;
             s.ready := s.ready - _count;
             s.claimed := s.claimed + _count;
             s.claims_made := s.claims_made + 1;
@@ -909,11 +927,13 @@ BEGIN
         RETURN;
     END IF;
     expires_at := now + _lease;
+    -- Claims that ended long ago are forgotten, a few with each new one.
+    WITH forgotten AS (
+        DELETE FROM {schema}.claim AS c
+        WHERE c.fence BETWEEN claim.fence - 100010 AND claim.fence - 100000 AND c.expires_at < now - 3600000000
+    )
     INSERT INTO {schema}.claim (fence, token, expires_at, partitions, worker)
     VALUES (claim.fence, _token, claim.expires_at, _held, _worker);
-    -- Claims that ended long ago are forgotten, a few with each new one.
-    DELETE FROM {schema}.claim AS c
-    WHERE c.fence BETWEEN claim.fence - 100010 AND claim.fence - 100000 AND c.expires_at < now - 3600000000;
 END
 $$;
 

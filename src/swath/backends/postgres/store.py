@@ -135,7 +135,7 @@ class PostgresStore:
         return ClaimReply(
             now=now,
             fence=fence,
-            items=_held_items(row[14:25]),
+            items=_held_items(row[14:25]) if fence else [],
             expires_at=expires_at or now,
             next_ready_at=next_ready_at,
             skipped=skipped,

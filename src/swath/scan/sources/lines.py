@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import IO, Any
 
-from swath.core.errors import UsageError
 from swath.core.item import Item
 from swath.scan.finding import Finding
-from swath.scan.record import Record, said
-from swath.scan.sources.places import filesystem_of, local_path
+from swath.scan.record import Record
+from swath.scan.sources.places import filesystem_of, local_path, reading
 from swath.scan.sources.source import Counted, Step, Task, Trouble, work
 from swath.scan.sources.streams import PackedStream, PlainStream, Stream, gzip_stream, zstd_stream
 
@@ -51,15 +50,13 @@ class LinesSource:
         return 1 if self._path is None else 0
 
     def state(self) -> Mapping[str, Any]:
-        try:
+        with reading(self._source):
             if self._path is not None:
                 found = os.stat(self._path)
                 with self._open():
                     return {"size": found.st_size, "mtime": found.st_mtime}
             filesystem, path = self._remote()
             info = filesystem.info(path)
-        except OSError as error:
-            raise UsageError(f"{self._source} cannot be read: {said(error)}") from error
         modified = info.get("LastModified") or info.get("ETag") or info.get("mtime")
         return {"size": info["size"], "mtime": None if modified is None else str(modified)}
 

@@ -8,8 +8,8 @@ from swath.core.errors import UsageError
 from swath.core.item import Item
 from swath.scan.finding import Finding
 from swath.scan.parquet_out import need_arrow
-from swath.scan.record import Record, said
-from swath.scan.sources.places import filesystem_of, local_path
+from swath.scan.record import Record
+from swath.scan.sources.places import filesystem_of, local_path, reading
 from swath.scan.sources.source import Step, Task, Trouble, work
 
 ROWS = 5_000  # that are held as Python values at once
@@ -29,13 +29,12 @@ class ParquetSource:
 
     def state(self) -> Mapping[str, Any]:
         arrow = need_arrow()
-        try:
-            with self._open() as raw, arrow.parquet.ParquetFile(raw) as file:
-                return {"rows": file.metadata.num_rows, "groups": file.num_row_groups}
-        except arrow.ArrowInvalid as error:
-            raise UsageError(f"{self._source} is no Parquet file: {error}") from error
-        except OSError as error:
-            raise UsageError(f"{self._source} cannot be read: {said(error)}") from error
+        with reading(self._source):
+            try:
+                with self._open() as raw, arrow.parquet.ParquetFile(raw) as file:
+                    return {"rows": file.metadata.num_rows, "groups": file.num_row_groups}
+            except arrow.ArrowInvalid as error:
+                raise UsageError(f"{self._source} is no Parquet file: {error}") from error
 
     def changed(self, before: Mapping[str, Any]) -> str | None:
         now = self.state()

@@ -3,11 +3,13 @@
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import IO, Any, Literal, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
-from swath.core.errors import MissingExtra, UsageError
+from swath.core.errors import MissingExtra, SwathError, UsageError
+from swath.scan.record import said
 
 Kind = Literal["dir", "file", "link", "broken", "other"]
 
@@ -155,6 +157,19 @@ def filesystem_of(source: str) -> tuple[Any, str]:
     return filesystem, path
 
 
+@contextmanager
+def reading(source: str) -> Iterator[None]:
+    """What keeps a source from being read at all is said in a sentence."""
+    try:
+        yield
+    except SwathError:
+        raise
+    except OSError as error:
+        raise UsageError(f"{source} cannot be read: {said(error)}") from error
+    except Exception as error:
+        raise UsageError(f"{source} cannot be reached: {type(error).__name__}: {error}") from error
+
+
 def place_of(source: str) -> Place:
     """Where a tree is; UsageError when there is none."""
     path = local_path(source)
@@ -164,10 +179,8 @@ def place_of(source: str) -> Place:
             raise UsageError(f"{source} {what}: name a directory, a .jsonl or a .parquet file")
         return LocalPlace(path)
     filesystem, root = filesystem_of(source)
-    try:
+    with reading(source):
         there = filesystem.exists(root)
-    except Exception as error:
-        raise UsageError(f"{source} cannot be reached: {type(error).__name__}: {error}") from error
     if not there:
         raise UsageError(f"{source} is not there")
     return RemotePlace(filesystem, root)

@@ -13,7 +13,7 @@ from swath.core.item import Item
 from swath.scan.finding import Finding
 from swath.scan.names import key_of, path_of
 from swath.scan.record import FileRecord, said, trouble_code
-from swath.scan.sources.places import Entry, Place, place_of
+from swath.scan.sources.places import Entry, Place, place_of, reading
 from swath.scan.sources.source import Counted, Step, Task, Trouble, work
 
 MANY = 50_000  # entries of a directory that are held in memory; a larger one is listed once for each so many
@@ -40,7 +40,8 @@ class TreeSource:
         return 1 if self.place.remote else 0
 
     def state(self) -> Mapping[str, Any]:
-        next(iter(self.place.list("")), None)
+        with reading(self._source):
+            next(iter(self.place.list("")), None)
         return {}
 
     def changed(self, before: Mapping[str, Any]) -> str | None:
