@@ -5,7 +5,7 @@ import asyncio
 import psycopg
 import pytest
 
-from swath.backfill import follow
+from swath.backfill import cover, follow
 from swath.backfill.progress import progress
 from swath.backfill.ranges import Step
 from swath.core.item import Item
@@ -20,11 +20,12 @@ looks: list[Step] = []
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     next_step = follow.Follower.next_step
 
-    async def counted(follower: follow.Follower, step: Step) -> Item:
+    async def counted(follower: follow.Follower, step: Step) -> Item | None:
         looks.append(step)
         return await next_step(follower, step)
 
-    monkeypatch.setattr(follow, "LOOK_SECONDS", 0.05)
+    for module in (cover, follow):
+        monkeypatch.setattr(module, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(follow.Follower, "next_step", counted)
 
 
@@ -59,6 +60,10 @@ async def test_rows_that_come_later(a_database: Database, table: str) -> None:
             a_database.do(f"INSERT INTO {table} (id) {SERIES.format(high)} SELECT g FROM s WHERE g >= {low}")
             await until(lambda: not numbers(a_database, table))
         assert not job.ended.done()
+        await looked(job)
+        before = (await job.frontier.status()).done
+        await looked(job)
+        assert (await job.frontier.status()).done == before, "looks leave a trace, and the frontier grows for ever"
         job.stop.ask("enough")
         assert (await job.finished()).stopped_by == "enough"
         now = await progress(job.frontier)

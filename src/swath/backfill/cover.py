@@ -7,7 +7,7 @@ from typing import Any
 
 from swath.backfill import limits
 from swath.backfill.change import Change, HandlerRaised
-from swath.backfill.follow import Follower
+from swath.backfill.follow import LOOK_SECONDS, Follower, later
 from swath.backfill.ranges import END, Slice, Step, work_of
 from swath.backfill.sizer import Sizer
 from swath.backfill.tally import Tally
@@ -75,7 +75,10 @@ class Cover:
             return item.done(discovered=[*found, onward.item()])
         if self._follower is None:
             return item.done(discovered=found, facts={END: onward.item().payload})
-        return item.done(discovered=[*found, await self._follower.next_step(onward)])
+        next_step = await self._follower.next_step(onward)
+        if next_step is None and not found:
+            return item.release(started=False, after=LOOK_SECONDS)  # the same look again: it leaves no trace
+        return item.done(discovered=[*found, next_step or later(onward)])
 
     # covering
 

@@ -28,28 +28,30 @@ SELECT pg_snapshot_xmin(pg_current_snapshot()) >= %s::xid8 AND NOT EXISTS (
 """
 
 
+def later(step: Step) -> Item:
+    """A step that is taken in a moment."""
+    return step.item()._replace(not_before=datetime.now(UTC) + timedelta(seconds=LOOK_SECONDS))
+
+
 class Follower:
     """Looks for the key up to which nothing can come any more."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
 
-    async def next_step(self, step: Step) -> Item:
-        """The step that plans what has come since, or looks again in a moment. Each has a key of its own."""
+    async def next_step(self, step: Step) -> Item | None:
+        """The step that plans what has come since, under a key of its own; None while there is nothing new."""
         safe = step.safe or {"look": 0}
         upto = step.upto
-        if "key" in safe and await self._ended(safe):
-            seen = key(safe["key"])
-            assert seen is not None
-            upto = seen
-            safe = {"look": safe["look"]}
-        if "key" not in safe:
-            safe |= await self._seen(step.after)
-        safe["look"] += 1
-        item = step._replace(upto=upto, safe=safe).item()
-        if upto == step.after:
-            return item._replace(not_before=datetime.now(UTC) + timedelta(seconds=LOOK_SECONDS))
-        return item
+        if "key" in safe:
+            if not await self._ended(safe):
+                return None
+            upto = key(safe["key"])
+        seen = await self._seen(step.after)
+        if upto == step.after and not seen:
+            return None
+        onward = step._replace(upto=upto, safe={"look": safe["look"] + 1, **seen})
+        return onward.item() if upto != step.after else later(onward)
 
     async def _seen(self, after: Key | None) -> dict[str, Any]:
         """The greatest key there is now, and who was running then. The key is read first: whoever begins later is
