@@ -24,9 +24,6 @@ class Progress(NamedTuple):
     over: bool
     share: float | None  # of the whole, where that can be told
 
-    def as_dict(self) -> dict[str, Any]:
-        return self._asdict()
-
 
 async def about(frontier: Frontier) -> dict[str, Any] | None:
     """What the backfill of a frontier does; None if it is none."""

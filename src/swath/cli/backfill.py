@@ -82,7 +82,7 @@ def backfill(
             parser=values.duration,
             metavar="TIME",
             show_default="500ms",
-            help="How long a slice is to take; no lock is held for more than twice that",
+            help="How long a slice is to take; a statement that takes much longer is ended, and done in parts",
         ),
     ] = 0.5,
     batch: Annotated[

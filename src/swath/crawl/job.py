@@ -1,10 +1,8 @@
 """Job: one process of a crawl, from opening its frontier and output to a clean end."""
 
 import asyncio
-import gc
 import os
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
 import swath
@@ -23,6 +21,7 @@ from swath.crawl.settings import CrawlSettings
 from swath.crawl.tally import Tally
 from swath.crawl.target import ConnectTo
 from swath.crawl.visit import Visitor
+from swath.garbage import rarely_collected
 
 LOOK_SECONDS = 0.5  # between looks at the limits of a run
 GRACE = 7.0  # seconds that fetches have to end after a stop
@@ -30,7 +29,6 @@ LEASE = 60.0
 LEASE_VARIABLE = "SWATH_CRAWL_LEASE"  # seconds; for tests that kill crawls and would not wait that long
 CONNECT_SECONDS = 10.0
 FIRST_BYTE_SECONDS = 20.0
-GARBAGE = (50_000, 20, 50)  # objects and rounds between looks for cycles
 
 
 class Job:
@@ -48,7 +46,7 @@ class Job:
         settings = self.settings
         workers = budget.workers_allowed(settings.workers).workers
         async with AsyncExitStack() as stack:
-            stack.enter_context(_rarely_collected())
+            stack.enter_context(rarely_collected())
             frontier = await stack.enter_async_context(swath.open(settings.store_url, create=False))
             output = CrawlOutput(
                 settings.directory,
@@ -131,21 +129,6 @@ def _lease(settings: CrawlSettings) -> float:
     """How long what a process had in hand is left alone after it was killed."""
     given = os.environ.get(LEASE_VARIABLE)
     return float(given) if given else max(LEASE, 3 * settings.timeout)
-
-
-@contextmanager
-def _rarely_collected() -> Iterator[None]:
-    """A page is some thousand objects that go without being looked for. At Python's own pace of looking for cycles,
-    most of the looking goes through what was there from the start."""
-    before = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GARBAGE)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 def _about(settings: CrawlSettings) -> dict[str, str]:

@@ -1,16 +1,16 @@
 """Job: one process of a scan, from opening its frontier and output to a clean end."""
 
 import asyncio
-import gc
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import swath
 from swath.core import runner
 from swath.core.insight import Status
 from swath.core.stopping import Stop
+from swath.garbage import rarely_collected
 from swath.scan import place
 from swath.scan.counts import Counts
 from swath.scan.judge import Judge
@@ -24,7 +24,6 @@ GRACE = 10.0  # seconds that items have to end after a stop
 LEASE = 60.0
 LEASE_VARIABLE = "SWATH_SCAN_LEASE"  # seconds; for tests that kill scans and would not wait that long
 LOOK_SECONDS = 0.5  # between looks at the frontier
-GARBAGE = (50_000, 20, 50)  # objects and rounds between looks for cycles
 
 
 class Job:
@@ -55,7 +54,7 @@ class Job:
         """Scan until everything is settled or somebody asks for a stop."""
         settings = self.settings
         async with AsyncExitStack() as stack:
-            stack.enter_context(_rarely_collected())
+            stack.enter_context(rarely_collected())
             frontier = await stack.enter_async_context(swath.open(settings.store_url, create=False))
             self._output = FindingsOutput(settings.lines, name=place.output_name(settings))
             stack.callback(self._output.close)
@@ -100,18 +99,3 @@ class Job:
             except swath.StoreUnavailable:
                 pass  # the runner says so, and waits
             await asyncio.sleep(LOOK_SECONDS)
-
-
-@contextmanager
-def _rarely_collected() -> Iterator[None]:
-    """Records are held some at a time, and go without being looked for. At Python's own pace of looking for cycles,
-    most of the looking goes through what was there from the start."""
-    before = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GARBAGE)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
