@@ -156,6 +156,6 @@ async def _plan(opened_table: Open, before: Progress | None) -> AsyncIterator[tu
         statement = sql_statement(table, settings.sql, lo=lo or end.key, hi=end.key)
     else:
         return
-    yield "statement", statement.sql
+    yield "statement", statement.sql.replace("\n", " ")
     for number, line in enumerate(await trial.first_plan(table, statement)):
         yield "" if number else "plan", line

@@ -25,8 +25,8 @@ class Exit(IntEnum):
 
 MEANING = {
     Exit.DONE: "done",
-    Exit.NO: "the answer is no: never added, no such lane, nothing to retry, a check that failed, a crawl or a scan "
-    "not over, findings that are open",
+    Exit.NO: "the answer is no: never added, no such lane, nothing to retry, a check that failed, a crawl, "
+    "backfill or scan not over, slices given up, findings that are open",
     Exit.USAGE: "the command or its input is wrong",
     Exit.STORE: "the store cannot be reached, is busy or full: try again",
     Exit.SCHEMA: "the store has another format, or is none of swath's",
