@@ -19,9 +19,8 @@ from pathlib import Path
 import pytest
 
 from swath.backends.sqlite import SqliteStore
-from swath.backends.sqlite.state import Session
 from swath.backends.sqlite.turn import Turn
-from swath.core.store import NewItem
+from swath.core.store import NewItem, Settings
 
 SPAWN = multiprocessing.get_context("spawn")
 PROCESSES = 8
@@ -56,10 +55,10 @@ def write_for_a_while(number: int, path: str, go: Event, ready: "Queue[int]", co
         commits = 0
         committed = store._writer._committed
 
-        def count(session: Session, woken: bool) -> None:
+        def count(settings: Settings, woken: bool) -> None:
             nonlocal commits
             commits += 1
-            committed(session, woken)
+            committed(settings, woken)
 
         store._writer._committed = count
         ready.put(number)
@@ -109,6 +108,43 @@ def test_eight_processes_get_their_share(tmp_path: Path, kill: bool) -> None:
         await store.close()
 
     asyncio.run(check())
+
+
+@pytest.mark.parametrize(("turn_seconds", "tickets"), [(0.0, 20), (PATIENCE, 2)])
+def test_a_turn_lasts_while_jobs_follow_one_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turn_seconds: float, tickets: int
+) -> None:
+    """A change of processes is dear: it takes the ticket of the first job, that of the first to follow, and no more."""
+    monkeypatch.setattr("swath.backends.sqlite.writer.FOLLOW_SECONDS", PATIENCE)
+    monkeypatch.setattr("swath.backends.sqlite.writer.TURN_SECONDS", turn_seconds)
+    path = str(tmp_path / "work.db")
+
+    async def main() -> None:
+        store = await SqliteStore.open(path)
+        store._writer._answered_at = -2 * PATIENCE
+        for n in range(20):
+            await store.add([NewItem(0, b"%20d" % n, "lane", 3, str(n), None, None, 1)])
+        assert _next_ticket(f"{path}-turn") == 1 + tickets
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_turn_that_nothing_follows_is_given_up(tmp_path: Path) -> None:
+    path = str(tmp_path / "work.db")
+
+    async def main() -> None:
+        store = await SqliteStore.open(path)
+        other = Turn(f"{path}-turn", patience=PATIENCE)
+        for n in range(20):
+            await store.add([NewItem(0, b"%20d" % n, "lane", 3, str(n), None, None, 1)])
+        start = time.monotonic()
+        await asyncio.to_thread(other.take)
+        assert time.monotonic() - start < PATIENCE / 2
+        other.close()
+        await store.close()
+
+    asyncio.run(main())
 
 
 # the queue alone

@@ -36,6 +36,10 @@ LANE_ROWS = """
     SELECT partition, number, name, min_interval, concurrency, paused, blocked_until,
            waiting, in_flight, last_at, head, level, ready_at FROM swath_lane
 """
+PARTITION_ROWS = """
+    SELECT partition, time, next_position, next_place, checkpoint, checkpoint_dead, claims_made,
+           ready, delayed, claimed, done, dead, lanes, visits FROM swath_partition_state
+"""
 HELD_ROWS = "SELECT fence, partition, position, lane FROM swath_claimed"
 SEEDS = [int(seed) for seed in os.environ["SWATH_SEED"].split(",")] if "SWATH_SEED" in os.environ else range(3)
 LANES = [*"abcdefghij", "with\ttab and \x01", 'quoted "ä" 🦊']
@@ -93,9 +97,15 @@ class Driver:
         with closing(sqlite3.connect(self.store.path)) as connection:
             lanes = {(row[0], row[1]): row[2:] for row in connection.execute(LANE_ROWS)}
             items = {tuple(where): lane for *where, lane in connection.execute(HELD_ROWS)}
-        known = self.store._writer._known
-        for where, lane in known.lanes.items():
-            assert astuple(lane)[1:12] == lanes[where]
+            partitions = {row[0]: row for row in connection.execute(PARTITION_ROWS)}
+        known = self.store._writer._session
+        if known is None:  # something was refused
+            return
+        assert {number: astuple(row) for number, row in known.partitions.items()}.items() <= partitions.items()
+        for partition, numbered in known.lanes.items():
+            for number, lane in numbered.items():
+                assert astuple(lane)[1:12] == lanes[partition, number]
+                assert known.named[partition][lane.name] is lane
         held = {(*where, position): lane for where, lanes in known.held.items() for position, lane in lanes.items()}
         assert held == {where: lane for where, lane in items.items() if where[:2] in known.held}
 

@@ -161,8 +161,9 @@ async def test_what_is_known_has_a_size(store: SqliteStore, monkeypatch: pytest.
     for i in range(30):
         await store.add([new(f"k{i}", f"lane {i}"), new(f"l{i}", f"lane {i}")])
         claims.append(await store.claim(request(limit=2)))
-    known = store._writer._known
-    assert len(known.lanes) <= 21
+    known = store._writer._session
+    assert known is not None
+    assert len(known.lanes[0]) == len(known.named[0]) <= 21
     assert len(known.held) <= 4
     for claim in claims:
         await store.settle(ClaimRef(claim.fence, TOKEN), done(claim))

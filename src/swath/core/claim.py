@@ -83,14 +83,14 @@ class Claim:
         """Make the lease end `lease` seconds from now; as long as it was before, if not given."""
         lease = self._lease if lease is None else codec.check_lease(lease)
         asked_at = lease_clock()
+        began = time.perf_counter()
         try:
-            async with self._frontier.timed() as seconds:
-                expires_at = await self._frontier.store.renew(self._ref, microseconds(lease))
+            expires_at = await self._frontier.store.renew(self._ref, microseconds(lease))
         except LeaseLost as lost:
             self._lose(lost)
             raise
         self.expires_at, self.ends_at, self._lease = as_datetime(expires_at), asked_at + lease, lease
-        self._frontier.emit(events.Renewed(self.fence, seconds()))
+        self._frontier.emit(events.Renewed(self.fence, time.perf_counter() - began))
 
     async def settle(
         self, outcomes: Iterable[Outcome], *, connection: Any = None, outputs: Sequence[OutputMove] = ()
@@ -232,14 +232,15 @@ class Claim:
 
     async def _send(self, settlement: Settlement, connection: Any) -> float:
         """Settle, and return the seconds that it took."""
+        began = time.perf_counter()
         try:
-            async with self._frontier.timed() as seconds:
-                reply = await self._frontier.store.settle(self._ref, settlement, connection=connection)
+            reply = await self._frontier.store.settle(self._ref, settlement, connection=connection)
         except LeaseLost as lost:
             self._lose(lost)
             raise
+        seconds = time.perf_counter() - began
         self._frontier.clock_seen(reply.now)
-        return seconds()
+        return seconds
 
     def _let_go(self, settlement: Settlement) -> None:
         self._held[settlement.partition].difference_update([move.position for move in settlement.moves])

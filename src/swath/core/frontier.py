@@ -9,7 +9,6 @@ import secrets
 import socket
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
 from datetime import datetime
 from operator import attrgetter
 from types import TracebackType
@@ -104,10 +103,11 @@ class Frontier:
         added = 0
         for start in range(0, len(offered), ADD_CHUNK):
             chunk = offered[start : start + ADD_CHUNK]
-            async with self.timed() as seconds:
-                new = await self.store.add(chunk)
+            began = time.perf_counter()
+            new = await self.store.add(chunk)
+            seconds = time.perf_counter() - began
             self.recent.remember(item.hash for item in chunk)
-            self.emit(events.Added(len(chunk), new, seconds()))
+            self.emit(events.Added(len(chunk), new, seconds))
             added += new
         return added
 
@@ -120,16 +120,17 @@ class Frontier:
         token = self._unanswered.pop() if self._unanswered else secrets.randbits(63)
         asked_at = lease_clock()
         request = ClaimRequest(limit, microseconds(lease), self.worker, token, self._partitions(), self._wait_for())
+        began = time.perf_counter()
         try:
-            async with self.timed() as seconds:
-                reply = await self.store.claim(request)
+            reply = await self.store.claim(request)
         except (StoreUnavailable, asyncio.CancelledError):
             self._unanswered.append(token)
             raise
+        seconds = time.perf_counter() - began
         self._heard(reply)
         if not reply.items:
             return None
-        self.emit(events.Claimed(reply.fence, len(reply.items), seconds()))
+        self.emit(events.Claimed(reply.fence, len(reply.items), seconds))
         return Claim(self, reply, token=token, lease=lease, asked_at=asked_at)
 
     def _partitions(self) -> Sequence[int]:
@@ -373,11 +374,6 @@ class Frontier:
             self._observer(event)
         except Exception:  # an observer looks on: what it raises must not change what happens
             log.exception("the observer raised on %r", event)
-
-    @asynccontextmanager
-    async def timed(self) -> AsyncIterator[Callable[[], float]]:
-        began = time.perf_counter()
-        yield lambda: time.perf_counter() - began
 
     def clock_seen(self, now: int) -> None:
         """Compare the store's clock with ours: a step forward ends leases early, and is reported (INV-3)."""

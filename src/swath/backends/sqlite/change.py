@@ -67,7 +67,8 @@ def _save_settings(session: Session) -> None:
 
 
 def learn(session: Session, facts: Sequence[Fact]) -> None:
-    session.connection.executemany(session.sql["learn"], facts)
+    if facts:
+        session.connection.executemany(session.sql["learn"], facts)
 
 
 def reopen(session: Session, places: Sequence[tuple[int, int]]) -> int:

@@ -148,7 +148,7 @@ class _Visit:
         self._connection.executemany(self._sql["take_back_item"], ready)
         self._connection.executemany(self._sql["take_back_dead"], dead)
         for fence in {row[4] for row in rows}:
-            self._session.known.held.pop((fence, number), None)
+            self._session.held.pop((fence, number), None)
             where = {"partition": number, "fence": fence}
             self._connection.execute(self._sql["delete_claimed_all"], where)
             self._connection.execute(self._sql["delete_hold"], where)
@@ -203,7 +203,7 @@ class _Visit:
             if level in levels and len(taken) < limit:
                 taken += self._take_level(level, limit - len(taken), fence, levels)
         if taken:
-            self._session.known.held[fence, self._partition.number] = self._held
+            self._session.held[fence, self._partition.number] = self._held
         self._partition.claims_made += bool(taken)
         self._partition.ready -= len(taken)
         self._partition.claimed += len(taken)
@@ -226,7 +226,7 @@ class _Visit:
                 if lane.number in met:
                     continue
                 met.add(lane.number)
-                self._take_lane(lane, level, row[:HEAD_COLUMNS], limit - len(taken), taken)
+                self._take_lane(lane, level, row, limit - len(taken), taken)
                 self._lanes.touch(lane)
                 if lane.level is not None and lane.ready_at <= self._now:
                     levels.add(lane.level)
@@ -250,17 +250,17 @@ class _Visit:
         }
         return self._connection.execute(self._sql["ready_lanes"], where)
 
-    def _take_lane(self, lane: Lane, level: int, head: tuple[Any, ...], limit: int, taken: list[HeldItem]) -> None:
-        """Up to `limit` head items of one lane. Of the first all is known, of the second its rank."""
+    def _take_lane(self, lane: Lane, level: int, row: tuple[Any, ...], limit: int, taken: list[HeldItem]) -> None:
+        """Up to `limit` head items of one lane. Its row begins with the first of them and the rank of the second."""
         pacing = lane.pacing(self._pacing)
         if lane.earliest_start(pacing) <= self._now:  # otherwise the limits were changed since it was placed
             number, name = self._partition.number, lane.name
             count = room(pacing, in_flight=lane.in_flight, limit=limit)
             if count == 1:
-                position, key, payload, attempts, span, losses, rank = head
+                position, key, payload, attempts, span, losses, rank = row[:HEAD_COLUMNS]
                 visits, beside = lane.visits, lane.in_flight
-                item = HeldItem(number, position, name, level, key, payload, attempts, span, losses, visits, beside)
-                taken.append(item)
+                fields = (number, position, name, level, key, payload, attempts, span, losses, visits, beside)
+                taken.append(tuple.__new__(HeldItem, fields))  # half the cost of HeldItem(…), which names them first
                 self._held[position] = lane.number
                 lane.start(1)
                 lane.head = None if rank is None else level_of(rank)
@@ -308,15 +308,14 @@ class Claim(NamedTuple):
     number: int  # of its last settlement
 
 
-def known_claim(session: Session, ref: ClaimRef) -> Claim | None:
+def find_claim(session: Session, ref: ClaimRef) -> Claim | None:
     """The claim under this fence and token, also when it is lost."""
     row = session.connection.execute(session.sql["claim"], {"fence": ref.fence}).fetchone()
     return Claim(*row) if row is not None and row[0] == ref.token else None
 
 
-def held_claim(session: Session, ref: ClaimRef) -> Claim:
-    """The claim under this fence and token; LeaseLost when somebody else has taken its items (INV-2)."""
-    claim = known_claim(session, ref)
+def held_claim(session: Session, ref: ClaimRef, claim: Claim | None) -> Claim:
+    """The claim as it was found; LeaseLost when somebody else has taken its items (INV-2)."""
     if claim is None:
         raise LeaseLost(
             f"claim {ref.fence} is not known under its token. Its items may be with others: discard the results."
@@ -333,7 +332,7 @@ def held_claim(session: Session, ref: ClaimRef) -> Claim:
 def renew(session: Session, ref: ClaimRef, lease: int) -> int:
     """Make the lease end `lease` from now, unless it is over already (INV-2)."""
     now = session.clock.now()
-    ends = held_claim(session, ref).expires_at
+    ends = held_claim(session, ref, find_claim(session, ref)).expires_at
     if ends <= now:
         raise LeaseLost(f"claim {ref.fence}: its lease ended {(now - ends) / 1e6:.1f} s ago. Discard the results.")
     ends = max(ends, now + lease)  # a clock that stepped back shortens no lease

@@ -6,7 +6,7 @@ from typing import NamedTuple, assert_never
 
 from swath.backends.sqlite.add import by_partition, enter, take_in
 from swath.backends.sqlite.change import learn
-from swath.backends.sqlite.claim import held_claim, known_claim
+from swath.backends.sqlite.claim import find_claim, held_claim
 from swath.backends.sqlite.state import Lane, Lanes, Partition, Session
 from swath.core.checkpoint import halves
 from swath.core.errors import InvalidOutcome, OutputConflict
@@ -16,10 +16,10 @@ from swath.core.store import ClaimRef, Move, MoveKind, NewItem, OutputMove, Sett
 
 def settle(session: Session, ref: ClaimRef, settlement: Settlement) -> SettleReply:
     partition = Partition.load(session, settlement.partition)
-    known = known_claim(session, ref)
-    if known is not None and 0 < settlement.number <= known.number:
+    claim = find_claim(session, ref)
+    if claim is not None and 0 < settlement.number <= claim.number:
         return SettleReply(partition.time, 0, partition.checkpoint)  # its reply was lost (rule 5)
-    held_claim(session, ref)
+    held_claim(session, ref, claim)
     held = _held_lanes(session, ref.fence, settlement)
     returned = _items_to_return(session, ref.fence, settlement)
     for output in settlement.outputs:
@@ -31,7 +31,8 @@ def settle(session: Session, ref: ClaimRef, settlement: Settlement) -> SettleRep
     settled = _Settling(lanes, ref.fence, now, returned).settle(held, settlement.moves)
     discovered = _take_in_discovered(lanes, settlement.discovered, now)
     lanes.place(now)
-    session.connection.executemany(session.sql["save_output"], [(move.name, move.new) for move in settlement.outputs])
+    for output in settlement.outputs:
+        session.connection.execute(session.sql["save_output"], (output.name, output.new))
     learn(session, settlement.facts)
     partition.advance(session, settled)
     partition.save(session)
@@ -56,7 +57,7 @@ def _held_items(session: Session, fence: int, partition: int, positions: Sequenc
 def _held_lanes(session: Session, fence: int, settlement: Settlement) -> dict[int, int]:
     """The lanes of the items named, by position; InvalidOutcome unless this claim holds each and each is named once."""
     positions = [move.position for move in settlement.moves]
-    held = session.known.held.get((fence, settlement.partition))
+    held = session.held.get((fence, settlement.partition))
     if held is None:
         items = _held_items(session, fence, settlement.partition, positions)
         held = {position: item.lane for position, item in items.items()}
@@ -118,7 +119,7 @@ class _Settling:
         self._partition = lanes.partition
         self._fence = fence
         self._now = now
-        self._results: dict[int, str | None] = {}  # of what is done
+        self._results: dict[int, str | None] = {}  # of what is done, by position
         self._rows: dict[str, list[tuple[object, ...]]] = {}  # of the rest, by statement
 
     def settle(self, held: dict[int, int], moves: Sequence[Move]) -> set[int]:
@@ -129,11 +130,12 @@ class _Settling:
         for move in moves:
             lane = self._lanes.numbered(held[move.position])
             lane.end()
-            if move.started and not starts_count(lane.pacing(default)):
-                lane.pace(self._now)
-            if move.started and move.kind is MoveKind.DONE:
-                lane.visit()
-                self._partition.visits += 1
+            if move.started:
+                if not starts_count(lane.pacing(default)):
+                    lane.pace(self._now)
+                if move.kind is MoveKind.DONE:
+                    lane.visit()
+                    self._partition.visits += 1
             self._lanes.touch(lane)
             if self._move(lane, move):
                 settled.add(move.position)
@@ -191,7 +193,8 @@ class _Settling:
         self._rows.setdefault(statement, []).append(entry)
 
     def _write(self, held: dict[int, int]) -> None:
-        connection, sql = self._lanes.session.connection, self._lanes.session.sql
+        session = self._lanes.session
+        connection, sql = session.connection, session.sql
         where = {"partition": self._partition.number, "fence": self._fence}
         if self._results:
             results = json.dumps(self._results)
@@ -203,12 +206,13 @@ class _Settling:
             return
         self._partition.claimed -= len(held)
         left = row[0] - len(held)
-        known = self._lanes.session.known
         if left == 0:
-            known.held.pop((self._fence, self._partition.number), None)
+            session.held.pop((self._fence, self._partition.number), None)
             connection.execute(sql["delete_claimed_all"], where)
             connection.execute(sql["delete_hold"], where)
         else:
-            known.let_go(self._fence, self._partition.number, held)
+            known = session.held.get((self._fence, self._partition.number), {})
+            for position in held:
+                known.pop(position, None)
             connection.execute(sql["delete_claimed"], {**where, "positions": str(list(held))})
             connection.execute(sql["save_hold"], {**where, "held": left})

@@ -5,7 +5,8 @@ Lanes are read in bulk, changed in memory by the functions of `swath.core.lane`,
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from swath.backends.sql import Statements
@@ -22,57 +23,42 @@ HOLDS_KEPT = 64
 
 
 @dataclass(slots=True)
-class Known:
-    """Rows as a connection left them: lanes, and the lanes of what the latest claims hold.
-
-    They stay true until another connection commits or something is rolled back; who keeps them from one transaction to
-    the next forgets them then. SQLite keeps its pages in memory on the same terms. Of a fixed size (INV-9).
-    """
-
-    lanes: dict[tuple[int, int], "Lane"] = field(default_factory=dict)  # by partition and number
-    named: dict[tuple[int, str], "Lane"] = field(default_factory=dict)  # by partition and name
-    held: dict[tuple[int, int], dict[int, int]] = field(default_factory=dict)  # by fence and partition, by position
-
-    def let_go(self, fence: int, partition: int, positions: Iterable[int]) -> None:
-        """The claim no longer holds these."""
-        held = self.held.get((fence, partition), {})
-        for position in positions:
-            held.pop(position, None)
-
-    def forget(self) -> None:
-        self.lanes.clear()
-        self.named.clear()
-        self.held.clear()
-
-    def trim(self) -> None:
-        """Between transactions: what is in use by one stays for all of it."""
-        if len(self.lanes) > LANES_KEPT:
-            self.lanes.clear()
-            self.named.clear()
-        while len(self.held) > HOLDS_KEPT:
-            del self.held[next(iter(self.held))]
-
-
-@dataclass(slots=True)
 class Session:
-    """A connection inside a transaction that holds the write lock, and the frontier's row as read in it."""
+    """A connection that holds the write lock, the frontier's row, and rows of partitions and lanes as it left them.
+
+    They stay true until another connection commits or something is rolled back; who keeps a session from one
+    transaction to the next begins a new one then. SQLite keeps its pages in memory on the same terms. Of a fixed size
+    (INV-9).
+    """
 
     connection: sqlite3.Connection
     sql: Statements
     clock: Clock
     settings: Settings
     signal: Signal
-    known: Known = field(default_factory=Known)
+    partitions: dict[int, "Partition"] = field(default_factory=dict)
+    lanes: defaultdict[int, dict[int, "Lane"]] = field(default_factory=lambda: defaultdict(dict))  # by partition
+    named: defaultdict[int, dict[str, "Lane"]] = field(default_factory=lambda: defaultdict(dict))  # by partition
+    # The lanes of what the latest claims hold, by position, by fence and partition:
+    held: dict[tuple[int, int], dict[int, int]] = field(default_factory=dict)
 
     @property
     def pacing(self) -> Pacing:
         return Pacing(self.settings.min_interval, self.settings.concurrency)
 
+    def trim(self) -> None:
+        """Between transactions: what is in use by one stays for all of it."""
+        if sum(map(len, self.lanes.values())) > LANES_KEPT:
+            self.lanes.clear()
+            self.named.clear()
+        while len(self.held) > HOLDS_KEPT:
+            del self.held[next(iter(self.held))]
 
-def begin(connection: sqlite3.Connection, clock: Clock, target: Target, *, known: Known | None = None) -> Session:
+
+def begin(connection: sqlite3.Connection, clock: Clock, target: Target) -> Session:
     """Read the frontier's row; a format that is not ours ends the transaction (rule 16)."""
     settings, signal = read_frontier(connection, target)
-    return Session(connection, target.sql, clock, settings, signal, known or Known())
+    return Session(connection, target.sql, clock, settings, signal)
 
 
 def read_frontier(connection: sqlite3.Connection, target: Target) -> tuple[Settings, Signal]:
@@ -112,7 +98,11 @@ class Partition:
 
     @classmethod
     def load(cls, session: Session, number: int) -> "Partition":
-        return cls(*session.connection.execute(session.sql["partition_state"], (number,)).fetchone())
+        partition = session.partitions.get(number)
+        if partition is None:
+            row = session.connection.execute(session.sql["partition_state"], (number,)).fetchone()
+            partition = session.partitions[number] = cls(*row)
+        return partition
 
     def save(self, session: Session) -> None:
         session.connection.execute(
@@ -247,42 +237,39 @@ class Lane:
             self.level, self.ready_at, self.moved = self.head, ready_at, True
 
 
-@dataclass(slots=True)
 class Lanes:
     """The lanes that a move touches in one partition: read unless known, placed, written back once."""
 
-    session: Session
-    partition: Partition
-    _new: list[Lane] = field(default_factory=list)
-    _touched: dict[int, Lane] = field(default_factory=dict)
+    def __init__(self, session: Session, partition: Partition) -> None:
+        self.session = session
+        self.partition = partition
+        self._numbered = session.lanes[partition.number]
+        self._named = session.named[partition.number]
+        self._new: list[Lane] = []
+        self._touched: dict[int, Lane] = {}
 
     def load(self, numbers: Iterable[int]) -> None:
-        partition, known = self.partition.number, self.session.known.lanes
-        missing = [number for number in set(numbers) if (partition, number) not in known]
-        if missing:
-            where = {"partition": partition, "numbers": str(missing)}
+        if missing := set(numbers) - self._numbered.keys():
+            where = {"partition": self.partition.number, "numbers": str(list(missing))}
             for row in self.session.connection.execute(self.session.sql["lanes_by_number"], where):
                 self.remember(Lane(*row))
 
     def load_named(self, names: Iterable[str]) -> None:
-        partition, known = self.partition.number, self.session.known.named
-        missing = [name for name in set(names) if (partition, name) not in known]
-        if missing:
-            where = {"partition": partition, "names": json.dumps(missing, ensure_ascii=False)}
+        if missing := set(names) - self._named.keys():
+            where = {"partition": self.partition.number, "names": json.dumps(list(missing), ensure_ascii=False)}
             for row in self.session.connection.execute(self.session.sql["lanes_by_name"], where):
                 self.remember(Lane(*row))
 
     def remember(self, lane: Lane) -> None:
-        known, partition = self.session.known, self.partition.number
-        known.lanes[partition, lane.number] = known.named[partition, lane.name] = lane
+        self._numbered[lane.number] = self._named[lane.name] = lane
 
     def numbered(self, number: int) -> Lane:
         """A lane that `load` has looked for."""
-        return self.session.known.lanes[self.partition.number, number]
+        return self._numbered[number]
 
     def named(self, name: str) -> Lane:
         """A lane that `load_named` has looked for; it is made when it is not there."""
-        lane = self.session.known.named.get((self.partition.number, name))
+        lane = self._named.get(name)
         if lane is None:
             self.partition.lanes += 1
             lane = Lane(self.partition.lanes, name)
@@ -313,10 +300,8 @@ class Lanes:
 
     def write(self) -> None:
         """Write touched lanes as they stand."""
-        number = self.partition.number
-        execute = self.session.connection.executemany
         if self._new:
-            execute(
+            self.session.connection.executemany(
                 self.session.sql["insert_lane"],
                 [
                     (
@@ -331,7 +316,7 @@ class Lanes:
                         lane.head,
                         lane.level,
                         lane.ready_at,
-                        number,
+                        self.partition.number,
                         lane.number,
                     )
                     for lane in self._new
@@ -341,21 +326,22 @@ class Lanes:
                 self._touched.pop(lane.number, None)
                 lane.written()
             self._new.clear()
-        moved: dict[tuple[int | None, ...], list[int]] = {}
-        kept: dict[tuple[int | None, ...], list[int]] = {}
-        for lane in self._touched.values():
-            counts = (lane.waits, lane.flies, lane.visited, lane.last_at if lane.timed else None, lane.head)
+        moved: defaultdict[tuple[int | None, ...], list[int]] = defaultdict(list)
+        kept: defaultdict[tuple[int | None, ...], list[int]] = defaultdict(list)
+        for number, lane in self._touched.items():
+            last_at = lane.last_at if lane.timed else None
             if lane.moved:
-                turn = (lane.level, None if lane.level is None else lane.ready_at)
-                moved.setdefault(counts + turn, []).append(lane.number)
+                ready_at = None if lane.level is None else lane.ready_at
+                change = (lane.waits, lane.flies, lane.visited, last_at, lane.head, lane.level, ready_at)
+                moved[change].append(number)
             else:
-                kept.setdefault(counts, []).append(lane.number)
+                kept[lane.waits, lane.flies, lane.visited, last_at, lane.head].append(number)
             lane.written()
         self._save("save_lanes", moved)
         self._save("save_lane_counts", kept)
         self._touched.clear()
 
-    def _save(self, statement: str, changes: dict[tuple[int | None, ...], list[int]]) -> None:
+    def _save(self, statement: str, changes: Mapping[tuple[int | None, ...], list[int]]) -> None:
         """One statement for all lanes that change in the same way."""
         for change, numbers in changes.items():
             values = (*change, self.partition.number, str(numbers))

@@ -244,9 +244,9 @@ class SqliteStore:
             with self._wakers_lock:
                 self._wakers.pop(event)
 
-    def _committed(self, session: Session, woken: bool) -> None:
+    def _committed(self, settings: Settings, woken: bool) -> None:
         """In the writer's thread, after each commit."""
-        self.settings = session.settings
+        self.settings = settings
         if woken:
             with self._wakers_lock:
                 wakers = list(self._wakers.values())

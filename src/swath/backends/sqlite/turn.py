@@ -47,6 +47,10 @@ class Turn:
         self._ticket = 0
         self._gate_stuck = False  # somebody was stopped in the gate, and was there when last looked
 
+    @property
+    def taken(self) -> bool:
+        return self._ticket != 0
+
     def take(self) -> None:
         """Queue, and return when it is this process's turn, or when the queue has stood still for too long."""
         if self._file is None:

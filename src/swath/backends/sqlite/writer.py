@@ -15,17 +15,20 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from swath.backends.sqlite.file import patiently
-from swath.backends.sqlite.state import Known, Session, begin
+from swath.backends.sqlite.state import Session, begin
 from swath.backends.sqlite.target import Target
 from swath.backends.sqlite.trouble import translate
 from swath.backends.sqlite.turn import Turn
 from swath.core.clock import Clock
 from swath.core.errors import UsageError
+from swath.core.store import Settings
 
 T = TypeVar("T")
 
 GROUP_JOBS = 64  # jobs under one commit
 GROUP_SECONDS = 0.02  # after which a group takes in no further job
+TURN_SECONDS = 0.02  # for which a process keeps its turn, while its jobs follow one another
+FOLLOW_SECONDS = 0.002  # within which one that follows has come
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +62,7 @@ class Writer:
         *,
         clock: Clock,
         target: Target,
-        committed: Callable[[Session, bool], None],
+        committed: Callable[[Settings, bool], None],
     ) -> None:
         self._connection = connection
         self._turn = turn
@@ -71,11 +74,13 @@ class Writer:
         self._bell: SimpleQueue[bool] = SimpleQueue()  # True for every job, then False to end
         self._closing = threading.Lock()
         self._closed = False
-        self._known = Known()
-        self._version = self._data_version()  # of the file, for which that is true
+        self._session: Session | None = None  # while what it knows is true
+        self._version = self._data_version()  # of the file, for which that is so
         self._felt = self._version  # of the file, when the pulse was taken
         self.news = News(0, self._take_pulse())
         self.looked: News | None = None  # what the last claim had seen
+        self._turn_ends = self._answered_at = 0.0  # on the monotonic clock
+        self._follows = False  # the job at hand came soon after the last one was answered
         self._thread = threading.Thread(target=self._work, name=f"swath writer of {target.path}", daemon=True)
         self._thread.start()
 
@@ -113,10 +118,19 @@ class Writer:
     # In the thread.
 
     def _work(self) -> None:
-        while self._bell.get():
+        while self._wait_for_bell():
             self._run_group(self._take_job())
         self._turn.close()
         self._connection.close()
+
+    def _wait_for_bell(self) -> bool:
+        """Wait for a job: for a moment with the turn, where that was kept, and then without."""
+        if self._turn.taken:
+            try:
+                return self._bell.get(timeout=FOLLOW_SECONDS)
+            except Empty:
+                self._turn.give()
+        return self._bell.get()
 
     def _take_job(self) -> Job[Any]:
         """The next job, for which the bell has rung."""
@@ -141,34 +155,53 @@ class Writer:
             if first.bare:
                 first.result = self._look_around()
                 return
-            self._turn.take()
+            self._take_turn()
             patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"))
-            others = self._data_version()
-            self._keep_known(others)
-            session = begin(self._connection, self._clock, self._target, known=self._known)
-            self._run_jobs(session, jobs)
+            version = self._data_version()
+            self._keep_session(version)
+            self._run_jobs(jobs)
             if self._connection.in_transaction:
                 looked = any(job.looks for job in jobs)
                 pulse = self._take_pulse() if looked else self.news.others
+                settings = self._begun().settings
                 self._connection.execute("COMMIT")
-                self._felt = others if looked else self._felt
-                self._tell(session, jobs, pulse)
+                self._felt = version if looked else self._felt
+                self._tell(settings, jobs, pulse)
         except BaseException as error:  # noqa: BLE001 it goes to the callers, in another thread
             self._fail(jobs, error)
         finally:
-            self._turn.give()
+            self._end_turn()
             self._answer(jobs)
+            self._answered_at = time.monotonic()
 
-    def _keep_known(self, version: int) -> None:
+    def _take_turn(self) -> None:
+        """A turn is more than one transaction long for whoever claims and settles without a pause: each change of
+        processes costs the next one what it and SQLite have in memory."""
+        self._follows = time.monotonic() - self._answered_at < FOLLOW_SECONDS
+        if not self._turn.taken:
+            self._turn.take()
+            self._turn_ends = time.monotonic() + TURN_SECONDS
+
+    def _end_turn(self) -> None:
+        if not self._follows or time.monotonic() > self._turn_ends:
+            self._turn.give()
+
+    def _keep_session(self, version: int) -> None:
         """Forget what another connection may have changed; nobody can do so any more in this transaction."""
         if version != self._version:
             self._version = version
-            self._known.forget()
-        self._known.trim()
+            self._session = None
+        if self._session is not None:
+            self._session.trim()
 
-    def _run_jobs(self, session: Session, jobs: list[Job[Any]]) -> None:
+    def _begun(self) -> Session:
+        if self._session is None:
+            self._session = begin(self._connection, self._clock, self._target)
+        return self._session
+
+    def _run_jobs(self, jobs: list[Job[Any]]) -> None:
         """Run the first job, and then those that wait, as long as the group is small and young."""
-        if not self._run_alone(session, jobs[0]):
+        if not self._run_alone(jobs[0]):
             return
         deadline = time.monotonic() + GROUP_SECONDS
         while len(jobs) < GROUP_JOBS and time.monotonic() < deadline:
@@ -178,33 +211,31 @@ class Writer:
             if job.future.cancelled():
                 continue
             jobs.append(job)
-            self._run_in_savepoint(session, job)
+            self._run_in_savepoint(job)
 
-    def _run_alone(self, session: Session, job: Job[Any]) -> bool:
+    def _run_alone(self, job: Job[Any]) -> bool:
         """The first job needs no savepoint: when it fails, the whole transaction is its own."""
         try:
-            job.result = job.run(session)
+            job.result = job.run(self._begun())
         except BaseException as error:  # noqa: BLE001 it goes to the caller, in another thread
             job.error = error
             self._roll_back()
         return job.error is None
 
-    def _run_in_savepoint(self, session: Session, job: Job[Any]) -> None:
-        before = session.settings, session.signal
+    def _run_in_savepoint(self, job: Job[Any]) -> None:
         self._connection.execute("SAVEPOINT job")
         try:
-            job.result = job.run(session)
+            job.result = job.run(self._begun())
         except BaseException as error:
             job.error = error
-            session.settings, session.signal = before
+            self._session = None
             if not self._connection.in_transaction:
                 raise  # SQLite has rolled back all of the group, as it does when the disk is full
-            self._known.forget()
             self._connection.execute("ROLLBACK TO job")
         self._connection.execute("RELEASE job")
 
     def _roll_back(self) -> None:
-        self._known.forget()
+        self._session = None
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
@@ -217,7 +248,7 @@ class Writer:
         for job in jobs:
             job.error = job.error or error
 
-    def _tell(self, session: Session, jobs: Iterable[Job[Any]], others: tuple[int, ...]) -> None:
+    def _tell(self, settings: Settings, jobs: Iterable[Job[Any]], others: tuple[int, ...]) -> None:
         own = self.news.own
         for job in jobs:
             if job.error is None:
@@ -226,7 +257,7 @@ class Writer:
                     self.looked = News(own, others)
         woken = own != self.news.own
         self.news = News(own, others)
-        self._committed(session, woken)
+        self._committed(settings, woken)
 
     def _look_around(self, _: Session | None = None) -> News:
         """Others may have written, to this frontier or to something else in the file."""
