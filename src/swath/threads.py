@@ -4,69 +4,83 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from itertools import count
+from typing import TypeVar
 
 T = TypeVar("T")
-Job = tuple[Callable[[], Any], "asyncio.Future[Any]"]
+Returned = tuple[T | None, BaseException | None]
+Job = Callable[[], bool]
+
+_NUMBERS = count(1)
 
 
 class Threads:
-    """As many threads as there is work at once. Belongs to the event loop's thread."""
+    """As many threads as there is work at once. Used by one event loop."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
         self._idle: list[_Thread] = []
+        self._closed = False
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run `work` in a thread. Cancelled, it leaves the thread to itself until it returns."""
-        thread = self._idle.pop() if self._idle else _Thread(self)
-        future: asyncio.Future[T] = self._loop.create_future()
-        thread.jobs.put((work, future))
-        return await future
+        result, error = await self.start(work)
+        if error is not None:
+            raise error
+        return result  # type: ignore[return-value]  # it has returned
 
-    def close(self) -> None:
-        """Let the idle ones end."""
-        for thread in self._idle:
-            thread.jobs.put(None)
-        self._idle.clear()
+    def start(self, work: Callable[[], T]) -> "asyncio.Future[Returned[T]]":
+        """Run `work` in a thread, and tell what it returned or raised. That is no exception of the future's own: some
+        a future refuses (StopIteration), and some would end the loop.
+        """
+        loop = asyncio.get_running_loop()
+        returned: asyncio.Future[Returned[T]] = loop.create_future()
+        thread = self._idle.pop() if self._idle else _Thread()
 
-    def report(
-        self, thread: "_Thread", future: "asyncio.Future[Any]", result: Any, error: BaseException | None
-    ) -> bool:
-        """Called in the thread when its work is over; whether anybody is left to hear of it."""
-        try:
-            self._loop.call_soon_threadsafe(self._reported, thread, future, result, error)
-        except RuntimeError:  # the loop is closed
-            return False
-        return True
-
-    def _reported(
-        self, thread: "_Thread", future: "asyncio.Future[Any]", result: Any, error: BaseException | None
-    ) -> None:
-        self._idle.append(thread)
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
-
-
-class _Thread(threading.Thread):
-    def __init__(self, owner: Threads) -> None:
-        super().__init__(name="swath-thread", daemon=True)
-        self.jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._owner = owner
-        self.start()
-
-    def run(self) -> None:
-        while (job := self.jobs.get()) is not None:
-            work, future = job
+        def job() -> bool:
+            """In the thread. Whether anybody is left to hear of it."""
             result, error = None, None
             try:
                 result = work()
             except BaseException as raised:  # noqa: BLE001  it is raised again where the work is awaited
                 error = raised
-            if not self._owner.report(self, future, result, error):
+            try:
+                loop.call_soon_threadsafe(report, result, error)
+            except RuntimeError:  # the loop is closed
+                return False
+            finally:
+                del result, error
+            return True
+
+        def report(result: T | None, error: BaseException | None) -> None:
+            self._rest(thread)
+            if not returned.done():
+                returned.set_result((result, error))
+
+        thread.jobs.put(job)
+        return returned
+
+    def _rest(self, thread: "_Thread") -> None:
+        if self._closed:
+            thread.jobs.put(None)
+        else:
+            self._idle.append(thread)
+
+    def close(self) -> None:
+        """Let the idle ones end, and the others when they are through."""
+        self._closed = True
+        for thread in self._idle:
+            thread.jobs.put(None)
+        self._idle.clear()
+
+
+class _Thread(threading.Thread):
+    def __init__(self) -> None:
+        super().__init__(name=f"swath-thread-{next(_NUMBERS)}", daemon=True)
+        self.jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self.start()
+
+    def run(self) -> None:
+        while (job := self.jobs.get()) is not None:
+            if not job():
                 return
-            del job, work, future, result, error
+            del job  # and with it what it worked on

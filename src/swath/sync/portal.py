@@ -1,10 +1,12 @@
 """Portal: an event loop in a thread of its own, and the ways for other threads to call into it."""
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -13,7 +15,7 @@ from swath.core.errors import UsageError, WrongTransaction
 from swath.core.frontier import ADD_BUFFER, Frontier
 from swath.core.item import Item, Outcome
 from swath.core.stopping import Stop, stopped_by_signals
-from swath.sync.threads import Threads
+from swath.threads import Threads
 
 Answer = TypeVar("Answer")
 
@@ -144,8 +146,9 @@ class Portal:
             raise UsageError(f"{handler!r} cannot be called: a handler is a function that takes an item")
         stop = Stop()
         signals = stopped_by_signals(stop, self._loop, in_loop_thread=False) if handle_signals else nullcontext()
-        with Threads(handler) as threads, signals:
-            run = runner.run(frontier, threads.visit, workers=workers, handle_signals=False, stop=stop, **options)
+        with closing(Threads()) as threads, signals:
+            visit = _in_threads(handler, threads)
+            run = runner.run(frontier, visit, workers=workers, handle_signals=False, stop=stop, **options)
             self._check(run)
             future = asyncio.run_coroutine_threadsafe(_carried(run), self._loop)
             try:
@@ -166,6 +169,26 @@ class Portal:
         else:
             self._loop.call_soon_threadsafe(stop.ask, type(error).__name__)
             wait([future])
+
+
+def _in_threads(handler: Handler, threads: Threads) -> Callable[[Item], Awaitable[Outcome | None]]:
+    """A plain function as a handler. Each call has a copy of the caller's context."""
+    context = contextvars.copy_context()
+
+    async def visit(item: Item) -> Outcome | None:
+        """A thread cannot be cancelled: its item is not free before it is through."""
+        returned = threads.start(partial(context.copy().run, handler, item))
+        while not returned.done():
+            try:
+                await asyncio.shield(returned)
+            except asyncio.CancelledError:
+                continue
+        outcome, error = returned.result()
+        if error is not None:
+            raise error
+        return outcome
+
+    return visit
 
 
 def _result(future: "Future[Answer]") -> Answer:

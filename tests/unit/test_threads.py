@@ -1,0 +1,56 @@
+"""Threads for work that blocks: whatever it returns or raises arrives, and no thread is kept that nobody needs."""
+
+import asyncio
+import gc
+import threading
+import weakref
+
+import pytest
+
+from swath.threads import Threads
+
+
+def raising(error: BaseException) -> None:
+    raise error
+
+
+async def test_what_is_returned_or_raised_arrives() -> None:
+    threads = Threads()
+    assert await threads.run(lambda: 7) == 7
+    with pytest.raises(ValueError, match="no"):
+        await threads.run(lambda: raising(ValueError("no")))
+    with pytest.raises(RuntimeError, match="StopIteration"):  # as `next` raises it, and no future will hold it
+        async with asyncio.timeout(10):
+            await threads.run(lambda: next(iter(())))
+    _, error = await threads.start(lambda: raising(SystemExit(3)))
+    assert isinstance(error, SystemExit)
+    threads.close()
+
+
+async def test_a_thread_is_used_again_and_ends_when_closed() -> None:
+    threads = Threads()
+    first = await threads.run(threading.current_thread)
+    assert await threads.run(threading.current_thread) is first
+    go_on = threading.Event()
+    long = threads.start(lambda: (go_on.wait(30), threading.current_thread())[1])
+    threads.close()
+    go_on.set()
+    second, _ = await long
+    assert second is first
+    await asyncio.to_thread(first.join, 30)
+    assert not first.is_alive(), "it was busy when the others were let go"
+
+
+async def test_an_idle_thread_keeps_nothing_of_its_work() -> None:
+    class Thing:
+        pass
+
+    threads = Threads()
+    thing = Thing()
+    seen = weakref.ref(thing)
+    assert await threads.run(lambda thing=thing: thing is not None)  # type: ignore[misc]
+    del thing
+    await threads.run(lambda: None)
+    gc.collect()
+    assert seen() is None
+    threads.close()
