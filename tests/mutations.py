@@ -64,7 +64,7 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-2: the fence is not checked on settling",
         f"{SQLITE}/settle.py",
-        "    held_claim(session, ref)\n    held",
+        "    held_claim(session, ref, claim)\n    held",
         "    held",
         "sqlite",
     ),
@@ -106,15 +106,15 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-3: the interval runs from the start instead of the settlement",
         f"{SQLITE}/settle.py",
-        "and not starts_count(lane.pacing(default)):\n                lane.pace(self._now)",
-        "and not starts_count(lane.pacing(default)):\n                pass",
+        "if not starts_count(lane.pacing(default)):\n                    lane.pace(self._now)",
+        "if not starts_count(lane.pacing(default)):\n                    pass",
         "sqlite",
     ),
     Mutation(
         "INV-3: work that never started counts as settled",
         f"{SQLITE}/settle.py",
-        "if move.started and not starts_count",
-        "if not starts_count",
+        "            if move.started:\n                if not starts_count",
+        "            if True:\n                if not starts_count",
         "sqlite",
     ),
     Mutation(
@@ -148,8 +148,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-5: a settlement is applied again under the same number",
         f"{SQLITE}/settle.py",
-        "if known is not None and 0 < settlement.number <= known.number:",
-        "if known is not None and 0 < settlement.number < known.number:",
+        "if claim is not None and 0 < settlement.number <= claim.number:",
+        "if claim is not None and 0 < settlement.number < claim.number:",
         "sqlite",
     ),
     Mutation(
