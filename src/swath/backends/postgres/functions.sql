@@ -655,9 +655,11 @@ CREATE OR REPLACE FUNCTION {schema}.claim(
     OUT recovered integer, OUT died integer, OUT paused boolean, OUT signal_version bigint,
     OUT min_interval bigint, OUT concurrency integer, OUT max_attempts integer, OUT versions bigint[],
     OUT starts_count boolean,
-    OUT partitions smallint[], OUT positions bigint[], OUT lanes text[], OUT priorities smallint[], OUT keys text[],
-    OUT payloads text[], OUT attempts smallint[], OUT spans bigint[], OUT losses smallint[], OUT visits integer[],
-    OUT in_flights integer[]
+    -- What was taken, in runs of one partition and one priority. `besides` plus the number of an item in the reply, from 0,
+    -- is how many of its lane were in flight before it.
+    OUT partitions smallint[], OUT priorities smallint[], OUT counts integer[],
+    OUT positions bigint[], OUT lanes text[], OUT keys text[], OUT payloads text[], OUT attempts smallint[],
+    OUT spans bigint[], OUT losses smallint[], OUT visits integer[], OUT besides integer[]
 )
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
@@ -672,6 +674,7 @@ DECLARE
     _wanted integer;
     _low integer;
     _level integer;
+    _lowest integer;
     _down boolean;
     _taken integer := 0;
     _count integer;
@@ -752,14 +755,25 @@ BEGIN
         _wanted := _limit - _taken;
         _count := 0;
         _down := true;
-        _level := CASE WHEN NOT _flooded THEN {schema}.next_level(s, 7, 0) END;
+        _level := NULL;
+        IF NOT _flooded THEN
+            SELECT max(g.level), min(g.level) INTO _level, _lowest
+            FROM generate_series(0, 7) AS g(level)
+            CROSS JOIN LATERAL (
+                SELECT FROM {schema}.lane_state AS l
+                WHERE l.partition = _partition AND l.level = g.level
+                    AND (l.ready_at, l.lane, l.version) >= (
+                        s.ready_floor[g.level + 1], s.ready_lanes[g.level + 1], s.ready_versions[g.level + 1]
+                    ) AND l.ready_at <= _time
+                LIMIT 1
+            ) AS l;
+        END IF;
         IF _level IS NOT NULL AND fence = 0 THEN
             fence := nextval({fence});
         END IF;
         -- One in ten goes to the lowest levels first, so that nothing starves.
         _low := CASE
-            WHEN _level > 0 AND {schema}.next_level(s, 0, _level - 1) IS NOT NULL
-            THEN _wanted / 10 + (s.claims_made % 10 < _wanted % 10)::integer ELSE 0
+            WHEN _level > _lowest THEN _wanted / 10 + (s.claims_made % 10 < _wanted % 10)::integer ELSE 0
         END;
         _wanted := _wanted - _low;
         WHILE _level IS NOT NULL LOOP
@@ -795,13 +809,15 @@ BEGIN
                 ) - least(q.room, q.waiting) AS before
                 FROM queue AS q
             ), chosen AS (
-                SELECT t.*, (
+                SELECT t.*, least(t.room, t.waiting, _wanted - t.before)::integer AS takes, (
                     SELECT n.name FROM {schema}.lane AS n WHERE n.partition = _partition AND n.number = t.lane
                 ) AS name
                 FROM turns AS t WHERE t.before < _wanted
             ), taken AS (
                 -- In the order of the lanes, and of the items of each: a nested loop keeps that of its outer side.
-                SELECT c.name, c.visits, c.in_flight - c.before AS beside, c.at_once <> 1 AND c.pause > 0 AS starts, i.*
+                SELECT
+                    c.name, c.visits, c.in_flight - c.before AS beside, c.at_once <> 1 AND c.pause > 0 AS starts,
+                    c.heads IS NOT NULL OR c.taken + c.takes >= 16 AS deep, i.*
                 FROM chosen AS c CROSS JOIN LATERAL (
                     SELECT b.* FROM (
                         (
@@ -810,7 +826,7 @@ BEGIN
                             WHERE r.partition = _partition AND r.lane = c.lane
                                 AND (r.rank, r.place) >= (_rank, coalesce(c.heads[_rank + 1], 0))
                                 AND r.rank <= _rank + (c.heads IS NULL)::integer
-                            ORDER BY r.rank, r.place LIMIT least(c.room, _wanted - c.before)
+                            ORDER BY r.rank, r.place LIMIT c.takes
                         )
                         UNION ALL
                         (
@@ -818,9 +834,9 @@ BEGIN
                             WHERE c.heads IS NOT NULL
                                 AND r.partition = _partition AND r.lane = c.lane AND r.rank = _rank + 1
                                 AND r.place >= c.heads[_rank + 2]
-                            ORDER BY r.place LIMIT least(c.room, _wanted - c.before)
+                            ORDER BY r.place LIMIT c.takes
                         )
-                    ) AS b LIMIT least(c.room, _wanted - c.before)
+                    ) AS b LIMIT c.takes
                 ) AS i
             ), gone AS (
                 DELETE FROM {schema}.item WHERE ctid = ANY (ARRAY(SELECT t.row FROM taken AS t))
@@ -834,16 +850,16 @@ BEGIN
                 FROM taken AS t
             ), started AS (
                 SELECT
-                    c.*, c.in_flight + coalesce(t.items, 0) AS now_in_flight, t.returned, t.fresh,
-                    least(c.taken + coalesce(t.items, 0), 1000000) AS now_taken,
+                    c.*, c.in_flight + c.takes AS now_in_flight, h.returned, h.fresh,
+                    least(c.taken + c.takes, 1000000) AS now_taken,
                     -- Where several may be in flight, the interval runs from the start and not from the settlement.
-                    CASE WHEN t.items > 0 AND c.at_once <> 1 THEN _time ELSE c.last_at END AS started_at,
-                    c.counts[:_level] || ARRAY[c.waiting - coalesce(t.items, 0)] || c.counts[_level + 2:] AS now_counts
+                    CASE WHEN c.takes > 0 AND c.at_once <> 1 THEN _time ELSE c.last_at END AS started_at,
+                    c.counts[:_level] || ARRAY[c.waiting - c.takes] || c.counts[_level + 2:] AS now_counts
                 FROM chosen AS c LEFT JOIN (
-                    SELECT t.lane, count(*)::integer AS items, max(t.place) FILTER (WHERE t.rank % 2 = 0) AS returned,
+                    SELECT t.lane, max(t.place) FILTER (WHERE t.rank % 2 = 0) AS returned,
                         max(t.place) FILTER (WHERE t.rank % 2 = 1) AS fresh
-                    FROM taken AS t GROUP BY t.lane
-                ) AS t ON t.lane = c.lane
+                    FROM taken AS t WHERE t.deep GROUP BY t.lane
+                ) AS h ON h.lane = c.lane
                 OFFSET 0  -- so that it is computed once
             ), left_queue AS (
                 DELETE FROM {schema}.lane_state WHERE ctid = ANY (ARRAY(SELECT c.row FROM chosen AS c))
@@ -869,16 +885,17 @@ BEGIN
             SELECT
                 count(*)::integer, coalesce(bool_or(t.starts), false), (SELECT count(*) FROM chosen AS c WHERE c.room = 0),
                 (SELECT l.ready_at FROM last AS l), (SELECT l.lane FROM last AS l), (SELECT l.version FROM last AS l),
-                claim.partitions || array_fill(_partition, ARRAY[count(*)::integer]),
                 claim.positions || array_agg(t.position), claim.lanes || array_agg(t.name),
-                claim.priorities || array_fill(_level::smallint, ARRAY[count(*)::integer]),
                 claim.keys || array_agg(t.key), claim.payloads || array_agg(t.payload),
                 claim.attempts || array_agg(t.attempts), claim.spans || array_agg(t.span),
                 claim.losses || array_agg(t.losses), claim.visits || array_agg(t.visits),
-                claim.in_flights || array_agg((t.beside + t.nth - 1)::integer)
+                claim.besides || array_agg((t.beside - _taken - _count)::integer)
             INTO _items, _starts, _moved, _last_ready_at, _last_lane, _last_version,
-                partitions, positions, lanes, priorities, keys, payloads, attempts, spans, losses, visits, in_flights
-            FROM (SELECT t.*, row_number() OVER () AS nth FROM taken AS t) AS t;
+                positions, lanes, keys, payloads, attempts, spans, losses, visits, besides
+            FROM taken AS t;
+            partitions := partitions || _partition;
+            priorities := priorities || _level::smallint;
+            counts := counts || _items;
 
             -- All lanes up to the last of these have left the queue, or are back in it at the present time or later.
             IF _last_ready_at < _time THEN

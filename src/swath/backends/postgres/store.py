@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain, repeat
+from operator import add
 from typing import Any
 
 import psycopg
@@ -63,6 +65,7 @@ class PostgresStore:
         self._versions: dict[int, int] = {}
         self._rewound = 0
         self._doubtful: set[int] = set()  # tokens of claims that were not answered
+        self._calls: dict[str, str] = {}  # statements by the name of the function
 
     @classmethod
     async def open(
@@ -135,7 +138,7 @@ class PostgresStore:
         return ClaimReply(
             now=now,
             fence=fence,
-            items=_held_items(row[14:25]) if fence else [],
+            items=_taken_items(*row[14:26]) if fence else [],
             expires_at=expires_at or now,
             next_ready_at=next_ready_at,
             skipped=skipped,
@@ -306,7 +309,9 @@ class PostgresStore:
         return None if self._clock is None else self._clock.now()
 
     def _statement(self, name: str, arguments: int) -> str:
-        return self.target.fill(f"SELECT * FROM {{schema}}.{name}({', '.join(['%s'] * arguments)})")
+        if name not in self._calls:
+            self._calls[name] = self.target.fill(f"SELECT * FROM {{schema}}.{name}({', '.join(['%s'] * arguments)})")
+        return self._calls[name]
 
     async def _call(self, name: str, *arguments: Any, doing: str) -> tuple[Any, ...]:
         """One move: one statement, one transaction."""
@@ -344,9 +349,28 @@ async def _open(connection: AsyncConnection, target: Target, create: Settings | 
     return Settings(*row[:4])
 
 
-def _held_items(columns: Sequence[Sequence[Any]]) -> list[HeldItem]:
+def _held_items(columns: Sequence[Iterable[Any]]) -> list[HeldItem]:
     """Items from the arrays of a reply. They are many: HeldItem(…) names its arguments first, at twice the cost."""
     return [tuple.__new__(HeldItem, fields) for fields in zip(*columns, strict=True)]
+
+
+def _taken_items(
+    partitions: Sequence[int],
+    priorities: Sequence[int],
+    counts: Sequence[int],
+    positions: Sequence[int],
+    lanes: Sequence[str],
+    keys: Sequence[str],
+    *others: Sequence[Any],
+) -> list[HeldItem]:
+    """Items of a claim, whose partitions and priorities come in runs."""
+    payloads, attempts, spans, losses, visits, besides = others
+    partition = chain.from_iterable(map(repeat, partitions, counts))
+    priority = chain.from_iterable(map(repeat, priorities, counts))
+    in_flight = map(add, besides, range(len(besides)))
+    return _held_items(
+        (partition, positions, lanes, priority, keys, payloads, attempts, spans, losses, visits, in_flight)
+    )
 
 
 def _columns(items: Sequence[NewItem]) -> tuple[str, ...]:
