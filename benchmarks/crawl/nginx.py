@@ -28,8 +28,6 @@ http {{
     access_log off;
     sendfile on;
     tcp_nopush on;
-    open_file_cache max=50000 inactive=600s;
-    open_file_cache_valid 600s;
     keepalive_requests 1000000;
     types {{ text/html html; text/plain txt; }}
     client_body_temp_path {directory}/body;
