@@ -288,9 +288,7 @@ class Visitor:
             page["duplicate_of"] = original.url
         archived = reading is None or not reading.noarchive
         record_id = warc.new_id()
-        capture = self._capture(
-            answer, page, digest=digest, record_id=record_id, original=original, archived=archived
-        )
+        capture = self._capture(answer, page, digest=digest, record_id=record_id, original=original, archived=archived)
         facts = {}
         if archived and original is None and answer.status == 200 and answer.body and answer.truncated is None:
             facts = {DIGEST + digest: [record_id, item.key, answer.started]}
