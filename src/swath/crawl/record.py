@@ -36,13 +36,12 @@ class Capture(NamedTuple):
 
     @property
     def size(self) -> int:
-        match self.archived:
-            case Exchange(answer=answer):
-                return PAGE_BYTES + len(answer.body) + len(answer.head)
-            case None:
-                return PAGE_BYTES
-            case records:
-                return PAGE_BYTES + sum(map(len, records))
+        archived = self.archived
+        if archived is None:
+            return PAGE_BYTES
+        if isinstance(archived, Exchange):
+            return PAGE_BYTES + len(archived.answer.body) + len(archived.answer.head)
+        return PAGE_BYTES + sum(map(len, archived))
 
 
 def records(exchange: Exchange) -> tuple[bytes, bytes]:
