@@ -132,7 +132,7 @@ class Run:
             authority, *pair = race.certificate(home, addresses)
             certificate = (pair[0], pair[1])
         listening = nginx.Listening(site.port, keep_alive=keep_alive, certificate=certificate)
-        course = Course(site, home / "course")
+        course = Course(site, home / "nginx" / nginx.ERRORS, home / "course")
         course.directory.mkdir()
         course.seeds.write_text("".join(f"{seed}\n" for seed in site.seeds()))
         with nginx.serving(home / "nginx", root=home / "site", addresses=addresses, servers=[listening]):

@@ -1,8 +1,9 @@
-"""The ceiling: pycurl, selectolax and ada-url in a loop, a set in memory. Nothing durable, no robots.txt, no limits.
+"""The ceiling: pycurl, selectolax and ada-url in a loop, a set in memory. Nothing durable, no limit but one on time.
 
     python -m benchmarks.crawl.bare [--warc FILE] [--at-once N] SEEDS
 
-With --warc it writes the records that swath writes, by swath's own functions, as they come and without syncing them.
+robots.txt is asked for once an origin and obeyed, by swath's own rules. With --warc the loop writes the records that
+swath writes, also those of robots.txt, by swath's own functions, as they come and without syncing them.
 """
 
 import argparse
@@ -17,10 +18,14 @@ from ada_url import join_url
 from selectolax.lexbor import LexborHTMLParser
 
 from swath.crawl import warc
+from swath.crawl.robots import Robots
 
+NAME = "bare"
 AGENT = "User-Agent: bare/0.1 (+https://example.com/about)"
 HEADERS = [AGENT, "Accept: text/html,application/xhtml+xml", "Accept-Encoding: gzip, deflate"]
 WAIT = 1.0  # seconds for a socket, at the most
+TIMEOUT = 60  # seconds for a page: a server that stands still is an error, and soon
+ROBOTS = "/robots.txt"
 
 
 class Loop:
@@ -30,6 +35,7 @@ class Loop:
         self.pages = 0
         self.size = 0
         self._waiting = deque(seeds)
+        self._robots: dict[str, Robots | list[str]] = {}  # of an origin that has yet to answer: what waits for it
         self._seen = set(seeds)
         self._at_once = at_once
         self._archive = None if archive is None else archive.open("wb")
@@ -51,6 +57,7 @@ class Loop:
         curl.setopt(pycurl.HEADERFUNCTION, curl.lines.append)
         curl.setopt(pycurl.HTTPHEADER, HEADERS)
         curl.setopt(pycurl.NOSIGNAL, 1)
+        curl.setopt(pycurl.TIMEOUT, TIMEOUT)
         curl.setopt(pycurl.BUFFERSIZE, 64 * 1024)
         return curl
 
@@ -73,7 +80,7 @@ class Loop:
     def run(self) -> None:
         while self._waiting or self._running:
             while self._waiting and self._free:
-                self._start(self._waiting.popleft())
+                self._visit(self._waiting.popleft())
             wait = WAIT if self._due is None else min(WAIT, max(0.0, self._due - time.monotonic()))
             running = self._running
             for socket, events in self._epoll.poll(wait):
@@ -88,6 +95,17 @@ class Loop:
                 self._reap()
         if self._archive is not None:
             self._archive.close()
+
+    def _visit(self, url: str) -> None:
+        origin = _origin(url)
+        robots = self._robots.get(origin)
+        if robots is None:
+            self._robots[origin] = [url]
+            self._start(origin + ROBOTS)
+        elif isinstance(robots, list):
+            robots.append(url)
+        elif robots.verdict(url, NAME).allowed:
+            self._start(url)
 
     def _start(self, url: str) -> None:
         curl = self._free.pop()
@@ -107,13 +125,23 @@ class Loop:
                 self._running -= 1
                 url, started = self._urls.pop(curl)
                 body, head = b"".join(curl.parts), b"".join(curl.lines)
-                if curl.getinfo(pycurl.RESPONSE_CODE) == 200:
-                    self._page(url, started, head, body)
+                if url.endswith(ROBOTS):
+                    self._obey(url, body)
+                elif curl.getinfo(pycurl.RESPONSE_CODE) == 200:
+                    self._page(url, body)
+                if self._archive is not None:
+                    self._archive.writelines(_records(url, started, head, body))
                 curl.parts.clear()
                 curl.lines.clear()
                 self._free.append(curl)
 
-    def _page(self, url: str, started: float, head: bytes, body: bytes) -> None:
+    def _obey(self, url: str, body: bytes) -> None:
+        waiting = self._robots[_origin(url)]
+        assert isinstance(waiting, list)
+        self._robots[_origin(url)] = Robots.parse(body)
+        self._waiting.extendleft(waiting)
+
+    def _page(self, url: str, body: bytes) -> None:
         self.pages += 1
         self.size += len(body)
         seen, waiting = self._seen, self._waiting
@@ -124,8 +152,10 @@ class Loop:
                 if link not in seen:
                     seen.add(link)
                     waiting.append(link)
-        if self._archive is not None:
-            self._archive.writelines(_records(url, started, head, body))
+
+
+def _origin(url: str) -> str:
+    return url[: url.index("/", 8)]
 
 
 def _records(url: str, started: float, head: bytes, body: bytes) -> tuple[bytes, bytes]:

@@ -14,6 +14,7 @@ from benchmarks.progress import say
 WORKERS = 2
 PLACES = ("/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/local/nginx/sbin/nginx")
 START_SECONDS = 20.0
+ERRORS = "error.log"
 
 CONFIGURATION = """\
 daemon off;
@@ -21,15 +22,13 @@ master_process on;
 worker_processes {workers};
 worker_rlimit_nofile 20000;
 pid {directory}/nginx.pid;
-error_log {directory}/error.log;
+error_log {directory}/{errors};
 {user}
 events {{ worker_connections 8000; }}
 http {{
     access_log off;
     sendfile on;
     tcp_nopush on;
-    open_file_cache max=50000 inactive=600s;
-    open_file_cache_valid 600s;
     keepalive_requests 1000000;
     types {{ text/html html; text/plain txt; }}
     client_body_temp_path {directory}/body;
@@ -105,11 +104,12 @@ def serving(directory: Path, *, root: Path, addresses: Sequence[str], servers: S
     text = CONFIGURATION.format(
         workers=WORKERS,
         directory=directory,
+        errors=ERRORS,
         user=user,
         servers="".join(one.written(root, addresses) for one in servers),
     )
     (directory / "nginx.conf").write_text(text)
-    command = [program(), "-p", str(directory), "-c", str(directory / "nginx.conf"), "-e", str(directory / "error.log")]
+    command = [program(), "-p", str(directory), "-c", str(directory / "nginx.conf"), "-e", str(directory / ERRORS)]
     server = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
         _wait(server, servers[-1].port, addresses[-1], directory)
@@ -132,7 +132,7 @@ def _wait(server: "subprocess.Popen[bytes]", port: int, address: str, directory:
             time.sleep(0.05)
         else:
             return
-    log = directory / "error.log"
+    log = directory / ERRORS
     raise RuntimeError(f"nginx did not start: {log.read_text()[-2000:] if log.exists() else 'it left no log'}")
 
 

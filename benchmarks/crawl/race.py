@@ -17,7 +17,7 @@ from benchmarks.results import Figure
 from tests.postgres_server import PostgresServer
 
 AT_ONCE = 100  # requests of the bare loop and of the peers
-TIMEOUT = 1_200.0  # seconds after which a crawler counts as stuck
+TIMEOUT = 900.0  # seconds after which a crawler counts as stuck
 OPEN = {
     "delay": 0.0,
     "max_workers_per_host": 0,
@@ -28,9 +28,10 @@ OPEN = {
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Where a race is run: the site as it is served, and a directory for what a crawler leaves."""
+    """Where a race is run: the site, what its server logs of errors, and a directory for what a crawler leaves."""
 
     site: Site
+    errors: Path
     directory: Path
 
     @property
@@ -132,6 +133,9 @@ def _ours(course: Course, home: Path, name: str, *, profile: Path | None = None,
 
 
 def figure(course: Course, name: str, used: Used, pages: int) -> Figure:
+    failures = [line for line in course.errors.read_text().splitlines() if "[crit]" in line]
+    if failures:
+        raise ContestantFailed(f"{len(failures)} errors of the server spoil the figures; the last: {failures[-1]}")
     return {
         "name": name,
         "pages": pages,

@@ -12,6 +12,7 @@ from pathlib import Path
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 LOOK_SECONDS = 0.1
+ABORT_SECONDS = 30.0  # that a program has to say where it was
 
 
 class ContestantFailed(Exception):
@@ -41,8 +42,12 @@ def run(command: Sequence[str], *, environment: Mapping[str, str], cwd: Path, ti
             command, cwd=cwd, env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
         )
     watch = Watch(program.pid)
-    late = threading.Timer(timeout, program.send_signal, [signal.SIGABRT])
-    late.start()
+    late = (
+        threading.Timer(timeout, program.send_signal, [signal.SIGABRT]),
+        threading.Timer(timeout + ABORT_SECONDS, program.kill),
+    )
+    for timer in late:
+        timer.start()
     try:
         assert program.stdout is not None
         output = program.stdout.read().decode(errors="replace")
@@ -51,7 +56,8 @@ def run(command: Sequence[str], *, environment: Mapping[str, str], cwd: Path, ti
         program.kill()
         raise
     finally:
-        late.cancel()
+        for timer in late:
+            timer.cancel()
         watch.end()
     seconds = time.monotonic() - began
     program.returncode = os.waitstatus_to_exitcode(status)

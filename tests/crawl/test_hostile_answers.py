@@ -13,7 +13,7 @@ from swath.core.item import Item, Outcome
 from swath.crawl import urls
 from swath.crawl.answer import Answer, Failure, failed
 from swath.crawl.read import Read, read
-from swath.crawl.record import Capture, line, records
+from swath.crawl.record import Capture, Exchange, line, records
 from tests.crawl.visiting import said, visiting
 
 URL = "http://host.example/dir/page"
@@ -158,5 +158,6 @@ def _check(outcome: object) -> None:
     captures: list[Capture] = getattr(outcome, "output", None) or []
     for capture in captures:
         assert line(capture.page).endswith(b"\n")
-        if capture.archived:
-            assert all(record.startswith(b"\x1f\x8b") for record in records(capture))
+        if capture.archived is not None:
+            packed = records(capture.archived) if isinstance(capture.archived, Exchange) else capture.archived
+            assert all(record.startswith(b"\x1f\x8b") for record in packed)

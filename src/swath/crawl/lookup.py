@@ -15,7 +15,7 @@ class Lookup:
 
     def __init__(self, frontier: Patient) -> None:
         self._frontier = frontier
-        self._waiting: dict[str, asyncio.Future[Any]] = {}
+        self._waiting: dict[str, list[asyncio.Future[Any]]] = {}
         self._telling: dict[str, Any] = {}
         self._told: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -24,14 +24,17 @@ class Lookup:
     async def fact(self, key: str) -> Any:
         """What is known of a key; None when nothing is."""
         loop = asyncio.get_running_loop()
-        waiting = self._waiting.get(key)
-        if waiting is None:
-            waiting = self._waiting[key] = loop.create_future()
-            if len(self._waiting) >= GATHERED:
-                self._ask()
-            elif self._timer is None:
-                self._timer = loop.call_later(GATHER_SECONDS, self._ask)
-        return await asyncio.shield(waiting)  # others may wait for the same answer
+        answer = loop.create_future()
+        others = self._waiting.get(key)
+        if others is not None:
+            others.append(answer)
+            return await answer
+        self._waiting[key] = [answer]
+        if len(self._waiting) >= GATHERED:
+            self._ask()
+        elif self._timer is None:
+            self._timer = loop.call_later(GATHER_SECONDS, self._ask)
+        return await answer
 
     def _ask(self) -> None:
         if self._timer is not None:
@@ -45,18 +48,20 @@ class Lookup:
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
 
-    async def _answer(self, waiting: dict[str, asyncio.Future[Any]]) -> None:
+    async def _answer(self, waiting: dict[str, list[asyncio.Future[Any]]]) -> None:
         try:
             found = await self._frontier.facts(waiting)
         except Exception as error:  # noqa: BLE001  it is each waiting visit's to handle
-            for future in waiting.values():
-                if not future.done():
-                    future.set_exception(error)
-                    future.exception()  # whoever waits hears of it; nobody may be left
+            for futures in waiting.values():
+                for future in futures:
+                    if not future.done():
+                        future.set_exception(error)
         else:
-            for key, future in waiting.items():
-                if not future.done():
-                    future.set_result(found.get(key))
+            for key, futures in waiting.items():
+                fact = found.get(key)
+                for future in futures:
+                    if not future.done():
+                        future.set_result(fact)
 
     async def learn(self, facts: Mapping[str, Any]) -> None:
         """Let the fleet know; return when it does."""

@@ -11,7 +11,7 @@ from isal import igzip
 import swath
 from swath.core.store import OutputMove
 from swath.crawl import warc
-from swath.crawl.record import Capture, line, records
+from swath.crawl.record import Capture, Exchange, line, records
 from swath.files.archive import Archive
 from swath.files.series import Series
 
@@ -29,7 +29,6 @@ class CrawlOutput:
         series = [pages]
         if warc_size is not None:
             series.append(Series("warc", "swath", unique, ".warc.gz", warc_size, self._warcinfo))
-        self._warc = warc_size is not None
         self._archive = Archive(directory, series=series, timestamp=lambda: warc.timestamp17(time.time()))
         self._one_at_a_time = threading.Lock()  # a write may still be under way when a run is given up
 
@@ -63,13 +62,12 @@ class CrawlOutput:
             self._archive.close()
 
     def _append(self, captures: Sequence[Capture]) -> None:
-        archived = [capture for capture in captures if capture.archived and self._warc]
-        made = (record for capture in archived for record in records(capture))
+        archived = [capture.archived for capture in captures if capture.archived is not None]
+        made = (record for one in archived for record in (records(one) if isinstance(one, Exchange) else one))
         placed = iter(self._archive.append("warc", made) if archived else ())
         lines = []
-        for capture in captures:
-            page = capture.page
-            if capture.archived and self._warc:
+        for page, archived_as in captures:
+            if archived_as is not None:
                 place = next(placed)
                 next(placed)  # of the request
                 page = {**page, "file": place.file, "offset": place.offset, "length": place.length}

@@ -1,10 +1,13 @@
 """Record: what a visit hands to the output, and how that becomes WARC records and one line a page."""
 
 import json
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 from swath.crawl import warc
 from swath.crawl.answer import Answer
+
+PAGE_BYTES: Final = 2_000  # of memory that a page's line takes before it is one
 
 
 class Original(NamedTuple):
@@ -15,45 +18,56 @@ class Original(NamedTuple):
     time: float
 
 
-class Capture(NamedTuple):
-    """One exchange to be archived, and what is said of it in the list of pages."""
+class Exchange(NamedTuple):
+    """One exchange to be archived. With an original it is a revisit of that."""
 
     answer: Answer
     record_id: str
     digest: str
-    page: dict[str, Any]
     original: Original | None = None
-    archived: bool = True  # False: only listed
+
+
+class Capture(NamedTuple):
+    """What is said of an exchange in the list of pages, and the exchange, where it is archived as well: its records, or
+    what they are yet to be made of."""
+
+    page: dict[str, Any]
+    archived: Sequence[bytes] | Exchange | None
 
     @property
     def size(self) -> int:
-        return len(self.answer.body) + len(self.answer.head) + 2_000
+        archived = self.archived
+        if archived is None:
+            return PAGE_BYTES
+        if isinstance(archived, Exchange):
+            return PAGE_BYTES + len(archived.answer.body) + len(archived.answer.head)
+        return PAGE_BYTES + sum(map(len, archived))
 
 
-def records(capture: Capture) -> list[bytes]:
+def records(exchange: Exchange) -> tuple[bytes, bytes]:
     """The answer's record and the request's, in this order: the first is what the list of pages points to."""
-    answer = capture.answer
-    if capture.original is not None:
+    answer, record_id, digest, original = exchange
+    if original is not None:
         first = warc.revisit(
             answer.url,
-            record_id=capture.record_id,
+            record_id=record_id,
             time=answer.started,
             head=answer.head,
-            digest=capture.digest,
-            refers_to=capture.original.record_id,
-            refers_to_url=capture.original.url,
-            refers_to_time=capture.original.time,
+            digest=digest,
+            refers_to=original.record_id,
+            refers_to_url=original.url,
+            refers_to_time=original.time,
             address=answer.address,
             protocol=answer.protocol,
         )
     else:
         first = warc.response(
             answer.url,
-            record_id=capture.record_id,
+            record_id=record_id,
             time=answer.started,
             head=answer.head,
             body=answer.body,
-            digest=capture.digest,
+            digest=digest,
             address=answer.address,
             protocol=answer.protocol,
             truncated=answer.truncated,
@@ -63,11 +77,11 @@ def records(capture: Capture) -> list[bytes]:
         record_id=warc.new_id(),
         time=answer.started,
         sent=answer.request,
-        concurrent_to=capture.record_id,
+        concurrent_to=record_id,
         address=answer.address,
         protocol=answer.protocol,
     )
-    return [first, second]
+    return first, second
 
 
 def line(page: dict[str, Any]) -> bytes:

@@ -20,11 +20,11 @@ from swath.crawl.origins import KEY, TOP_PRIORITY, WAIT_SECONDS, Hop, Known, Ori
 from swath.crawl.pace import Paces
 from swath.crawl.patient import Patient
 from swath.crawl.read import Read, read
-from swath.crawl.record import Capture, Original
+from swath.crawl.record import Capture, Exchange, Original, records
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.tally import Tally
 
-THREADED = 200_000  # bytes of a body from which on it is read in a thread, so that other fetches go on
+THREADED = 200_000  # bytes of a body from which on it is read and packed in a thread, so that other fetches go on
 EXPANSION = 5  # how many times --max-size a body may have without its content codings
 LEAST_WAIT = 0.01  # seconds, for what is due just now
 DIGEST = "sha1 "  # before the digest: the key of a fact
@@ -287,10 +287,11 @@ class Visitor:
             self._tally.duplicates += 1
             page["duplicate_of"] = original.url
         archived = reading is None or not reading.noarchive
-        capture = self._capture(answer, page, digest=digest, original=original, archived=archived)
+        record_id = warc.new_id()
+        capture = self._capture(answer, page, digest=digest, record_id=record_id, original=original, archived=archived)
         facts = {}
         if archived and original is None and answer.status == 200 and answer.body and answer.truncated is None:
-            facts = {DIGEST + digest: [capture.record_id, item.key, answer.started]}
+            facts = {DIGEST + digest: [record_id, item.key, answer.started]}
         self._tally.discovered += len(discovered)
         return item.done(result=result, discovered=discovered, facts=facts, output=[capture])
 
@@ -337,9 +338,11 @@ class Visitor:
         page: dict[str, Any],
         *,
         digest: str | None = None,
+        record_id: str | None = None,
         original: Original | None = None,
         archived: bool = True,
     ) -> Capture:
+        """Records are packed here, since a thread for a small one costs more in being woken than in packing."""
         digest = warc.payload_digest(answer.body) if digest is None else digest
         listed = {
             "url": answer.url,
@@ -352,7 +355,10 @@ class Visitor:
         }
         if answer.truncated is not None:
             listed["truncated"] = answer.truncated
-        return Capture(answer, warc.new_id(), digest, listed, original, archived and answer.status > 0)
+        if not archived or not answer.status or not self._settings.warc:
+            return Capture(listed, None)
+        exchange = Exchange(answer, record_id or warc.new_id(), digest, original)
+        return Capture(listed, exchange if len(answer.body) > THREADED else records(exchange))
 
 
 def _hop_item(origin: str, hop: Hop, lane: str, *, waiting: str) -> Item:
