@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swath.core.errors import StoreUnavailable, UsageError
+from swath.core.item import Item
 from swath.scan import Record, scanner
-from swath.scan.sources import compared_rows, table
+from swath.scan.sources import compared_rows, sizer, table
 from swath.scan.sources.compared_rows import equal
 from swath.scan.sources.keys import key_of, text_of
 from tests.conftest import Server, fresh_database
@@ -83,7 +84,9 @@ def of_kind(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterat
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices so small that there are many."""
-    monkeypatch.setattr(table, "ROWS", 100)
+    monkeypatch.setattr(sizer, "FIRST", 100)
+    monkeypatch.setattr(sizer, "MOST", 100)
+    monkeypatch.setattr(table, "READ", 30)
     monkeypatch.setattr(table, "SLICES", 3)
     monkeypatch.setattr(compared_rows, "ROWS", 400)
     monkeypatch.setattr(compared_rows, "FETCHED", 20)
@@ -123,6 +126,34 @@ def test_rows_that_come_while_it_runs_are_looked_at_where_they_belong(
     expected = {*map(str, range(0, 2_000, 2)), "801", "1999", "99999"} - {"900"}
     assert sorted(checks.asked) == sorted(expected)
     assert found.proof.counts.records == len(expected)
+
+
+def test_slices_are_as_large_as_checks_are_fast() -> None:
+    size = sizer.Sizer(most=20_000)
+    size.took(size.rows, 0.001)
+    assert size.rows == 20_000
+    size.took(20_000, 10 * sizer.TARGET)
+    assert size.rows == 2_000
+    size.took(2_000, 3_600.0)
+    assert size.rows == sizer.LEAST
+    size.took(3, 1.0)
+    assert size.rows == sizer.LEAST
+
+
+@pytest.mark.usefixtures("small")
+def test_the_next_step_of_a_plan_is_among_its_slices(base: Database, tmp_path: Path) -> None:
+    """So that it is settled before they are all looked at, and nobody waits for it."""
+    base.fill("users", range(1_000))
+    rows = table.TableSource(base.table("users"), key=None)
+    first = [item.key for item in rows.read({"plan": 1, "after": None}) if isinstance(item, Item)]
+    last = [
+        item.key
+        for item in rows.read({"plan": 4, "after": ["899"] if base.kind == "postgresql" else [899]})
+        if isinstance(item, Item)
+    ]
+    rows.close()
+    assert first == ["slice 1.1", "plan 2", "slice 1.2", "slice 1.3"]
+    assert last == ["slice 4.1", "slice 4.2"]
 
 
 def test_composite_and_text_keys(base: Database, tmp_path: Path) -> None:
