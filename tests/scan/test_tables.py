@@ -129,12 +129,12 @@ def test_rows_that_come_while_it_runs_are_looked_at_where_they_belong(
 
 
 def test_slices_are_as_large_as_checks_are_fast() -> None:
-    size = sizer.Sizer(most=20_000)
+    size = sizer.Sizer(most=100_000)
     size.took(size.rows, 0.001)
-    assert size.rows == 20_000
-    size.took(20_000, 10 * sizer.TARGET)
-    assert size.rows == 2_000
-    size.took(2_000, 3_600.0)
+    assert size.rows == 100_000
+    size.took(100_000, 10 * sizer.TARGET)
+    assert size.rows == 10_000
+    size.took(10_000, 3_600.0)
     assert size.rows == sizer.LEAST
     size.took(3, 1.0)
     assert size.rows == sizer.LEAST

@@ -1,7 +1,7 @@
 """Sizer: how many rows a slice of a table should have."""
 
 FIRST = 2_000  # rows, before anything is known
-LEAST, MOST = 100, 20_000
+LEAST, MOST = 100, 100_000
 TARGET = 0.25  # seconds that a slice should take: a stop waits for it, and a crash loses it
 
 

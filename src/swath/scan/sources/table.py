@@ -24,9 +24,9 @@ from swath.tables.table import Rows as RawRows
 
 SCHEMES = ("postgresql://", "postgres://", "sqlite://")
 READ = 4_000  # rows of a slice that are held in memory
-AT_ONCE = 500  # records that are handed out together
+AT_ONCE = 1_000  # records that are handed out together
 PLAIN = ("smallint", "integer", "bigint", "uuid", "text")  # types of PostgreSQL that Python writes alike
-SLICES = 16  # that a step of the plan hands out
+SLICES = 16  # that a step of the plan hands out; the first ones fewer, as their size is a guess
 
 
 class Slice(NamedTuple):
@@ -277,17 +277,18 @@ def plan(task: Task, end: Any) -> Iterator[Item]:
     """Some slices, and the next step of the plan among them: while the latter half is looked at, it is settled what
     comes next. `end` says where the next slice ends; None: it is the last."""
     number, after = task["plan"], as_key(task["after"])
+    most = min(SLICES, 2 << number)
     slices: list[Item] = []
-    while len(slices) < SLICES:
+    while len(slices) < most:
         upto = end(after)
         slices.append(work(f"slice {number}.{len(slices) + 1}", {"after": after, "upto": upto}))
         if upto is None:
             yield from slices
             return
         after = upto
-    yield from slices[: SLICES // 2]
+    yield from slices[: most // 2]
     yield plan_work(number + 1, after)
-    yield from slices[SLICES // 2 :]
+    yield from slices[most // 2 :]
 
 
 def plan_work(number: int, after: Key | None) -> Item:
