@@ -87,3 +87,9 @@ def test_wide_rows_are_decoded_a_few_at_a_time(tmp_path: Path, monkeypatch: pyte
     ]
     assert max(map(len, steps)) <= 10
     assert [record.key for step in steps for record in step] == [str(n) for n in range(15, 100)]
+
+
+def test_rows_without_columns_are_rows(tmp_path: Path) -> None:
+    source = tmp_path / "data.parquet"
+    pq.write_table(pa.table({"n": range(7)}).select([]), source)
+    assert scan(source, tmp_path / "out.jsonl", check="every").proof.counts.records == pq.read_metadata(source).num_rows

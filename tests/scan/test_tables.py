@@ -20,6 +20,7 @@ from swath.core.item import Item
 from swath.scan import Record, scanner
 from swath.scan.sources import compared_rows, sizer, table
 from swath.scan.sources.compared_rows import equal
+from swath.scan.sources.dicts import dicts
 from swath.scan.sources.keys import key_of, text_of
 from tests.conftest import Server, fresh_database
 from tests.scan import checks
@@ -126,6 +127,16 @@ def test_rows_that_come_while_it_runs_are_looked_at_where_they_belong(
     expected = {*map(str, range(0, 2_000, 2)), "801", "1999", "99999"} - {"900"}
     assert sorted(checks.asked) == sorted(expected)
     assert found.proof.counts.records == len(expected)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [(), ("id",), ("a b", "it's", '"', "\\", "f1", "{}", "\n", "lambda", "\udc80"), tuple(map(str, range(1_600)))],
+    ids=["none", "one", "strange", "many"],
+)
+def test_rows_as_dicts(names: tuple[str, ...]) -> None:
+    rows = [tuple(range(start, start + len(names))) for start in range(3)]
+    assert dicts(names)(rows) == [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def test_slices_are_as_large_as_checks_are_fast() -> None:

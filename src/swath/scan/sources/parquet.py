@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any
 
 from swath.core.errors import UsageError
@@ -11,6 +11,7 @@ from swath.core.item import Item
 from swath.scan.finding import Finding
 from swath.scan.parquet_out import need_arrow
 from swath.scan.record import Record
+from swath.scan.sources.dicts import dicts
 from swath.scan.sources.places import filesystem_of, local_path, reading
 from swath.scan.sources.source import Step, Task, Trouble, work
 
@@ -29,7 +30,7 @@ class ParquetSource:
 
     @property
     def ahead(self) -> int:
-        return 1  # Arrow decodes in threads of its own
+        return 1 if self._path is None else 0
 
     def state(self) -> Mapping[str, Any]:
         arrow = need_arrow()
@@ -93,7 +94,7 @@ class ParquetSource:
             before = 0
             for batch in file.iter_batches(batch_size=size, row_groups=[group]):
                 for number in range(max(0, start - before), batch.num_rows, ROWS):
-                    values = batch.slice(number, ROWS).to_pylist()
+                    values = _values(batch.slice(number, ROWS))
                     row = before + number
                     records = map(Record, range(first + row, first + row + len(values)), values)
                     yield row + len(values), list(records)
@@ -121,3 +122,9 @@ class ParquetSource:
                 return arrow.OSFile(os.fsencode(self._path), "rb")
         filesystem, path = filesystem_of(self._source)
         return filesystem.open(path, "rb")
+
+
+def _values(batch: Any) -> list[dict[str, Any]]:
+    columns = [column.to_pylist() for column in batch.columns]
+    rows = zip(*columns, strict=True) if columns else repeat((), batch.num_rows)
+    return dicts(tuple(batch.schema.names))(rows)

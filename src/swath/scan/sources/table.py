@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from swath.core.errors import UsageError
 from swath.core.item import Item
 from swath.scan.sources import sizer
+from swath.scan.sources.dicts import dicts
 from swath.scan.sources.keys import key_of, text_of
 from swath.scan.sources.source import Step, Task, work
 from swath.sync.portal import Portal
@@ -248,8 +249,7 @@ class TableSource:
         names, values = self._rows.raw(part)
         while values:
             for start in range(0, len(values), AT_ONCE):
-                some = values[start : start + AT_ONCE]
-                yield [self._record(zip(names, row)) for row in some]  # noqa: B905  checking each would cost as much
+                yield list(map(self._record, dicts(tuple(names))(values[start : start + AT_ONCE])))
             last = self._rows.key_in(dict(zip(names, values[-1], strict=True)))
             if len(values) < READ or last == part.upto:
                 return
