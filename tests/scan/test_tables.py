@@ -22,7 +22,7 @@ from swath.scan.sources import compared_rows, sizer, table
 from swath.scan.sources.compared_rows import equal
 from swath.scan.sources.dicts import dicts
 from swath.scan.sources.keys import key_of, text_of
-from tests.conftest import Server, fresh_database
+from tests.conftest import Server, StartPostgres, fresh_database
 from tests.scan import checks
 from tests.scan.driving import Scanned, scan, settings_of
 
@@ -235,6 +235,32 @@ def test_a_database_that_is_away_is_waited_for(base: Database, tmp_path: Path, m
     monkeypatch.setattr(table.Rows, "end", end)
     found = scan(base.table("users"), tmp_path / "out.jsonl", check="odd")
     assert (found.proof.counts.records, found.proof.status.dead, away) == (10, 0, [])
+
+
+def test_a_server_that_restarts_under_a_scan_is_waited_for(
+    start_postgres: StartPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connections break while rows are read and planned; every row is looked at all the same, and none given up."""
+    monkeypatch.setattr(scanner, "AWAY_SECONDS", 0.2)
+    monkeypatch.setattr("swath.scan.place.MAX_ATTEMPTS", 1)
+    monkeypatch.setattr(sizer, "FIRST", 100)
+    monkeypatch.setattr(sizer, "MOST", 100)
+    monkeypatch.setattr(table, "READ", 30)
+    checks.asked.clear()
+    server = start_postgres()
+    base = Database("postgresql", server.dsn())
+    base.fill("users", range(3_000))
+
+    def restarting(record: Record) -> None:
+        checks.asked.append(record.key)
+        if len(checks.asked) in (50, 1_500):
+            server.stop("immediate")
+            server.start()
+
+    monkeypatch.setattr(checks, "remembering", restarting)
+    found = scan(base.table("users"), tmp_path / "out.jsonl", check="remembering", workers=2)
+    assert set(checks.asked) == set(map(str, range(3_000)))
+    assert (found.code, found.proof.counts.records, found.proof.status.dead) == (0, 3_000, 0)
 
 
 def test_a_frontier_in_postgresql(database: str, tmp_path: Path) -> None:
