@@ -47,6 +47,7 @@ def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
 
 
 def test_a_bucket_is_a_tree(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree, "SECONDS", 0.0)
     monkeypatch.setattr(RemotePlace, "budget", 10)
     monkeypatch.setattr(tree, "BATCH", 7)
     keys = {f"{number % 3}/{'deep/' * (number % 2)}{number}.txt" for number in range(30)}
@@ -84,6 +85,7 @@ def test_an_error_on_the_way_is_tried_again_and_then_a_dead_letter(
     memory = fsspec.filesystem("memory")
     memory.pipe("/scan/a/1", b"")
     memory.pipe("/scan/b/2", b"")
+    monkeypatch.setattr(tree, "SECONDS", 0.0)
     monkeypatch.setattr(RemotePlace, "budget", 1)
     monkeypatch.setattr("swath.scan.place.MAX_ATTEMPTS", 1)
     listed = RemotePlace.list

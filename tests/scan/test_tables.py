@@ -16,11 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swath.core.errors import StoreUnavailable, UsageError
+from swath.core.item import Item
 from swath.scan import Record, scanner
-from swath.scan.sources import compared_rows, table
+from swath.scan.sources import compared_rows, sizer, table
 from swath.scan.sources.compared_rows import equal
+from swath.scan.sources.dicts import dicts
 from swath.scan.sources.keys import key_of, text_of
-from tests.conftest import Server, fresh_database
+from tests.conftest import Server, StartPostgres, fresh_database
 from tests.scan import checks
 from tests.scan.driving import Scanned, scan, settings_of
 
@@ -83,7 +85,9 @@ def of_kind(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterat
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices so small that there are many."""
-    monkeypatch.setattr(table, "ROWS", 100)
+    monkeypatch.setattr(sizer, "FIRST", 100)
+    monkeypatch.setattr(sizer, "MOST", 100)
+    monkeypatch.setattr(table, "READ", 30)
     monkeypatch.setattr(table, "SLICES", 3)
     monkeypatch.setattr(compared_rows, "ROWS", 400)
     monkeypatch.setattr(compared_rows, "FETCHED", 20)
@@ -123,6 +127,44 @@ def test_rows_that_come_while_it_runs_are_looked_at_where_they_belong(
     expected = {*map(str, range(0, 2_000, 2)), "801", "1999", "99999"} - {"900"}
     assert sorted(checks.asked) == sorted(expected)
     assert found.proof.counts.records == len(expected)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [(), ("id",), ("a b", "it's", '"', "\\", "f1", "{}", "\n", "lambda", "\udc80"), tuple(map(str, range(1_600)))],
+    ids=["none", "one", "strange", "many"],
+)
+def test_rows_as_dicts(names: tuple[str, ...]) -> None:
+    rows = [tuple(range(start, start + len(names))) for start in range(3)]
+    assert dicts(names)(rows) == [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def test_slices_are_as_large_as_checks_are_fast() -> None:
+    size = sizer.Sizer(most=100_000)
+    size.took(size.rows, 0.001)
+    assert size.rows == 100_000
+    size.took(100_000, 10 * sizer.TARGET)
+    assert size.rows == 10_000
+    size.took(10_000, 3_600.0)
+    assert size.rows == sizer.LEAST
+    size.took(3, 1.0)
+    assert size.rows == sizer.LEAST
+
+
+@pytest.mark.usefixtures("small")
+def test_the_next_step_of_a_plan_is_among_its_slices(base: Database, tmp_path: Path) -> None:
+    """So that it is settled before they are all looked at, and nobody waits for it."""
+    base.fill("users", range(1_000))
+    rows = table.TableSource(base.table("users"), key=None)
+    first = [item.key for item in rows.read({"plan": 1, "after": None}) if isinstance(item, Item)]
+    last = [
+        item.key
+        for item in rows.read({"plan": 4, "after": ["899"] if base.kind == "postgresql" else [899]})
+        if isinstance(item, Item)
+    ]
+    rows.close()
+    assert first == ["slice 1.1", "plan 2", "slice 1.2", "slice 1.3"]
+    assert last == ["slice 4.1", "slice 4.2"]
 
 
 def test_composite_and_text_keys(base: Database, tmp_path: Path) -> None:
@@ -193,6 +235,32 @@ def test_a_database_that_is_away_is_waited_for(base: Database, tmp_path: Path, m
     monkeypatch.setattr(table.Rows, "end", end)
     found = scan(base.table("users"), tmp_path / "out.jsonl", check="odd")
     assert (found.proof.counts.records, found.proof.status.dead, away) == (10, 0, [])
+
+
+def test_a_server_that_restarts_under_a_scan_is_waited_for(
+    start_postgres: StartPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connections break while rows are read and planned; every row is looked at all the same, and none given up."""
+    monkeypatch.setattr(scanner, "AWAY_SECONDS", 0.2)
+    monkeypatch.setattr("swath.scan.place.MAX_ATTEMPTS", 1)
+    monkeypatch.setattr(sizer, "FIRST", 100)
+    monkeypatch.setattr(sizer, "MOST", 100)
+    monkeypatch.setattr(table, "READ", 30)
+    checks.asked.clear()
+    server = start_postgres()
+    base = Database("postgresql", server.dsn())
+    base.fill("users", range(3_000))
+
+    def restarting(record: Record) -> None:
+        checks.asked.append(record.key)
+        if len(checks.asked) in (50, 1_500):
+            server.stop("immediate")
+            server.start()
+
+    monkeypatch.setattr(checks, "remembering", restarting)
+    found = scan(base.table("users"), tmp_path / "out.jsonl", check="remembering", workers=2)
+    assert set(checks.asked) == set(map(str, range(3_000)))
+    assert (found.code, found.proof.counts.records, found.proof.status.dead) == (0, 3_000, 0)
 
 
 def test_a_frontier_in_postgresql(database: str, tmp_path: Path) -> None:

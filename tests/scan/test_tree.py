@@ -1,12 +1,14 @@
 """Trees of files, with everything that file systems have."""
 
 import os
+import random
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from swath.core.item import Item
 from swath.scan.names import path_of
 from swath.scan.sources import places, tree
 from swath.scan.sources.places import Entry, LocalPlace
@@ -34,6 +36,7 @@ def grow(root: Path, *, folders: int, files: int) -> set[str]:
 def test_every_file_is_looked_at_once_however_the_tree_is_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: int, batch: int, many: int
 ) -> None:
+    monkeypatch.setattr(tree, "SECONDS", 0.0)
     monkeypatch.setattr(LocalPlace, "budget", budget)
     monkeypatch.setattr(tree, "BATCH", batch)
     monkeypatch.setattr(tree, "MANY", many)
@@ -44,6 +47,49 @@ def test_every_file_is_looked_at_once_however_the_tree_is_cut(
     assert found.proof.counts.records == len(keys)
     assert found.proof.counts.bytes == sum(path.stat().st_size for path in root.rglob("*.txt"))
     assert found.code == 1
+
+
+@pytest.mark.parametrize("budget", [1, 3, 10, 40])
+def test_directories_that_share_an_item_are_discovered_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: int
+) -> None:
+    """No two items have one name, whatever an item leaves to others: the second would be taken for the first."""
+    monkeypatch.setattr(tree, "SECONDS", 0.0)
+    monkeypatch.setattr(tree, "BATCH", 5)
+    monkeypatch.setattr(LocalPlace, "budget", budget)
+    chance = random.Random(budget)
+    folders = [tmp_path / "tree"]
+    for number in range(200):
+        folders.append(chance.choice(folders[-20:]) / f"{number}")
+    for folder in folders:
+        folder.mkdir()
+        for number in range(chance.choice([0, 1, 3, 12])):
+            (folder / f"{number}.txt").write_bytes(b"")
+    source = TreeSource(str(tmp_path / "tree"))
+    waiting, names, files = list(source.first({})), set[str](), list[str]()
+    while waiting:
+        item = waiting.pop(chance.randrange(len(waiting)))
+        assert item.key not in names
+        names.add(item.key)
+        for step in source.read(item.payload):
+            if isinstance(step, Item):
+                waiting.append(step)
+            elif isinstance(step, list):
+                files += [record.key for record in step]
+    assert sorted(files) == sorted(str(path.relative_to(tmp_path / "tree")) for path in tmp_path.rglob("*.txt"))
+    assert any(name.endswith(" more") for name in names) or budget == 1
+
+
+def test_what_an_item_is_named_by_is_looked_at_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what is left of `a`, `b` and something below `b` would have the name that `a` and `b` had."""
+    monkeypatch.setattr(tree, "SECONDS", 0.0)
+    monkeypatch.setattr(LocalPlace, "budget", 2)
+    for name in ("a", "b/1", "b/2", "c", "d"):
+        (tmp_path / name).mkdir(parents=True)
+    left = [
+        step.key for step in TreeSource(str(tmp_path)).read({"dirs": ["a", "b", "c", "d"]}) if isinstance(step, Item)
+    ]
+    assert left in (["b/1/ and 1 more", "c/ and 1 more"], ["b/2/ and 1 more", "c/ and 1 more"])
 
 
 def test_a_clean_tree_is_a_proof(tmp_path: Path) -> None:
@@ -143,6 +189,7 @@ def test_a_directory_that_comes_back_is_looked_at_by_a_recheck(tmp_path: Path, m
     missed = {key for key in keys if key.startswith("2/")}
     assert found.keys("seen") == keys - missed
     monkeypatch.undo()
+    monkeypatch.setattr(tree, "SECONDS", 0.0)
     monkeypatch.setattr(LocalPlace, "budget", 1)  # so that what is below is discovered
     again = scan(root, tmp_path / "out.jsonl", check="every", recheck=True)
     assert again.keys("seen") == keys
@@ -182,6 +229,7 @@ def test_a_file_that_goes_away_between_listing_and_reading(tmp_path: Path) -> No
 
 def test_a_tree_that_changes_while_it_is_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files and folders come, go and change all the time; those that stay are each looked at once."""
+    monkeypatch.setattr(tree, "SECONDS", 0.001)
     monkeypatch.setattr(LocalPlace, "budget", 50)
     monkeypatch.setattr(tree, "BATCH", 20)
     root = tmp_path / "tree"

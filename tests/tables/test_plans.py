@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 
-from swath.tables.postgres import READING, PostgresTable
+from swath.tables.postgres import BEGIN, READING, PostgresReader, PostgresTable
 from tests.tables.conftest import Database, Open
 
 KEYS = {"integer": "id integer", "composite": "a integer, b text", "backwards": "id integer"}
@@ -63,3 +64,39 @@ async def test_a_slice_is_read_from_the_index(
         assert kinds <= {"Aggregate", "Limit", "Index Only Scan", "Index Scan", "Subquery Scan", "Result"}, plan
         assert sum(node.get("Rows Removed by Filter", 0) for node in nodes(plan)) == 0
         assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 130
+
+
+class Explaining:
+    """A connection that has every SELECT explained, as it would run just then."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+        self.plans: list[dict[str, Any]] = []
+
+    def execute(self, statement: bytes, values: Any = None) -> Any:
+        if statement.startswith(b"SELECT"):
+            row = self._connection.execute(b"EXPLAIN (FORMAT JSON) " + statement, values).fetchone()
+            assert row is not None
+            self.plans.append(row[0][0]["Plan"])
+        return self._connection.execute(statement, values)
+
+
+@pytest.mark.parametrize("begin", [READING, BEGIN], ids=["as it is read", "without its settings"])
+async def test_rows_are_read_in_order_where_the_planner_would_rather_sort(
+    postgres_database: Database, name: str, opened: Open, monkeypatch: pytest.MonkeyPatch, begin: bytes
+) -> None:
+    """Rows that lie in any order: the planner's own choice is to read more than the slice, and to sort it."""
+    postgres_database.do(
+        f"CREATE TABLE {name} (id integer PRIMARY KEY, v text DEFAULT repeat('x', 1000))",
+        f"INSERT INTO {name} SELECT g FROM generate_series(1, 20000) AS g ORDER BY md5(g::text)",
+        f"VACUUM ANALYZE {name}",
+    )
+    monkeypatch.setattr("swath.tables.postgres.READING", begin)
+    table = await opened(postgres_database, name)
+    assert isinstance(table, PostgresTable)
+    with psycopg.connect(postgres_database.url, autocommit=True, options="-c work_mem=64MB") as connection:
+        explaining: Any = Explaining(connection)
+        found = PostgresReader(table, explaining).rows(20_000, after=("5000",), upto=("15000",))
+    assert [row[0] for row in found.values] == list(range(5_001, 15_001))
+    kinds = {node["Node Type"] for plan in explaining.plans for node in nodes(plan)}
+    assert (kinds == {"Limit", "Index Scan"}) == (begin == READING), kinds

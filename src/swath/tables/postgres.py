@@ -120,14 +120,9 @@ class PostgresTable:
     async def records(self, *, after: Key | None = None, upto: Key | None = None) -> list[Record]:
         return await self._records(self.within(after=after, upto=upto))
 
-    async def rows(self, *, after: Key | None = None, upto: Key | None = None) -> Rows:
-        where = self.within(after=after, upto=upto)
-        order = keyset.key_list(self.about, DIALECT, of="t")
-        statement = f"SELECT t.* FROM {self._name} AS t WHERE {where.sql} ORDER BY {order}"
-        async with self._reading() as connection:
-            with translated(self.shown):
-                cursor = await connection.execute(statement.encode(), where.values)
-                return Rows([column.name for column in cursor.description or ()], await cursor.fetchall())
+    def reader(self) -> "PostgresReader":
+        with translated(self.shown):
+            return PostgresReader(self, self._connect_blocking())
 
     async def records_of(self, keys: Sequence[Key]) -> list[Record]:
         return await self._records(keyset.among(self.about, keys, DIALECT)) if keys else []
@@ -257,6 +252,29 @@ class PostgresTable:
 
     def _key_texts(self) -> str:
         return ", ".join(f"CAST(t.{_name(name)} AS text)" for name in self.about.key_names)
+
+
+class PostgresReader:
+    """A connection of its own to the database of a table."""
+
+    def __init__(self, table: PostgresTable, connection: psycopg.Connection[Any]) -> None:
+        self._table = table
+        self._connection = connection
+
+    def rows(self, limit: int, *, after: Key | None = None, upto: Key | None = None) -> Rows:
+        about, where = self._table.about, self._table.within(after=after, upto=upto)
+        order = keyset.key_list(about, DIALECT, of="t")
+        name = _escaped(about.quoted)
+        statement = f"SELECT t.* FROM {name} AS t WHERE {where.sql} ORDER BY {order} LIMIT {int(limit)}"
+        with translated(self._table.shown):
+            self._connection.execute(READING)
+            cursor = self._connection.execute(statement.encode(), where.values)
+            found = Rows([column.name for column in cursor.description or ()], cursor.fetchall())
+            self._connection.execute(b"COMMIT")
+            return found
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 _OPEN = (psycopg.pq.TransactionStatus.INTRANS, psycopg.pq.TransactionStatus.INERROR)

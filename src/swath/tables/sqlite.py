@@ -108,15 +108,9 @@ class SqliteTable:
     async def records(self, *, after: Key | None = None, upto: Key | None = None) -> list[Record]:
         return await self._records(self.within(after=after, upto=upto))
 
-    async def rows(self, *, after: Key | None = None, upto: Key | None = None) -> Rows:
-        where = self.within(after=after, upto=upto)
-        statement = f"SELECT * FROM {self.about.quoted} WHERE {where.sql} ORDER BY {self._keys}"
-
-        def look(connection: sqlite3.Connection) -> Rows:
-            cursor = connection.execute(statement, where.values)
-            return Rows([column[0] for column in cursor.description], cursor.fetchall())
-
-        return await self._read(look)
+    def reader(self) -> "SqliteReader":
+        with translated(self.shown):
+            return SqliteReader(self, _connect(self.shown))
 
     async def records_of(self, keys: Sequence[Key]) -> list[Record]:
         return await self._records(keyset.among(self.about, keys, DIALECT)) if keys else []
@@ -198,6 +192,25 @@ class SqliteTable:
     @property
     def _keys(self) -> str:
         return keyset.key_list(self.about, DIALECT)
+
+
+class SqliteReader:
+    """A connection of its own to the file of a table."""
+
+    def __init__(self, table: SqliteTable, connection: sqlite3.Connection) -> None:
+        self._table = table
+        self._connection = connection
+
+    def rows(self, limit: int, *, after: Key | None = None, upto: Key | None = None) -> Rows:
+        about, where = self._table.about, self._table.within(after=after, upto=upto)
+        keys = keyset.key_list(about, DIALECT)
+        cursor = self._connection.execute(
+            f"SELECT * FROM {about.quoted} WHERE {where.sql} ORDER BY {keys} LIMIT {limit:d}", where.values
+        )
+        return Rows([column[0] for column in cursor.description], cursor.fetchall())
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 def describe(connection: sqlite3.Connection, table: str, *, key: Sequence[str] | None, shown: str) -> Description:

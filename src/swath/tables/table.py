@@ -72,6 +72,15 @@ class Digest(NamedTuple):
     hash: str
 
 
+class Reader(Protocol):
+    """Reads in the thread that calls it. One that raised may be of no more use."""
+
+    def rows(self, limit: int, *, after: Key | None = None, upto: Key | None = None) -> Rows:
+        """The first `limit` rows of a slice, in order, with nothing done to them."""
+
+    def close(self) -> None: ...
+
+
 class Table(Protocol):
     """One table in the order of its key. Slices are half-open, (after, upto]; None is where the table begins or ends,
     so that slices which meet cover every place a row may be inserted at."""
@@ -110,8 +119,8 @@ class Table(Protocol):
     async def records(self, *, after: Key | None = None, upto: Key | None = None) -> list[Record]:
         """The rows of a slice, in order. Memory holds them all: ask for slices that `slice_end` measured."""
 
-    async def rows(self, *, after: Key | None = None, upto: Key | None = None) -> Rows:
-        """The rows of a slice, in order, with nothing done to them: `records` for whoever has many."""
+    def reader(self) -> Reader:
+        """Another connection, for one thread, without the event loop: for whoever reads many rows."""
 
     async def records_of(self, keys: Sequence[Key]) -> list[Record]:
         """Those rows of some keys that there are, in order."""

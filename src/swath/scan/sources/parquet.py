@@ -1,18 +1,23 @@
 """Parquet: by row groups. A record's key is the number of its row in the file."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import IO, Any
+from contextlib import contextmanager
+from itertools import islice, repeat
+from typing import Any
 
 from swath.core.errors import UsageError
 from swath.core.item import Item
 from swath.scan.finding import Finding
 from swath.scan.parquet_out import need_arrow
 from swath.scan.record import Record
+from swath.scan.sources.dicts import dicts
 from swath.scan.sources.places import filesystem_of, local_path, reading
 from swath.scan.sources.source import Step, Task, Trouble, work
 
-ROWS = 5_000  # that are held as Python values at once
+ROWS = 5_000  # that are held as Python values at once, at the most
+DECODED = 20_000  # that are decoded at once: each time costs as much as some hundred rows do
+DECODED_SIZE = 64_000_000  # and about so many bytes of them
 
 
 class ParquetSource:
@@ -31,7 +36,7 @@ class ParquetSource:
         arrow = need_arrow()
         with reading(self._source):
             try:
-                with self._open() as raw, arrow.parquet.ParquetFile(raw) as file:
+                with self._open() as file:
                     return {"rows": file.metadata.num_rows, "groups": file.num_row_groups}
             except arrow.ArrowInvalid as error:
                 raise UsageError(f"{self._source} is no Parquet file: {error}") from error
@@ -67,35 +72,59 @@ class ParquetSource:
 
     def _rows(self, group: int, start: int) -> Iterator[Step]:
         """The rows of a group from one on, as far as they can be read."""
-        arrow = need_arrow()
+        at, failure = start, ""
+        # The rest of a damaged one goes in small steps, so that most of what is before the damage is found.
+        for most in (DECODED, ROWS):
+            try:
+                for behind, records in self._decoded(group, at, most):
+                    yield records
+                    at = behind
+                return
+            except (need_arrow().ArrowInvalid, OSError) as error:
+                failure = f"row group {group}: {error}"
+        data = {"group": group, "from": at}
+        yield Trouble(str(self._row_starts()[group] + at), Finding("damaged", failure, data), records=0)
+
+    def _decoded(self, group: int, start: int, most: int) -> Iterator[tuple[int, list[Record]]]:
+        """Records of a group from one row on, with the number of the row behind them."""
         first = self._row_starts()[group]
-        number = 0
-        try:
-            with self._open() as raw, arrow.parquet.ParquetFile(raw) as file:
-                for batch in file.iter_batches(batch_size=ROWS, row_groups=[group]):
-                    if number + batch.num_rows > start:
-                        skipped = max(0, start - number)
-                        values = batch.slice(skipped).to_pylist()
-                        yield [Record(row, value) for row, value in enumerate(values, first + number + skipped)]
-                    number += batch.num_rows
-        except (arrow.ArrowInvalid, OSError) as error:
-            number = max(number, start)
-            data = {"group": group, "from": number}
-            yield Trouble(str(first + number), Finding("damaged", f"row group {group}: {error}", data), records=0)
+        with self._open() as file:
+            about = file.metadata.row_group(group)
+            size = max(1, min(most, DECODED_SIZE * about.num_rows // max(1, about.total_byte_size)))
+            before = 0
+            for batch in file.iter_batches(batch_size=size, row_groups=[group]):
+                for number in range(max(0, start - before), batch.num_rows, ROWS):
+                    values = _values(batch.slice(number, ROWS))
+                    row = before + number
+                    records = map(Record, range(first + row, first + row + len(values)), values)
+                    yield row + len(values), list(records)
+                before += batch.num_rows
 
     def _row_starts(self) -> list[int]:
         if self._starts is None:
             starts = [0]
-            with self._open() as raw, need_arrow().parquet.ParquetFile(raw) as file:
+            with self._open() as file:
                 for group in range(file.num_row_groups):
                     starts.append(starts[-1] + file.metadata.row_group(group).num_rows)
             self._starts = starts
         return self._starts
 
-    def _open(self) -> IO[bytes]:
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        arrow = need_arrow()
+        with self._raw(arrow) as raw, arrow.parquet.ParquetFile(raw) as file:
+            yield file
+
+    def _raw(self, arrow: Any) -> Any:
+        """The file's bytes; here by Arrow itself, which then need not ask Python for them."""
         if self._path is not None:
-            file: IO[bytes] = open(self._path, "rb")  # noqa: SIM115  whoever asked for it closes it
-            return file
+            with open(self._path, "rb"):  # so that what is wrong with it is said as for every other file
+                return arrow.OSFile(os.fsencode(self._path), "rb")
         filesystem, path = filesystem_of(self._source)
-        remote: IO[bytes] = filesystem.open(path, "rb")
-        return remote
+        return filesystem.open(path, "rb")
+
+
+def _values(batch: Any) -> list[dict[str, Any]]:
+    columns = [column.to_pylist() for column in batch.columns]
+    rows = zip(*columns, strict=True) if columns else repeat((), batch.num_rows)
+    return dicts(tuple(batch.schema.names))(rows)

@@ -5,25 +5,29 @@ row belongs to the slice that its place is in, whenever it is inserted.
 """
 
 import asyncio
+import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from swath.core.errors import UsageError
 from swath.core.item import Item
+from swath.scan.sources import sizer
+from swath.scan.sources.dicts import dicts
 from swath.scan.sources.keys import key_of, text_of
 from swath.scan.sources.source import Step, Task, work
 from swath.sync.portal import Portal
 from swath.tables.naming import quoted
-from swath.tables.opening import open_table, without_password
-from swath.tables.table import Column, Key, Table
+from swath.tables.opening import CONNECTIONS, open_table, without_password
+from swath.tables.table import Column, Key, Reader, Table
 from swath.tables.table import Record as TableRow
 from swath.tables.table import Rows as RawRows
 
 SCHEMES = ("postgresql://", "postgres://", "sqlite://")
-ROWS = 4_000  # of a slice
-AT_ONCE = 500  # records that are handed out together
+READ = 4_000  # rows of a slice that are held in memory
+AT_ONCE = 1_000  # records that are handed out together
 PLAIN = ("smallint", "integer", "bigint", "uuid", "text")  # types of PostgreSQL that Python writes alike
-SLICES = 16  # that a step of the plan hands out
+SLICES = 16  # that a step of the plan hands out; the first ones fewer, as their size is a guess
 
 
 class Slice(NamedTuple):
@@ -82,10 +86,14 @@ class Rows:
         except BaseException:
             self._portal.close()
             raise
+        self._idle: list[Reader] = []
+        self._free = threading.Semaphore(CONNECTIONS)
         self.kind = self.table.kind
         self.plain_key = all(_is_plain(column, self.kind) for column in self.table.about.key)
 
     def close(self) -> None:
+        while self._idle:  # one that is in use is left to its thread
+            self._idle.pop().close()
         if not self._portal.closed:
             self._portal.call(self.table.close())
             self._portal.close()
@@ -113,13 +121,26 @@ class Rows:
         return self._portal.call(self.table.records(after=part.after, upto=part.upto))
 
     def raw(self, part: Slice) -> RawRows:
-        """The same as the driver gives them."""
-        return self._portal.call(self.table.rows(after=part.after, upto=part.upto))
+        """The first rows of a slice as the driver gives them, no more than READ. They are read in this thread: to hand
+        every row from thread to thread would cost as much as to read it."""
+        with self._free:
+            reader = self._idle.pop() if self._idle else self.table.reader()
+            try:
+                found = reader.rows(READ, after=part.after, upto=part.upto)
+            except BaseException:
+                reader.close()
+                raise
+            self._idle.append(reader)
+            return found
+
+    def key_in(self, row: Mapping[str, Any]) -> Key:
+        """The key of a row, where that is plain."""
+        write = str if self.kind == "postgresql" else _carried
+        return tuple(write(row[name]) for name in self.table.about.key_names)
 
     def text_in(self, row: Mapping[str, Any]) -> str:
         """The text of a row's key, where that is plain."""
-        write = str if self.kind == "postgresql" else _carried
-        return text_of(tuple(write(row[name]) for name in self.table.about.key_names), self.kind)
+        return text_of(self.key_in(row), self.kind)
 
     def of(self, keys: Sequence[Key]) -> Sequence[TableRow]:
         """The rows of some keys, as far as there are any."""
@@ -179,6 +200,7 @@ class TableSource:
 
     def __init__(self, source: str, *, key: str | None) -> None:
         self._rows = Rows(source, key=key)
+        self._sizer = sizer.Sizer(most=sizer.MOST if self._rows.plain_key else READ)
         shared = {"__slots__": (), "_rows": self._rows}
         self._record: type[RowRecord] = type("RowRecord", (RowRecord,), shared)
         self._keyed_record: type[KeyedRow] = type("KeyedRow", (KeyedRow,), shared)
@@ -214,13 +236,24 @@ class TableSource:
         return None
 
     def _slice(self, part: Slice) -> Iterator[Step]:
+        began, rows = time.monotonic(), 0
+        for records in self._records(part):
+            rows += len(records)
+            yield records
+        self._sizer.took(rows, time.monotonic() - began)
+
+    def _records(self, part: Slice) -> Iterator[list[RowRecord]]:
         if not self._rows.plain_key:
             yield self._keyed(self._rows.within(part))
             return
         names, values = self._rows.raw(part)
-        for start in range(0, len(values), AT_ONCE):
-            some = values[start : start + AT_ONCE]
-            yield [self._record(zip(names, row)) for row in some]  # noqa: B905  checking each would cost as much
+        while values:
+            for start in range(0, len(values), AT_ONCE):
+                yield list(map(self._record, dicts(tuple(names))(values[start : start + AT_ONCE])))
+            last = self._rows.key_in(dict(zip(names, values[-1], strict=True)))
+            if len(values) < READ or last == part.upto:
+                return
+            names, values = self._rows.raw(Slice(last, part.upto))
 
     def _keyed(self, rows: Sequence[TableRow]) -> list[RowRecord]:
         kind = self._rows.kind
@@ -232,24 +265,30 @@ class TableSource:
         return keyed
 
     def _end(self, after: Key | None) -> Key | None:
-        found = self._rows.end(ROWS, after=after)
-        return None if found is None or found[1] < ROWS else found[0]
+        limit = self._sizer.rows
+        found = self._rows.end(limit, after=after)
+        return None if found is None or found[1] < limit else found[0]
 
 
 # the plan
 
 
 def plan(task: Task, end: Any) -> Iterator[Item]:
-    """Some slices, and the next step of the plan behind them. `end` says where the next slice ends; None: it is the
-    last."""
+    """Some slices, and the next step of the plan among them: while the latter half is looked at, it is settled what
+    comes next. `end` says where the next slice ends; None: it is the last."""
     number, after = task["plan"], as_key(task["after"])
-    for count in range(1, SLICES + 1):
+    most = min(SLICES, 2 << number)
+    slices: list[Item] = []
+    while len(slices) < most:
         upto = end(after)
-        yield work(f"slice {number}.{count}", {"after": after, "upto": upto})
+        slices.append(work(f"slice {number}.{len(slices) + 1}", {"after": after, "upto": upto}))
         if upto is None:
+            yield from slices
             return
         after = upto
+    yield from slices[: most // 2]
     yield plan_work(number + 1, after)
+    yield from slices[most // 2 :]
 
 
 def plan_work(number: int, after: Key | None) -> Item:

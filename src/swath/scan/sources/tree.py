@@ -4,6 +4,7 @@ Symbolic links are not followed into directories, so there are no loops: what th
 link to a file is a record; one that leads nowhere, or round in a circle, is a finding.
 """
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -19,7 +20,9 @@ from swath.scan.sources.source import Counted, Step, Task, Trouble, work
 MANY = 50_000  # entries of a directory that are held in memory; a larger one is listed once for each so many
 AT_ONCE = 50  # records that are handed out together
 BATCH = 500  # files of one directory that become an item
+FOLDERS = 50  # directories that become one
 BATCH_SIZE = 200_000  # and bytes of their names
+SECONDS = 0.25  # that an item goes on with what is below it, after as many entries as are always looked at
 
 
 class TreeSource:
@@ -51,10 +54,12 @@ class TreeSource:
         return [folder_work("")]
 
     def read(self, task: Task) -> Iterator[Step]:
+        if "dirs" in task:
+            return self._walk([path_of(key) for key in task["dirs"]], None)
         path = path_of(task["dir"])
         if "files" in task:
             return self._files(path, [unpacked(fields) for fields in task["files"]])
-        return self._walk(path, task.get("bucket"))
+        return self._walk([path], task.get("bucket"))
 
     def fetch(self, keys: Sequence[str]) -> Iterator[Step]:
         for path in map(path_of, keys):
@@ -72,29 +77,35 @@ class TreeSource:
     def close(self) -> None:
         pass
 
-    def _walk(self, top: str, bucket: Sequence[int] | None) -> Iterator[Step]:
-        """A directory and what is below it, as far as that is little: the rest is left to others."""
-        left = self.place.budget
-        folders = [top]
-        while folders and left > 0:
+    def _walk(self, folders: list[str], bucket: Sequence[int] | None) -> Iterator[Step]:
+        """Directories and what is below them, as far as that is little: the rest is left to others. With `bucket`, a
+        part of one directory.
+
+        The first is always looked at, so no directory is ever the first of two items, which are named by it."""
+        folders.reverse()
+        left, until = self.place.budget, time.monotonic() + SECONDS
+        walked = 0
+        while folders and (left > 0 or time.monotonic() < until):
             path = folders.pop()
+            part = None if walked else bucket
+            walked += 1
             try:
-                found = self._listed(path, bucket if path == top else None)
+                found = self._listed(path, part)
             except OSError as error:
-                data = {"bucket": bucket} if bucket is not None and path == top else None
-                yield self._trouble(folder_key(path), error, data)
+                yield self._trouble(folder_key(path), error, None if part is None else {"bucket": part})
                 continue
             if isinstance(found, int):
                 yield from bucket_works(path, found)
                 continue
             files = [entry for entry in found if entry.kind != "dir"]
+            folders += [join(path, entry.name) for entry in reversed(found) if entry.kind == "dir"]
             left -= 1 + len(files)
-            if left < 0 and len(files) > BATCH:
-                yield from _batches(path, files, bucket)
-            else:
-                yield from self._files(path, files)
-            folders += [join(path, entry.name) for entry in found if entry.kind == "dir"]
-        yield from map(folder_work, folders)
+            looked = 0
+            while looked < len(files) and (left >= 0 or len(files) - looked <= BATCH or time.monotonic() < until):
+                yield from self._files(path, files[looked : looked + BATCH])
+                looked += BATCH
+            yield from _batches(path, files[looked:], part, before=looked)
+        yield from _folder_works(folders[::-1], walked)
 
     def _listed(self, path: str, bucket: Sequence[int] | None) -> list[Entry] | int:
         """The entries of a directory, or only how many they are."""
@@ -170,26 +181,38 @@ def in_bucket(entries: Iterable[Entry], bucket: Sequence[int]) -> Iterator[Entry
             yield entry
 
 
-def _batches(path: str, files: Sequence[Entry], bucket: Sequence[int] | None) -> Iterator[Item]:
+def _folder_works(paths: Sequence[str], at_once: int) -> Iterator[Item]:
+    """Directories that are left to others: as many in one item as one has just got through."""
+    for _, batch in _cut([[key_of(path)] for path in paths], most=min(FOLDERS, at_once)):
+        keys = [key for (key,) in batch]
+        if len(keys) == 1:
+            yield folder_work(path_of(keys[0]))
+        else:
+            yield work(f"{folder_key(path_of(keys[0]))} and {len(keys) - 1} more", {"dirs": keys})
+
+
+def _batches(path: str, files: Sequence[Entry], bucket: Sequence[int] | None, *, before: int) -> Iterator[Item]:
+    """Files of a directory that are left to others, after so many before them."""
     part = f" of part {bucket[0] + 1}" if bucket is not None else ""
-    for start, batch in _cut([packed(entry) for entry in files]):
-        key = f"{folder_key(path)} files {start + 1} to {start + len(batch)}{part}"
+    for start, batch in _cut([packed(entry) for entry in files], most=BATCH):
+        first = before + start + 1
+        key = f"{folder_key(path)} files {first} to {first + len(batch) - 1}{part}"
         yield work(key, {"dir": key_of(path), "files": batch})
 
 
-def _cut(files: Sequence[Sequence[Any]]) -> Iterator[tuple[int, list[Sequence[Any]]]]:
-    """Batches that an item's payload has room for, with the number of each one's first file."""
+def _cut(names: Sequence[Sequence[Any]], *, most: int) -> Iterator[tuple[int, list[Sequence[Any]]]]:
+    """Batches that an item's payload has room for, with the number of what is before each. A name comes first."""
     batch: list[Sequence[Any]] = []
     room = BATCH_SIZE
-    for number, file in enumerate(files):
-        size = 6 * len(file[0]) + 100  # as JSON, at most
-        if len(batch) == BATCH or size > room:
+    for number, name in enumerate(names):
+        size = 6 * len(name[0]) + 100  # as JSON, at most
+        if len(batch) == most or size > room:
             yield number - len(batch), batch
             batch, room = [], BATCH_SIZE
-        batch.append(file)
+        batch.append(name)
         room -= size
     if batch:
-        yield len(files) - len(batch), batch
+        yield len(names) - len(batch), batch
 
 
 def packed(entry: Entry) -> list[Any]:
