@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from swath.backfill.progress import Progress, progress, summed_up
 from swath.backfill.ranges import Slice, Step
 from swath.core.frontier import Frontier
+from swath.tables.table import Column
 from tests.backfill.driving import SERIES, counts, ready, settings_of
 from tests.tables.conftest import Database
 
@@ -96,7 +97,7 @@ def test_the_covered_key_is_true_at_every_moment(
     plays()
 
 
-TOLD: dict[str, Any] = {"upto": ["100"], "first_key": ["0"], "rows": 1_000}
+TOLD: dict[str, Any] = {"upto": ["100"], "first_key": ["0"], "rows": 1_000, "text_key": False}
 
 
 def a_slice(number: int, lo: int, hi: int) -> Slice:
@@ -133,9 +134,33 @@ def test_the_lowest_open_slice_is_where_it_is() -> None:
 )  # fmt: skip
 def test_the_share_is_told_from_keys_that_interpolate(first: Any, here: Any, last: Any, share: float | None) -> None:
     """From others it is told by the rows, as planned and as estimated."""
-    told = {"first_key": [first], "upto": [last], "rows": 1_000}
+    told = TOLD | {"first_key": [first], "upto": [last]}
     found = summed_up(told, [Step(3, (here,), (last,), 10, 400)], [])
     assert found.share == pytest.approx(0.4 if share is None else share, abs=0.01)
     assert summed_up(told | {"rows": None}, [Step(3, (here,), (last,), 10, 400)], []).share == (
         None if share is None else pytest.approx(share, abs=0.01)
     )
+
+
+@pytest.mark.parametrize(
+    ("first", "here", "last", "share"),
+    [
+        ("0", "25", "9", 0.4),
+        ("2024-01-01", "2024-01-02", "2024-01-05", 0.25),
+    ],
+)
+def test_texts_that_look_like_numbers_are_not_taken_for_them(first: str, here: str, last: str, share: float) -> None:
+    told = TOLD | {"first_key": [first], "upto": [last], "text_key": True}
+    assert summed_up(told, [Step(3, (here,), (last,), 10, 400)], []).share == pytest.approx(share, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("type_", "is_text"),
+    [
+        ("text", True), ("character varying(9)", True), ("character(3)", True), ("citext", True), ("name", True),
+        ("TEXT", True), ("VARCHAR(9)", True), ("bigint", False), ("INTEGER", False), ("uuid", False),
+        ("timestamp with time zone", False), ("numeric(9,2)", False), ("", False),
+    ],
+)  # fmt: skip
+def test_types_that_are_ordered_as_texts(type_: str, is_text: bool) -> None:
+    assert Column("id", type_).is_text is is_text

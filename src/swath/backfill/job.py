@@ -148,6 +148,7 @@ class Open(NamedTuple):
             "purpose": self._purpose(),
             "table": table.about.name,
             "key_columns": list(table.about.key_names),
+            "text_key": table.about.key[0].is_text,
             "first_key": _listed(await table.first_key(upto=upto)),
             "rows": await table.estimate(upto=upto),
             "upto": _listed(bound),

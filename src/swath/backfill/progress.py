@@ -74,14 +74,15 @@ def _share(told: dict[str, Any], reached: Key | None) -> float | None:
         return 0.0
     if first is None or last is None:
         return None
-    low, here, high = (_number(value[0]) for value in (first, reached, last))
+    readers = _READERS[1:] if told["text_key"] else _READERS
+    low, here, high = (_number(value[0], readers) for value in (first, reached, last))
     if low is None or here is None or high is None or high <= low:
         return None
     return max(0.0, min(1.0, (here - low) / (high - low)))
 
 
-def _number(value: Any) -> float | None:
-    for read in _READERS:
+def _number(value: Any, readers: Sequence[Callable[[Any], float]]) -> float | None:
+    for read in readers:
         try:
             number = float(read(value))
         except (TypeError, ValueError, AttributeError, OverflowError):
@@ -91,7 +92,7 @@ def _number(value: Any) -> float | None:
 
 
 _READERS: Sequence[Callable[[Any], float]] = (
-    float,
+    float,  # first: texts that look like numbers are not in the order of numbers, those of the others are
     lambda text: datetime.fromisoformat(text).timestamp(),
     lambda text: uuid.UUID(text).int,
 )

@@ -22,6 +22,11 @@ class Column:
     type: str
     collation: str | None = None  # quoted; None is the type's own
 
+    @property
+    def is_text(self) -> bool:
+        """Whether its values are ordered as texts are, "10" before "9"."""
+        return any(word in self.type.upper() for word in ("CHAR", "CLOB", "NAME", "TEXT"))
+
 
 @dataclass(frozen=True, slots=True)
 class Description:
