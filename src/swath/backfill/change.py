@@ -13,6 +13,7 @@ from swath.backfill import limits
 from swath.backfill.statement import set_statement, sql_statement
 from swath.core.errors import SwathError, UsageError
 from swath.tables.naming import quoted
+from swath.tables.sqlite import seen_through
 from swath.tables.table import Fragment, Key, Table
 from swath.threads import Threads
 
@@ -197,7 +198,7 @@ def _kept_open(connection: sqlite3.Connection) -> Iterator[None]:
 async def execute(connection: Any, statement: Fragment) -> int:
     """Run a statement on a connection of either kind, and return how many rows it changed."""
     if isinstance(connection, sqlite3.Connection):
-        cursor = await asyncio.to_thread(connection.execute, statement.sql, statement.values)
+        cursor = await seen_through(connection, connection.execute, statement.sql, statement.values)
     else:
         cursor = await connection.execute(statement.sql.encode(), statement.values)
     return max(0, int(cursor.rowcount))

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from swath.tables.sqlite import seen_through
+
 FACTOR = 1.5  # of the target time: what is left of twice that is for the settlement
 LEAST = 0.05  # seconds
 BY_INDEX = "SET LOCAL enable_seqscan = off"  # stale statistics would have every slice read the whole table
@@ -84,7 +86,7 @@ async def _attempt_in_file(connection: sqlite3.Connection, seconds: float) -> As
         if connection.in_transaction:
             connection.execute("ROLLBACK TO attempt")
         else:
-            await asyncio.to_thread(connection.execute, "BEGIN IMMEDIATE")
+            await seen_through(connection, connection.execute, "BEGIN IMMEDIATE")
         if getattr(error, "sqlite_errorname", None) == "SQLITE_INTERRUPT":
             raise Interrupted("it took longer than the time limit of a slice") from error
         raise

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from swath.core import codec, events
@@ -83,14 +84,14 @@ class Claim:
         """Make the lease end `lease` seconds from now; as long as it was before, if not given."""
         lease = self._lease if lease is None else codec.check_lease(lease)
         asked_at = lease_clock()
-        began = time.perf_counter()
+        began = perf_counter()
         try:
             expires_at = await self._frontier.store.renew(self._ref, microseconds(lease))
         except LeaseLost as lost:
             self._lose(lost)
             raise
         self.expires_at, self.ends_at, self._lease = as_datetime(expires_at), asked_at + lease, lease
-        self._frontier.emit(events.Renewed(self.fence, time.perf_counter() - began))
+        self._frontier.emit(events.Renewed(self.fence, perf_counter() - began))
 
     async def settle(
         self, outcomes: Iterable[Outcome], *, connection: Any = None, outputs: Sequence[OutputMove] = ()
@@ -232,13 +233,13 @@ class Claim:
 
     async def _send(self, settlement: Settlement, connection: Any) -> float:
         """Settle, and return the seconds that it took."""
-        began = time.perf_counter()
+        began = perf_counter()
         try:
             reply = await self._frontier.store.settle(self._ref, settlement, connection=connection)
         except LeaseLost as lost:
             self._lose(lost)
             raise
-        seconds = time.perf_counter() - began
+        seconds = perf_counter() - began
         self._frontier.clock_seen(reply.now)
         return seconds
 

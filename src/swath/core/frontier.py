@@ -7,10 +7,10 @@ import os
 import random
 import secrets
 import socket
-import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
+from time import perf_counter
 from types import TracebackType
 from typing import Any, Self
 
@@ -103,9 +103,9 @@ class Frontier:
         added = 0
         for start in range(0, len(offered), ADD_CHUNK):
             chunk = offered[start : start + ADD_CHUNK]
-            began = time.perf_counter()
+            began = perf_counter()
             new = await self.store.add(chunk)
-            seconds = time.perf_counter() - began
+            seconds = perf_counter() - began
             self.recent.remember(item.hash for item in chunk)
             self.emit(events.Added(len(chunk), new, seconds))
             added += new
@@ -120,13 +120,13 @@ class Frontier:
         token = self._unanswered.pop() if self._unanswered else secrets.randbits(63)
         asked_at = lease_clock()
         request = ClaimRequest(limit, microseconds(lease), self.worker, token, self._partitions(), self._wait_for())
-        began = time.perf_counter()
+        began = perf_counter()
         try:
             reply = await self.store.claim(request)
         except (StoreUnavailable, asyncio.CancelledError):
             self._unanswered.append(token)
             raise
-        seconds = time.perf_counter() - began
+        seconds = perf_counter() - began
         self._heard(reply)
         if not reply.items:
             return None

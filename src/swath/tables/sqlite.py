@@ -4,7 +4,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Self, TypeVar
@@ -15,6 +15,7 @@ from swath.tables.naming import named_columns, nearest, quoted
 from swath.tables.table import Column, Description, Digest, Fragment, Key, Record, Rows, SliceEnd
 
 BUSY_SECONDS = 60.0  # for a writer before us
+INTERRUPT_SECONDS = 0.1  # after which something that goes on is interrupted again
 
 T = TypeVar("T")
 
@@ -161,22 +162,23 @@ class SqliteTable:
     async def _begun(self, *, in_a_thread: bool) -> AsyncIterator[sqlite3.Connection]:
         async with self._writing:
             connection = self._writer
-            with translated(self.shown):
-                await asyncio.to_thread(connection.execute, "BEGIN IMMEDIATE")
             try:
+                with translated(self.shown):
+                    await seen_through(connection, connection.execute, "BEGIN IMMEDIATE")
                 yield connection
                 with translated(self.shown):
-                    await asyncio.to_thread(connection.commit)
+                    await seen_through(connection, connection.commit)
             except asyncio.CancelledError:
-                if in_a_thread:  # which may go on for ever, and must not write into the transactions of others
+                if in_a_thread:
+                    # It may go on for ever, and must not write into the transactions of others. The connection is its
+                    # own from now on, and is not closed under it.
+                    connection.interrupt()
                     connection.set_authorizer(_only_roll_back)
                     self._writer = _connect(self.shown)
                 raise
             finally:
                 if connection.in_transaction:
-                    await asyncio.to_thread(connection.rollback)
-                if connection is not self._writer:
-                    await asyncio.to_thread(connection.close)
+                    await seen_through(connection, connection.rollback)
 
     async def _one(self, statement: str, values: Sequence[Any]) -> tuple[Any, ...] | None:
         def look(connection: sqlite3.Connection) -> tuple[Any, ...] | None:
@@ -187,7 +189,7 @@ class SqliteTable:
 
     async def _read(self, look: Callable[[sqlite3.Connection], T]) -> T:
         async with self._reading:
-            return await asyncio.to_thread(look, self._reader)
+            return await seen_through(self._reader, look, self._reader)
 
     @property
     def _keys(self) -> str:
@@ -289,6 +291,21 @@ def _connect(path: str) -> sqlite3.Connection:
     if not os.path.isfile(path):
         raise UsageError(f"there is no file {path}")
     return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+
+async def seen_through(connection: sqlite3.Connection, call: Callable[..., T], *arguments: Any) -> T:
+    """Call something of a connection in a thread. Whoever is cancelled meanwhile interrupts it and waits for its end:
+    to use a connection in two threads at once, or to close it under one, crashes the process."""
+    called = asyncio.get_running_loop().run_in_executor(None, call, *arguments)
+    try:
+        return await asyncio.shield(called)
+    except asyncio.CancelledError:
+        while not called.done():
+            connection.interrupt()
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([called], timeout=INTERRUPT_SECONDS)
+        called.exception()  # which nobody waits for any more
+        raise
 
 
 def _only_roll_back(action: int, *_: object) -> int:

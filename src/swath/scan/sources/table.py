@@ -4,7 +4,6 @@ Slices are half-open and tile all of the key's space, the first from where it be
 row belongs to the slice that its place is in, whenever it is inserted.
 """
 
-import asyncio
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from swath.scan.sources.source import Step, Task, work
 from swath.sync.portal import Portal
 from swath.tables.naming import quoted
 from swath.tables.opening import CONNECTIONS, open_table, without_password
+from swath.tables.sqlite import seen_through
 from swath.tables.table import Column, Key, Reader, Table
 from swath.tables.table import Record as TableRow
 from swath.tables.table import Rows as RawRows
@@ -182,7 +182,7 @@ class Rows:
             if self.kind == "postgresql":
                 await connection.execute(statement.encode(), values)
             else:
-                await asyncio.to_thread(connection.execute, statement, values)
+                await seen_through(connection, connection.execute, statement, values)
 
 
 def _is_plain(column: Column, kind: str) -> bool:
