@@ -1,6 +1,5 @@
 """The commands that the README shows for backfills and scans, run as they stand there."""
 
-import os
 import re
 import shlex
 import sqlite3
@@ -8,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -29,7 +29,8 @@ def run_shown(beginning: str, folder: Path, *, changed: dict[str, str] | None = 
 
 
 @pytest.fixture
-def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A file system with the README's bucket. All servers of a process have the same buckets."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -40,9 +41,13 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         "AWS_DEFAULT_REGION": "us-east-1",
     }.items():
         monkeypatch.setenv(name, value)
-    yield os.environ["AWS_ENDPOINT_URL"]
-    server.stop()
     s3fs.S3FileSystem.clear_instance_cache()
+    filesystem = s3fs.S3FileSystem()
+    filesystem.mkdir("bucket")
+    yield filesystem
+    filesystem.rm("bucket", recursive=True)
+    s3fs.S3FileSystem.clear_instance_cache()
+    server.stop()
 
 
 def test_the_backfill(database: str, tmp_path: Path) -> None:
@@ -65,10 +70,7 @@ def test_the_scan_of_a_table(tmp_path: Path) -> None:
     assert re.search(rf"records\s+{ROWS}\b", run_shown("swath scan --source sqlite:", tmp_path))
 
 
-def test_the_comparison_of_two_trees(endpoint: str, tmp_path: Path) -> None:
-    s3fs.S3FileSystem.clear_instance_cache()
-    bucket = s3fs.S3FileSystem()
-    bucket.mkdir("bucket")
+def test_the_comparison_of_two_trees(bucket: Any, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     for number in range(20):
         (tmp_path / "photos" / f"{number}.jpg").write_bytes(b"%d" % number)
