@@ -11,8 +11,8 @@ from typing import Any
 
 import psycopg
 import pytest
-import s3fs
-from moto.server import ThreadedMotoServer
+
+from tests.s3 import s3_bucket
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 ROWS = 300
@@ -29,25 +29,9 @@ def run_shown(beginning: str, folder: Path, *, changed: dict[str, str] | None = 
 
 
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A file system with the README's bucket. All servers of a process have the same buckets."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    for name, value in {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    s3fs.S3FileSystem.clear_instance_cache()
-    filesystem = s3fs.S3FileSystem()
-    filesystem.mkdir("bucket")
-    yield filesystem
-    filesystem.rm("bucket", recursive=True)
-    s3fs.S3FileSystem.clear_instance_cache()
-    server.stop()
+def bucket() -> Iterator[Any]:
+    with s3_bucket() as filesystem:
+        yield filesystem
 
 
 def test_the_backfill(database: str, tmp_path: Path) -> None:

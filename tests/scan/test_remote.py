@@ -10,40 +10,18 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import s3fs
-from moto.server import ThreadedMotoServer
 
 from swath.core.errors import UsageError
 from swath.scan.sources import tree
 from swath.scan.sources.places import RemotePlace
+from tests.s3 import s3_bucket
 from tests.scan.driving import scan
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 @pytest.fixture
-def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A file system whose bucket is called as `bucket.name`."""
-    for name, value in {
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    s3fs.S3FileSystem.clear_instance_cache()
-    filesystem = s3fs.S3FileSystem()
-    filesystem.mkdir("bucket")
-    yield filesystem
-    filesystem.rm("bucket", recursive=True)
-    s3fs.S3FileSystem.clear_instance_cache()
+def bucket() -> Iterator[Any]:
+    with s3_bucket() as filesystem:
+        yield filesystem
 
 
 def test_a_bucket_is_a_tree(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
