@@ -13,7 +13,6 @@ from warcio.archiveiterator import ArchiveIterator
 
 from swath.core.errors import UsageError
 from swath.core.store import OutputMove
-from swath.crawl import warc
 from swath.files.archive import Archive, ArchiveBusy, ArchiveDamaged, Placed
 from swath.files.series import Series
 from tests.crawl import archiver
@@ -218,7 +217,7 @@ def holds_each_record_once(directory: Path) -> None:
 
 
 def test_names_of_the_series_are_those_of_the_convention() -> None:
-    assert warc.warc_name("swath", time=1_700_000_000.1234, serial=0, unique="h~1") == FIRST
+    assert ONE.file_name(STAMP, 0) == FIRST
     assert ONE.serial_of(THIRD) == 2
     assert ONE.serial_of(THIRD + ".bak") is None
     with pytest.raises(UsageError, match="slash"):

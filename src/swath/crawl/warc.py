@@ -47,11 +47,6 @@ def payload_digest(body: bytes) -> str:
     return "sha1:" + b32encode(sha1(body, usedforsecurity=False).digest()).decode()
 
 
-def warc_name(prefix: str, *, time: float, serial: int, unique: str) -> str:
-    """The name of a file by the IIPC's convention: prefix, 17 digits of time, serial number, and whose it is."""
-    return f"{prefix}-{timestamp17(time)}-{serial:05d}-{unique}.warc.gz"
-
-
 def timestamp17(time: float) -> str:
     """Seconds since the epoch as year to milliseconds, in UTC."""
     moment = datetime.fromtimestamp(time, UTC)
