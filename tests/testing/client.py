@@ -65,7 +65,8 @@ async def receive(reader: asyncio.StreamReader, *, wait: float = PATIENCE, bodil
             end = "whole"
             break
         try:
-            data = await asyncio.wait_for(reader.read(1 << 20), wait)
+            async with asyncio.timeout(wait):  # which loses no cancellation from outside, as wait_for does
+                data = await reader.read(1 << 20)
         except TimeoutError:
             end = "silent"
         except ConnectionResetError:
