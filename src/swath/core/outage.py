@@ -55,7 +55,8 @@ class Outage:
     async def wait(self, seconds: float) -> None:
         """Return after `seconds`, or as soon as the outage is over."""
         try:
-            await asyncio.wait_for(self._over.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
         except TimeoutError:
             return
 

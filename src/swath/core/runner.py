@@ -202,10 +202,13 @@ class _Run:
             left = deadline - lease_clock()
             if condition() or left <= 0:
                 return
+            # A timer, because wait_for loses a cancellation that comes together with the change (Python 3.11), and
+            # asyncio.timeout ends a stop that a cancellation began (up to 3.11.2).
+            timer = asyncio.get_running_loop().call_later(left, self._broker.hand.changed.set)
             try:
-                await asyncio.wait_for(self._broker.hand.changed.wait(), left)
-            except TimeoutError:
-                return
+                await self._broker.hand.changed.wait()
+            finally:
+                timer.cancel()
 
     def _let_go(self) -> None:
         """Leave nothing behind, without waiting for anybody."""

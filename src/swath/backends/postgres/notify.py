@@ -29,7 +29,8 @@ class Listener:
         if self._task is None:
             self._task = asyncio.create_task(self._listen(), name="swath listener")
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._woken.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
 
     def wake(self) -> None:
         """Wake those who wait now; whoever waits later waits for the next one."""
