@@ -9,6 +9,7 @@ import pytest
 
 import swath
 from swath.core.claim import Claim
+from swath.core.clock import SECOND
 from swath.core.errors import InvalidSetting, LeaseLost
 from swath.core.frontier import Frontier
 from swath.core.item import Dead, Done, Item, Outcome, Release, Retry
@@ -18,12 +19,14 @@ from swath.crawl.settings import CrawlSettings
 from swath.testing.web import Entry, Web, spawn, too_close, too_many_at_once
 from tests.bench import bench
 from tests.crawl.archives import archived_urls
-from tests.crawl.driving import swath_command
+from tests.crawl.driving import crawl_here, swath_command
 from tests.crawl.visiting import Actor, answered, visiting, visitor_on
+from tests.crawl.web import Exchange, serving
 
 SETTINGS = CrawlSettings(out="nowhere", scope="any", lane="ip", robots=False)
 HERE, THERE = "127.0.0.1", "127.0.0.2"
 DELAY = 0.02
+FOUND = b"HTTP/1.1 302 Found\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n"
 SLACK = 0.003  # between the server's clock readings and the client's
 
 
@@ -162,6 +165,33 @@ async def test_a_robots_that_leads_away_and_back_does_not_wait_for_itself() -> N
     assert actor.asked == ["http://a.example/robots.txt", "http://b.example/", "http://a.example/rules", page.key]
 
 
+async def test_pages_wait_longer_for_a_robots_that_takes_longer() -> None:
+    """Each by itself, since others are in the lane; many that come back all the time would be all that is claimed."""
+    async with visiting(hopping, lane="domain", delay=0.0) as (frontier, visitor, _):
+        page = Item("http://a.example/", "a.example", payload={"depth": 0})
+        assert isinstance(await visitor(page), Release)  # it took the turn for the redirect
+        soon = await visitor(page)
+        fact = (await frontier.facts(["robots http://a.example"]))["robots http://a.example"]
+        url, hops, until = fact["hop"]
+        await frontier.learn({"robots http://a.example": {**fact, "hop": [url, hops, until - 100 * SECOND]}})
+        late = await visitor(page)
+    assert isinstance(soon, Release)
+    assert isinstance(late, Release)
+    assert (soon.after or 0.0) < 50 < 100 <= (late.after or 0.0)
+
+
+async def test_a_robots_that_came_does_not_end_the_peace_that_its_lane_was_promised() -> None:
+    async with visiting(hopping, lane="domain", delay=0.0) as (frontier, visitor, _):
+        await frontier.add([page := Item("http://a.example/", "a.example", payload={"depth": 0})])
+        for _ in range(2):
+            assert isinstance(await visitor(page), Release)
+        await frontier.block(page.lane, until=60.0)  # as for a Retry-After of another host in it
+        claim = await claimed(frontier)
+        assert [item.lane for item in claim.items] == ["b.example"]
+        await claim.settle([await visitor(claim.items[0])])
+        assert await frontier.claim(limit=1) is None
+
+
 # a whole crawl
 
 
@@ -216,3 +246,38 @@ async def test_all_names_of_an_address_are_paced_together(tmp_path: Path) -> Non
     explained = swath_command("explain", web.seeds[0], "--store", store)
     assert explained.code == 0
     assert '"status":200' in explained.out.replace(" ", "")
+
+
+@pytest.mark.parametrize("lane", ["domain", "ip"])
+async def test_a_robots_that_is_long_in_coming_holds_up_its_own_host_only(lane: str, tmp_path: Path) -> None:
+    """The lane that it leads to is busy until everything else of the lane that it comes from was asked for."""
+    rest = {f"b.shop.test/{number}" for number in range(5)}
+    at = dict.fromkeys(("a.shop.test", "b.shop.test"), HERE)
+    at |= dict.fromkeys(("www.other.test", "rules.other.test"), THERE)
+    asked: list[str] = []
+    busy, free = asyncio.Event(), asyncio.Event()
+
+    async def answer(exchange: Exchange) -> None:
+        asked.append(exchange.host + exchange.path)
+        if rest <= set(asked):
+            free.set()
+        match asked[-1]:
+            case "a.shop.test/robots.txt":
+                await busy.wait()
+                await exchange.send(FOUND % b"http://rules.other.test/rules")
+            case "www.other.test/":
+                busy.set()
+                await free.wait()
+                await exchange.ok()
+            case _:
+                await exchange.ok(b"")
+
+    async with serving(answer) as server, forwarded(server.port):
+        rules = tuple(f"{name}::{address}:{server.port}" for name, address in at.items())
+        settings = CrawlSettings(
+            out=str(tmp_path), lane=lane, delay=0.0, retries=0, connect_to=rules, allow_private=True
+        )
+        seeds = [f"http://{page}" for page in ("www.other.test/", "a.shop.test/", *rest)]
+        summary, _ = await crawl_here(settings, seeds)
+    assert summary.stopped_by == "done"
+    assert max(map(asked.index, rest)) < asked.index("rules.other.test/rules") < asked.index("a.shop.test/")

@@ -18,6 +18,7 @@ class Exchange:
     def __init__(self, request: bytes, writer: asyncio.StreamWriter) -> None:
         self.request = request
         self.path = request.split(b" ", 2)[1].decode("latin-1")
+        self.host = request.lower().partition(b"\r\nhost: ")[2].partition(b"\r\n")[0].decode("latin-1")
         self.writer = writer
 
     async def send(self, *parts: bytes) -> None:

@@ -5,7 +5,8 @@ goes back for the next turn. Nothing else of the origin is fetched in between. W
 follows at once.
 
 A redirect within the lane takes the next turn. One that leads to another lane is an item there, under a key of its own;
-until that is settled the lane of the origin is blocked, and no longer than WAIT_SECONDS if it never is.
+until that is settled the lane of the origin is blocked, and no longer than WAIT_SECONDS if it never is. Where other
+hosts are in the lane, only the pages of the origin wait.
 """
 
 import time

@@ -53,6 +53,7 @@ class Visitor:
         self._links = links
         self._tally = tally
         self._addresses = addresses
+        self._shared = settings.lane != "host"  # lanes: none waits for one robots.txt, others in it have their own
         self._lookup = Lookup(self._frontier)
         self._origins = Origins(self._lookup)
         self._asking: dict[str, asyncio.Future[None]] = {}  # origins whose robots.txt is being asked for
@@ -178,8 +179,8 @@ class Visitor:
         return max(LEAST_WAIT, rules.expires_at / SECOND - time.time()) if again else 0.0
 
     def _block_of(self, known: Known) -> float:
-        """Seconds of this for which the lane waits as a whole: other hosts in it have a robots.txt of their own."""
-        return self._wait_of(known) if self._settings.lane == "host" else 0.0
+        """Seconds of this for which the lane waits as a whole."""
+        return 0.0 if self._shared else self._wait_of(known)
 
     async def _heard(self, origin: str, answer: Answer, *, lane: str, hops: int) -> Known | Hop:
         self._tally.robots_fetched += 1
@@ -195,10 +196,12 @@ class Visitor:
         return await self._origins.heard(origin, answer, body=body, hops=hops, first_retry=first_retry)
 
     async def _send_hop(self, item: Item, origin: str, hop: Hop, where: str) -> Outcome:
-        """A redirect into another lane is an item there; this lane waits for it."""
-        if await self._frontier.add(_hop_item(origin, hop, where, waiting=item.lane)):
+        """A redirect into another lane is an item there; this lane waits for it, or each page by itself: as long again
+        as it has taken so far, so that many pages are not looked at all the time."""
+        if await self._frontier.add(_hop_item(origin, hop, where, waiting=item.lane)) and not self._shared:
             await self._frontier.block(item.lane, until=WAIT_SECONDS)
-        return item.release(started=False, after=max(1.0, self._settings.min_interval))
+        taken = WAIT_SECONDS - (hop.until / SECOND - time.time())
+        return item.release(started=False, after=max(1.0, self._settings.min_interval, taken))
 
     async def _follow(self, item: Item) -> Outcome:
         """The target of a redirect of some origin's robots.txt."""
@@ -213,8 +216,8 @@ class Visitor:
                 known = await self._heard(origin, where, lane=item.lane, hops=known.hops)
             elif where != waiting:
                 onward = [_hop_item(origin, known, where, waiting=waiting)]
-        if not onward:  # the lane that waits goes on, also with a redirect back into it
-            wait = self._block_of(known) if isinstance(known, Known) else 0.0
+        if not onward and not self._shared:  # the lane that waits goes on, also with a redirect back into it
+            wait = self._wait_of(known) if isinstance(known, Known) else 0.0
             await self._frontier.block(waiting, until=wait)
         return item.done(result={"status": answer.status}, discovered=onward, output=captures)
 
