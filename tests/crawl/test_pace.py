@@ -53,6 +53,22 @@ async def test_another_process_knows_the_pace() -> None:
         assert await interval(b) == 1
 
 
+async def test_a_delay_that_was_heard_of_elsewhere_speeds_up_no_host() -> None:
+    """One that fails is left alone as before, also by a process that did not meet it yet."""
+    async with bench() as b:
+        first = process(b)
+        for _ in range(6):
+            await first.answered("host", 0.1, failed=True)
+        assert await interval(b) == 16
+        second = process(b)
+        await second.heed("host", 10)
+        assert await interval(b) == 16
+        await second.answered("host", 0.1, failed=False)
+        assert await interval(b) == 10
+        await second.heed("host", 20)
+        assert await interval(b) == 20
+
+
 async def test_a_shorter_block_does_not_end_a_longer_one() -> None:
     async with bench() as b:
         paces = process(b)

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from swath.core.clock import SECOND
 from swath.core.item import Dead, Done, Item, Release, Retry
 from swath.crawl.answer import Answer, failed
 from tests.crawl.visiting import answered, visiting
@@ -59,6 +60,29 @@ async def test_a_robots_that_fails_where_it_was_redirected_to_is_asked_for_again
         excluded = await visitor(item("http://a.example/"))
     assert isinstance(excluded, Done)
     assert excluded.result == {"excluded": "robots", "rule": "robots.txt answered 500"}
+
+
+@pytest.mark.parametrize("lane", ["host", "domain"])
+async def test_a_robots_that_came_from_elsewhere_speaks_for_its_own_host(lane: str) -> None:
+    """How often to come, and where its sitemaps are. How long its keeper took to answer slows down nobody else."""
+    body = b"Sitemap: http://a.example/map.xml\nUser-agent: *\nDisallow: /private\nCrawl-delay: 20\n"
+
+    def say(url: str) -> Answer:
+        if "a.example" in url:
+            return answered(url, 302, Location="http://b.example/rules")
+        answer = answered(url, body=body)
+        return answer._replace(ended=answer.started + 10)
+
+    async with visiting(say, lane=lane, delay=1.0) as (frontier, visitor, _):
+        for _ in range(2):
+            assert isinstance(await visitor(item("http://a.example/")), Release)
+        claim = await frontier.claim(limit=1)
+        assert claim is not None
+        assert [hop.lane for hop in claim.items] == ["b.example"]
+        await claim.settle([await visitor(claim.items[0])])
+        assert (await frontier.explain("http://a.example/map.xml", lane="a.example")).state == "ready"
+        intervals = {status.lane: status.limits.min_interval async for status in frontier.lanes()}
+        assert intervals == {"a.example": 20 * SECOND, "b.example": None}
 
 
 async def test_a_lost_worker_is_not_held_against_a_page() -> None:

@@ -61,6 +61,18 @@ class Paces:
         wanted = politeness.interval(
             self._delay, crawl_delay=pace.crawl_delay, answer_seconds=seconds, errors=pace.errors
         )
+        await self._set(lane, pace, wanted)
+
+    async def heed(self, lane: str, crawl_delay: float) -> None:
+        """Slow down to what a host asks for. It was heard elsewhere and says nothing of how the host answers: one that
+        is left alone for longer, since it is slow or fails, stays so."""
+        await self.meet(lane)
+        pace = self.of(lane)
+        pace.crawl_delay = crawl_delay
+        wanted = politeness.interval(self._delay, crawl_delay=crawl_delay, answer_seconds=0.0, errors=pace.errors)
+        await self._set(lane, pace, max(wanted, pace.interval))
+
+    async def _set(self, lane: str, pace: Pace, wanted: float) -> None:
         if politeness.differs(wanted, pace.interval):
             pace.interval = wanted
             await self._frontier.limit(lane, min_interval=wanted)

@@ -167,7 +167,7 @@ class Visitor:
         answer = await self._fetch(url, lane, fresh=True) if isinstance(where, str) else where
         known = await self._heard(origin, answer, lane=lane, hops=hop.hops if hop else 0)
         if isinstance(known, Known):
-            await self._learn_pace(lane, origin, known, answer)
+            await self._learn_pace(lane, origin, known, seconds=answer.ended - answer.started)
             if wait := self._block_of(known):
                 await self._paces.block(lane, wait)
         return item.release(output=[self._capture(answer, {"kind": "robots"})])
@@ -216,17 +216,23 @@ class Visitor:
                 known = await self._heard(origin, where, lane=item.lane, hops=known.hops)
             elif where != waiting:
                 onward = [_hop_item(origin, known, where, waiting=waiting)]
+        if isinstance(known, Known):
+            await self._learn_pace(waiting, origin, known, seconds=None)
         if not onward and not self._shared:  # the lane that waits goes on, also with a redirect back into it
             wait = self._wait_of(known) if isinstance(known, Known) else 0.0
             await self._frontier.block(waiting, until=wait)
         return item.done(result={"status": answer.status}, discovered=onward, output=captures)
 
-    async def _learn_pace(self, lane: str, origin: str, known: Known, answer: Answer) -> None:
-        """What a robots.txt says beside its rules: how often to come, and where its sitemaps are."""
+    async def _learn_pace(self, lane: str, origin: str, known: Known, *, seconds: float | None) -> None:
+        """What a robots.txt says beside its rules: how often to come, and where its sitemaps are. `lane` is that of the
+        origin, which took so many seconds to answer; None: another did."""
         delay = known.robots.delay(self._settings.user_agent)
         if delay is not None:
-            self._paces.of(lane).crawl_delay = delay
-            await self._paces.answered(lane, answer.ended - answer.started, failed=False)
+            if seconds is None:
+                await self._paces.heed(lane, delay)
+            else:
+                self._paces.of(lane).crawl_delay = delay
+                await self._paces.answered(lane, seconds, failed=False)
         if self._settings.sitemaps and known.robots.sitemaps:
             found = [url for text in known.robots.sitemaps if (url := urls.normalise(text)) is not None]
             items = self._links.new(found, depth=0, referrer=f"{origin}/robots.txt", kind="sitemap")
