@@ -85,6 +85,47 @@ async def test_a_robots_that_came_from_elsewhere_speaks_for_its_own_host(lane: s
         assert intervals == {"a.example": 20 * SECOND, "b.example": None}
 
 
+def leading_away(url: str) -> Answer:
+    return answered(url, 302, Location="http://b.example/rules") if "robots.txt" in url else answered(url, 404)
+
+
+async def test_hops_that_piled_up_are_followed_once() -> None:
+    """Their lane was blocked for longer than one is waited for, so that the origin was asked anew each time. Those that
+    come late change nothing of the origin's lane, which may have been promised peace since."""
+    async with visiting(leading_away, delay=0.0, max_workers_per_host=0) as (frontier, visitor, actor):
+        for _ in range(3):
+            for _ in range(2):
+                assert isinstance(await visitor(item("http://a.example/")), Release)
+            fact = (await frontier.facts(["robots http://a.example"]))["robots http://a.example"]
+            url, hops, _ = fact["hop"]
+            await frontier.learn({"robots http://a.example": {**fact, "hop": [url, hops, 0]}})  # time passes
+        claim = await frontier.claim(limit=10)
+        assert claim is not None
+        assert [hop.lane for hop in claim.items] == ["b.example"] * 3
+        outcomes = [await visitor(claim.items[0])]
+        await frontier.block("a.example", until=60.0)
+        outcomes += [await visitor(hop) for hop in claim.items[1:]]
+        assert [isinstance(outcome, Done) and outcome.started for outcome in outcomes] == [True, False, False]
+        assert actor.asked == ["http://a.example/robots.txt"] * 3 + ["http://b.example/rules"]
+        found = await frontier.lane("a.example")
+        assert found is not None
+        assert found.limits.blocked_until > 0
+
+
+async def test_a_hop_that_was_lost_with_its_process_is_followed_again() -> None:
+    """The rules may be known by it, but what it was answered is not in the archive, and the origin's lane waits."""
+    async with visiting(leading_away, delay=0.0) as (frontier, visitor, actor):
+        for _ in range(2):
+            assert isinstance(await visitor(item("http://a.example/")), Release)
+        claim = await frontier.claim(limit=1)
+        assert claim is not None
+        for losses in range(2):
+            outcome = await visitor(claim.items[0]._replace(attempts=losses, losses=losses))
+            assert isinstance(outcome, Done)
+            assert [capture.page["url"] for capture in outcome.output] == ["http://b.example/rules"]
+    assert actor.asked == ["http://a.example/robots.txt"] + ["http://b.example/rules"] * 2
+
+
 async def test_a_lost_worker_is_not_held_against_a_page() -> None:
     """Its retries are for what the host did."""
     async with visiting(lambda url: failed(url, "reset", "", started=0.0, ended=0.0), robots=False, retries=1) as (

@@ -6,7 +6,8 @@ follows at once.
 
 A redirect within the lane takes the next turn. One that leads to another lane is an item there, under a key of its own;
 until that is settled the lane of the origin is blocked, and no longer than WAIT_SECONDS if it never is. Where other
-hosts are in the lane, only the pages of the origin wait.
+hosts are in the lane, only the pages of the origin wait. After that the origin is asked anew, so that several such
+items may wait for a lane; when the rules are known by one of them, the others are settled without a request.
 """
 
 import time

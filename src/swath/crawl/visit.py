@@ -204,8 +204,11 @@ class Visitor:
         return item.release(started=False, after=max(1.0, self._settings.min_interval, taken))
 
     async def _follow(self, item: Item) -> Outcome:
-        """The target of a redirect of some origin's robots.txt."""
+        """The target of a redirect of some origin's robots.txt, unless the rules came by an earlier one meanwhile."""
         origin, url, hops, waiting = (item.payload[name] for name in ("origin", "url", "hops", "lane"))
+        # One that was lost with its process may be what they came by, and is not in the archive: it is asked for again.
+        if not item.attempts and isinstance(await self._origins.known(origin), Known):
+            return item.done(result={"known": origin}, started=False)
         answer = await self._fetch(url, item.lane, fresh=True)
         known = await self._heard(origin, answer, lane=item.lane, hops=hops)
         captures = [self._capture(answer, {"kind": "robots"})]
