@@ -1,13 +1,17 @@
 """One visit at a time: robots.txt that is waited for, that leads elsewhere, and that fails there."""
 
 import asyncio
+import time
 
 import pytest
 
 from swath.core.clock import SECOND
+from swath.core.frontier import Frontier
 from swath.core.item import Dead, Done, Item, Release, Retry
 from swath.crawl.answer import Answer, failed
-from tests.crawl.visiting import answered, visiting
+from swath.crawl.rules import verdict_of_answer
+from swath.crawl.settings import CrawlSettings
+from tests.crawl.visiting import answered, visiting, visitor_on
 
 
 def item(url: str, *, attempts: int = 0, losses: int = 0) -> Item:
@@ -85,6 +89,12 @@ async def test_a_robots_that_came_from_elsewhere_speaks_for_its_own_host(lane: s
         assert intervals == {"a.example": 20 * SECOND, "b.example": None}
 
 
+async def blocked_until(frontier: Frontier, lane: str) -> int:
+    found = await frontier.lane(lane)
+    assert found is not None
+    return found.limits.blocked_until
+
+
 def leading_away(url: str) -> Answer:
     return answered(url, 302, Location="http://b.example/rules") if "robots.txt" in url else answered(url, 404)
 
@@ -93,27 +103,28 @@ async def test_hops_that_piled_up_are_followed_once() -> None:
     """Their lane was blocked for longer than one is waited for, so that the origin was asked anew each time. Those that
     come late change nothing of the origin's lane, which may have been promised peace since."""
     async with visiting(leading_away, delay=0.0, max_workers_per_host=0) as (frontier, visitor, actor):
-        for _ in range(3):
+        for waited in range(3):
+            if waited:  # in vain
+                fact = (await frontier.facts(["robots http://a.example"]))["robots http://a.example"]
+                url, hops, _ = fact["hop"]
+                await frontier.learn({"robots http://a.example": {**fact, "hop": [url, hops, 0]}})
             for _ in range(2):
                 assert isinstance(await visitor(item("http://a.example/")), Release)
-            fact = (await frontier.facts(["robots http://a.example"]))["robots http://a.example"]
-            url, hops, _ = fact["hop"]
-            await frontier.learn({"robots http://a.example": {**fact, "hop": [url, hops, 0]}})  # time passes
+        assert await blocked_until(frontier, "a.example") > 0
         claim = await frontier.claim(limit=10)
         assert claim is not None
         assert [hop.lane for hop in claim.items] == ["b.example"] * 3
         outcomes = [await visitor(claim.items[0])]
+        assert await blocked_until(frontier, "a.example") == 0
         await frontier.block("a.example", until=60.0)
         outcomes += [await visitor(hop) for hop in claim.items[1:]]
         assert [isinstance(outcome, Done) and outcome.started for outcome in outcomes] == [True, False, False]
         assert actor.asked == ["http://a.example/robots.txt"] * 3 + ["http://b.example/rules"]
-        found = await frontier.lane("a.example")
-        assert found is not None
-        assert found.limits.blocked_until > 0
+        assert await blocked_until(frontier, "a.example") > 0
 
 
 async def test_a_hop_that_was_lost_with_its_process_is_followed_again() -> None:
-    """The rules may be known by it, but what it was answered is not in the archive, and the origin's lane waits."""
+    """The rules may be known by it, but what it was answered is not in the archive."""
     async with visiting(leading_away, delay=0.0) as (frontier, visitor, actor):
         for _ in range(2):
             assert isinstance(await visitor(item("http://a.example/")), Release)
@@ -124,6 +135,49 @@ async def test_a_hop_that_was_lost_with_its_process_is_followed_again() -> None:
             assert isinstance(outcome, Done)
             assert [capture.page["url"] for capture in outcome.output] == ["http://b.example/rules"]
     assert actor.asked == ["http://a.example/robots.txt"] + ["http://b.example/rules"] * 2
+
+
+@pytest.mark.parametrize("busy_first", [True, False], ids=["before", "meanwhile"])
+async def test_a_hop_does_not_end_the_peace_that_its_host_was_promised(busy_first: bool) -> None:
+    """Another page of the host was in flight, in another process, and answered so before or while the hop waited."""
+
+    def say(url: str) -> Answer:
+        return answered(url, 503, Retry_After="1000") if url == "https://a.example/" else leading_away(url)
+
+    async with visiting(say, delay=0.0, max_workers_per_host=2) as (frontier, visitor, actor):
+        other = visitor_on(frontier, CrawlSettings(out="nowhere", scope="any", delay=0.0), actor)
+        rules = verdict_of_answer(404, now=time.time_ns() // 1_000)
+        await frontier.learn({"robots https://a.example": rules.to_json()})
+        if busy_first:
+            assert isinstance(await other(item("https://a.example/")), Retry)
+        for _ in range(2):
+            assert isinstance(await visitor(item("http://a.example/")), Release)
+        if not busy_first:
+            assert isinstance(await other(item("https://a.example/")), Retry)
+        claim = await frontier.claim(limit=1)
+        assert claim is not None
+        await claim.settle([await visitor(claim.items[0])])
+        assert actor.asked[-1] == "http://b.example/rules"
+        assert await blocked_until(frontier, "a.example") / SECOND > time.time() + 900
+
+
+async def test_a_lane_waits_for_each_hop_of_a_robots() -> None:
+    targets = {"http://a.example/robots.txt": "http://b.example/", "http://b.example/": "http://c.example/"}
+
+    def say(url: str) -> Answer:
+        return answered(url, 302, Location=targets[url]) if url in targets else answered(url, 404)
+
+    async with visiting(say, delay=0.0) as (frontier, visitor, actor):
+        for _ in range(2):
+            assert isinstance(await visitor(item("http://a.example/")), Release)
+        for _ in range(2):
+            hop = (await frontier.facts(["robots http://a.example"]))["robots http://a.example"]["hop"]
+            assert await blocked_until(frontier, "a.example") == hop[-1]
+            claim = await frontier.claim(limit=1)
+            assert claim is not None
+            await claim.settle([await visitor(claim.items[0])])
+        assert actor.asked == [*targets, "http://c.example/"]
+        assert await blocked_until(frontier, "a.example") == 0
 
 
 async def test_a_lost_worker_is_not_held_against_a_page() -> None:

@@ -43,7 +43,7 @@ class Hop(NamedTuple):
 
     url: str
     hops: int
-    until: int  # after which it is asked for anew
+    until: int  # after which it is asked for anew; the lane that waits for it is blocked to the same microsecond
 
 
 class Origins:

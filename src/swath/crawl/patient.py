@@ -5,6 +5,7 @@ A store that is away says nothing about the page. If it stays away for longer th
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Any, TypeVar
 
 from swath.core.errors import StoreFull, StoreUnavailable
@@ -35,8 +36,12 @@ class Patient:
     async def limit(self, lane: str, *, min_interval: float) -> None:
         await _outlast(lambda: self._frontier.limit(lane, min_interval=min_interval))
 
-    async def block(self, lane: str, *, until: float) -> None:
+    async def block(self, lane: str, *, until: datetime | float) -> None:
         await _outlast(lambda: self._frontier.block(lane, until=until))
+
+    async def blocked_until(self, lane: str) -> int:
+        found = await _outlast(lambda: self._frontier.lane(lane))
+        return 0 if found is None else found.limits.blocked_until
 
 
 async def _outlast(ask: Callable[[], Awaitable[T]]) -> T:

@@ -5,7 +5,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from swath.core.clock import SECOND
+from swath.core.clock import SECOND, as_datetime
 from swath.core.frontier import Frontier
 from swath.core.item import Done, Item, Outcome
 from swath.crawl import lanes, politeness, urls, warc
@@ -198,16 +198,18 @@ class Visitor:
     async def _send_hop(self, item: Item, origin: str, hop: Hop, where: str) -> Outcome:
         """A redirect into another lane is an item there; this lane waits for it, or each page by itself: as long again
         as it has taken so far, so that many pages are not looked at all the time."""
-        if await self._frontier.add(_hop_item(origin, hop, where, waiting=item.lane)) and not self._shared:
-            await self._frontier.block(item.lane, until=WAIT_SECONDS)
+        added = await self._frontier.add(_hop_item(origin, hop, where, waiting=item.lane))
+        if added and not self._shared and await self._frontier.blocked_until(item.lane) < hop.until:
+            await self._frontier.block(item.lane, until=as_datetime(hop.until))
         taken = WAIT_SECONDS - (hop.until / SECOND - time.time())
         return item.release(started=False, after=max(1.0, self._settings.min_interval, taken))
 
     async def _follow(self, item: Item) -> Outcome:
         """The target of a redirect of some origin's robots.txt, unless the rules came by an earlier one meanwhile."""
         origin, url, hops, waiting = (item.payload[name] for name in ("origin", "url", "hops", "lane"))
+        before = await self._origins.known(origin)
         # One that was lost with its process may be what they came by, and is not in the archive: it is asked for again.
-        if not item.attempts and isinstance(await self._origins.known(origin), Known):
+        if isinstance(before, Known) and not item.attempts:
             return item.done(result={"known": origin}, started=False)
         answer = await self._fetch(url, item.lane, fresh=True)
         known = await self._heard(origin, answer, lane=item.lane, hops=hops)
@@ -221,10 +223,19 @@ class Visitor:
                 onward = [_hop_item(origin, known, where, waiting=waiting)]
         if isinstance(known, Known):
             await self._learn_pace(waiting, origin, known, seconds=None)
-        if not onward and not self._shared:  # the lane that waits goes on, also with a redirect back into it
-            wait = self._wait_of(known) if isinstance(known, Known) else 0.0
-            await self._frontier.block(waiting, until=wait)
+        if isinstance(before, Hop) and not self._shared:
+            await self._go_on(waiting, before, known, onward=bool(onward))
         return item.done(result={"status": answer.status}, discovered=onward, output=captures)
+
+    async def _go_on(self, lane: str, before: Hop, known: Known | Hop, *, onward: bool) -> None:
+        """The lane that waited for a hop waits for the next, or goes on, also with a redirect back into it. A block
+        that ends at another time than the hop is somebody else's, as for a Retry-After, and stays."""
+        if await self._frontier.blocked_until(lane) != before.until:
+            return
+        if isinstance(known, Known):
+            await self._frontier.block(lane, until=self._wait_of(known))
+        else:
+            await self._frontier.block(lane, until=as_datetime(known.until) if onward else 0.0)
 
     async def _learn_pace(self, lane: str, origin: str, known: Known, *, seconds: float | None) -> None:
         """What a robots.txt says beside its rules: how often to come, and where its sitemaps are. `lane` is that of the
