@@ -249,13 +249,13 @@ class Lanes:
         self._touched: dict[int, Lane] = {}
 
     def load(self, numbers: Iterable[int]) -> None:
-        if missing := set(numbers) - self._numbered.keys():
+        if missing := {number for number in numbers if number not in self._numbered}:
             where = {"partition": self.partition.number, "numbers": str(list(missing))}
             for row in self.session.connection.execute(self.session.sql["lanes_by_number"], where):
                 self.remember(Lane(*row))
 
     def load_named(self, names: Iterable[str]) -> None:
-        if missing := set(names) - self._named.keys():
+        if missing := {name for name in names if name not in self._named}:
             where = {"partition": self.partition.number, "names": json.dumps(list(missing), ensure_ascii=False)}
             for row in self.session.connection.execute(self.session.sql["lanes_by_name"], where):
                 self.remember(Lane(*row))
