@@ -14,7 +14,8 @@ import pytest_asyncio
 from swath.backends.postgres.connections import connect
 from swath.conformance.trial import Batch, Trial, done, release, retry
 from swath.core.clock import SECOND
-from swath.core.store import HeldItem, Move, OutputMove, Settings
+from swath.core.item import Item
+from swath.core.store import Move, OutputMove, Settings
 from tests.conftest import Server
 from tests.plans.meter import Cost, Metered
 from tests.postgres.site import Site
@@ -97,12 +98,12 @@ async def fill(trial: Trial, count: int, *, lanes: int, chunk: int = 500, after:
         )
 
 
-async def settle(batch: Batch, outcome: Callable[[HeldItem], Move] = done) -> None:
+async def settle(batch: Batch, outcome: Callable[[Item], Move] = done) -> None:
     for partition in batch.partitions:
         await batch.settle(*(outcome(item) for item in batch.items if item.partition == partition), partition=partition)
 
 
-async def cover(trial: Trial, outcome: Callable[[HeldItem], Move] = done, *, seconds: float = 0.01) -> None:
+async def cover(trial: Trial, outcome: Callable[[Item], Move] = done, *, seconds: float = 0.01) -> None:
     trial.clock.advance(seconds)
     batch = await trial.claim(BATCH)
     assert batch.items
@@ -130,7 +131,7 @@ async def test_one_lane(site: Site) -> None:
 async def test_retries_and_releases(site: Site, lanes: int) -> None:
     rng = random.Random(lanes)
 
-    def outcome(item: HeldItem) -> Move:
+    def outcome(item: Item) -> Move:
         return rng.choice([done(item), done(item), retry(item), retry(item, after=0.05), release(item)])
 
     async def scenario(trial: Trial) -> Act:

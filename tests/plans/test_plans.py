@@ -13,8 +13,9 @@ import pytest_asyncio
 from swath.backends.postgres.connections import connect
 from swath.conformance.trial import Batch, Trial, dead, done, release, retry
 from swath.core.clock import SECOND
+from swath.core.item import Item
 from swath.core.lane import address, key_hash
-from swath.core.store import HeldItem, Move, NewItem, Settings
+from swath.core.store import Move, NewItem, Settings
 from tests.plans.meter import SMALL, Cost, Metered
 from tests.postgres.site import Site
 
@@ -27,7 +28,7 @@ FRONT = 100
 PER_ITEM = 16  # rows of any one table, or entries of any one index, that an item may cost
 AT_LEAST = 40  # and a move, however small
 
-Outcome = Callable[[HeldItem], Move]
+Outcome = Callable[[Item], Move]
 OUTCOMES: Sequence[Outcome] = [done, done, retry, release, dead]
 AFTERWARDS: Sequence[Outcome] = [done, dead, lambda item: retry(item, after=3_600)]
 

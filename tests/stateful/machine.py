@@ -12,7 +12,6 @@ from swath.core.item import Item
 from swath.core.store import (
     DEFAULT,
     Fact,
-    HeldItem,
     LaneChange,
     Move,
     MoveKind,
@@ -324,7 +323,7 @@ class FrontierMachine(Player):
         settlement = Settlement(item.partition, hand.number + 1, moves, self.universe[-2:], outputs, [UNTRUE])
         self.refuse_settle(hand, settlement, refuses)
 
-    def _move(self, item: HeldItem, kind: str, extra: int) -> Move:
+    def _move(self, item: Item, kind: str, extra: int) -> Move:
         at = item.position
         match kind:
             case "done":

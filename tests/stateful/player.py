@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from swath.backends.memory import MemoryStore
 from swath.core.clock import Clock, ManualClock
 from swath.core.errors import LeaseLost, SwathError
+from swath.core.item import Item
 from swath.core.lane import KEY_HASH_BYTES, address
 from swath.core.store import (
     ClaimRef,
@@ -19,7 +20,6 @@ from swath.core.store import (
     DeadItem,
     Fact,
     Found,
-    HeldItem,
     LaneChange,
     LaneStatus,
     Move,
@@ -48,7 +48,7 @@ class Hand:
 
     ref: ClaimRef
     model: ClaimRef
-    items: Sequence[HeldItem]
+    items: Sequence[Item]
     number: int = 0
     last: Settlement | None = None
 
@@ -198,7 +198,7 @@ class Player(RuleBasedStateMachine):
         """Workers that have something in hand."""
         return [hand for hand in self.hands if self.open_items(hand)]
 
-    def open_items(self, hand: Hand) -> list[HeldItem]:
+    def open_items(self, hand: Hand) -> list[Item]:
         places = self.ledger.claims[hand.ref.fence].names
         return [item for item in hand.items if (item.partition, item.position) in places]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from swath.core.clock import Clock, SystemClock
 from swath.core.errors import InvalidOutcome, LeaseLost, OutputConflict, WrongTransaction
-from swath.core.item import LEVELS
+from swath.core.item import LEVELS, Item
 from swath.core.lane import (
     FRESH,
     KEY_HASH_BYTES,
@@ -38,7 +38,6 @@ from swath.core.store import (
     DeadItem,
     Fact,
     Found,
-    HeldItem,
     LaneChange,
     LaneStatus,
     Move,
@@ -635,19 +634,19 @@ def _changed(value: int | None, change: int | None) -> int | None:
     return None if change == DEFAULT else change
 
 
-def _held(row: _Row) -> HeldItem:
-    return HeldItem(
-        partition=row.lane.partition,
-        position=row.position,
-        lane=row.lane.name,
-        priority=row.priority,
-        key=row.key,
-        payload=row.payload,
-        attempts=row.attempts,
+def _held(row: _Row) -> Item:
+    return Item(
+        row.key,
+        row.lane.name,
+        row.priority,
+        row.payload,
         span=row.span,
+        attempts=row.attempts,
         losses=row.losses,
         lane_visits=row.lane.visits,
         lane_in_flight=row.beside,
+        partition=row.lane.partition,
+        position=row.position,
     )
 
 

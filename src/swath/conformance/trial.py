@@ -16,7 +16,6 @@ from swath.core.store import (
     ClaimRequest,
     Fact,
     Found,
-    HeldItem,
     LaneChange,
     LaneStatus,
     Move,
@@ -60,26 +59,26 @@ def lane_in(partition: int, partitions: int, nth: int = 0) -> str:
     return next(name for n, name in enumerate(names) if n == nth)
 
 
-def done(item: HeldItem, *, result: str | None = None, revisit: float | None = None, started: bool = True) -> Move:
+def done(item: Item, *, result: str | None = None, revisit: float | None = None, started: bool = True) -> Move:
     delay = None if revisit is None else microseconds(revisit)
     return Move(item.position, MoveKind.DONE, delay=delay, result=result, started=started)
 
 
-def retry(item: HeldItem, *, after: float = 0, reason: str = "later", error: str | None = None) -> Move:
+def retry(item: Item, *, after: float = 0, reason: str = "later", error: str | None = None) -> Move:
     return Move(item.position, MoveKind.RETRY, delay=microseconds(after), reason=reason, error=error)
 
 
-def dead(item: HeldItem, *, reason: str = "no use", error: str | None = None) -> Move:
+def dead(item: Item, *, reason: str = "no use", error: str | None = None) -> Move:
     return Move(item.position, MoveKind.DEAD, reason=reason, error=error)
 
 
-def release(item: HeldItem, *, started: bool = True, after: float | None = None) -> Move:
+def release(item: Item, *, started: bool = True, after: float | None = None) -> Move:
     delay = None if after is None else microseconds(after)
     return Move(item.position, MoveKind.RELEASE, delay=delay, started=started)
 
 
 def split(
-    item: HeldItem,
+    item: Item,
     partitions: int,
     *,
     rest: str,
@@ -101,7 +100,7 @@ class Batch:
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     @property
-    def items(self) -> Sequence[HeldItem]:
+    def items(self) -> Sequence[Item]:
         return self.reply.items
 
     @property
@@ -112,12 +111,12 @@ class Batch:
     def partitions(self) -> list[int]:
         return sorted({item.partition for item in self.items})
 
-    def __getitem__(self, key: str) -> HeldItem:
+    def __getitem__(self, key: str) -> Item:
         (item,) = [item for item in self.items if item.key == key]
         return item
 
     @property
-    def only(self) -> HeldItem:
+    def only(self) -> Item:
         (item,) = self.items
         return item
 

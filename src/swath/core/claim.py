@@ -52,7 +52,7 @@ class Claim:
     """A batch of items held by one worker until `expires_at`. Only its holder can settle or renew it (INV-2)."""
 
     def __init__(self, frontier: "Frontier", reply: ClaimReply, *, token: int, lease: float, asked_at: float) -> None:
-        self.items: Sequence[Item] = [codec.held_item(held) for held in reply.items]
+        self.items: Sequence[Item] = codec.held_items(reply.items)
         self.fence = reply.fence
         self.expires_at: datetime = as_datetime(reply.expires_at)
         self.ends_at = asked_at + lease  # on `lease_clock`, counted from before the request was sent: never too late

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from hashlib import blake2b
@@ -12,7 +12,7 @@ from swath.core.clock import SECOND, from_datetime, microseconds
 from swath.core.errors import InvalidItem, InvalidOutcome, InvalidSetting
 from swath.core.item import LEVELS, Dead, Done, Item, Outcome, Release, Retry, Split
 from swath.core.lane import KEY_HASH_BYTES, address
-from swath.core.store import Fact, HeldItem, Move, MoveKind, NewItem
+from swath.core.store import Fact, Move, MoveKind, NewItem
 
 MAX_KEY_BYTES = 8_192
 MAX_LANE_BYTES = 512
@@ -80,11 +80,9 @@ def _not_before(key: str, moment: object) -> int:
     return from_datetime(moment)
 
 
-def held_item(held: HeldItem) -> Item:
-    partition, position, lane, priority, key, payload, attempts, span, losses, visits, in_flight = held
-    decoded = None if payload is None else json.loads(payload)
-    fields = (key, lane, priority, decoded, None, span, attempts, losses, visits, in_flight, partition, position)
-    return tuple.__new__(Item, fields)
+def held_items(items: Sequence[Item]) -> list[Item]:
+    """Items of a claim, with what their payloads mean."""
+    return [item if item.payload is None else item._replace(payload=json.loads(item.payload)) for item in items]
 
 
 def done(outcome: Done) -> Move:

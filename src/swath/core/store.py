@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
 
+from swath.core.item import Item
 from swath.core.lane import LaneLimits
 
 MAX_CLAIM = 10_000  # items in one claim
@@ -43,22 +44,6 @@ class NewItem(NamedTuple):
     span: int
 
 
-class HeldItem(NamedTuple):
-    """An item as a claim hands it out."""
-
-    partition: int
-    position: int
-    lane: str
-    priority: int
-    key: str
-    payload: str | None
-    attempts: int
-    span: int
-    losses: int
-    lane_visits: int
-    lane_in_flight: int
-
-
 class ClaimRequest(NamedTuple):
     limit: int
     lease: int
@@ -71,9 +56,10 @@ class ClaimRequest(NamedTuple):
 class ClaimReply(NamedTuple):
     now: int
     fence: int  # 0 when nothing was claimed
-    items: Sequence[HeldItem]
+    items: Sequence[Item]  # whose payloads are JSON texts still
     expires_at: int
-    next_ready_at: int | None  # the earliest over the partitions that were seen; None: nothing waits
+    # The earliest over the partitions that were seen; None: nothing waits. That of a full claim may be too early.
+    next_ready_at: int | None
     skipped: Sequence[int]  # partitions that somebody else held: skipped is not empty
     recovered: int  # items taken back from claims whose lease had ended
     died: int  # of those, how many ended up dead

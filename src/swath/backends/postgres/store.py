@@ -20,7 +20,7 @@ from swath.backends.postgres.notify import Listener
 from swath.backends.postgres.target import Target
 from swath.core.clock import Clock
 from swath.core.errors import NotAFrontier, StoreUnavailable, WrongTransaction
-from swath.core.item import DEFAULT_PRIORITY
+from swath.core.item import DEFAULT_PRIORITY, Item
 from swath.core.lane import LaneLimits
 from swath.core.store import (
     AHEAD_LIMIT,
@@ -33,7 +33,6 @@ from swath.core.store import (
     DeadItem,
     Fact,
     Found,
-    HeldItem,
     LaneChange,
     LaneStatus,
     Move,
@@ -155,7 +154,7 @@ class PostgresStore:
         )
         self._doubtful.discard(request.token)
         now, fence, expires_at, paused, version, *columns = row
-        items = _held_items(columns) if fence else []
+        items = _items(*columns) if fence else []
         return ClaimReply(now, fence, items, expires_at or now, now, (), 0, 0, True, Signal(paused, version))
 
     def _watch_versions(self, pairs: Sequence[int]) -> None:
@@ -349,11 +348,6 @@ async def _open(connection: AsyncConnection, target: Target, create: Settings | 
     return Settings(*row[:4])
 
 
-def _held_items(columns: Sequence[Iterable[Any]]) -> list[HeldItem]:
-    """Items from the arrays of a reply. They are many: HeldItem(…) names its arguments first, at twice the cost."""
-    return [tuple.__new__(HeldItem, fields) for fields in zip(*columns, strict=True)]
-
-
 def _taken_items(
     partitions: Sequence[int],
     priorities: Sequence[int],
@@ -362,15 +356,30 @@ def _taken_items(
     lanes: Sequence[str],
     keys: Sequence[str],
     *others: Sequence[Any],
-) -> list[HeldItem]:
+) -> list[Item]:
     """Items of a claim, whose partitions and priorities come in runs."""
     payloads, attempts, spans, losses, visits, besides = others
     partition = chain.from_iterable(map(repeat, partitions, counts))
     priority = chain.from_iterable(map(repeat, priorities, counts))
     in_flight = map(add, besides, range(len(besides)))
-    return _held_items(
-        (partition, positions, lanes, priority, keys, payloads, attempts, spans, losses, visits, in_flight)
-    )
+    return _items(partition, positions, lanes, priority, keys, payloads, attempts, spans, losses, visits, in_flight)
+
+
+def _items(
+    partitions: Iterable[int],
+    positions: Iterable[int],
+    lanes: Iterable[str],
+    priorities: Iterable[int],
+    keys: Sequence[str],
+    payloads: Iterable[str | None],
+    attempts: Iterable[int],
+    spans: Iterable[int],
+    *others: Iterable[int],
+) -> list[Item]:
+    """Items from the arrays of a reply. They are many: Item(…) names its arguments first, at twice the cost."""
+    not_before = repeat(None, len(keys))
+    columns = (keys, lanes, priorities, payloads, not_before, spans, attempts, *others, partitions, positions)
+    return [tuple.__new__(Item, fields) for fields in zip(*columns, strict=True)]
 
 
 def _columns(items: Sequence[NewItem]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from swath.backends.sqlite.state import NEVER, Lane, Lanes, Partition, Session
 from swath.core.errors import LeaseLost
-from swath.core.item import LEVELS
+from swath.core.item import LEVELS, Item
 from swath.core.lane import FRESH, RETURNED, level_of, low_share, rank_of, room, starts_count
 from swath.core.store import (
     DELAYED_DRAIN,
@@ -15,7 +15,6 @@ from swath.core.store import (
     ClaimRef,
     ClaimReply,
     ClaimRequest,
-    HeldItem,
 )
 
 CLAIMS_KEPT = 100_000  # fences below the newest for which a lost reply can still be looked up
@@ -25,10 +24,10 @@ HEAD_COLUMNS = 7  # of a row of `ready_lanes`: the lane's first item, and the ra
 
 def claim(session: Session, request: ClaimRequest) -> ClaimReply:
     now = clock = session.clock.now()
-    (fence,) = session.connection.execute(session.sql["next_fence"]).fetchone()
-    taken: list[HeldItem] = []
+    fence = _next_fence(session)
+    taken: list[Item] = []
     holds: list[tuple[int, int]] = []
-    visited: list[int] = []
+    visited: dict[int, int | None] = {}  # partitions, and since when something was ready there
     moments: list[int | None] = []
     recovered = died = 0
     starts = False
@@ -49,7 +48,7 @@ def claim(session: Session, request: ClaimRequest) -> ClaimReply:
             look = _look(session, number)
         items = visit.take(look, request.limit - len(taken), fence)
         partition.save(session)
-        visited.append(number)
+        visited[number] = look.next_ready_at
         if items:
             holds.append((number, len(items)))
             taken += items
@@ -57,7 +56,10 @@ def claim(session: Session, request: ClaimRequest) -> ClaimReply:
     expires_at = now + request.lease
     if taken:
         _write_claim(session, request, fence, expires_at, holds)
-    moments += [next_ready_at(session, number) for number in visited]
+    if len(taken) < request.limit:
+        moments += [next_ready_at(session, number) for number in visited]
+    else:  # whoever wants more claims again; until then what was found before is near enough
+        moments += visited.values()
     return ClaimReply(
         now=now,
         fence=fence if taken else 0,
@@ -72,6 +74,12 @@ def claim(session: Session, request: ClaimRequest) -> ClaimReply:
     )
 
 
+def _next_fence(session: Session) -> int:
+    if session.last_fence is None:
+        (session.last_fence,) = session.connection.execute(session.sql["last_fence"]).fetchone()
+    return session.last_fence + 1
+
+
 def _write_claim(
     session: Session, request: ClaimRequest, fence: int, expires_at: int, holds: list[tuple[int, int]]
 ) -> None:
@@ -79,6 +87,7 @@ def _write_claim(
         session.sql["insert_claim"],
         {"fence": fence, "token": request.token, "worker": request.worker, "expires_at": expires_at},
     )
+    session.last_fence = fence
     rows = [(fence, number, expires_at, held) for number, held in holds]
     session.connection.executemany(session.sql["insert_hold"], rows)
     if fence % PRUNE_EVERY == 0:
@@ -191,11 +200,11 @@ class _Visit:
         self._partition.delayed -= len(rows)
         return len(rows)
 
-    def take(self, look: _Look, limit: int, fence: int) -> list[HeldItem]:
+    def take(self, look: _Look, limit: int, fence: int) -> list[Item]:
         """From the highest level down, but for a small share that goes to the lowest first."""
         levels = look.ready_levels(self._now)
         low = low_share(limit, self._partition.claims_made) if len(levels) > 1 else 0
-        taken: list[HeldItem] = []
+        taken: list[Item] = []
         for level in range(LEVELS - 1, -1, -1):
             if level in levels and len(taken) < limit - low:
                 taken += self._take_level(level, limit - low - len(taken), fence, levels)
@@ -209,9 +218,9 @@ class _Visit:
         self._partition.claimed += len(taken)
         return taken
 
-    def _take_level(self, level: int, limit: int, fence: int, levels: set[int]) -> list[HeldItem]:
+    def _take_level(self, level: int, limit: int, fence: int, levels: set[int]) -> list[Item]:
         """Each lane of a level that is ready, once. `levels` learns where lanes went that are still ready."""
-        taken: list[HeldItem] = []
+        taken: list[Item] = []
         met: set[int] = set()
         after = (NEVER, NEVER)
         while len(taken) < limit:
@@ -250,7 +259,7 @@ class _Visit:
         }
         return self._connection.execute(self._sql["ready_lanes"], where)
 
-    def _take_lane(self, lane: Lane, level: int, row: tuple[Any, ...], limit: int, taken: list[HeldItem]) -> None:
+    def _take_lane(self, lane: Lane, level: int, row: tuple[Any, ...], limit: int, taken: list[Item]) -> None:
         """Up to `limit` head items of one lane. Its row begins with the first of them and the rank of the second."""
         pacing = lane.pacing(self._pacing)
         if lane.earliest_start(pacing) <= self._now:  # otherwise the limits were changed since it was placed
@@ -259,8 +268,8 @@ class _Visit:
             if count == 1:
                 position, key, payload, attempts, span, losses, rank = row[:HEAD_COLUMNS]
                 visits, beside = lane.visits, lane.in_flight
-                fields = (number, position, name, level, key, payload, attempts, span, losses, visits, beside)
-                taken.append(tuple.__new__(HeldItem, fields))  # half the cost of HeldItem(…), which names them first
+                fields = (key, name, level, payload, None, span, attempts, losses, visits, beside, number, position)
+                taken.append(tuple.__new__(Item, fields))  # half the cost of Item(…), which names them first
                 self._held[position] = lane.number
                 lane.start(1)
                 lane.head = None if rank is None else level_of(rank)
@@ -270,8 +279,8 @@ class _Visit:
                 rows = self._connection.execute(self._sql["lane_items"], where).fetchall()
                 visits = lane.visits
                 for beside, (position, key, payload, attempts, span, losses) in enumerate(rows[:count], lane.in_flight):
-                    item = HeldItem(number, position, name, level, key, payload, attempts, span, losses, visits, beside)
-                    taken.append(item)
+                    fields = (key, name, level, payload, None, span, attempts, losses, visits, beside, number, position)
+                    taken.append(tuple.__new__(Item, fields))
                     self._held[position] = lane.number
                 lane.start(min(len(rows), count))
                 if len(rows) <= count:
@@ -281,7 +290,7 @@ class _Visit:
                 self.starts_count = self.starts_count or pacing.min_interval > 0
         lane.place(pacing, self._now, new_turn=True)  # taken in part, it goes back behind the others
 
-    def _move(self, items: Sequence[HeldItem], fence: int) -> None:
+    def _move(self, items: Sequence[Item], fence: int) -> None:
         where = {
             "partition": self._partition.number,
             "fence": fence,

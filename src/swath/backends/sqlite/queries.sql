@@ -141,8 +141,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, 0)
 
 -- claim
 
--- name: next_fence
-SELECT coalesce(max(fence), 0) + 1 FROM swath_claim
+-- name: last_fence
+SELECT coalesce(max(fence), 0) FROM swath_claim
 
 -- name: lost_holds
 -- Rule 3 and F9: claims that ended here, or were lost in another partition, by two index ranges and never by item.

@@ -13,6 +13,9 @@ from swath.core.errors import InvalidOutcome, OutputConflict
 from swath.core.lane import RETURNED, starts_count
 from swath.core.store import ClaimRef, Move, MoveKind, NewItem, OutputMove, Settlement, SettleReply
 
+_DONE = MoveKind.DONE  # asked of its class, a member costs as much as a call
+_GOES_BACK = frozenset({MoveKind.RELEASE, MoveKind.SPLIT})
+
 
 def settle(session: Session, ref: ClaimRef, settlement: Settlement) -> SettleReply:
     partition = Partition.load(session, settlement.partition)
@@ -72,7 +75,7 @@ def _held_lanes(session: Session, fence: int, settlement: Settlement) -> dict[in
 
 def _items_to_return(session: Session, fence: int, settlement: Settlement) -> dict[int, _Held]:
     """The items that go back to their lanes, whole or in part, by position; InvalidOutcome unless that can be."""
-    positions = [move.position for move in settlement.moves if move.kind in (MoveKind.RELEASE, MoveKind.SPLIT)]
+    positions = [move.position for move in settlement.moves if move.kind in _GOES_BACK]
     if not positions:
         return {}
     rows = _held_items(session, fence, settlement.partition, positions)
@@ -133,7 +136,7 @@ class _Settling:
             if move.started:
                 if not starts_count(lane.pacing(default)):
                     lane.pace(self._now)
-                if move.kind is MoveKind.DONE:
+                if move.kind is _DONE:
                     lane.visit()
                     self._partition.visits += 1
             self._lanes.touch(lane)
@@ -145,14 +148,15 @@ class _Settling:
     def _move(self, lane: Lane, move: Move) -> bool:
         """Whether the item is settled by it."""
         now, partition = self._now, self._partition
+        if move.kind is _DONE and move.delay is None:  # as nearly all are
+            partition.done += 1
+            self._results[move.position] = move.result
+            return True
         match move.kind:
             case MoveKind.DONE:
-                if move.delay is None:
-                    partition.done += 1
-                    self._results[move.position] = move.result
-                else:
-                    partition.delayed += 1
-                    self._collect("settle_revisit", move, now + move.delay, now, move.result)
+                assert move.delay is not None
+                partition.delayed += 1
+                self._collect("settle_revisit", move, now + move.delay, now, move.result)
                 return True
             case MoveKind.RETRY:
                 partition.delayed += 1
@@ -193,6 +197,8 @@ class _Settling:
         self._rows.setdefault(statement, []).append(entry)
 
     def _write(self, held: dict[int, int]) -> None:
+        if not held:
+            return
         session = self._lanes.session
         connection, sql = session.connection, session.sql
         where = {"partition": self._partition.number, "fence": self._fence}
@@ -201,18 +207,17 @@ class _Settling:
             connection.execute(sql["settle_done"], {**where, "now": self._now, "results": results})
         for statement, entries in self._rows.items():
             connection.executemany(sql[statement], entries)
-        row = connection.execute(sql["held"], where).fetchone()
-        if row is None:  # nothing was held here, and nothing was settled
-            return
         self._partition.claimed -= len(held)
-        left = row[0] - len(held)
+        known = session.held.get((self._fence, self._partition.number))
+        before = connection.execute(sql["held"], where).fetchone()[0] if known is None else len(known)
+        left = before - len(held)
         if left == 0:
             session.held.pop((self._fence, self._partition.number), None)
             connection.execute(sql["delete_claimed_all"], where)
             connection.execute(sql["delete_hold"], where)
         else:
-            known = session.held.get((self._fence, self._partition.number), {})
-            for position in held:
-                known.pop(position, None)
+            if known is not None:
+                for position in held:
+                    del known[position]
             connection.execute(sql["delete_claimed"], {**where, "positions": str(list(held))})
             connection.execute(sql["save_hold"], {**where, "held": left})

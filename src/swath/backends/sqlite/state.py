@@ -41,6 +41,7 @@ class Session:
     named: defaultdict[int, dict[str, "Lane"]] = field(default_factory=lambda: defaultdict(dict))  # by partition
     # The lanes of what the latest claims hold, by position, by fence and partition:
     held: dict[tuple[int, int], dict[int, int]] = field(default_factory=dict)
+    last_fence: int | None = None
 
     @property
     def pacing(self) -> Pacing:
