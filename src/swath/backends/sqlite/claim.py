@@ -141,6 +141,7 @@ class _Visit:
         """Items of claims whose lease has ended are ready again, or dead when that has happened too often."""
         if not look.lost and (look.expires_at is None or look.expires_at > self._now):
             return 0, 0
+        self._session.need_durable()  # what is dead moves the checkpoint, which never moves back (INV-6)
         number, now = self._partition.number, self._now
         rows = self._lose(number)
         self._lanes.load({lane for _, lane, *_ in rows})
@@ -263,6 +264,8 @@ class _Visit:
         """Up to `limit` head items of one lane. Its row begins with the first of them and the rank of the second."""
         pacing = lane.pacing(self._pacing)
         if lane.earliest_start(pacing) <= self._now:  # otherwise the limits were changed since it was placed
+            if pacing.min_interval:
+                self._session.need_durable()  # the next start must know of this one, whatever happens (INV-3)
             number, name = self._partition.number, lane.name
             count = room(pacing, in_flight=lane.in_flight, limit=limit)
             if count == 1:

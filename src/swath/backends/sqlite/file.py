@@ -27,8 +27,9 @@ WAL_PAGES = 16_000  # 64 MB between checkpoints
 WAL_BYTES = 64 * 1024 * 1024  # to which a WAL that had to grow is cut back
 STATEMENTS = 256  # prepared statements kept by a connection
 
+FULL = 2  # as SQLite tells it
 SYNCHRONOUS = {
-    "full": "FULL",
+    "full": "FULL",  # but for leases, as `writer` tells
     "normal": "NORMAL",  # no sync with each commit: a power cut can take back the last moments, never corrupt the file
 }
 

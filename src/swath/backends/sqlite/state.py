@@ -22,6 +22,10 @@ LANES_KEPT = 10_000  # in memory, from one transaction to the next
 HOLDS_KEPT = 64
 
 
+class NotDurable(Exception):
+    """What a move found to do must outlive a power cut, and its commit would not be synced."""
+
+
 @dataclass(slots=True)
 class Session:
     """A connection that holds the write lock, the frontier's row, and rows of partitions and lanes as it left them.
@@ -42,10 +46,15 @@ class Session:
     # The lanes of what the latest claims hold, by position, by fence and partition:
     held: dict[tuple[int, int], dict[int, int]] = field(default_factory=dict)
     last_fence: int | None = None
+    durable: bool = True  # the commit of this transaction is synced
 
     @property
     def pacing(self) -> Pacing:
         return Pacing(self.settings.min_interval, self.settings.concurrency)
+
+    def need_durable(self) -> None:
+        if not self.durable:
+            raise NotDurable
 
     def trim(self) -> None:
         """Between transactions: what is in use by one stays for all of it."""

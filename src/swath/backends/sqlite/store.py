@@ -112,10 +112,10 @@ class SqliteStore:
         return await self._write(lambda session: adding.add(session, items), wakes=True)
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
-        return await self._write(lambda session: claiming.claim(session, request), looks=True)
+        return await self._write(lambda session: claiming.claim(session, request), looks=True, leases=True)
 
     async def renew(self, claim: ClaimRef, lease: int) -> int:
-        return await self._write(lambda session: claiming.renew(session, claim, lease), urgent=True)
+        return await self._write(lambda session: claiming.renew(session, claim, lease), urgent=True, leases=True)
 
     async def settle(self, claim: ClaimRef, settlement: Settlement, *, connection: Any = None) -> SettleReply:
         if connection is None:
@@ -151,11 +151,9 @@ class SqliteStore:
     async def reopen(self, places: Sequence[tuple[int, int]]) -> int:
         return await self._write(lambda session: changing.reopen(session, places), wakes=True)
 
-    async def _write(
-        self, run: Callable[[Session], T], *, urgent: bool = False, wakes: bool = False, looks: bool = False
-    ) -> T:
+    async def _write(self, run: Callable[[Session], T], **kind: bool) -> T:
         self._check_usable()
-        return await self._writer.submit(run, urgent=urgent, wakes=wakes, looks=looks)
+        return await self._writer.submit(run, **kind)
 
     # looks
 

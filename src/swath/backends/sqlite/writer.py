@@ -2,6 +2,10 @@
 
 Jobs that wait are run in one transaction with one COMMIT, that is one sync of the disk, for all of them. One that fails
 is rolled back alone. Callers are answered after the commit.
+
+Who holds what is of interest as long as its holder lives, which is no longer than the machine runs. So a job that is
+about leases only, and is alone, is committed without a sync: a power cut takes back all of it or nothing. The next sync
+is for everything before it, too.
 """
 
 import asyncio
@@ -14,8 +18,8 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from swath.backends.sqlite.file import patiently
-from swath.backends.sqlite.state import Session, begin
+from swath.backends.sqlite.file import FULL, patiently
+from swath.backends.sqlite.state import NotDurable, Session, begin
 from swath.backends.sqlite.target import Target
 from swath.backends.sqlite.trouble import translate
 from swath.backends.sqlite.turn import Turn
@@ -29,6 +33,7 @@ GROUP_JOBS = 64  # jobs under one commit
 GROUP_SECONDS = 0.02  # after which a group takes in no further job
 TURN_SECONDS = 0.02  # for which a process keeps its turn, while its jobs follow one another
 FOLLOW_SECONDS = 0.002  # within which one that follows has come
+SYNC_SECONDS = 1.0  # for which leases are synced, once one had to be
 
 
 @dataclass(slots=True, eq=False)
@@ -39,6 +44,7 @@ class Job(Generic[T]):
     future: "asyncio.Future[T]"
     wakes: bool = False  # it may make work ready
     looks: bool = False  # it looks for work: what was done before it is no news any more
+    leases: bool = False  # it changes who holds what, and as a rule nothing else
     bare: bool = False  # it needs no transaction
     result: T | None = None
     error: BaseException | None = None
@@ -76,6 +82,8 @@ class Writer:
         self._closed = False
         self._session: Session | None = None  # while what it knows is true
         self._version = self._data_version()  # of the file, for which that is so
+        self._syncs = self._may_sync = connection.execute("PRAGMA synchronous").fetchone()[0] >= FULL
+        self._sync_until = 0.0  # on the monotonic clock
         self._felt = self._version  # of the file, when the pulse was taken
         self.news = News(0, self._take_pulse())
         self.looked: News | None = None  # what the last claim had seen
@@ -85,15 +93,20 @@ class Writer:
         self._thread.start()
 
     async def submit(
-        self, run: Callable[[Session], T], *, urgent: bool = False, wakes: bool = False, looks: bool = False
+        self,
+        run: Callable[[Session], T],
+        *,
+        urgent: bool = False,
+        wakes: bool = False,
+        looks: bool = False,
+        leases: bool = False,
     ) -> T:
         """Run a job and return what it returned, once that is durable.
 
         A caller that is cancelled while it waits does not stop a job that has begun.
         """
-        return await self._submit(
-            Job(run, asyncio.get_running_loop().create_future(), wakes=wakes, looks=looks), urgent=urgent
-        )
+        future = asyncio.get_running_loop().create_future()
+        return await self._submit(Job(run, future, wakes=wakes, looks=looks, leases=leases), urgent=urgent)
 
     async def latest_news(self) -> News:
         """What has been made ready so far, also by others."""
@@ -156,23 +169,41 @@ class Writer:
                 first.result = self._look_around()
                 return
             self._take_turn()
-            patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"))
-            version = self._data_version()
-            self._keep_session(version)
-            self._run_jobs(jobs)
-            if self._connection.in_transaction:
-                looked = any(job.looks for job in jobs)
-                pulse = self._take_pulse() if looked else self.news.others
-                settings = self._begun().settings
-                self._connection.execute("COMMIT")
-                self._felt = version if looked else self._felt
-                self._tell(settings, jobs, pulse)
+            try:
+                self._transact(jobs, durable=not self._may_pass(first))
+            except NotDurable:
+                self._sync_until = time.monotonic() + SYNC_SECONDS
+                self._transact(jobs, durable=True)
         except BaseException as error:  # noqa: BLE001 it goes to the callers, in another thread
             self._fail(jobs, error)
         finally:
             self._end_turn()
             self._answer(jobs)
             self._answered_at = time.monotonic()
+
+    def _may_pass(self, job: Job[Any]) -> bool:
+        """Whether a job can do without a sync, as far as is known before it is run."""
+        if not job.leases or self._jobs or self._urgent or time.monotonic() < self._sync_until:
+            return False
+        return self._session is None or self._session.settings.min_interval == 0
+
+    def _transact(self, jobs: list[Job[Any]], *, durable: bool) -> None:
+        """Run the first job, and with it those that wait if the commit is synced, in one transaction."""
+        if self._may_sync and durable != self._syncs:
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._syncs = durable
+        patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"))
+        version = self._data_version()
+        self._keep_session(version)
+        if self._run_alone(jobs[0], durable=durable) and durable:
+            self._run_others(jobs)
+        if self._connection.in_transaction:
+            looked = any(job.looks for job in jobs)
+            pulse = self._take_pulse() if looked else self.news.others
+            settings = self._begun().settings
+            self._connection.execute("COMMIT")
+            self._felt = version if looked else self._felt
+            self._tell(settings, jobs, pulse)
 
     def _take_turn(self) -> None:
         """A turn is more than one transaction long for whoever claims and settles without a pause: each change of
@@ -199,10 +230,8 @@ class Writer:
             self._session = begin(self._connection, self._clock, self._target)
         return self._session
 
-    def _run_jobs(self, jobs: list[Job[Any]]) -> None:
-        """Run the first job, and then those that wait, as long as the group is small and young."""
-        if not self._run_alone(jobs[0]):
-            return
+    def _run_others(self, jobs: list[Job[Any]]) -> None:
+        """Run those that wait, as long as the group is small and young."""
         deadline = time.monotonic() + GROUP_SECONDS
         while len(jobs) < GROUP_JOBS and time.monotonic() < deadline:
             job = self._take_another()
@@ -213,10 +242,15 @@ class Writer:
             jobs.append(job)
             self._run_in_savepoint(job)
 
-    def _run_alone(self, job: Job[Any]) -> bool:
+    def _run_alone(self, job: Job[Any], *, durable: bool) -> bool:
         """The first job needs no savepoint: when it fails, the whole transaction is its own."""
         try:
-            job.result = job.run(self._begun())
+            session = self._begun()
+            session.durable = durable
+            job.result = job.run(session)
+        except NotDurable:
+            self._roll_back()
+            raise
         except BaseException as error:  # noqa: BLE001 it goes to the caller, in another thread
             job.error = error
             self._roll_back()
