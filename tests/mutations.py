@@ -29,7 +29,7 @@ CONFORMANCE = (
     "tests/conformance/test_postgres_outputs.py",
     "tests/postgres/test_fences.py",
 )
-SQLITE_TESTS = tuple(f"tests/unit/test_sqlite_{name}.py" for name in ("store", "file", "schema", "model"))
+SQLITE_TESTS = tuple(f"tests/unit/test_sqlite_{name}.py" for name in ("store", "file", "schema", "model", "power_cut"))
 MACHINES = ("tests/stateful/test_machine.py",)
 
 SQLITE = "src/swath/backends/sqlite"
@@ -306,6 +306,30 @@ MUTATIONS: Sequence[Mutation] = [
         f"{SQLITE}/target.py",
         '    return text.replace(f"{DEFAULT_SCHEMA}_", f"{schema}_")',
         "    return text",
+        "sqlite",
+        SQLITE_TESTS,
+    ),
+    Mutation(
+        "INV-3: a power cut takes back the start of a paced lane",
+        f"{SQLITE}/claim.py",
+        "                self._session.need_durable()  # the next start",
+        "                pass  # the next start",
+        "sqlite",
+        SQLITE_TESTS,
+    ),
+    Mutation(
+        "INV-4: a power cut takes back a settlement",
+        f"{SQLITE}/writer.py",
+        "        return job.leases and not self._jobs",
+        "        return not self._jobs",
+        "sqlite",
+        SQLITE_TESTS,
+    ),
+    Mutation(
+        "INV-6: a power cut moves the checkpoint back",
+        f"{SQLITE}/claim.py",
+        "        self._session.need_durable()  # what is dead",
+        "        pass  # what is dead",
         "sqlite",
         SQLITE_TESTS,
     ),

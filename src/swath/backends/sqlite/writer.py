@@ -33,7 +33,7 @@ GROUP_JOBS = 64  # jobs under one commit
 GROUP_SECONDS = 0.02  # after which a group takes in no further job
 TURN_SECONDS = 0.02  # for which a process keeps its turn, while its jobs follow one another
 FOLLOW_SECONDS = 0.002  # within which one that follows has come
-SYNC_SECONDS = 1.0  # for which leases are synced, once one had to be
+SYNC_SECONDS = 10.0  # for which leases are synced, once one had to be
 
 
 @dataclass(slots=True, eq=False)
@@ -183,9 +183,7 @@ class Writer:
 
     def _may_pass(self, job: Job[Any]) -> bool:
         """Whether a job can do without a sync, as far as is known before it is run."""
-        if not job.leases or self._jobs or self._urgent or time.monotonic() < self._sync_until:
-            return False
-        return self._session is None or self._session.settings.min_interval == 0
+        return job.leases and not self._jobs and not self._urgent and time.monotonic() >= self._sync_until
 
     def _transact(self, jobs: list[Job[Any]], *, durable: bool) -> None:
         """Run the first job, and with it those that wait if the commit is synced, in one transaction."""
