@@ -75,8 +75,8 @@ def measure(lab: Lab, settings: Settings, results: Results) -> None:
     _measure(lab, settings, results, list(_cases(settings)))
     if isinstance(lab, SqliteLab):
         # DESIGN's prototype ran with NORMAL: what the sync of each commit costs is worth a row.
-        normal = SqliteLab(lab.directory, synchronous="normal")
-        _measure(normal, settings, results, [case for case in _cases(settings) if case.processes == 1])
+        if alone := [case for case in _cases(settings) if case.processes == 1]:
+            _measure(SqliteLab(lab.directory, synchronous="normal"), settings, results, alone)
 
 
 def _cases(settings: Settings) -> Iterator[Case]:
@@ -116,32 +116,38 @@ def _measure(lab: Lab, settings: Settings, results: Results, cases: Sequence[Cas
 def _case(fleet: Sequence[Child], case: Case, seconds: float) -> dict[str, float | None]:
     for side in ("swath", "floor"):
         _round(fleet, case, side, WARM_UP_SECONDS)
-    rates: dict[str, list[tuple[float, float]]] = {"swath": [], "floor": []}
+    rounds: dict[str, list[list[Measured]]] = {"swath": [], "floor": []}
     for side in ORDER:
-        rates[side].append(_round(fleet, case, side, seconds * 2 / len(ORDER)))
-    swath_items, swath_links = _mean(rates["swath"])
-    floor_items, floor_links = _mean(rates["floor"])
+        rounds[side].append(_round(fleet, case, side, seconds * 2 / len(ORDER)))
+    swath_items, floor_items = (_rate(rounds[side], lambda one: one.items) for side in ("swath", "floor"))
     return {
         "swath_items_per_s": swath_items,
         "floor_items_per_s": floor_items,
-        "swath_links_per_s": swath_links,
-        "floor_links_per_s": floor_links,
+        "swath_links_per_s": _rate(rounds["swath"], lambda one: one.links),
+        "floor_links_per_s": _rate(rounds["floor"], lambda one: one.links),
         "ratio": swath_items / floor_items if floor_items else None,
+        "swath_slowest": _slowest(rounds["swath"]),
+        "floor_slowest": _slowest(rounds["floor"]),
     }
 
 
-def _round(fleet: Sequence[Child], case: Case, side: str, seconds: float) -> tuple[float, float]:
-    """Items and links a second of all processes together, over one window."""
+def _round(fleet: Sequence[Child], case: Case, side: str, seconds: float) -> list[Measured]:
+    """What each process did in one window."""
     question = Round(side, case.batch, case.links, time.monotonic() + HEAD_START, seconds)
     for child in fleet:
         child.send(question)
-    measured: list[Measured] = [child.receive(timeout=seconds + ANSWER_SECONDS) for child in fleet]
-    alive = [one for one in measured if one.items]
-    return sum(one.items / one.seconds for one in alive), sum(one.links / one.seconds for one in alive)
+    return [child.receive(timeout=seconds + ANSWER_SECONDS) for child in fleet]
 
 
-def _mean(rates: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    return sum(items for items, _ in rates) / len(rates), sum(links for _, links in rates) / len(rates)
+def _rate(rounds: Sequence[Sequence[Measured]], count: Callable[[Measured], int]) -> float:
+    """So many a second of all processes together, in the mean over the windows."""
+    return sum(sum(count(one) / one.seconds for one in measured if one.items) for measured in rounds) / len(rounds)
+
+
+def _slowest(rounds: Sequence[Sequence[Measured]]) -> float | None:
+    """The items of the process that got the fewest, as a share of what each would have got in fair turns."""
+    totals = [sum(one.items for one in of_one) for of_one in zip(*rounds, strict=True)]
+    return min(totals) * len(totals) / sum(totals) if len(totals) > 1 and sum(totals) else None
 
 
 def _told(figure: Figure) -> str:

@@ -65,10 +65,21 @@ def _moves_table(file: Saved) -> str:
                 rate(figure["swath_links_per_s"]) if links else "",
                 rate(figure["floor_links_per_s"]) if links else "",
                 _share(figure),
+                _slowest(figure),
             ]
         )
     first = file["figures"][0]
-    head = ["batch", "processes", "synchronous", "items/s", "floor", "links/s", "floor", "of the floor"]
+    head = [
+        "batch",
+        "processes",
+        "synchronous",
+        "items/s",
+        "floor",
+        "links/s",
+        "floor",
+        "of the floor",
+        "slowest, floor's",
+    ]
     size = (
         f"{first['items']:,} items in {first['lanes']:,} lanes of one in flight, {first['partitions']} partition(s). "
         "Rows with links: 85% of them known already."
@@ -81,6 +92,12 @@ def _share(figure: Saved) -> str:
         return ""
     short = figure["batch"] >= FLOOR_SHARE_FROM_BATCH and figure["ratio"] < FLOOR_SHARE
     return f"{figure['ratio']:.0%}" + (f" (goal {FLOOR_SHARE:.0%})" if short else "")
+
+
+def _slowest(figure: Saved) -> str:
+    if figure["swath_slowest"] is None or figure["floor_slowest"] is None:
+        return ""
+    return f"{figure['swath_slowest']:.0%}, {figure['floor_slowest']:.0%}"
 
 
 def _prototype(file: Saved) -> str:
