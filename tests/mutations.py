@@ -320,8 +320,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-4: a power cut takes back a settlement",
         f"{SQLITE}/writer.py",
-        "        return job.leases and not self._jobs",
-        "        return not self._jobs",
+        "        return self._may_sync and job.leases and alone",
+        "        return self._may_sync and alone",
         "sqlite",
         SQLITE_TESTS,
     ),

@@ -123,15 +123,20 @@ async def test_what_is_taken_back_is_synced(disk: Disk) -> None:
         assert (await store.status()).partitions[0].checkpoint == 1
 
 
-async def test_normal_stays_normal(disk: Disk) -> None:
-    store = await SqliteStore.open(str(disk.path), settings=Settings(1), synchronous="normal")
+async def test_normal_stays_normal_and_runs_nothing_twice(disk: Disk) -> None:
+    settings = Settings(1, min_interval=70 * SECOND, concurrency=1)
+    store = await SqliteStore.open(str(disk.path), settings=settings, synchronous="normal")
+    statements: list[str] = []
     try:
         await store.add([new("a")])
-        await store.claim(request())
+        store._writer._connection.set_trace_callback(statements.append)
+        assert len((await store.claim(request())).items) == 1
         await store.add([new("b")])
+        store._writer._connection.set_trace_callback(None)
         assert store._writer._connection.execute("PRAGMA synchronous").fetchone() == (1,)
     finally:
         await store.close()
+    assert "ROLLBACK" not in statements
 
 
 async def test_a_power_cut_takes_back_a_claim_as_a_whole(disk: Disk, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ class Writer:
         looks: bool = False,
         leases: bool = False,
     ) -> T:
-        """Run a job and return what it returned, once that is durable.
+        """Run a job and return what it returned, once that is committed.
 
         A caller that is cancelled while it waits does not stop a job that has begun.
         """
@@ -182,12 +182,13 @@ class Writer:
             self._answered_at = time.monotonic()
 
     def _may_pass(self, job: Job[Any]) -> bool:
-        """Whether a job can do without a sync, as far as is known before it is run."""
-        return job.leases and not self._jobs and not self._urgent and time.monotonic() >= self._sync_until
+        """Whether a job can do without a sync that there would be, as far as is known before it is run."""
+        alone = not self._jobs and not self._urgent
+        return self._may_sync and job.leases and alone and time.monotonic() >= self._sync_until
 
     def _transact(self, jobs: list[Job[Any]], *, durable: bool) -> None:
         """Run the first job, and with it those that wait if the commit is synced, in one transaction."""
-        if self._may_sync and durable != self._syncs:
+        if self._may_sync and self._syncs != durable:
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._syncs = durable
         patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"))
