@@ -73,10 +73,10 @@ class Case:
 
 def measure(lab: Lab, settings: Settings, results: Results) -> None:
     _measure(lab, settings, results, list(_cases(settings)))
-    if isinstance(lab, SqliteLab):
+    alone = [case for case in _cases(settings) if case.processes == 1]
+    if isinstance(lab, SqliteLab) and alone:
         # DESIGN's prototype ran with NORMAL: what the sync of each commit costs is worth a row.
-        if alone := [case for case in _cases(settings) if case.processes == 1]:
-            _measure(SqliteLab(lab.directory, synchronous="normal"), settings, results, alone)
+        _measure(SqliteLab(lab.directory, synchronous="normal"), settings, results, alone)
 
 
 def _cases(settings: Settings) -> Iterator[Case]:
