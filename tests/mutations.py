@@ -391,6 +391,20 @@ MUTATIONS: Sequence[Mutation] = [
         "postgres",
     ),
     Mutation(
+        "INV-3: the interval of a lane that discovered runs from the start",
+        POSTGRES,
+        "|| _waits, array_fill(-1, ARRAY[_items]), array_fill(true, ARRAY[_items]),\n",
+        "|| _waits, array_fill(-1, ARRAY[_items]), NULL,\n",
+        "postgres",
+    ),
+    Mutation(
+        "INV-3: a lane that discovered what is known stays busy",
+        POSTGRES,
+        "            s, _freed, NULL, NULL, array_fill(-1, ARRAY[_items]), array_fill(true, ARRAY[_items]),\n",
+        "            s, _freed, NULL, NULL, array_fill(0, ARRAY[_items]), array_fill(true, ARRAY[_items]),\n",
+        "postgres",
+    ),
+    Mutation(
         "INV-3: a lane taken back from a lost worker starts at once",
         POSTGRES,
         "_cause = 'back' OR (_cause = 'settle'",
@@ -491,11 +505,11 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-7: what is done is new again",
         POSTGRES,
-        "                WHERE e.partition = s.partition AND e.hash = o.hash LIMIT 1\n",
-        "                WHERE e.partition = s.partition AND e.hash = o.hash AND NOT EXISTS (\n"
-        "                    SELECT 1 FROM {schema}.done AS x\n"
-        "                    WHERE x.partition = s.partition AND x.position = e.position\n"
-        "                ) LIMIT 1\n",
+        "        WHERE e.partition = _partition AND e.hash = ANY (_hashes)\n",
+        "        WHERE e.partition = _partition AND e.hash = ANY (_hashes) AND NOT EXISTS (\n"
+        "            SELECT 1 FROM {schema}.done AS x\n"
+        "            WHERE x.partition = _partition AND x.position = e.position\n"
+        "        )\n",
         "postgres",
     ),
     Mutation(

@@ -146,3 +146,18 @@ class Discovering(Conformance):
         assert (await trial.claim()).keys == []
         await trial.wait_until(settled.now + 10_000_000)
         assert (await trial.claim()).keys == ["c"]
+
+    async def test_settle_discovers_in_its_own_lane(self, start: Start) -> None:
+        """INV-3: a lane whose item discovered in it is paced from the settlement, whether that was new or known."""
+        trial = await start(min_interval=10, concurrency=1)
+        await trial.add("a", "b", "c")
+        batch = await trial.claim()
+        for visits, (found, follower) in enumerate([("d", "b"), ("a", "c"), ("e", "d")], start=1):
+            trial.clock.advance(5)
+            settled = await batch.settle(done(batch.only), discovered=[trial.item(found)])
+            await trial.wait_until(settled.now + 9_999_999)
+            assert (await trial.claim()).keys == []
+            await trial.wait_until(settled.now + 10_000_000)
+            batch = await trial.claim()
+            assert batch.keys == [follower]
+            assert (batch.only.lane_visits, batch.only.lane_in_flight) == (visits, 0)

@@ -132,14 +132,18 @@ CREATE OR REPLACE FUNCTION {schema}.change_lanes(
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE
-    f {schema}.frontier;
+    -- As values of their own: a field of a record costs several times as much, and these are asked for with every row.
+    _partition smallint := s.partition;
+    _version bigint := s.version + 1;
+    _time bigint := s.time;
+    _min_interval bigint;
+    _concurrency integer;
     _first bigint;
 BEGIN
-    SELECT * INTO STRICT f FROM {schema}.frontier;
-    s.version := s.version + 1;
+    SELECT min_interval, concurrency INTO STRICT _min_interval, _concurrency FROM {schema}.frontier;
     WITH delta AS (
         SELECT
-            d.lane, sum(d.flight)::integer AS flight, bool_or(d.stamp) AS stamp,
+            d.lane, coalesce(sum(d.flight), 0)::integer AS flight, bool_or(d.stamp) AS stamp,
             coalesce(sum(d.visit), 0)::integer AS visits,
             coalesce(sum(d.wait) FILTER (WHERE d.level = 0), 0)::integer AS w0,
             coalesce(sum(d.wait) FILTER (WHERE d.level = 1), 0)::integer AS w1,
@@ -156,14 +160,14 @@ BEGIN
             d.lane, o.ctid AS old_row, o.min_interval, o.concurrency, o.ready_at AS old_ready_at, o.level AS old_level,
             o.heads, coalesce(o.taken, 0) AS taken, coalesce(o.paused, false) AS paused,
             coalesce(o.visits, 0) + d.visits AS visits,
-            coalesce(o.min_interval, f.min_interval) AS pause,
-            coalesce(o.concurrency, f.concurrency) AS at_once,
+            coalesce(o.min_interval, _min_interval) AS pause,
+            coalesce(o.concurrency, _concurrency) AS at_once,
             coalesce(o.in_flight, 0) + d.flight AS in_flight,
             coalesce(o.blocked_until, 0) AS blocked_until,
             CASE
                 WHEN d.stamp AND (
-                    _cause = 'back' OR (_cause = 'settle' AND coalesce(o.concurrency, f.concurrency) = 1)
-                ) THEN s.time
+                    _cause = 'back' OR (_cause = 'settle' AND coalesce(o.concurrency, _concurrency) = 1)
+                ) THEN _time
                 ELSE coalesce(o.last_at, 0)
             END AS last_at,
             ARRAY[
@@ -175,7 +179,7 @@ BEGIN
         FROM delta AS d
         LEFT JOIN LATERAL (
             SELECT l.ctid, l.* FROM {schema}.lane_state AS l
-            WHERE l.partition = s.partition AND l.lane = d.lane
+            WHERE l.partition = _partition AND l.lane = d.lane
             ORDER BY l.version DESC LIMIT 1
         ) AS o ON true
     ), paced AS (
@@ -188,18 +192,19 @@ BEGIN
             partition, level, paused, counts, heads
         )
         SELECT
-            s.version,
+            _version,
             -- A lane that stays where it was keeps its turn.
             {schema}.lane_ready_at(
-                CASE WHEN p.level = p.old_level AND _cause <> 'limits' THEN p.old_ready_at ELSE s.time END,
+                CASE WHEN p.level = p.old_level AND _cause <> 'limits' THEN p.old_ready_at ELSE _time END,
                 p.blocked_until, p.last_at, p.pause
             ),
             p.last_at, p.blocked_until, p.min_interval, p.lane, p.in_flight, p.taken, p.visits, p.concurrency,
-            s.partition, p.level, p.paused, p.counts, p.heads
+            _partition, p.level, p.paused, p.counts, p.heads
         FROM paced AS p
         RETURNING ready_at, level
     )
     SELECT min(p.ready_at) INTO _first FROM placed AS p WHERE p.level IS NOT NULL;
+    s.version := _version;
     s.next_ready_at := least(s.next_ready_at, _first);
     RETURN s;
 END
@@ -257,25 +262,39 @@ $$;
 
 -- name: take_in
 -- INV-4, INV-7. What is new gets a position and a place, in the order given; its lane exists before it does (F11).
+-- `_freed` has a lane for each item that was settled just before, so that a lane that got items as well is written once.
+-- Nested loops are off for the sake of what is known, which would be searched for every item.
 CREATE OR REPLACE FUNCTION {schema}.take_in(
     s {schema}.partition_state, _hashes bytea[], _lanes text[], _priorities smallint[], _keys text[], _payloads text[],
-    _not_befores bigint[], _spans bigint[]
+    _not_befores bigint[], _spans bigint[], _freed integer[]
 ) RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET enable_nestloop TO off
+SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE
+    -- As values of their own: a field of a record costs several times as much, and these are asked for with every row.
+    _partition smallint := s.partition;
+    _time bigint := s.time;
+    _next_position bigint := s.next_position;
+    _next_place bigint := s.next_place;
+    _items integer := cardinality(_freed);
     _count integer;
     _delayed integer;
     _positions bigint;
     _first_due bigint;
     _numbers integer[];
-    _levels smallint[];
     _waits integer[];
+    _known bytea[];
 BEGIN
+    -- In one scan, which since PostgreSQL 17 goes from leaf to leaf: to descend for each hash is twice as dear.
+    _known := ARRAY(
+        SELECT e.hash FROM {schema}.seen AS e
+        WHERE e.partition = _partition AND e.hash = ANY (_hashes)
+    );
     SELECT
         array_agg(n.hash), array_agg(n.lane), array_agg(n.priority), array_agg(n.key), array_agg(n.payload),
-        array_agg(n.not_before), array_agg(n.span)
-    INTO _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans
+        array_agg(n.not_before), array_agg(n.span), array_agg(l.number)
+    INTO _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans, _numbers
     FROM (
         SELECT u.* FROM (
             SELECT DISTINCT ON (o.hash)
@@ -283,56 +302,60 @@ BEGIN
                 coalesce(o.span, 1) AS span, o.ord
             FROM unnest(_hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans) WITH ORDINALITY
                 AS o(hash, lane, priority, key, payload, not_before, span, ord)
-            LEFT JOIN LATERAL (
-                SELECT true AS known FROM {schema}.seen AS e
-                WHERE e.partition = s.partition AND e.hash = o.hash LIMIT 1
-            ) AS k ON true
-            WHERE k.known IS NULL
+            LEFT JOIN unnest(_known) AS k(hash) ON k.hash = o.hash
+            WHERE k.hash IS NULL
             ORDER BY o.hash, o.ord
         ) AS u ORDER BY u.ord
-    ) AS n;
-    IF _hashes IS NULL THEN
+    ) AS n
+    LEFT JOIN LATERAL (
+        SELECT number FROM {schema}.lane WHERE partition = _partition AND name = n.lane LIMIT 1
+    ) AS l ON true;
+    IF _hashes IS NULL AND _items = 0 THEN
         RETURN s;
+    ELSIF _hashes IS NULL THEN
+        RETURN {schema}.change_lanes(
+            s, _freed, NULL, NULL, array_fill(-1, ARRAY[_items]), array_fill(true, ARRAY[_items]),
+            array_fill(1, ARRAY[_items]), 'settle');
     END IF;
 
-    INSERT INTO {schema}.lane (number, partition, name)
-    SELECT s.lanes + row_number() OVER (ORDER BY n.first), s.partition, n.name
-    FROM (SELECT l.name, min(l.ord) AS first FROM unnest(_lanes) WITH ORDINALITY AS l(name, ord) GROUP BY l.name) AS n
-    LEFT JOIN LATERAL (
-        SELECT true AS known FROM {schema}.lane AS l WHERE l.partition = s.partition AND l.name = n.name LIMIT 1
-    ) AS k ON true
-    WHERE k.known IS NULL;
-    GET DIAGNOSTICS _count = ROW_COUNT;
-    s.lanes := s.lanes + _count;
+    IF array_position(_numbers, NULL) > 0 THEN
+        INSERT INTO {schema}.lane (number, partition, name)
+        SELECT s.lanes + row_number() OVER (ORDER BY min(l.ord)), _partition, l.name
+        FROM unnest(_lanes, _numbers) WITH ORDINALITY AS l(name, number, ord) WHERE l.number IS NULL GROUP BY l.name;
+        GET DIAGNOSTICS _count = ROW_COUNT;
+        s.lanes := s.lanes + _count;
+        _numbers := ARRAY(
+            SELECT coalesce(l.number, (
+                SELECT number FROM {schema}.lane WHERE partition = _partition AND name = l.name
+            ))
+            FROM unnest(_lanes, _numbers) WITH ORDINALITY AS l(name, number, ord) ORDER BY l.ord
+        );
+    END IF;
 
     WITH fresh AS (
         SELECT
-            o.*, l.number, coalesce(o.not_before > s.time, false) AS later,
-            s.next_position + sum(o.span) OVER (ORDER BY o.ord)::bigint - o.span AS position
-        FROM unnest(_hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans) WITH ORDINALITY
+            o.*, coalesce(o.not_before > _time, false) AS later,
+            _next_position + sum(o.span) OVER (ORDER BY o.ord)::bigint - o.span AS position
+        FROM unnest(_hashes, _numbers, _priorities, _keys, _payloads, _not_befores, _spans) WITH ORDINALITY
             AS o(hash, lane, priority, key, payload, not_before, span, ord)
-        CROSS JOIN LATERAL (
-            SELECT number FROM {schema}.lane WHERE partition = s.partition AND name = o.lane LIMIT 1
-        ) AS l
     ), known AS (
         INSERT INTO {schema}.seen (position, partition, hash)
-        SELECT f.position, s.partition, f.hash FROM fresh AS f ORDER BY f.hash
+        SELECT f.position, _partition, f.hash FROM fresh AS f ORDER BY f.hash
     ), later AS (
         INSERT INTO {schema}.delayed (due_at, position, span, lane, partition, priority, attempts, revisit, key, payload)
-        SELECT f.not_before, f.position, f.span, f.number, s.partition, f.priority, 0, false, f.key, f.payload
+        SELECT f.not_before, f.position, f.span, f.lane, _partition, f.priority, 0, false, f.key, f.payload
         FROM fresh AS f WHERE f.later
     ), ready AS (
         INSERT INTO {schema}.item (place, position, span, lane, partition, rank, attempts, key, payload)
         SELECT
-            s.next_place + row_number() OVER (ORDER BY f.ord) - 1, f.position, f.span, f.number, s.partition,
+            _next_place + row_number() OVER (ORDER BY f.ord) - 1, f.position, f.span, f.lane, _partition,
             (7 - f.priority) * 2 + 1, 0, f.key, f.payload
         FROM fresh AS f WHERE NOT f.later
     )
     SELECT
         count(*) FILTER (WHERE NOT f.later), count(*) FILTER (WHERE f.later), sum(f.span)::bigint,
-        min(f.not_before) FILTER (WHERE f.later),
-        array_agg(f.number), array_agg(f.priority), array_agg((NOT f.later)::integer)
-    INTO _count, _delayed, _positions, _first_due, _numbers, _levels, _waits
+        min(f.not_before) FILTER (WHERE f.later), array_agg((NOT f.later)::integer ORDER BY f.ord)
+    INTO _count, _delayed, _positions, _first_due, _waits
     FROM fresh AS f;
 
     s.ready := s.ready + _count;
@@ -341,7 +364,9 @@ BEGIN
     s.next_place := s.next_place + _count;
     s.next_ready_at := least(s.next_ready_at, _first_due);
     RETURN {schema}.change_lanes(
-        s, _numbers, _levels, _waits, array_fill(0, ARRAY[cardinality(_numbers)]), NULL, NULL, 'add');
+        s, _freed || _numbers, array_fill(0::smallint, ARRAY[_items]) || _priorities,
+        array_fill(0, ARRAY[_items]) || _waits, array_fill(-1, ARRAY[_items]), array_fill(true, ARRAY[_items]),
+        array_fill(1, ARRAY[_items]), 'settle');
 END
 $$;
 
@@ -357,7 +382,7 @@ DECLARE
     _old {schema}.partition_state := {schema}.lock_partition(_partition, _format, _given);
     s {schema}.partition_state := _old;
 BEGIN
-    s := {schema}.take_in(s, _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans);
+    s := {schema}.take_in(s, _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans, '{}');
     PERFORM {schema}.write_state(s, _old, true);
     RETURN s.ready + s.delayed - _old.ready - _old.delayed;
 END
@@ -505,7 +530,7 @@ BEGIN
     IF _hashes IS NULL THEN
         RETURN s;
     END IF;
-    RETURN {schema}.take_in(s, _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans);
+    RETURN {schema}.take_in(s, _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans, '{}');
 END
 $$;
 
@@ -1088,6 +1113,34 @@ BEGIN
 END
 $$;
 
+-- name: settle_items
+-- INV-5. The same without the lanes, of which one is returned for each item: they are placed with what was discovered.
+CREATE OR REPLACE FUNCTION {schema}.settle_items(
+    s {schema}.partition_state, _fence bigint, _positions bigint[], _results text[]
+) RETURNS integer[]
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET enable_nestloop TO off
+SET plan_cache_mode TO force_generic_plan AS $$
+DECLARE
+    _partition smallint := s.partition;
+    _time bigint := s.time;
+    _named bigint[] := CASE WHEN cardinality(_results) > 0 THEN _positions END;
+    _lanes integer[];
+BEGIN
+    WITH h AS (
+        DELETE FROM {schema}.claimed
+        WHERE partition = _partition AND fence = _fence AND position = ANY (_positions)
+        RETURNING position, span, lane, priority, origin, key, payload
+    ), done AS (
+        INSERT INTO {schema}.done (position, settled_at, span, lane, partition, priority, origin, key, payload, result)
+        SELECT h.position, _time, h.span, h.lane, _partition, h.priority, h.origin, h.key, h.payload, m.result
+        FROM h LEFT JOIN unnest(_named, _results) AS m(position, result) ON m.position = h.position
+    )
+    SELECT coalesce(array_agg(h.lane), '{}') INTO _lanes FROM h;
+    RETURN _lanes;
+END
+$$;
+
 -- name: settle_other
 -- INV-3, INV-5. Every other outcome: retries, revisits, what is given up, given back or split, and what was done without
 -- being started.
@@ -1224,6 +1277,7 @@ DECLARE
     _old {schema}.partition_state := {schema}.lock_partition(_partition, _format, _given);
     s {schema}.partition_state := _old;
     _items integer := cardinality(_done) + cardinality(_positions);
+    _freed integer[] := '{}';
     _length bigint;
 BEGIN
     UPDATE {schema}.claim AS c SET number = greatest(c.number, _number)
@@ -1241,7 +1295,12 @@ BEGIN
         ), 'unknown 0') USING ERRCODE = 'SW001';
     END IF;
 
-    IF cardinality(_done) > 0 THEN
+    IF cardinality(_done) > 0 AND cardinality(_d_hashes) > 0 THEN
+        _freed := {schema}.settle_items(s, _fence, _done, _done_results);
+        s.claimed := s.claimed - cardinality(_freed);
+        s.done := s.done + cardinality(_freed);
+        s.visits := s.visits + cardinality(_freed);
+    ELSIF cardinality(_done) > 0 THEN
         s := {schema}.settle_done(s, _fence, _done, _done_results);
     END IF;
     IF cardinality(_positions) > 0 THEN
@@ -1263,7 +1322,7 @@ BEGIN
     discovered := s.ready + s.delayed;
     IF cardinality(_d_hashes) > 0 THEN
         s := {schema}.take_in(
-            s, _d_hashes, _d_lanes, _d_priorities, _d_keys, _d_payloads, _d_not_befores, _d_spans);
+            s, _d_hashes, _d_lanes, _d_priorities, _d_keys, _d_payloads, _d_not_befores, _d_spans, _freed);
     END IF;
     discovered := s.ready + s.delayed - discovered;
 
