@@ -756,7 +756,6 @@ BEGIN
         END IF;
         _old := {schema}.read_partition(_partition, _format, _given);
         s := _old;
-        _time := s.time;
         IF fence > 0 AND s.last_fence > fence THEN
             skipped := skipped || _partition;  -- a later claim was here first: per item, fences only rise
             CONTINUE;
@@ -765,7 +764,10 @@ BEGIN
             s := {schema}.take_back(s);
             recovered := recovered + (_old.claimed - s.claimed)::integer;
             died := died + (s.dead - _old.dead)::integer;
+            -- A claim may have been found lost in another partition since the clock was read: its lease ended first.
+            s.time := greatest(s.time, {schema}.store_time(_given));
         END IF;
+        _time := s.time;
         -- Above the high-water mark, a claim only drains: so the inbox cannot outgrow those who fill it (rule 10).
         _flooded := {schema}.has_inbox(s);
         FOR i IN 1 .. 5 LOOP
