@@ -199,10 +199,11 @@ class Visitor:
         return await self._origins.heard(origin, answer, body=body, hops=hops, first_retry=first_retry)
 
     async def _send_hop(self, item: Item, origin: str, hop: Hop, where: str) -> Outcome:
-        """A redirect into another lane is an item there; this lane waits for it, or each page by itself: as long again
-        as it has taken so far, so that many pages are not looked at all the time."""
+        """A redirect into another lane is an item there; this lane waits for it, unless it was promised peace, which
+        would end with the hop. Then, or in company, each page waits by itself: as long again as it has taken so far, so
+        that many pages are not looked at all the time."""
         added = await self._frontier.add(_hop_item(origin, hop, where, waiting=item.lane))
-        if added and not self._shared and await self._frontier.blocked_until(item.lane) < hop.until:
+        if added and not self._shared and await self._frontier.blocked_until(item.lane) <= await self._frontier.now():
             await self._frontier.block(item.lane, until=as_datetime(hop.until))
         taken = WAIT_SECONDS - (hop.until / SECOND - time.time())
         return item.release(started=False, after=max(1.0, self._settings.min_interval, taken))
