@@ -25,6 +25,12 @@ async def interval(b: Bench, lane: str = "host") -> float | None:
     return None if found is None or found.limits.min_interval is None else found.limits.min_interval / 1e6
 
 
+async def blocked_for(b: Bench, lane: str = "host") -> float:
+    found = await b.frontier.lane(lane)
+    assert found is not None
+    return (found.limits.blocked_until - b.clock.now()) / 1e6
+
+
 async def test_a_slow_host_is_left_alone_for_longer_and_a_fast_one_is_not() -> None:
     async with bench() as b:
         paces = process(b)
@@ -128,6 +134,19 @@ async def test_a_shorter_block_does_not_end_a_longer_one() -> None:
         paces = process(b)
         await paces.block("host", 100)
         await paces.block("host", 10)
-        found = await b.frontier.lane("host")
-        assert found is not None
-        assert found.limits.blocked_until == b.clock.now() + 100_000_000
+        assert await blocked_for(b) == 100
+
+
+async def test_a_shorter_block_does_not_end_a_longer_one_of_another_process() -> None:
+    async with bench() as b:
+        first, second = process(b), process(b)
+        await first.block("host", 100)
+        b.clock.advance(10)
+        for seconds in (10, 0):
+            await second.block("host", seconds)
+            assert await blocked_for(b) == pytest.approx(90, abs=1e-5)
+        await second.block("host", 200)
+        assert await blocked_for(b) == pytest.approx(200, abs=1e-5)
+        b.clock.advance(1_000)
+        await process(b).block("host", 5)
+        assert await blocked_for(b) == 5

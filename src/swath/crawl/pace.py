@@ -3,7 +3,7 @@
 import time
 from typing import NamedTuple
 
-from swath.core.clock import Clock, SystemClock
+from swath.core.clock import Clock, SystemClock, as_datetime, microseconds
 from swath.crawl import politeness
 from swath.crawl.lookup import Lookup
 from swath.crawl.patient import Patient
@@ -130,9 +130,15 @@ class Paces:
             await self._lookup.learn({KEY + lane: wanted})
 
     async def block(self, lane: str, seconds: float) -> None:
-        """Leave a host alone for so long; one of several pages at once that asks for less does not shorten it."""
+        """Leave a host alone for so long. Where it was promised more, by a page here or elsewhere, that stays."""
         pace = self.of(lane)
         until = time.monotonic() + seconds
-        if until > pace.blocked_until:
-            pace.blocked_until = until
-            await self._frontier.block(lane, until=seconds)
+        if until <= pace.blocked_until:
+            return
+        pace.blocked_until = until
+        wanted = await self._frontier.now() + microseconds(seconds)
+        promised = await self._frontier.blocked_until(lane)
+        if until < pace.blocked_until:
+            return  # to a page that asked for more meanwhile
+        # One that stays is longer by a microsecond: if it is that of a hop, it does not end with the hop any more.
+        await self._frontier.block(lane, until=as_datetime(max(wanted, promised + 1)))
