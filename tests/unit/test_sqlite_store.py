@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from swath.backends.sqlite import SqliteStore
+from swath.backends.sqlite import SqliteStore, writer
 from swath.backends.sqlite.add import add
 from swath.backends.sqlite.state import Session
 from swath.core.clock import SECOND, ManualClock
@@ -443,3 +443,20 @@ async def test_old_claims_are_pruned(store: SqliteStore, path: str, monkeypatch:
     connection.close()
     assert 200 <= count <= 400
     await store.settle(ClaimRef(kept.fence, TOKEN), done(kept))
+
+
+async def test_a_turn_ends_after_a_settlement_and_not_before(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a claim has read is in memory for the settlement that follows it, unless others write in between."""
+    monkeypatch.setattr(writer, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(writer, "FOLLOW_SECONDS", 10.0)
+    turn, taken = store._writer._turn, []
+    for key in ("a", "b"):
+        await store.add([new(key)])
+    taken.append(turn.taken)
+    claim = await store.claim(request())
+    taken.append(turn.taken)
+    await store.settle(ClaimRef(claim.fence, TOKEN), done(claim))
+    taken.append(turn.taken)
+    assert taken == [False, True, False]

@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 GROUP_JOBS = 64  # jobs under one commit
 GROUP_SECONDS = 0.02  # after which a group takes in no further job
-TURN_SECONDS = 0.02  # for which a process keeps its turn, while its jobs follow one another
+TURN_SECONDS = 0.05  # for which a process keeps its turn, while its jobs follow one another
 FOLLOW_SECONDS = 0.002  # within which one that follows has come
 SYNC_SECONDS = 10.0  # for which leases are synced, once one had to be
 
@@ -177,7 +177,7 @@ class Writer:
         except BaseException as error:  # noqa: BLE001 it goes to the callers, in another thread
             self._fail(jobs, error)
         finally:
-            self._end_turn()
+            self._end_turn(jobs)
             self._answer(jobs)
             self._answered_at = time.monotonic()
 
@@ -212,8 +212,10 @@ class Writer:
             self._turn.take()
             self._turn_ends = time.monotonic() + TURN_SECONDS
 
-    def _end_turn(self) -> None:
-        if not self._follows or time.monotonic() > self._turn_ends:
+    def _end_turn(self, jobs: Sequence[Job[Any]]) -> None:
+        """A turn does not end between a claim and its settlement, if that follows: it would have to be read again."""
+        over = time.monotonic() > self._turn_ends and not jobs[-1].looks
+        if over or not self._follows:
             self._turn.give()
 
     def _keep_session(self, version: int) -> None:
