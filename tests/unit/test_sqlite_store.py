@@ -450,6 +450,7 @@ async def test_a_turn_ends_after_a_settlement_and_not_before(
 ) -> None:
     """What a claim has read is in memory for the settlement that follows it, unless others write in between."""
     monkeypatch.setattr(writer, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(writer, "SETTLE_SECONDS", 10.0)
     monkeypatch.setattr(writer, "FOLLOW_SECONDS", 10.0)
     turn, taken = store._writer._turn, []
     for key in ("a", "b"):
@@ -460,3 +461,15 @@ async def test_a_turn_ends_after_a_settlement_and_not_before(
     await store.settle(ClaimRef(claim.fence, TOKEN), done(claim))
     taken.append(turn.taken)
     assert taken == [False, True, False]
+
+
+async def test_whoever_claims_without_end_gives_its_turn_away(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "FOLLOW_SECONDS", 10.0)
+    turn = store._writer._turn
+    began, given = time.monotonic(), False
+    while not given and time.monotonic() < began + 10:
+        await store.claim(request())
+        given = not turn.taken and time.monotonic() > began + writer.TURN_SECONDS
+    assert given

@@ -32,6 +32,7 @@ T = TypeVar("T")
 GROUP_JOBS = 64  # jobs under one commit
 GROUP_SECONDS = 0.02  # after which a group takes in no further job
 TURN_SECONDS = 0.05  # for which a process keeps its turn, while its jobs follow one another
+SETTLE_SECONDS = 0.05  # by which that is longer, if what was claimed last is settled at once
 FOLLOW_SECONDS = 0.002  # within which one that follows has come
 SYNC_SECONDS = 10.0  # for which leases are synced, once one had to be
 
@@ -214,8 +215,8 @@ class Writer:
 
     def _end_turn(self, jobs: Sequence[Job[Any]]) -> None:
         """A turn does not end between a claim and its settlement, if that follows: it would have to be read again."""
-        over = time.monotonic() > self._turn_ends and not jobs[-1].looks
-        if over or not self._follows:
+        ends = self._turn_ends + (SETTLE_SECONDS if jobs[-1].looks else 0.0)
+        if not self._follows or time.monotonic() > ends:
             self._turn.give()
 
     def _keep_session(self, version: int) -> None:
