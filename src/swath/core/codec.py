@@ -11,7 +11,7 @@ from typing import Any, TypeGuard, assert_never
 from swath.core.clock import SECOND, from_datetime, microseconds
 from swath.core.errors import InvalidItem, InvalidOutcome, InvalidSetting
 from swath.core.item import LEVELS, Dead, Done, Item, Outcome, Release, Retry, Split
-from swath.core.lane import KEY_HASH_BYTES, address
+from swath.core.lane import KEY_HASH_BYTES, whereabouts
 from swath.core.store import Fact, Move, MoveKind, NewItem
 
 MAX_KEY_BYTES = 8_192
@@ -26,6 +26,7 @@ MAX_SECONDS = 100 * 365 * 86_400
 MIN_LEASE = 0.1
 MAX_CONCURRENCY = 1_000_000
 MAX_ATTEMPTS = 30_000
+LANES_REMEMBERED = 120_000  # about 35 MB
 
 BACKOFF_BASE = 30.0
 BACKOFF_CAP = 3_600.0
@@ -47,13 +48,13 @@ def new_item(item: Item | NewItem | str, partitions: int) -> NewItem:
     encoded = _encoded("key", key, MAX_KEY_BYTES)
     if type(lane) is not str:
         check_lane(lane)
-    partition, lane_hash = _lane_address(lane, partitions)
+    number, lane_hash = _whereabouts(lane)
     if type(priority) is not int or not 0 <= priority < LEVELS:
         raise InvalidItem(f"priority {_shown(priority)} of {_shown(key)}: levels go from 0 to 7, higher first")
     if type(span) is not int or not 1 <= span <= MAX_SPAN:
         raise InvalidItem(f"span {_shown(span)} of {_shown(key)}: a whole number from 1 to {MAX_SPAN}")
     fields = (
-        partition,
+        number % partitions,
         blake2b(encoded, digest_size=KEY_HASH_BYTES).digest() + lane_hash,
         lane,
         priority,
@@ -65,10 +66,10 @@ def new_item(item: Item | NewItem | str, partitions: int) -> NewItem:
     return tuple.__new__(NewItem, fields)  # half the cost of NewItem(…), which names its arguments first
 
 
-@lru_cache(maxsize=65_536)
-def _lane_address(lane: str, partitions: int) -> tuple[int, bytes]:
+@lru_cache(maxsize=LANES_REMEMBERED)
+def _whereabouts(lane: str) -> tuple[int, bytes]:
     check_lane(lane)
-    return address(lane, partitions)
+    return whereabouts(lane)
 
 
 def _not_before(key: str, moment: object) -> int:

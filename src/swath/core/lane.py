@@ -18,8 +18,14 @@ FRESH = 1
 
 def address(lane: str, partitions: int) -> tuple[int, bytes]:
     """The partition of a lane, and the lane's part of its items' hashes."""
+    number, lane_hash = whereabouts(lane)
+    return number % partitions, lane_hash
+
+
+def whereabouts(lane: str) -> tuple[int, bytes]:
+    """The same for any number of partitions: what is left of the first by dividing is the partition."""
     digest = blake2b(lane.encode(), digest_size=16).digest()
-    return int.from_bytes(digest[:8], "big") % partitions, digest[8 : 8 + HASH_BYTES - KEY_HASH_BYTES]
+    return int.from_bytes(digest[:8], "big"), digest[8 : 8 + HASH_BYTES - KEY_HASH_BYTES]
 
 
 def key_hash(key: str) -> bytes:
