@@ -1,10 +1,8 @@
 """Lanes of addresses: one for all names of a server, the same for the whole fleet, for good."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,7 +16,6 @@ from swath.core.item import Dead, Done, Item, Outcome, Release, Retry
 from swath.crawl.answer import Answer
 from swath.crawl.lanes import lane_of_addresses
 from swath.crawl.settings import CrawlSettings
-from swath.crawl.visit import Visitor
 from swath.testing.web import Entry, Web, spawn, too_close, too_many_at_once
 from tests.bench import bench
 from tests.crawl.archives import archived_urls
@@ -29,7 +26,6 @@ from tests.crawl.web import Exchange, serving
 SETTINGS = CrawlSettings(out="nowhere", scope="any", lane="ip", robots=False)
 HERE, THERE = "127.0.0.1", "127.0.0.2"
 DELAY = 0.02
-ASKED_FOR = 0.2  # seconds of a Crawl-delay
 FOUND = b"HTTP/1.1 302 Found\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n"
 SLACK = 0.003  # between the server's clock readings and the client's
 
@@ -196,86 +192,6 @@ async def test_a_robots_that_came_does_not_end_the_peace_that_its_lane_was_promi
         assert await frontier.claim(limit=1) is None
 
 
-# Crawl-delay
-
-
-def asking(delays: dict[str, int]) -> Callable[[str], Answer]:
-    """What each origin's robots.txt asks for; whoever is not among them asks for nothing. Pages fail under `/bad`."""
-
-    def say(url: str) -> Answer:
-        origin, _, path = url.rpartition("/")
-        delay = delays.get(origin)
-        if path != "robots.txt":
-            return answered(url, 500 if path == "bad" else 404)
-        return answered(url, body=b"User-agent: *\n" + (b"" if delay is None else b"Crawl-delay: %d\n" % delay))
-
-    return say
-
-
-async def interval(frontier: Frontier, lane: str) -> float | None:
-    found = await frontier.lane(lane)
-    return None if found is None or found.limits.min_interval is None else found.limits.min_interval / SECOND
-
-
-async def visit(visitor: Visitor, url: str, lane: str) -> None:
-    """To its end, whatever turns that takes."""
-    page = Item(url, lane, payload={"depth": 0})
-    while isinstance(await visitor(page), Release):
-        pass
-
-
-SHARED = [
-    pytest.param("domain", "shop.example", [f"http://{name}.shop.example" for name in "abc"], id="domain"),
-    pytest.param("ip", "192.0.2.1", [f"http://{name}.example" for name in "abc"], id="ip"),
-    pytest.param("host", "a.example", ["http://a.example", "https://a.example", "http://a.example:81"], id="ports"),
-]
-
-
-@pytest.mark.parametrize(("kind", "lane", "origins"), SHARED)
-async def test_the_longest_crawl_delay_of_a_lane_holds_for_all_of_it(kind: str, lane: str, origins: list[str]) -> None:
-    """Whoever asks for less, or for nothing, and whatever order they come in."""
-    slow, less, silent = origins
-    async with visiting(asking({slow: 20, less: 5}), lane=kind, delay=1.0) as (frontier, visitor, _):
-        await visit(visitor, f"{less}/", lane)
-        assert await interval(frontier, lane) == 5
-        for origin in (slow, silent, less, silent, slow, less):
-            await visit(visitor, f"{origin}/", lane)
-            assert await interval(frontier, lane) == 20, origin
-
-
-@pytest.mark.parametrize("early", [True, False], ids=["there-before", "came-later"])
-@pytest.mark.parametrize(("kind", "lane", "origins"), SHARED)
-async def test_another_process_keeps_to_a_crawl_delay_that_it_did_not_hear(
-    kind: str, lane: str, origins: list[str], early: bool
-) -> None:
-    """It only meets others of the lane, in trouble and out of it; or it met the lane when nobody had asked yet."""
-    slow, less, silent = origins
-    async with visiting(asking({slow: 20, less: 5}), lane=kind, delay=1.0) as (frontier, visitor, actor):
-        other = visitor_on(frontier, CrawlSettings(out="nowhere", scope="any", lane=kind, delay=1.0), actor)
-        if early:
-            await visit(other, f"{silent}/", lane)
-        await visit(visitor, f"{slow}/", lane)
-        await visit(other, f"{silent}/", lane)
-        assert await interval(frontier, lane) == 20
-        for path, expected in (("bad", 20), ("bad", 40), ("good", 20)):
-            await visit(other, f"{silent}/{path}", lane)
-            assert await interval(frontier, lane) == expected
-        for process in (other, visitor):
-            await visit(process, f"{less}/", lane)
-            assert await interval(frontier, lane) == 20
-
-
-async def test_without_robots_nobody_is_asked_for_a_crawl_delay() -> None:
-    """Also not what an earlier run heard."""
-    slow, silent = "http://a.shop.example", "http://b.shop.example"
-    async with visiting(asking({slow: 20}), lane="domain", delay=1.0) as (frontier, visitor, actor):
-        await visit(visitor, f"{slow}/", "shop.example")
-        assert await interval(frontier, "shop.example") == 20
-        settings = CrawlSettings(out="nowhere", scope="any", lane="domain", delay=1.0, robots=False)
-        await visit(visitor_on(frontier, settings, actor), f"{silent}/", "shop.example")
-        assert await interval(frontier, "shop.example") == 1
-
-
 # a whole crawl
 
 
@@ -365,27 +281,3 @@ async def test_a_robots_that_is_long_in_coming_holds_up_its_own_host_only(lane: 
         summary, _ = await crawl_here(settings, seeds)
     assert summary.stopped_by == "done"
     assert max(map(asked.index, rest)) < asked.index("rules.other.test/rules") < asked.index("a.shop.test/")
-
-
-@pytest.mark.parametrize("lane", ["domain", "ip"])
-async def test_a_crawl_delay_of_one_name_slows_down_all_names_of_its_lane(lane: str, tmp_path: Path) -> None:
-    """From the server's side: from the answer that asks for it on, no two requests are closer."""
-    asked: list[tuple[float, str]] = []
-
-    async def answer(exchange: Exchange) -> None:
-        asked.append((time.monotonic(), exchange.host + exchange.path))
-        slow = asked[-1][1] == "a.shop.test/robots.txt"
-        await exchange.ok(b"User-agent: *\nCrawl-delay: %g\n" % ASKED_FOR if slow else b"")
-
-    async with serving(answer) as server:
-        names = ("a.shop.test", "b.shop.test")
-        rules = tuple(f"{name}::{HERE}:{server.port}" for name in names)
-        settings = CrawlSettings(out=str(tmp_path), lane=lane, delay=DELAY, connect_to=rules, allow_private=True)
-        seeds = [f"http://{name}/{number}" for number in range(3) for name in names]
-        summary, _ = await crawl_here(settings, seeds)
-    assert summary.stopped_by == "done"
-    assert len(asked) == len(seeds) + len(names)
-    heard = [url for _, url in asked].index("a.shop.test/robots.txt")
-    gaps = [after - before for (before, _), (after, _) in pairwise(asked[heard:])]
-    assert len(gaps) >= 4
-    assert min(gaps) >= ASKED_FOR - SLACK, gaps

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
-from swath.core.clock import from_datetime
 from swath.core.errors import StoreFull, StoreUnavailable
 from swath.core.frontier import Frontier, ItemsIn
 
@@ -39,10 +38,6 @@ class Patient:
 
     async def block(self, lane: str, *, until: datetime | float) -> None:
         await _outlast(lambda: self._frontier.block(lane, until=until))
-
-    async def now(self) -> int:
-        """The store's time."""
-        return from_datetime((await _outlast(self._frontier.status)).now)
 
     async def blocked_until(self, lane: str) -> int:
         found = await _outlast(lambda: self._frontier.lane(lane))

@@ -17,7 +17,7 @@ from swath.crawl.lanes import Addresses
 from swath.crawl.links import Links
 from swath.crawl.lookup import Lookup
 from swath.crawl.origins import KEY, TOP_PRIORITY, WAIT_SECONDS, Hop, Known, Origins, redirect_of
-from swath.crawl.pace import Asked, Paces
+from swath.crawl.pace import Paces
 from swath.crawl.patient import Patient
 from swath.crawl.read import Read, read
 from swath.crawl.record import Capture, Exchange, Original, records
@@ -57,7 +57,7 @@ class Visitor:
         self._lookup = Lookup(self._frontier)
         self._origins = Origins(self._lookup)
         self._asking: dict[str, asyncio.Future[None]] = {}  # origins whose robots.txt is being asked for
-        self._paces = Paces(self._frontier, self._lookup, delay=settings.min_interval, robots=settings.robots)
+        self._paces = Paces(self._frontier, self._lookup, delay=settings.min_interval)
         self.room: int | None = settings.max_pages  # how many more pages may be started
 
     async def __call__(self, item: Item) -> Outcome:
@@ -153,12 +153,9 @@ class Visitor:
                 return item.release()  # its turn went by; all who waited would go at once
         if wait := self._wait_of(known):
             return item.release(started=False, after=wait)
-        await self._paces.hear(item.lane, self._asked(origin, known))
+        self._paces.of(item.lane).crawl_delay = known.robots.delay(self._settings.user_agent)
         verdict = known.robots.verdict(item.key, self._settings.user_agent)
         return None if verdict.allowed else self._excluded(item, "robots", verdict.rule)
-
-    def _asked(self, origin: str, known: Known) -> Asked:
-        return Asked(known.robots.delay(self._settings.user_agent) or 0.0, origin, known.rules.expires_at)
 
     async def _ask(self, item: Item, origin: str, hop: Hop | None) -> Outcome:
         """Ask an origin for its robots.txt, or for what that redirects to, which takes the turn of the page."""
@@ -199,11 +196,10 @@ class Visitor:
         return await self._origins.heard(origin, answer, body=body, hops=hops, first_retry=first_retry)
 
     async def _send_hop(self, item: Item, origin: str, hop: Hop, where: str) -> Outcome:
-        """A redirect into another lane is an item there; this lane waits for it, unless it was promised peace, which
-        would end with the hop. Then, or in company, each page waits by itself: as long again as it has taken so far, so
-        that many pages are not looked at all the time."""
+        """A redirect into another lane is an item there; this lane waits for it, or each page by itself: as long again
+        as it has taken so far, so that many pages are not looked at all the time."""
         added = await self._frontier.add(_hop_item(origin, hop, where, waiting=item.lane))
-        if added and not self._shared and await self._frontier.blocked_until(item.lane) <= await self._frontier.now():
+        if added and not self._shared and await self._frontier.blocked_until(item.lane) < hop.until:
             await self._frontier.block(item.lane, until=as_datetime(hop.until))
         taken = WAIT_SECONDS - (hop.until / SECOND - time.time())
         return item.release(started=False, after=max(1.0, self._settings.min_interval, taken))
@@ -244,12 +240,12 @@ class Visitor:
     async def _learn_pace(self, lane: str, origin: str, known: Known, *, seconds: float | None) -> None:
         """What a robots.txt says beside its rules: how often to come, and where its sitemaps are. `lane` is that of the
         origin, which took so many seconds to answer; None: another did."""
-        asked = self._asked(origin, known)
-        if asked.seconds:
-            await self._paces.hear(lane, asked)
+        delay = known.robots.delay(self._settings.user_agent)
+        if delay is not None:
             if seconds is None:
-                await self._paces.heed(lane)
+                await self._paces.heed(lane, delay)
             else:
+                self._paces.of(lane).crawl_delay = delay
                 await self._paces.answered(lane, seconds, failed=False)
         if self._settings.sitemaps and known.robots.sitemaps:
             found = [url for text in known.robots.sitemaps if (url := urls.normalise(text)) is not None]
