@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 GROUP_JOBS = 64  # jobs under one commit
 GROUP_SECONDS = 0.02  # after which a group takes in no further job
-TURN_SECONDS = 0.05  # for which a process keeps its turn, while its jobs follow one another
+TURN_SECONDS = 0.02  # for which a process keeps its turn, while its jobs follow one another
 SETTLE_SECONDS = 0.05  # by which that is longer, if what was claimed last is settled at once
 FOLLOW_SECONDS = 0.002  # within which one that follows has come
 SYNC_SECONDS = 10.0  # for which leases are synced, once one had to be
