@@ -55,7 +55,7 @@ def table(a_database: Database, name: str, monkeypatch: pytest.MonkeyPatch) -> s
     monkeypatch.setattr(governor, "BLOCK_SECONDS", 0.3)
     a_database.do(
         f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer NOT NULL DEFAULT 0)",
-        f"INSERT INTO {name} (id) {SERIES.format(3_000)} SELECT g FROM s",
+        f"INSERT INTO {name} (id) {SERIES.format(100_000)} SELECT g FROM s",
         f"CREATE TABLE {name}_lag (seconds real)",
         f"INSERT INTO {name}_lag VALUES (0)",
     )
