@@ -83,7 +83,12 @@ def _not_before(key: str, moment: object) -> int:
 
 def held_items(items: Sequence[Item]) -> list[Item]:
     """Items of a claim, with what their payloads mean."""
-    return [item if item.payload is None else item._replace(payload=json.loads(item.payload)) for item in items]
+    return [item if item.payload is None else _decoded(item) for item in items]
+
+
+def _decoded(item: Item) -> Item:
+    fields = (*item[:3], json.loads(item.payload), *item[4:])
+    return tuple.__new__(Item, fields)  # _replace(…), which names them first, costs twice as much
 
 
 def done(outcome: Done) -> Move:

@@ -23,7 +23,7 @@ def address(lane: str, partitions: int) -> tuple[int, bytes]:
 
 
 def whereabouts(lane: str) -> tuple[int, bytes]:
-    """The same for any number of partitions: what is left of the first by dividing is the partition."""
+    """A number that picks the partition of a lane, of however many, and the lane's part of its items' hashes."""
     digest = blake2b(lane.encode(), digest_size=16).digest()
     return int.from_bytes(digest[:8], "big"), digest[8 : 8 + HASH_BYTES - KEY_HASH_BYTES]
 
