@@ -115,7 +115,8 @@ def test_a_turn_lasts_while_jobs_follow_one_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turn_seconds: float, tickets: int
 ) -> None:
     """A change of processes is dear: it takes the ticket of the first job, that of the first to follow, and no more."""
-    monkeypatch.setattr("swath.backends.sqlite.writer.FOLLOW_SECONDS", PATIENCE)
+    monkeypatch.setattr("swath.backends.sqlite.writer.FOLLOW_SECONDS", (PATIENCE, PATIENCE))
+    monkeypatch.setattr("swath.backends.sqlite.writer.ROUND_SECONDS", turn_seconds)
     monkeypatch.setattr("swath.backends.sqlite.writer.TURN_SECONDS", turn_seconds)
     path = str(tmp_path / "work.db")
 
@@ -125,6 +126,39 @@ def test_a_turn_lasts_while_jobs_follow_one_another(
         for n in range(20):
             await store.add([NewItem(0, b"%20d" % n, "lane", 3, str(n), None, None, 1)])
         assert _next_ticket(f"{path}-turn") == 1 + tickets
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_turn_is_the_shorter_the_more_wait_for_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    others, round_seconds = 19, 20.0
+    monkeypatch.setattr("swath.backends.sqlite.writer.FOLLOW_SECONDS", (PATIENCE, PATIENCE))
+    monkeypatch.setattr("swath.backends.sqlite.writer.ROUND_SECONDS", round_seconds)
+    path = str(tmp_path / "work.db")
+
+    def queue(turn: Turn) -> None:
+        turn.take()
+        turn.close()
+
+    async def main() -> None:
+        store = await SqliteStore.open(path)
+        turns = [Turn(f"{path}-turn", patience=PATIENCE) for _ in range(others)]
+        for n in range(2):
+            await store.add([NewItem(0, b"%20d" % n, "lane", 3, str(n), None, None, 1)])
+        own, began = store._writer._turn, time.monotonic()
+        assert own.waiting == 0
+        threads = [threading.Thread(target=queue, args=(turn,)) for turn in turns]
+        for thread in threads:
+            thread.start()
+        while own.waiting < others:
+            await asyncio.sleep(0.01)
+        while own.taken:
+            n += 1
+            await store.add([NewItem(0, b"%20d" % n, "lane", 3, str(n), None, None, 1)])
+        assert time.monotonic() < began + round_seconds / 2
+        for thread in threads:
+            await asyncio.to_thread(thread.join, PATIENCE)
         await store.close()
 
     asyncio.run(main())

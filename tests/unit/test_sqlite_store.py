@@ -449,9 +449,10 @@ async def test_a_turn_ends_after_a_settlement_and_not_before(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a claim has read is in memory for the settlement that follows it, unless others write in between."""
+    monkeypatch.setattr(writer, "ROUND_SECONDS", 0.0)
     monkeypatch.setattr(writer, "TURN_SECONDS", 0.0)
     monkeypatch.setattr(writer, "SETTLE_SECONDS", 10.0)
-    monkeypatch.setattr(writer, "FOLLOW_SECONDS", 10.0)
+    monkeypatch.setattr(writer, "FOLLOW_SECONDS", (10.0, 10.0))
     turn, taken = store._writer._turn, []
     for key in ("a", "b"):
         await store.add([new(key)])
@@ -466,10 +467,29 @@ async def test_a_turn_ends_after_a_settlement_and_not_before(
 async def test_whoever_claims_without_end_gives_its_turn_away(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "FOLLOW_SECONDS", 10.0)
+    monkeypatch.setattr(writer, "FOLLOW_SECONDS", (10.0, 10.0))
     turn = store._writer._turn
     began, given = time.monotonic(), False
     while not given and time.monotonic() < began + 10:
         await store.claim(request())
-        given = not turn.taken and time.monotonic() > began + writer.TURN_SECONDS
+        given = not turn.taken and time.monotonic() > began + writer.ROUND_SECONDS
     assert given
+
+
+async def test_what_follows_a_long_job_may_take_longer_to_come(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever claims a large batch is busy with it for a while before it settles."""
+    monkeypatch.setattr(writer, "ROUND_SECONDS", 60.0)
+    monkeypatch.setattr(writer, "FOLLOW_SHARE", 50.0)
+    monkeypatch.setattr(writer, "FOLLOW_SECONDS", (0.5, 60.0))
+    turn = store._writer._turn
+    await store.add([new("a")])
+    await store._writer.submit(lambda _: time.sleep(0.2))
+    await asyncio.sleep(1.0)
+    assert turn.taken
+    await store.add([new("b")])
+    deadline = time.monotonic() + 8  # a job of 0.2 s would be followed for ten
+    while turn.taken and time.monotonic() < deadline:
+        await asyncio.sleep(0.01)
+    assert not turn.taken

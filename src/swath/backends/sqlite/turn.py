@@ -51,6 +51,17 @@ class Turn:
     def taken(self) -> bool:
         return self._ticket != 0
 
+    @property
+    def waiting(self) -> int:
+        """How many have queued up behind this turn, with those that died there."""
+        if self._file is None or not self._ticket:
+            return 0
+        try:
+            ticket, _ = self._numbers(self._file)
+        except OSError:
+            return 0
+        return max(ticket - self._ticket - 1, 0)
+
     def take(self) -> None:
         """Queue, and return when it is this process's turn, or when the queue has stood still for too long."""
         if self._file is None:

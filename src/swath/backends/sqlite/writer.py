@@ -31,9 +31,11 @@ T = TypeVar("T")
 
 GROUP_JOBS = 64  # jobs under one commit
 GROUP_SECONDS = 0.02  # after which a group takes in no further job
-TURN_SECONDS = 0.02  # for which a process keeps its turn, while its jobs follow one another
-SETTLE_SECONDS = 0.05  # by which that is longer, if what was claimed last is settled at once
-FOLLOW_SECONDS = 0.002  # within which one that follows has come
+ROUND_SECONDS = 0.16  # in which each process has one turn, while the jobs of all follow one another
+TURN_SECONDS = 0.02  # of that at least
+SETTLE_SECONDS = 0.05  # by which a turn is longer, if what was claimed last is settled at once
+FOLLOW_SHARE = 0.5  # of what a job took, within which one that follows has come: a change of processes costs as much
+FOLLOW_SECONDS = (0.002, 0.01)  # but no less, and no more
 SYNC_SECONDS = 10.0  # for which leases are synced, once one had to be
 
 
@@ -88,7 +90,8 @@ class Writer:
         self._felt = self._version  # of the file, when the pulse was taken
         self.news = News(0, self._take_pulse())
         self.looked: News | None = None  # what the last claim had seen
-        self._turn_ends = self._answered_at = 0.0  # on the monotonic clock
+        self._turn_began = self._answered_at = 0.0  # on the monotonic clock
+        self._patience = 0.0  # for one that follows
         self._follows = False  # the job at hand came soon after the last one was answered
         self._thread = threading.Thread(target=self._work, name=f"swath writer of {target.path}", daemon=True)
         self._thread.start()
@@ -141,7 +144,7 @@ class Writer:
         """Wait for a job: for a moment with the turn, where that was kept, and then without."""
         if self._turn.taken:
             try:
-                return self._bell.get(timeout=FOLLOW_SECONDS)
+                return self._bell.get(timeout=self._patience)
             except Empty:
                 self._turn.give()
         return self._bell.get()
@@ -165,6 +168,7 @@ class Writer:
         if first.future.cancelled():
             return
         jobs = [first]
+        began = time.monotonic()
         try:
             if first.bare:
                 first.result = self._look_around()
@@ -181,6 +185,8 @@ class Writer:
             self._end_turn(jobs)
             self._answer(jobs)
             self._answered_at = time.monotonic()
+            took = self._answered_at - max(began, self._turn_began)
+            self._patience = min(max(FOLLOW_SHARE * took, FOLLOW_SECONDS[0]), FOLLOW_SECONDS[1])
 
     def _may_pass(self, job: Job[Any]) -> bool:
         """Whether a job can do without a sync that there would be, as far as is known before it is run."""
@@ -208,14 +214,15 @@ class Writer:
     def _take_turn(self) -> None:
         """A turn is more than one transaction long for whoever claims and settles without a pause: each change of
         processes costs the next one what it and SQLite have in memory."""
-        self._follows = time.monotonic() - self._answered_at < FOLLOW_SECONDS
+        self._follows = time.monotonic() - self._answered_at < self._patience
         if not self._turn.taken:
             self._turn.take()
-            self._turn_ends = time.monotonic() + TURN_SECONDS
+            self._turn_began = time.monotonic()
 
     def _end_turn(self, jobs: Sequence[Job[Any]]) -> None:
         """A turn does not end between a claim and its settlement, if that follows: it would have to be read again."""
-        ends = self._turn_ends + (SETTLE_SECONDS if jobs[-1].looks else 0.0)
+        lasts = max(TURN_SECONDS, ROUND_SECONDS / (1 + self._turn.waiting))
+        ends = self._turn_began + lasts + (SETTLE_SECONDS if jobs[-1].looks else 0.0)
         if not self._follows or time.monotonic() > ends:
             self._turn.give()
 
