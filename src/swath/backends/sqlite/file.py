@@ -23,8 +23,8 @@ APPLICATION_ID = 0x73777468  # "swth", in the header of a file that is a frontie
 OLDEST_SQLITE = (3, 38, 0)  # JSON functions, RETURNING, row values
 BUSY_SECONDS = 30.0  # how long another process may hold the file
 CACHE_KIB = 64 * 1024
-WAL_PAGES = 16_000  # 64 MB between checkpoints
-WAL_BYTES = 64 * 1024 * 1024  # to which a WAL that had to grow is cut back
+WAL_PAGES = 32_000  # of the log, 128 MB, from which a commit copies what the copier has left of it
+WAL_BYTES = WAL_PAGES * 4096  # to which a log that had to grow is cut back
 STATEMENTS = 256  # prepared statements kept by a connection
 
 FULL = 2  # as SQLite tells it

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
+from swath.backends.sqlite.copier import Copier
 from swath.backends.sqlite.file import FULL, patiently
 from swath.backends.sqlite.state import NotDurable, Session, begin
 from swath.backends.sqlite.target import Target
@@ -36,6 +37,7 @@ TURN_SECONDS = 0.02  # of that at least
 SETTLE_SECONDS = 0.05  # by which a turn is longer, if what was claimed last is settled at once
 FOLLOW_SHARE = 0.5  # of what a job took, within which one that follows has come: a change of processes costs as much
 FOLLOW_SECONDS = (0.002, 0.01)  # but no less, and no more
+COPY_ROWS = 20_000  # changed, after which the log is copied: some 20 MB of it
 SYNC_SECONDS = 10.0  # for which leases are synced, once one had to be
 
 
@@ -62,7 +64,7 @@ class News:
 
 
 class Writer:
-    """Runs jobs in the order in which they came, urgent ones first. Owns its connection and its turn."""
+    """Runs jobs in the order in which they came, urgent ones first. Owns its connection, its turn and the copier."""
 
     def __init__(
         self,
@@ -75,6 +77,8 @@ class Writer:
     ) -> None:
         self._connection = connection
         self._turn = turn
+        self._copier = Copier(target.path)
+        self._copied_rows = 0  # when that was told last
         self._clock = clock
         self._target = target
         self._committed = committed
@@ -137,8 +141,16 @@ class Writer:
     def _work(self) -> None:
         while self._wait_for_bell():
             self._run_group(self._take_job())
+            self._copy_log()
         self._turn.close()
+        self._copier.close()
         self._connection.close()
+
+    def _copy_log(self) -> None:
+        rows = self._connection.total_changes
+        if rows >= self._copied_rows + COPY_ROWS:
+            self._copied_rows = rows
+            self._copier.copy()
 
     def _wait_for_bell(self) -> bool:
         """Wait for a job: for a moment with the turn, where that was kept, and then without."""

@@ -1,0 +1,46 @@
+"""Copies the write-ahead log into the database, in a thread of its own, so that the writer need not.
+
+SQLite does it within a commit, once the log is long: nobody writes meanwhile. A log that was copied before, beside the
+writer, leaves next to nothing to do then. How it is copied and what a crash leaves are SQLite's business in both cases;
+where this fails, the writer copies.
+"""
+
+import sqlite3
+import threading
+from contextlib import closing, suppress
+from queue import SimpleQueue
+
+from swath.backends.sqlite.file import connect
+from swath.core.errors import StoreUnavailable
+
+
+class Copier:
+    """For one thread, which tells it when to copy, and to end."""
+
+    def __init__(self, path: str) -> None:
+        self._bell: SimpleQueue[bool] = SimpleQueue()  # True to copy, False to end
+        self._thread = threading.Thread(target=self._work, args=[path], name=f"swath copier of {path}", daemon=True)
+        self._started = False
+
+    def copy(self) -> None:
+        """Copy what is committed by now, after what is being copied."""
+        if not self._started:
+            with suppress(RuntimeError):  # this process may have no more threads
+                self._thread.start()
+                self._started = True
+        if self._bell.empty():
+            self._bell.put(True)
+
+    def close(self) -> None:
+        """Return when nothing is copied any more."""
+        if self._started:
+            self._bell.put(False)
+            self._thread.join()
+
+    # In the thread.
+
+    def _work(self, path: str) -> None:
+        with suppress(sqlite3.Error, StoreUnavailable), closing(connect(path)) as connection:
+            while self._bell.get():
+                with suppress(sqlite3.Error):  # a disk that is full, say: the writer will tell
+                    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()

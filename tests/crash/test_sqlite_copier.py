@@ -1,0 +1,142 @@
+"""The log of an SQLite file is copied beside the writer: it stays short, nothing is lost, and nobody depends on it."""
+
+import asyncio
+import itertools
+import multiprocessing
+import os
+import random
+import signal
+import sqlite3
+import threading
+import time
+from contextlib import closing
+from multiprocessing.queues import Queue
+from pathlib import Path
+
+import pytest
+
+from swath.backends.sqlite import SqliteStore
+from swath.core.store import NewItem
+
+SPAWN = multiprocessing.get_context("spawn")
+PATIENCE = 60.0
+PAGE = 4_096
+
+
+def new(number: int) -> NewItem:
+    return NewItem(0, b"%20d" % number, f"lane {number % 7}", 3, str(number), None, None, 1)
+
+
+def items_in(path: Path, how: str = "mode=ro") -> int:
+    with closing(sqlite3.connect(f"file:{path}?{how}", uri=True)) as connection:
+        count: int = connection.execute("SELECT count(*) FROM swath_item").fetchone()[0]
+        return count
+
+
+def test_the_log_is_copied_while_nobody_has_to_wait_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swath.backends.sqlite.writer.COPY_ROWS", 100)
+    path = tmp_path / "work.db"
+
+    async def main() -> None:
+        store = await SqliteStore.open(str(path))
+        store._writer._connection.execute("PRAGMA wal_autocheckpoint = 0")
+        await store.add([new(number) for number in range(1_000)])
+        deadline = time.monotonic() + PATIENCE / 4
+        while not copied() and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        assert copied()
+        await store.close()
+
+    def copied() -> bool:
+        try:
+            return items_in(path, "immutable=1") == 1_000  # which is to look at the file without its log
+        except sqlite3.DatabaseError:
+            return False  # in the middle of it
+
+    asyncio.run(main())
+
+
+def test_the_log_stays_short_while_a_writer_never_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but a commit can begin a log anew, if the next one follows at once."""
+    monkeypatch.setattr("swath.backends.sqlite.writer.COPY_ROWS", 200)
+    monkeypatch.setattr("swath.backends.sqlite.file.WAL_PAGES", 500)
+    path, longest, pages = tmp_path / "work.db", 0, 0
+
+    async def main() -> None:
+        nonlocal longest, pages
+        store = await SqliteStore.open(str(path), synchronous="normal")
+        for start in range(0, 60_000, 20):
+            await store.add([new(number) for number in range(start, start + 20)])
+            longest = max(longest, os.path.getsize(f"{path}-wal") // PAGE)
+        pages = os.path.getsize(path) // PAGE
+        await store.close()
+
+    asyncio.run(main())
+    assert items_in(path) == 60_000
+    assert longest < pages / 2, "a log that nobody begins anew is longer than what it was copied to"
+
+
+@pytest.mark.parametrize("fails", ["thread", "connection"])
+def test_a_store_works_without_a_copier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    monkeypatch.setattr("swath.backends.sqlite.writer.COPY_ROWS", 1)
+    path = tmp_path / "work.db"
+
+    async def main() -> None:
+        store = await SqliteStore.open(str(path))
+
+        def refuse(*_: object) -> None:
+            raise (RuntimeError if fails == "thread" else sqlite3.OperationalError)(f"no {fails}")
+
+        with monkeypatch.context() as patch:
+            if fails == "thread":
+                patch.setattr(threading.Thread, "start", refuse)
+            else:
+                patch.setattr("swath.backends.sqlite.copier.connect", refuse)
+            for number in range(5):
+                await store.add([new(number)])
+        await store.close()
+
+    asyncio.run(main())
+    assert items_in(path) == 5
+
+
+def add_without_end(path: str, added: "Queue[int]") -> None:
+    """In a child: items of which each is told after its commit."""
+
+    async def main() -> None:
+        store = await SqliteStore.open(path)
+        (last,) = store._writer._connection.execute("SELECT coalesce(max(position), 0) FROM swath_item").fetchone()
+        for number in itertools.count(last):
+            await store.add([new(number)])
+            added.put(number)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("swath.backends.sqlite.writer.COPY_ROWS", 1)
+        patch.setattr("swath.backends.sqlite.file.WAL_PAGES", 20)
+        asyncio.run(main())
+
+
+def test_what_was_added_outlives_a_kill_in_the_middle_of_a_copy(tmp_path: Path) -> None:
+    path, chance, told = tmp_path / "work.db", random.Random(7), -1
+    for _ in range(4):
+        added: Queue[int] = SPAWN.Queue()
+        process = SPAWN.Process(target=add_without_end, args=(str(path), added), daemon=True)
+        process.start()
+        told = added.get(timeout=PATIENCE)
+        time.sleep(chance.uniform(0.1, 0.6))
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        process.join(PATIENCE)
+        while not added.empty():
+            told = added.get(timeout=PATIENCE)
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert items_in(path) >= told + 1
+
+    async def check() -> None:
+        store = await SqliteStore.open(str(path))
+        assert list((await store.status()).partitions) == list(await store.recount())
+        await store.close()
+
+    asyncio.run(check())
+    assert told > 0
