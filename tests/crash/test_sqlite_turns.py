@@ -151,8 +151,7 @@ def test_a_turn_is_the_shorter_the_more_wait_for_theirs(tmp_path: Path, monkeypa
         threads = [threading.Thread(target=queue, args=(turn,)) for turn in turns]
         for thread in threads:
             thread.start()
-        while own.waiting < others:
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(_until, lambda: own.waiting == others)
         while own.taken:
             n += 1
             await store.add([NewItem(0, b"%20d" % n, "lane", 3, str(n), None, None, 1)])
