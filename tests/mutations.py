@@ -333,6 +333,22 @@ MUTATIONS: Sequence[Mutation] = [
         "sqlite",
         SQLITE_TESTS,
     ),
+    Mutation(
+        "INV-9: a log is copied, and never begun anew",
+        f"{SQLITE}/file.py",
+        "PRAGMA wal_autocheckpoint = {WAL_PAGES}",
+        "PRAGMA wal_autocheckpoint = 0",
+        "log",
+        ("tests/crash/test_sqlite_copier.py",),
+    ),
+    Mutation(
+        "fairness: a turn is as long as it can be, however many wait",
+        f"{SQLITE}/writer.py",
+        "ROUND_SECONDS / (1 + self._turn.waiting)",
+        "ROUND_SECONDS",
+        "turn",
+        ("tests/crash/test_sqlite_turns.py",),
+    ),
     # PostgreSQL
     Mutation(
         "INV-1: partitions are not locked",
