@@ -36,13 +36,17 @@ def items_in(path: Path, how: str = "mode=ro") -> int:
         return count
 
 
-def test_the_log_is_copied_while_nobody_has_to_wait_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("counted", [0, 2**31 - 1])
+def test_the_log_is_copied_while_nobody_has_to_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: int
+) -> None:
     monkeypatch.setattr("swath.backends.sqlite.writer.COPY_ROWS", 100)
     path = tmp_path / "work.db"
 
     async def main() -> None:
         store = await SqliteStore.open(str(path))
         store._writer._connection.execute("PRAGMA wal_autocheckpoint = 0")
+        store._writer._copied_rows = counted  # the most that SQLite counts to
         await store.add([new(number) for number in range(1_000)])
         await asyncio.to_thread(wait_for_copy)
         await store.close()

@@ -148,7 +148,7 @@ class Writer:
 
     def _copy_log(self) -> None:
         rows = self._connection.total_changes
-        if rows >= self._copied_rows + COPY_ROWS:
+        if not 0 <= rows - self._copied_rows < COPY_ROWS:  # SQLite counts up to 2^31, and goes on from -2^31
             self._copied_rows = rows
             self._copier.copy()
 
