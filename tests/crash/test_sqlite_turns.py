@@ -122,7 +122,6 @@ def test_a_turn_lasts_while_jobs_follow_one_another(
 
     async def main() -> None:
         store = await SqliteStore.open(path)
-        store._writer._answered_at = -2 * PATIENCE
         for n in range(20):
             await store.add([NewItem(0, b"%20d" % n, "lane", 3, str(n), None, None, 1)])
         assert _next_ticket(f"{path}-turn") == 1 + tickets

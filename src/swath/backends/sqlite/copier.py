@@ -1,8 +1,8 @@
 """Copies the write-ahead log into the database, in a thread of its own, so that the writer need not.
 
-SQLite does it within a commit, once the log is long: nobody writes meanwhile. A log that was copied before, beside the
-writer, leaves next to nothing to do then. How it is copied and what a crash leaves are SQLite's business in both cases;
-where this fails, the writer copies.
+SQLite does it within a commit, once the log is long: nobody writes meanwhile. What was copied before, beside the
+writer, need not be copied then. How it is copied and what a crash leaves are SQLite's business in both cases; where
+this fails, the writer copies.
 """
 
 import sqlite3

@@ -94,8 +94,7 @@ class Writer:
         self._felt = self._version  # of the file, when the pulse was taken
         self.news = News(0, self._take_pulse())
         self.looked: News | None = None  # what the last claim had seen
-        self._turn_began = self._answered_at = 0.0  # on the monotonic clock
-        self._patience = 0.0  # for one that follows
+        self._turn_began = self._follow_until = 0.0  # on the monotonic clock
         self._follows = False  # the job at hand came soon after the last one was answered
         self._thread = threading.Thread(target=self._work, name=f"swath writer of {target.path}", daemon=True)
         self._thread.start()
@@ -156,7 +155,7 @@ class Writer:
         """Wait for a job: for a moment with the turn, where that was kept, and then without."""
         if self._turn.taken:
             try:
-                return self._bell.get(timeout=self._patience)
+                return self._bell.get(timeout=max(0.0, self._follow_until - time.monotonic()))
             except Empty:
                 self._turn.give()
         return self._bell.get()
@@ -196,9 +195,9 @@ class Writer:
         finally:
             self._end_turn(jobs)
             self._answer(jobs)
-            self._answered_at = time.monotonic()
-            took = self._answered_at - max(began, self._turn_began)
-            self._patience = min(max(FOLLOW_SHARE * took, FOLLOW_SECONDS[0]), FOLLOW_SECONDS[1])
+            now = time.monotonic()
+            took = now - max(began, self._turn_began)
+            self._follow_until = now + min(max(FOLLOW_SHARE * took, FOLLOW_SECONDS[0]), FOLLOW_SECONDS[1])
 
     def _may_pass(self, job: Job[Any]) -> bool:
         """Whether a job can do without a sync that there would be, as far as is known before it is run."""
@@ -226,7 +225,7 @@ class Writer:
     def _take_turn(self) -> None:
         """A turn is more than one transaction long for whoever claims and settles without a pause: each change of
         processes costs the next one what it and SQLite have in memory."""
-        self._follows = time.monotonic() - self._answered_at < self._patience
+        self._follows = time.monotonic() < self._follow_until
         if not self._turn.taken:
             self._turn.take()
             self._turn_began = time.monotonic()
