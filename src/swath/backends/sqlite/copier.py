@@ -21,14 +21,19 @@ class Copier:
         self._bell: SimpleQueue[bool] = SimpleQueue()  # True to copy, False to end
         self._thread = threading.Thread(target=self._work, args=[path], name=f"swath copier of {path}", daemon=True)
         self._started = False
+        self._copying = False
 
     def copy(self) -> None:
-        """Copy what is committed by now, after what is being copied."""
+        """Copy what is committed by now, unless a copy is under way: a commit that is to begin the log anew needs a
+        moment in which nobody copies."""
+        if self._copying:
+            return
         if not self._started:
             with suppress(RuntimeError):  # this process may have no more threads
                 self._thread.start()
                 self._started = True
-        if self._bell.empty():
+        if self._started:
+            self._copying = True
             self._bell.put(True)
 
     def close(self) -> None:
@@ -44,3 +49,4 @@ class Copier:
             while self._bell.get():
                 with suppress(sqlite3.Error):  # a disk that is full, say: the writer will tell
                     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                self._copying = False
