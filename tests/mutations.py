@@ -99,8 +99,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-3: a lane is placed at now, whatever its interval",
         f"{SQLITE}/state.py",
-        "max(self.ready_at if keeps_turn else now, self.earliest_start(pacing))",
-        "self.ready_at if keeps_turn else now",
+        "        if ready_at < earliest:\n",
+        "        if False:\n",
         "sqlite",
     ),
     Mutation(

@@ -2,8 +2,10 @@
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from itertools import chain
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,8 +46,12 @@ class Encoded(NamedTuple):
     doubtful: bool = False  # the item may have been settled already, by a commit whose end was not seen
 
 
-def _positions(items: Iterable[Item], partition: int) -> set[int]:
-    return {item.position for item in items if item.partition == partition}
+def _positions(items: Iterable[Item]) -> dict[int, set[int]]:
+    """By partition."""
+    positions: defaultdict[int, set[int]] = defaultdict(set)
+    for item in items:
+        positions[item.partition].add(item.position)
+    return dict(positions)
 
 
 class Claim:
@@ -60,7 +66,7 @@ class Claim:
         self._ref = ClaimRef(reply.fence, token)
         self._lease = lease
         self._number = 0
-        self._held = {partition: _positions(self.items, partition) for partition in self.partitions}  # not settled yet
+        self._held = _positions(self.items)  # not settled yet
         self._lost = False
         self._unsure: Settlement | None = None  # sent, and not answered: whether it took effect is not known
         self._again: set[tuple[int, int]] = set()  # what a settlement that was broken off may be repeated with
@@ -73,7 +79,7 @@ class Claim:
 
     @property
     def partitions(self) -> Sequence[int]:
-        return sorted({item.partition for item in self.items})
+        return sorted(self._held)
 
     @property
     def held(self) -> int:
@@ -140,8 +146,19 @@ class Claim:
 
     def encode(self, outcome: object) -> Encoded:
         """Check an outcome by itself: it can be stored, and is for an item that this claim still holds."""
-        if isinstance(outcome, Done):  # nearly all are, and to ask for one class is a tenth of asking for any of them
-            return self._encode_done(outcome)
+        if not isinstance(outcome, Done):  # nearly all are, and to ask for one class is a tenth of asking for any
+            return self._encode_other(outcome)
+        item, result, discovered, revisit_after, facts, output, started = outcome
+        self._check_held(item)
+        found: Sequence[NewItem] = ()
+        if discovered:
+            partitions = self._frontier.store.settings.partitions
+            found = [codec.new_item(new, partitions) for new in discovered]
+        known = codec.facts(facts) if facts else ()
+        move = codec.done(item, result, revisit_after, started)
+        return tuple.__new__(Encoded, (item, move, found, known, output, False))
+
+    def _encode_other(self, outcome: object) -> Encoded:
         if not isinstance(outcome, Outcome):
             raise InvalidOutcome(f"{outcome!r} is not an outcome: use item.done(), .retry(), .dead(), .release() …")
         self._check_held(outcome.item)
@@ -149,16 +166,6 @@ class Claim:
         move = codec.move(outcome, max_attempts=settings.max_attempts, partitions=settings.partitions)
         output = outcome.output if isinstance(outcome, Dead | Release) else None
         return Encoded(outcome.item, move, (), (), output)
-
-    def _encode_done(self, outcome: Done) -> Encoded:
-        item, _, discovered, _, facts, output, _ = outcome
-        self._check_held(item)
-        found: Sequence[NewItem] = ()
-        if discovered:
-            partitions = self._frontier.store.settings.partitions
-            found = [codec.new_item(new, partitions) for new in discovered]
-        known = codec.facts(facts) if facts else ()
-        return tuple.__new__(Encoded, (item, codec.done(outcome), found, known, output, False))
 
     def _check_held(self, item: Item) -> None:
         if item.position not in self._held.get(item.partition, ()):
@@ -211,9 +218,9 @@ class Claim:
             partition,
             number,
             moves=[outcome.move for outcome in outcomes],
-            discovered=self._frontier.unknown(new for outcome in outcomes for new in outcome.discovered),
+            discovered=self._frontier.unknown(chain.from_iterable([outcome.discovered for outcome in outcomes])),
             outputs=outputs,
-            facts=list({fact.key: fact for outcome in outcomes for fact in outcome.facts}.values()),
+            facts=list({fact.key: fact for outcome in outcomes if outcome.facts for fact in outcome.facts}.values()),
         )
 
     async def _send_surely(self, settlement: Settlement) -> None:

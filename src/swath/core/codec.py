@@ -91,9 +91,8 @@ def _decoded(item: Item) -> Item:
     return tuple.__new__(Item, fields)  # _replace(…), which names them first, costs twice as much
 
 
-def done(outcome: Done) -> Move:
+def done(item: Item, result: Any, revisit_after: float | None, started: bool) -> Move:
     """Encode what most outcomes are."""
-    item, result, _, revisit_after, _, _, started = outcome
     delay = None if revisit_after is None else _delay("revisit_after", revisit_after)
     text = None if result is None else _result(item, result)
     fields = (item.position, _DONE, delay, text, None, None, started, None, None)
@@ -105,7 +104,7 @@ def move(outcome: Outcome, *, max_attempts: int, partitions: int) -> Move:
     item = outcome.item
     match outcome:
         case Done():
-            return done(outcome)
+            return done(item, outcome.result, outcome.revisit_after, outcome.started)
         case Retry():
             reason, error = _reason(outcome.reason), _error(outcome.error)
             tries = item.attempts - item.losses + 1  # a worker that was lost says nothing about what it held

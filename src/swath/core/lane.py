@@ -67,7 +67,7 @@ class LaneLimits(NamedTuple):
 NO_LIMITS = LaneLimits()
 
 
-def earliest_start(pacing: Pacing, *, blocked_until: int, last_at: int) -> int:
+def earliest_start(pacing: Pacing, blocked_until: int, last_at: int) -> int:
     """The first moment at which this lane may start an item. `last_at` is its last settlement, or its last start
     where several may be in flight; 0 when there was none."""
     if last_at and pacing.min_interval:
@@ -75,7 +75,7 @@ def earliest_start(pacing: Pacing, *, blocked_until: int, last_at: int) -> int:
     return blocked_until
 
 
-def room(pacing: Pacing, *, in_flight: int, limit: int) -> int:
+def room(pacing: Pacing, in_flight: int, limit: int) -> int:
     """How many items a lane that is ready may start at once, up to `limit`."""
     free = limit if pacing.concurrency == 0 else pacing.concurrency - in_flight
     most = 1 if pacing.min_interval else limit

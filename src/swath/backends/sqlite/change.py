@@ -95,8 +95,7 @@ def _reopen(lanes: Lanes, position: int) -> bool:
     else:
         return False
     lane_number, priority, span, item_hash = row
-    lanes.load([lane_number])
-    turn = lanes.make_ready(lanes.numbered(lane_number), priority, FRESH)
+    turn = lanes.make_ready(lanes.take([lane_number])[lane_number], priority, FRESH)
     new_position = partition.allot(span)
     connection.execute(sql[f"reopen_{state}"], (*turn, new_position, partition.number, position))
     connection.execute(sql[f"delete_{state}"], where)

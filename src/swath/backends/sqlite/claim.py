@@ -144,13 +144,12 @@ class _Visit:
         self._session.need_durable()  # what is dead moves the checkpoint, which never moves back (INV-6)
         number, now = self._partition.number, self._now
         rows = self._lose(number)
-        self._lanes.load({lane for _, lane, *_ in rows})
+        lanes = self._lanes.take(lane for _, lane, *_ in rows)
         ready, dead = [], []
         for position, lane_number, priority, losses, fence in rows:
-            lane = self._lanes.numbered(lane_number)
+            lane = lanes[lane_number]
             lane.end()
             lane.pace(now)
-            self._lanes.touch(lane)
             if losses + 1 >= self._session.settings.max_attempts:
                 dead.append((now, LOST_WORKER.format(losses=losses + 1), number, fence, position))
             else:
@@ -185,14 +184,13 @@ class _Visit:
         number = self._partition.number
         where = {"partition": number, "now": self._now, "limit": DELAYED_DRAIN}
         rows = self._connection.execute(self._sql["due_items"], where).fetchall()
-        self._lanes.load({lane for _, lane, *_ in rows})
+        lanes = self._lanes.take(lane for _, lane, *_ in rows)
         moved, renumbered = [], []
         for position, lane_number, priority, attempts, revisit, span, item_hash in rows:
             new_position = self._partition.allot(span) if revisit else position
             if revisit:
                 renumbered.append((new_position, number, item_hash))
-            lane = self._lanes.numbered(lane_number)
-            rank, place = self._lanes.make_ready(lane, priority, RETURNED if attempts else FRESH)
+            rank, place = self._lanes.make_ready(lanes[lane_number], priority, RETURNED if attempts else FRESH)
             moved.append((rank, place, new_position, number, position))
         self._connection.executemany(self._sql["drain_item"], moved)
         self._connection.executemany(self._sql["renumber_seen"], renumbered)
@@ -267,7 +265,7 @@ class _Visit:
             if pacing.min_interval:
                 self._session.need_durable()  # the next start must know of this one, whatever happens (INV-3)
             number, name = self._partition.number, lane.name
-            count = room(pacing, in_flight=lane.in_flight, limit=limit)
+            count = room(pacing, lane.in_flight, limit)
             if count == 1:
                 position, key, payload, attempts, span, losses, rank = row[:HEAD_COLUMNS]
                 visits, beside = lane.visits, lane.in_flight

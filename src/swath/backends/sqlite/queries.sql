@@ -275,6 +275,12 @@ SELECT c.partition, c.position, c.lane, c.priority, c.hash, c.key, c.payload, c.
 FROM json_each(:results) AS wanted CROSS JOIN swath_claimed AS c
 WHERE c.partition = :partition AND c.fence = :fence AND c.position = CAST(wanted.key AS INTEGER)
 
+-- name: settle_done_all
+-- A claim's items all done, and none with a result.
+INSERT INTO swath_done (partition, position, lane, priority, hash, key, payload, span, settled_at)
+SELECT partition, position, lane, priority, hash, key, payload, span, :now
+FROM swath_claimed WHERE partition = :partition AND fence = :fence
+
 -- name: settle_revisit
 INSERT INTO swath_delayed (partition, position, lane, priority, hash, key, payload, span, attempts,
                      due_at, revisit, settled_at, result)

@@ -123,35 +123,35 @@ class _Settling:
         self._fence = fence
         self._now = now
         self._results: dict[int, str | None] = {}  # of what is done, by position
-        self._rows: dict[str, list[tuple[object, ...]]] = {}  # of the rest, by statement
+        self._settled: set[int] = set()  # the positions of what is settled otherwise
+        self._rows: dict[str, list[tuple[object, ...]]] = {}  # of all but what is done, by statement
 
     def settle(self, held: dict[int, int], moves: Sequence[Move]) -> set[int]:
         """Move the items, whose lanes are given by position, and return the positions that are settled by it."""
-        self._lanes.load(held.values())
-        settled = set()
+        lanes = self._lanes.take(held.values())
         default = self._lanes.session.pacing
+        visits = 0
         for move in moves:
-            lane = self._lanes.numbered(held[move.position])
+            lane = lanes[held[move.position]]
             lane.end()
             if move.started:
                 if not starts_count(lane.pacing(default)):
                     lane.pace(self._now)
                 if move.kind is _DONE:
                     lane.visit()
-                    self._partition.visits += 1
-            self._lanes.touch(lane)
-            if self._move(lane, move):
-                settled.add(move.position)
+                    visits += 1
+            if move.kind is _DONE and move.delay is None:  # as nearly all are
+                self._results[move.position] = move.result
+            elif self._move(lane, move):
+                self._settled.add(move.position)
+        self._partition.visits += visits
+        self._partition.done += len(self._results)
         self._write(held)
-        return settled
+        return self._settled.union(self._results)
 
     def _move(self, lane: Lane, move: Move) -> bool:
         """Whether the item is settled by it."""
         now, partition = self._now, self._partition
-        if move.kind is _DONE and move.delay is None:  # as nearly all are
-            partition.done += 1
-            self._results[move.position] = move.result
-            return True
         match move.kind:
             case MoveKind.DONE:
                 assert move.delay is not None
@@ -202,14 +202,16 @@ class _Settling:
         session = self._lanes.session
         connection, sql = session.connection, session.sql
         where = {"partition": self._partition.number, "fence": self._fence}
-        if self._results:
+        known = session.held.get((self._fence, self._partition.number))
+        before = connection.execute(sql["held"], where).fetchone()[0] if known is None else len(known)
+        if len(self._results) == before and not any(self._results.values()):
+            connection.execute(sql["settle_done_all"], {**where, "now": self._now})
+        elif self._results:
             results = json.dumps(self._results)
             connection.execute(sql["settle_done"], {**where, "now": self._now, "results": results})
         for statement, entries in self._rows.items():
             connection.executemany(sql[statement], entries)
         self._partition.claimed -= len(held)
-        known = session.held.get((self._fence, self._partition.number))
-        before = connection.execute(sql["held"], where).fetchone()[0] if known is None else len(known)
         left = before - len(held)
         if left == 0:
             session.held.pop((self._fence, self._partition.number), None)

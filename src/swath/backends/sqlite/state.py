@@ -200,7 +200,7 @@ class Lane:
         )
 
     def earliest_start(self, pacing: Pacing) -> int:
-        return earliest_start(pacing, blocked_until=self.blocked_until, last_at=self.last_at)
+        return earliest_start(pacing, self.blocked_until, self.last_at)
 
     def wait(self, priority: int) -> None:
         """One more item waits here."""
@@ -242,7 +242,10 @@ class Lane:
             self.level = None
             return
         keeps_turn = self.level == self.head and not new_turn
-        ready_at = max(self.ready_at if keeps_turn else now, self.earliest_start(pacing))
+        ready_at = self.ready_at if keeps_turn else now
+        earliest = self.earliest_start(pacing)
+        if ready_at < earliest:
+            ready_at = earliest
         if not keeps_turn or ready_at != self.ready_at:
             self.level, self.ready_at, self.moved = self.head, ready_at, True
 
@@ -258,11 +261,16 @@ class Lanes:
         self._new: list[Lane] = []
         self._touched: dict[int, Lane] = {}
 
-    def load(self, numbers: Iterable[int]) -> None:
-        if missing := {number for number in numbers if number not in self._numbered}:
+    def take(self, numbers: Iterable[int]) -> dict[int, Lane]:
+        """The lanes of these numbers, all of which are about to change."""
+        wanted = set(numbers)
+        if missing := wanted.difference(self._numbered):
             where = {"partition": self.partition.number, "numbers": str(list(missing))}
             for row in self.session.connection.execute(self.session.sql["lanes_by_number"], where):
                 self.remember(Lane(*row))
+        lanes = {number: self._numbered[number] for number in wanted}
+        self._touched.update(lanes)
+        return lanes
 
     def load_named(self, names: Iterable[str]) -> None:
         if missing := {name for name in names if name not in self._named}:
@@ -272,10 +280,6 @@ class Lanes:
 
     def remember(self, lane: Lane) -> None:
         self._numbered[lane.number] = self._named[lane.name] = lane
-
-    def numbered(self, number: int) -> Lane:
-        """A lane that `load` has looked for."""
-        return self._numbered[number]
 
     def named(self, name: str) -> Lane:
         """A lane that `load_named` has looked for; it is made when it is not there."""
