@@ -232,6 +232,20 @@ MUTATIONS: Sequence[Mutation] = [
         "sqlite",
     ),
     Mutation(
+        "INV-5: what is done takes the rest of its claim along",
+        f"{SQLITE}/settle.py",
+        "if len(self._results) == before and not any",
+        "if self._results and not any",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-5: results are lost where all of a claim is done",
+        f"{SQLITE}/settle.py",
+        "if len(self._results) == before and not any(self._results.values()):",
+        "if len(self._results) == before:",
+        "sqlite",
+    ),
+    Mutation(
         "INV-5: what was learned is not settled with the rest",
         f"{SQLITE}/settle.py",
         "    learn(session, settlement.facts)\n",
