@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(TIMEOUT)
 
 async def test_killed_again_and_again(place: Place, tmp_path: Path, seed: int, scale: int) -> None:
     """INV-1 to INV-6, whoever dies when, with fresh processes in the place of the dead."""
-    workload = Workload(items=4_000 * scale, slow=20 * scale, brisk=40 * scale, roots=300, lanes=150)
+    workload = Workload(items=10_000 * scale, slow=20 * scale, brisk=40 * scale, roots=300, lanes=150)
     random_ = random.Random(seed)
     async with place.open(max_attempts=MANY) as frontier:
         await workload.begin(frontier)

@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from swath.backends.postgres.connections import connect
+from swath.backends.postgres.store import QUERIES
 from swath.conformance.trial import Batch, Trial, done, release, retry
 from swath.core.clock import SECOND
 from swath.core.item import Item
@@ -242,6 +243,41 @@ async def test_inbox_that_is_never_empty(site: Site, monkeypatch: pytest.MonkeyP
         return act
 
     await stays_flat(site, Settings(2), scenario, rounds=rounds)
+
+
+@both
+async def test_status_beside_what_was_drained(site: Site) -> None:
+    """A look at all counters meets nothing of what went through the inboxes."""
+    rounds, links = 100, 12
+    trial = await site.trial(partitions=2)
+    here, there = trial.lane(0), trial.lane(1)
+    await trial.add(*(f"source{n}" for n in range(2 + rounds)), lane=here)
+
+    async def discover(rounds: int) -> None:
+        for _ in range(rounds):
+            (item,) = (batch := await trial.claim(1, order=[0])).items
+            found = [trial.item(f"{item.key}/{'long' * 18}/{n}", lane=there) for n in range(links)]
+            await batch.settle(done(item), discovered=found)
+
+    onlooker = await site.connect()
+
+    async def buffers() -> int:
+        explain = site.target.fill(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {QUERIES['status']}")
+        for _ in range(2):  # what a session reads once is no part of it
+            (((plan,),),) = await (await onlooker.execute(explain)).fetchall()
+        return int(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])
+
+    await discover(1)
+    assert (await trial.status(1)).inbox == links
+    await trial.claim(BATCH, order=[1])
+    first = await buffers()
+    await discover(rounds)
+    assert (await trial.status(1)).inbox == rounds * links
+    while (await trial.status(1)).inbox:
+        await trial.claim(BATCH, order=[1])
+    assert await buffers() < first + rounds // 10, "pages of rows that were drained"
+    await discover(1)
+    assert (await trial.status(1)).inbox == links
 
 
 async def test_lanes_that_keep_their_turn(site: Site) -> None:

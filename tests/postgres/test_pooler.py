@@ -11,7 +11,7 @@ import pytest
 
 from swath.backends.postgres import PostgresStore
 from swath.backends.postgres.target import Target
-from swath.conformance.durability import DurableStoreConformance
+from swath.conformance import DurableStoreConformance, StoreConformance
 from swath.conformance.trial import Trial, dead, done, release, retry, split
 from swath.core.clock import Clock
 from swath.core.errors import InvalidOutcome, LeaseLost, OutputConflict
@@ -22,8 +22,8 @@ from tests.postgres.site import Site
 SIZE = 3
 
 
-class TestThroughPooler(DurableStoreConformance):
-    """Where several handles meet, as for every store that lasts."""
+class TestThroughPooler(StoreConformance, DurableStoreConformance):
+    """The whole suite, on every version."""
 
     database: str
     poolers: list[Pooler]

@@ -549,6 +549,24 @@ BEGIN
 END
 $$;
 
+-- name: inbox_size
+-- How many items wait in a partition's inbox. What was drained is not met, also while it cannot be vacuumed (rule 8).
+CREATE OR REPLACE FUNCTION {schema}.inbox_size(_partition smallint, _from xid8, _open xid8[]) RETURNS bigint
+LANGUAGE plpgsql STABLE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+BEGIN
+    IF pg_snapshot_xmax(pg_current_snapshot()) < _from THEN
+        _from := '0';  -- as in `drain_inbox`
+        _open := '{}';
+    END IF;
+    RETURN (
+        SELECT coalesce(sum(i.size), 0) FROM {schema}.inbox AS i WHERE i.partition = _partition AND i.xid >= _from
+    ) + (
+        SELECT coalesce(sum(i.size), 0) FROM {schema}.inbox AS i WHERE i.partition = _partition AND i.xid = ANY (_open)
+    );
+END
+$$;
+
 -- name: drain_delayed
 -- Retries, not-befores and revisits that are due become ready. A revisit is new work and gets a new position (rule 13).
 CREATE OR REPLACE FUNCTION {schema}.drain_delayed(s {schema}.partition_state, _most integer)

@@ -10,10 +10,9 @@ FROM {schema}.frontier;
 
 -- name: status
 -- The inbox is small by design: claims take it in faster than settlements fill it.
-WITH waiting AS MATERIALIZED (SELECT partition, sum(size)::bigint AS items FROM {schema}.inbox GROUP BY partition)
 SELECT
     s.partition, s.ready, s.delayed, s.claimed, s.done, s.visits, s.dead, s.lanes,
-    coalesce((SELECT w.items FROM waiting AS w WHERE w.partition = s.partition), 0),
+    {schema}.inbox_size(s.partition, s.inbox_from, s.inbox_open),
     s.checkpoint, s.checkpoint_dead, s.next_position - 1, s.next_ready_at, s.time
 FROM {schema}.partition_now AS s
 ORDER BY s.partition;
