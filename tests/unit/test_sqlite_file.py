@@ -336,6 +336,92 @@ def test_a_full_disk_stops_the_move_and_nothing_is_half_done(path: str) -> None:
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
 
 
+ROOM_BY_ROOM = """
+    import swath
+
+    async def intact(store):
+        status, recount = (await store.status()).partitions, await store.recount()
+        assert list(status) == list(recount), (status, recount)
+
+    async def until_it_fits(path, store, move):
+        # With a little more room in the log each time: how often it was refused, and what it returned at last.
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        size = os.path.getsize(f"{path}-wal")
+        for room in range(0, 5_000_000, 20_000):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size + room, hard))
+            try:
+                done = await move()
+            except StoreFull:
+                await intact(store)
+                continue
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            await intact(store)
+            return room // 20_000, done
+"""
+
+
+def test_a_claim_on_a_full_disk_takes_nothing(path: str) -> None:
+    """Wherever in its commit the room ends; with enough of it, the next one takes everything."""
+    script = """
+        async def main(path):
+            async with swath.open(f"sqlite:///{path}") as frontier:
+                await frontier.add(swath.Item(f"{n}", lane=f"{n % 7}", payload="x" * 1_000) for n in range(100))
+                store = frontier.store
+
+                async def move():
+                    try:
+                        return await frontier.claim()
+                    except StoreFull:
+                        status = await frontier.status()
+                        assert (status.ready, status.claimed) == (100, 0), status
+                        raise
+
+                refused, claim = await until_it_fits(path, store, move)
+                assert len(claim.items) == 100 and (await frontier.status()).claimed == 100
+                await claim.settle([item.done() for item in claim.items])
+            async with swath.open(f"sqlite:///{path}") as frontier:
+                assert (await frontier.status()).done == 100
+                await intact(frontier.store)
+            print(refused)
+        asyncio.run(main(sys.argv[1]))
+    """
+    assert int(child(textwrap.dedent(ROOM_BY_ROOM) + textwrap.dedent(script), path)) > 1
+
+
+def test_a_settlement_on_a_full_disk_settles_nothing(path: str) -> None:
+    """Everything is still held, and the same outcomes are settled once there is room."""
+    script = """
+        async def main(path):
+            async with swath.open(f"sqlite:///{path}") as frontier:
+                await frontier.add(swath.Item(f"{n}", lane=f"{n % 7}") for n in range(100))
+                claim = await frontier.claim()
+                first, *others = claim.items
+                outcomes = [first.done(discovered=["new"], facts={"new": 1}), others.pop().dead(reason="no use")]
+                outcomes += [item.done(result="x" * 1_000) for item in others]
+
+                async def move():
+                    try:
+                        return await claim.settle(outcomes)
+                    except StoreFull:
+                        status = await frontier.status()
+                        assert (status.claimed, status.waiting, claim.held) == (100, 100, 100), status
+                        assert (await frontier.explain("new")).state == "unknown"
+                        assert await frontier.facts(["new"]) == {}
+                        raise
+
+                refused, _ = await until_it_fits(path, frontier.store, move)
+                assert claim.held == 0
+            async with swath.open(f"sqlite:///{path}") as frontier:
+                status = await frontier.status()
+                assert (status.done, status.dead, status.ready, status.claimed) == (99, 1, 1, 0), status
+                assert await frontier.facts(["new"]) == {"new": 1}
+                await intact(frontier.store)
+            print(refused)
+        asyncio.run(main(sys.argv[1]))
+    """
+    assert int(child(textwrap.dedent(ROOM_BY_ROOM) + textwrap.dedent(script), path)) > 1
+
+
 async def test_a_file_locked_for_too_long_is_unavailable(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await SqliteStore.open(path)
     holder = sqlite3.connect(path, isolation_level=None)
