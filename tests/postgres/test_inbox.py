@@ -10,6 +10,7 @@ import pytest
 from swath.backends.postgres import store as store_module
 from swath.backends.postgres.connections import AsyncConnection
 from swath.conformance.trial import Batch, Trial, done
+from swath.core.frontier import Frontier
 from swath.core.store import NewItem, Settlement
 from tests.postgres.site import Site
 
@@ -176,6 +177,43 @@ async def test_a_claim_drains_a_bounded_number(site: Site, monkeypatch: pytest.M
     status = await trial.status(1)
     assert status.ready + status.claimed == rows * size
     await trial.check()
+
+
+async def test_a_claim_takes_nothing_before_the_inbox_is_drained(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above the high-water mark a claim only drains, so that the inbox cannot outgrow those who fill it. Other
+    partitions are none of its business."""
+    monkeypatch.setattr(store_module, "INBOX_DRAIN", 1)
+    trial = await site.trial(partitions=2)
+    target = trial.lane(1)
+    await trial.add("ready", lane=target)
+    await trial.add(*(f"source{n}" for n in range(12)), lane=trial.lane(0))
+    batch = await trial.claim(order=[0])
+    for n, item in enumerate(batch.items):
+        await batch.settle(done(item), discovered=[trial.item(f"found{n}", lane=target)])
+    await trial.add("elsewhere", lane=trial.lane(0))
+    assert ((await trial.status(1)).inbox, (await trial.status(1)).ready) == (12, 1)
+
+    flooded = await trial.claim(order=[1, 0])
+    assert flooded.keys == ["elsewhere"]
+    assert ((await trial.status(1)).inbox, (await trial.status(1)).ready) == (7, 6)
+    flooded = await trial.claim(order=[1, 0])
+    assert flooded.keys == []
+    assert flooded.reply.next_ready_at is not None
+    assert flooded.reply.next_ready_at <= flooded.reply.now, "there is no need to wait before the next claim"
+    assert ((await trial.status(1)).inbox, (await trial.status(1)).ready) == (2, 11)
+    drained = await trial.claim(order=[1, 0])
+    assert drained.keys == ["ready", *(f"found{n}" for n in range(12))]
+    assert ((await trial.status(1)).inbox, (await trial.status(1)).claimed) == (0, 13)
+    await trial.check()
+
+
+async def test_explain_knows_what_is_in_an_inbox(site: Site) -> None:
+    trial = await site.trial(partitions=2)
+    batch = await source(trial, 0)
+    await batch.settle(done(batch.only), discovered=[trial.item("found", lane=trial.lane(1))])
+    explanation = await Frontier(trial.store).explain("found")
+    assert explanation.state == "inbox"
+    assert str(explanation) == "found was discovered and will be taken in by the next claim on its partition."
 
 
 async def test_what_commits_late_is_drained_in_parts(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,5 @@
-"""Rule 4: a database that went back in time. What was learnt since is forgotten; no zombie meets a reused number."""
+"""Rules 4 and 7: a database that went back in time. What was learnt since is forgotten; no zombie meets a reused
+number."""
 
 import logging
 
@@ -46,6 +47,23 @@ async def test_the_memory_of_recent_keys_is_emptied(site: Site, caplog: pytest.L
     assert frontier.store.generation > generation
     assert "back in time" in caplog.text
     assert await frontier.add(["after0", "before"]) == 1
+
+
+async def test_the_memory_of_recent_keys_is_emptied_with_a_connection(site: Site) -> None:
+    """Rule 7. Who answers on the next connection may be a stand-by that never had what was confirmed before."""
+    frontier = Frontier(await site.store())
+    await frontier.add("kept")
+    await back_up(site)
+    await frontier.add("lost")
+    await restore(site)
+    assert await frontier.add(["kept", "lost"]) == 0, "remembered, and not asked for"
+    await site.sql(
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND application_name = 'swath' AND pid <> pg_backend_pid()"
+    )
+    assert (await frontier.status()).ready == 1, "asked on a connection made anew"
+    assert await frontier.add(["kept", "lost"]) == 1
+    assert (await frontier.status()).ready == 2
 
 
 async def test_a_reused_fence_is_not_enough(site: Site) -> None:

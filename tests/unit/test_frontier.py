@@ -1,7 +1,7 @@
 """Frontier and Claim: what they check, what they tell the observer, and how little they hold."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +14,7 @@ from swath.core.claim import Claim
 from swath.core.clock import as_datetime
 from swath.core.frontier import ADD_BUFFER, Frontier
 from swath.core.item import Item
-from swath.core.store import MAX_CLAIM, Settings
+from swath.core.store import ADD_CHUNK, MAX_CLAIM, NewItem, Settings
 from tests.bench import Bench, bench
 
 
@@ -57,6 +57,45 @@ async def test_add_holds_no_more_than_a_buffer() -> None:
         assert drawn == ADD_BUFFER
         gate.set()
         assert await adding == 2 * ADD_BUFFER
+
+
+class Watched(MemoryStore):
+    """Notes how many items it is handed at a time."""
+
+    def __init__(self, partitions: int) -> None:
+        super().__init__(Settings(partitions))
+        self.sizes: list[int] = []
+
+    async def add(self, items: Sequence[NewItem]) -> int:
+        self.sizes.append(len(items))
+        return await super().add(items)
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+async def test_add_hands_over_a_chunk_at_a_time(partitions: int) -> None:
+    """Rule 11: nobody else waits for a long addition."""
+    store = Watched(partitions)
+    frontier = Frontier(store)
+    items = (Item(f"k{n}", lane=f"lane {n % 9}") for n in range(2_500))
+    assert await frontier.add(items) == 2_500
+    assert store.sizes == [ADD_CHUNK, ADD_CHUNK, 500]
+    assert (await frontier.status()).ready == 2_500
+
+
+async def test_add_draws_no_more_from_a_stream_than_a_buffer() -> None:
+    """INV-9. What is drawn is handed over before more is."""
+    store, drawn, most = Watched(1), 0, 0
+
+    async def stream() -> AsyncIterator[str]:
+        nonlocal drawn, most
+        for n in range(ADD_BUFFER + 2_500):
+            drawn += 1
+            most = max(most, drawn - sum(store.sizes))
+            yield f"k{n}"
+
+    assert await Frontier(store).add(stream()) == ADD_BUFFER + 2_500
+    assert store.sizes == [ADD_CHUNK] * 12 + [500]
+    assert most == ADD_BUFFER
 
 
 async def test_the_same_key_in_another_lane_is_another_item() -> None:

@@ -27,6 +27,7 @@ from swath.core.errors import (
     NotAFrontier,
     SchemaOutdated,
     SchemaTooNew,
+    StoreFull,
     StoreUnavailable,
     SwathError,
 )
@@ -334,6 +335,111 @@ def test_a_full_disk_stops_the_move_and_nothing_is_half_done(path: str) -> None:
     """
     assert "full" in child(script, path)
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+
+
+PAGE_BY_PAGE = """
+    import swath
+
+    async def intact(store):
+        status, recount = (await store.status()).partitions, await store.recount()
+        assert list(status) == list(recount), (status, recount)
+
+    async def until_it_fits(path, store, move):
+        # With room for one more page in the log each time: how often it was refused, and what it returned at last.
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        size = os.path.getsize(f"{path}-wal")
+        for pages in range(1_000):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size + pages * 4_096, hard))
+            try:
+                done = await move()
+            except StoreFull:
+                await intact(store)
+                continue
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            await intact(store)
+            return pages, done
+"""
+
+
+def test_a_claim_on_a_full_disk_takes_nothing(path: str) -> None:
+    """Wherever in its commit the room ends; with enough of it, the next one takes everything."""
+    script = """
+        async def main(path):
+            async with swath.open(f"sqlite:///{path}") as frontier:
+                await frontier.add(swath.Item(f"{n}", lane=f"{n % 7}", payload="x" * 5_000) for n in range(20))
+                store = frontier.store
+
+                async def move():
+                    try:
+                        return await frontier.claim()
+                    except StoreFull:
+                        status = await frontier.status()
+                        assert (status.ready, status.claimed) == (20, 0), status
+                        raise
+
+                refused, claim = await until_it_fits(path, store, move)
+                assert len(claim.items) == 20 and (await frontier.status()).claimed == 20
+                await claim.settle([item.done() for item in claim.items])
+            async with swath.open(f"sqlite:///{path}") as frontier:
+                assert (await frontier.status()).done == 20
+                await intact(frontier.store)
+            print(refused)
+        asyncio.run(main(sys.argv[1]))
+    """
+    assert int(child(textwrap.dedent(PAGE_BY_PAGE) + textwrap.dedent(script), path)) > 20
+
+
+def test_a_settlement_on_a_full_disk_settles_nothing(path: str) -> None:
+    """Everything is still held, and the same outcomes are settled once there is room."""
+    script = """
+        async def main(path):
+            async with swath.open(f"sqlite:///{path}") as frontier:
+                await frontier.add(swath.Item(f"{n}", lane=f"{n % 7}") for n in range(20))
+                claim = await frontier.claim()
+                first, *others = claim.items
+                outcomes = [first.done(discovered=["new"], facts={"new": 1}), others.pop().dead(reason="no use")]
+                outcomes += [item.done(result="x" * 5_000) for item in others]
+
+                async def move():
+                    try:
+                        return await claim.settle(outcomes)
+                    except StoreFull:
+                        status = await frontier.status()
+                        assert (status.claimed, status.waiting, claim.held) == (20, 20, 20), status
+                        assert (await frontier.explain("new")).state == "unknown"
+                        assert await frontier.facts(["new"]) == {}
+                        raise
+
+                refused, _ = await until_it_fits(path, frontier.store, move)
+                assert claim.held == 0
+            async with swath.open(f"sqlite:///{path}") as frontier:
+                status = await frontier.status()
+                assert (status.done, status.dead, status.ready, status.claimed) == (19, 1, 1, 0), status
+                assert await frontier.facts(["new"]) == {"new": 1}
+                await intact(frontier.store)
+            print(refused)
+        asyncio.run(main(sys.argv[1]))
+    """
+    assert int(child(textwrap.dedent(PAGE_BY_PAGE) + textwrap.dedent(script), path)) > 20
+
+
+async def test_a_file_that_may_not_grow_any_more_is_full(path: str) -> None:
+    """What SQLite says of a full disk may end a whole group of jobs: what was confirmed is there, and nothing else."""
+    store = await SqliteStore.open(path)
+    connection = store._writer._connection
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages + 5}")
+    loads = [[new(f"{load} {n}", "x" * 1_000) for n in range(size)] for load, size in enumerate((1, 100, 2))]
+    replies = await asyncio.gather(*map(store.add, loads), return_exceptions=True)
+    assert isinstance(replies[1], StoreFull)
+    status, recount = (await store.status()).partitions, await store.recount()
+    assert list(status) == list(recount)
+    assert status[0].ready == sum(reply for reply in replies if isinstance(reply, int))
+    connection.execute("PRAGMA max_page_count = 1000000")
+    for load in loads:
+        await store.add(load)
+    assert (await store.recount())[0].ready == 103
+    await store.close()
 
 
 async def test_a_file_locked_for_too_long_is_unavailable(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,91 @@
+"""A server without room (SQLSTATE 53100): the move says so and changes nothing, and goes through once there is some."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from swath.core.claim import Claim
+from swath.core.errors import StoreFull
+from swath.core.frontier import Frontier
+from swath.core.item import Item, Outcome
+from swath.core.store import Store
+from tests.postgres.site import Site
+
+# Under a table that this server has no room for, its own error is raised where it would be: in the middle of the move.
+NO_ROOM = """
+CREATE OR REPLACE FUNCTION {schema}.no_room() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100';
+END
+$$
+"""
+
+
+@asynccontextmanager
+async def no_room_in(site: Site, table: str) -> AsyncIterator[None]:
+    await site.sql(NO_ROOM)
+    await site.sql(
+        f"CREATE TRIGGER no_room AFTER INSERT ON {{schema}}.{table} "
+        "FOR EACH STATEMENT EXECUTE FUNCTION {schema}.no_room()"
+    )
+    yield
+    await site.sql(f"DROP TRIGGER no_room ON {{schema}}.{table}")
+
+
+async def intact(store: Store) -> None:
+    assert list(await store.recount()) == list((await store.status()).partitions)
+
+
+async def claimed(frontier: Frontier) -> Claim:
+    claim = await frontier.claim()
+    assert claim is not None
+    return claim
+
+
+async def test_an_addition_without_room_adds_nothing(site: Site) -> None:
+    frontier = Frontier(await site.store())
+    for table in ("item", "seen", "partition_state"):
+        async with no_room_in(site, table):
+            with pytest.raises(StoreFull, match=r"no room left \(could not extend file: No space left on device\)"):
+                await frontier.add(["a", "b"])
+            assert (await frontier.status()).waiting == 0
+            await intact(frontier.store)
+    assert await frontier.add(["a", "b"]) == 2
+    await intact(frontier.store)
+
+
+async def test_a_claim_without_room_takes_nothing(site: Site) -> None:
+    frontier = Frontier(await site.store())
+    await frontier.add(["a", "b"])
+    for table in ("claimed", "lane_state", "claim"):
+        async with no_room_in(site, table):
+            with pytest.raises(StoreFull):
+                await frontier.claim()
+            status = await frontier.status()
+            assert (status.ready, status.claimed) == (2, 0)
+            await intact(frontier.store)
+    assert [item.key for item in (await claimed(frontier)).items] == ["a", "b"]
+    await intact(frontier.store)
+
+
+async def test_a_settlement_without_room_settles_nothing(site: Site) -> None:
+    frontier = Frontier(await site.store(partitions=2))
+    await frontier.add(["a", "b"])
+    claim = await claimed(frontier)
+    a, b = claim.items
+    found = [Item("new", lane=f"lane{n}") for n in range(10)]
+    outcomes: list[Outcome] = [a.done(discovered=found, facts={"new": 1}), b.dead(reason="no use")]
+    for table in ("done", "dead", "item", "inbox", "fact"):
+        async with no_room_in(site, table):
+            with pytest.raises(StoreFull):
+                await claim.settle(outcomes)
+            status = await frontier.status()
+            assert (status.claimed, status.waiting, claim.held) == (2, 2, 2)
+            assert await frontier.facts(["new"]) == {}
+            await intact(frontier.store)
+    await claim.settle(outcomes)
+    status = await frontier.status()
+    assert (status.done, status.dead, status.waiting, claim.held) == (1, 1, 10, 0)
+    assert await frontier.facts(["new"]) == {"new": 1}
+    await intact(frontier.store)

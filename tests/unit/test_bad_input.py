@@ -1,0 +1,149 @@
+"""What cannot be stored is refused before anything is changed, on every store."""
+
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+import swath
+from swath import Claim, Frontier, InvalidItem, InvalidOutcome, Item
+from swath.core.codec import MAX_LANE_BYTES, MAX_PAYLOAD_BYTES, MAX_RESULT_BYTES, MAX_SPAN
+from swath.core.item import Outcome
+
+
+@pytest_asyncio.fixture(params=["memory", "sqlite", "postgresql"])
+async def frontier(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Frontier]:
+    match request.param:
+        case "memory":
+            url = "memory:"
+        case "sqlite":
+            url = f"sqlite:///{tmp_path}/work.db?synchronous=normal"
+        case _:
+            url = request.getfixturevalue("database")
+    async with swath.open(url, partitions=2) as frontier:
+        yield frontier
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+NO_ITEMS: list[tuple[Any, str]] = [
+    ("", "the key is empty"),
+    ("k" * 1_000_000, "has 1,000,000 bytes; 8,192 is the most"),
+    ("é" * 5_000, "has 10,000 bytes; 8,192 is the most"),
+    ("caf\udcff", "cannot be encoded as UTF-8"),
+    ("a\0b", "has a NUL character"),
+    (b"a", "an item is a swath.Item or a key"),
+    (Item(b"a"), "is a bytes, not a str"),  # type: ignore[arg-type]
+    (Item("k", lane="a\nb"), "has control characters"),
+    (Item("k", lane="\x1b[2J"), "has control characters"),
+    (Item("k", lane="caf\udcff"), "cannot be encoded as UTF-8"),
+    (Item("k", lane="a\0b"), "has a NUL character"),
+    (Item("k", lane="x" * (MAX_LANE_BYTES + 1)), "has 513 bytes; 512 is the most"),
+    (Item("k", lane=7), "is a int, not a str"),  # type: ignore[arg-type]
+    (Item("k", payload=object()), "payload of 'k' is not JSON"),
+    (Item("k", payload=float("nan")), "payload of 'k' is not JSON"),
+    (Item("k", payload={"deep": [float("-inf")]}), "payload of 'k' is not JSON"),
+    (Item("k", payload={(1, 2): 3}), "payload of 'k' is not JSON"),
+    (Item("k", payload=nested(100_000)), "payload of 'k' is not JSON"),
+    (Item("k", payload="x" * MAX_PAYLOAD_BYTES), "has 262,146 bytes as JSON; 262,144 is the most"),
+    (Item("k", priority=-1), "levels go from 0 to 7"),
+    (Item("k", priority=8), "levels go from 0 to 7"),
+    (Item("k", priority=2**70), "levels go from 0 to 7"),
+    (Item("k", priority=3.0), "levels go from 0 to 7"),  # type: ignore[arg-type]
+    (Item("k", priority=True), "levels go from 0 to 7"),
+    (Item("k", span=0), "a whole number from 1 to"),
+    (Item("k", span=-5), "a whole number from 1 to"),
+    (Item("k", span=MAX_SPAN + 1), "a whole number from 1 to"),
+    (Item("k", span=1.5), "a whole number from 1 to"),  # type: ignore[arg-type]
+    (Item("k", not_before=datetime(2100, 1, 1)), "is no datetime with a time zone"),  # noqa: DTZ001
+    (Item("k", not_before=60), "is no datetime with a time zone"),  # type: ignore[arg-type]
+]
+
+
+async def test_an_item_that_cannot_be_stored_is_not_added(frontier: Frontier) -> None:
+    for wrong, complaint in NO_ITEMS:
+        for given in (wrong, [wrong]):
+            with pytest.raises(InvalidItem) as error:
+                await frontier.add(given)
+            assert complaint in str(error.value)
+            assert len(str(error.value)) < 1_000, "a long text is not repeated"
+            assert error.value.added == 0
+    status = await frontier.status()
+    assert (status.waiting, status.lanes, status.lag) == (0, 0, 0)
+
+    assert await frontier.add(Item("k", payload="\udcff\0", priority=7, span=MAX_SPAN)) == 1
+    claim = await claimed(frontier)
+    assert claim.items[0].payload == "\udcff\0"
+    await claim.settle([claim.items[0].done()])
+    assert (await frontier.status()).done == 1
+
+
+NO_OUTCOMES: list[tuple[Callable[[Item], Outcome], type[swath.UsageError], str]] = [
+    (lambda item: item.done(result=object()), InvalidItem, "result of 'b' is not JSON"),
+    (lambda item: item.done(result=float("nan")), InvalidItem, "result of 'b' is not JSON"),
+    (lambda item: item.done(result="x" * MAX_RESULT_BYTES), InvalidItem, "65,536 is the most"),
+    (lambda item: item.done(revisit_after=-1), InvalidOutcome, "revisit_after=-1"),
+    (lambda item: item.done(discovered=["new", "a\0b"]), InvalidItem, "has a NUL character"),
+    (lambda item: item.done(discovered=["new", Item("n", span=0)]), InvalidItem, "span 0 of 'n'"),
+    (lambda item: item.done(facts={"new": 1, "": 2}), InvalidItem, "the key is empty"),
+    (lambda item: item.done(facts={"new": object()}), InvalidItem, "fact of 'new' is not JSON"),
+    (lambda item: item.retry(after=float("inf")), InvalidOutcome, "after=inf"),
+    (lambda item: item.release(after=-1), InvalidOutcome, "after=-1"),
+    (lambda item: item.split(at=5), InvalidOutcome, "a mapping with `lo` and `hi`"),
+]
+
+
+async def test_an_outcome_that_cannot_be_stored_settles_nothing(frontier: Frontier) -> None:
+    await frontier.add(["a", "b"])
+    claim = await claimed(frontier)
+    a, b = claim.items
+    for wrong, kind, complaint in NO_OUTCOMES:
+        with pytest.raises(kind) as error:
+            await claim.settle([a.done(discovered=["new"], facts={"new": 1}), wrong(b)])
+        assert complaint in str(error.value)
+        status = await frontier.status()
+        assert (status.claimed, status.done, status.waiting, claim.held) == (2, 0, 2, 2)
+    assert (await frontier.explain("new")).state == "unknown"
+    assert await frontier.facts(["new"]) == {}
+
+    await claim.settle([a.done(discovered=["new"]), b.done(result=1)])
+    status = await frontier.status()
+    assert (status.claimed, status.done, status.waiting, claim.held) == (0, 2, 1, 0)
+
+
+async def test_an_item_twice_in_a_settlement_settles_nothing(frontier: Frontier) -> None:
+    await frontier.add(["a", "b"])
+    claim = await claimed(frontier)
+    a, b = claim.items
+    with pytest.raises(InvalidOutcome, match="'b' has two outcomes in one settlement"):
+        await claim.settle([a.done(), b.done(), b.retry()])
+    assert ((await frontier.status()).claimed, claim.held) == (2, 2)
+    await claim.settle([a.done(), b.done()])
+    with pytest.raises(InvalidOutcome, match="does not hold 'b': it was settled before"):
+        await claim.settle([b.done()])
+    assert ((await frontier.status()).done, claim.held) == (2, 0)
+
+
+async def test_an_item_of_another_claim_settles_nothing(frontier: Frontier) -> None:
+    await frontier.add(["a", "b"])
+    mine, other = await claimed(frontier, 1), await claimed(frontier, 1)
+    with pytest.raises(InvalidOutcome, match=r"does not hold '.': .* or belongs to another claim"):
+        await mine.settle([mine.items[0].done(), other.items[0].done()])
+    assert ((await frontier.status()).claimed, mine.held, other.held) == (2, 1, 1)
+    for claim in (mine, other):
+        await claim.settle([claim.items[0].done()])
+    assert (await frontier.status()).done == 2
+
+
+async def claimed(frontier: Frontier, limit: int = 100) -> Claim:
+    claim = await frontier.claim(limit)
+    assert claim is not None
+    return claim
