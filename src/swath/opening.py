@@ -1,7 +1,8 @@
 """open(url) -> Frontier: the only place that picks a backend."""
 
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -160,13 +161,20 @@ class Opening:
                     synchronous=self._url.query.get("synchronous", "full"),
                 )
             case _:
-                try:
+                with _needs_psycopg():
                     from swath.backends.postgres import PostgresStore
-                except ImportError as error:
-                    raise MissingExtra("PostgreSQL needs psycopg: pip install 'swath[postgres]'") from error
+
                 return await PostgresStore.open(
                     self._url.url, settings=settings, create=self._create, clock=self._clock
                 )
+
+
+@contextmanager
+def _needs_psycopg() -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtra("PostgreSQL needs psycopg: pip install 'swath[postgres]'") from error
 
 
 async def migrate(url: str) -> Sequence[str]:
@@ -180,6 +188,7 @@ async def migrate(url: str) -> Sequence[str]:
 
             return await migrate_sqlite(target.path, schema=target.query.get("schema"))
         case _:
-            from swath.backends.postgres import migrate as migrate_postgres
+            with _needs_psycopg():
+                from swath.backends.postgres import migrate as migrate_postgres
 
             return await migrate_postgres(target.url)

@@ -11,6 +11,7 @@ from swath.backends.postgres import store as store_module
 from swath.backends.postgres.connections import AsyncConnection
 from swath.conformance.trial import Batch, Trial, done
 from swath.core.frontier import Frontier
+from swath.core.item import Item
 from swath.core.store import NewItem, Settlement
 from tests.postgres.site import Site
 
@@ -205,6 +206,25 @@ async def test_a_claim_takes_nothing_before_the_inbox_is_drained(site: Site, mon
     assert drained.keys == ["ready", *(f"found{n}" for n in range(12))]
     assert ((await trial.status(1)).inbox, (await trial.status(1)).claimed) == (0, 13)
     await trial.check()
+
+
+async def test_what_is_left_in_a_full_inbox_is_claimed_at_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came first in it cannot be started, and is as much as one claim takes in."""
+    monkeypatch.setattr(store_module, "INBOX_DRAIN", 1)
+    trial = await site.trial(partitions=2)
+    paused, free = trial.lane(1), trial.lane(1, 1)
+    await trial.add(*(f"source{n}" for n in range(12)), lane=trial.lane(0))
+    await trial.change_lane(paused, paused=True)
+    batch = await trial.claim(order=[0])
+    for n, item in enumerate(batch.items):
+        await batch.settle(done(item), discovered=[trial.item(f"found{n}", lane=paused if n < 11 else free)])
+    handled: list[str] = []
+
+    async def handler(item: Item) -> None:
+        handled.append(item.key)
+
+    await Frontier(trial.store).run(handler, until="idle", handle_signals=False)
+    assert handled == ["found11"]
 
 
 async def test_explain_knows_what_is_in_an_inbox(site: Site) -> None:

@@ -70,16 +70,21 @@ def test_without_psycopg_it_says_what_to_install() -> None:
         sys.modules["psycopg"] = None
 
         import asyncio, swath, swath.sync
+        from swath.opening import migrate
 
         async def main():
             async with swath.open("postgresql://nobody@nowhere/nothing"):
                 pass
 
-        for call in (lambda: asyncio.run(main()), lambda: swath.sync.open("postgresql://nobody@nowhere/nothing")):
+        for call in (
+            lambda: asyncio.run(main()),
+            lambda: swath.sync.open("postgresql://nobody@nowhere/nothing"),
+            lambda: asyncio.run(migrate("postgresql://nobody@nowhere/nothing")),
+        ):
             try:
                 call()
             except swath.MissingExtra as error:
                 print(error)
     """
     message = "PostgreSQL needs psycopg: pip install 'swath[postgres]'\n"
-    assert run("-c", textwrap.dedent(script)) == 2 * message
+    assert run("-c", textwrap.dedent(script)) == 3 * message

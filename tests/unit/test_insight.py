@@ -56,7 +56,7 @@ async def test_ready_behind_others(desk: Desk) -> None:
 async def test_others_are_counted_up_to_a_thousand(desk: Desk) -> None:
     await desk.frontier.add(f"k{n}" for n in range(AHEAD_LIMIT + 2))
     assert await desk.says("k999") == "k999 is waiting behind 999 in lane default, which is ready."
-    assert await desk.says("k1001") == "k1001 is waiting behind more than 1,000 in lane default, which is ready."
+    assert await desk.says("k1001") == "k1001 is waiting behind 1,000 or more in lane default, which is ready."
 
 
 async def test_ready_in_a_lane_that_is_paused(desk: Desk) -> None:

@@ -117,7 +117,7 @@ def _where(found: Found, now: int) -> str:
 
 def _waiting(found: Found, now: int) -> str:
     ahead = found.ahead or 0
-    others = "behind no other" if ahead == 0 else f"behind {'more than ' * (ahead >= AHEAD_LIMIT)}{ahead:,}"
+    others = "behind no other" if ahead == 0 else f"behind {ahead:,}{' or more' * (ahead >= AHEAD_LIMIT)}"
     return f"is waiting {others} in lane {found.lane.lane if found.lane else '?'}, {_lane(found.lane, now)}."
 
 

@@ -979,6 +979,9 @@ BEGIN
         END IF;
         now := greatest(now, s.time);
         s := {schema}.look_ahead(s);
+        IF _flooded THEN
+            s.next_ready_at := s.time;  -- what is left in the inbox may be ready, whatever was taken in
+        END IF;
         next_ready_at := least(next_ready_at, s.next_ready_at);
         PERFORM {schema}.write_state(s, _old, false);
         versions := versions || _partition::bigint || s.version;
