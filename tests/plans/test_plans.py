@@ -187,14 +187,17 @@ def grew_little(less: Cost, more: Cost, move: str) -> None:
 
 
 async def test_a_part_of_a_claim_is_settled_without_the_rest(loaded: tuple[Loaded, Loaded]) -> None:
-    """A claim of hundreds that is settled by tens: each settlement looks at its own items."""
+    """A claim of hundreds that is settled by tens: each settlement looks at its own items. Before PostgreSQL 17 it may
+    look at all of the claim, which a planner without statistics takes for one row."""
+    ((version,),) = await loaded[1].site.sql("SELECT current_setting('server_version_num')::integer")
     worker = await loaded[1].worker("auto")
     trial, meter = worker.trial, worker.meter
     trial.clock.advance(0.001)
     batch = await trial.claim(30 * BATCH, order=[1])
     assert len(batch.items) == 30 * BATCH
+    most = 5 * BATCH if version >= 170_000 else 2 * len(batch.items)
     meter.take()
     for start in range(0, len(batch.items), BATCH):
         await batch.settle(*map(done, batch.items[start : start + BATCH]))
         cost = meter.take()
-        assert cost.entries["claimed_pkey"] <= 5 * BATCH
+        assert cost.entries["claimed_pkey"] <= most
