@@ -30,7 +30,7 @@ async def test_killed_again_and_again(place: Place, tmp_path: Path, seed: int, s
         await workload.begin(frontier)
         with Crew(tmp_path, place.url, workload, seed=seed, lease=LEASE) as crew:
             blows = await _storm(crew, random_, blows=12 * scale)
-            await crew.finish(seconds=60)
+            await crew.finish(seconds=60 * scale)
         log = crew.log()
         await check(place, log, workload)
     assert blows >= 6 * scale, f"it was over after {blows} blows: give it more items"
