@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(TIMEOUT)
 
 async def test_a_herd_covers_everything_once(place: Place, tmp_path: Path, seed: int, scale: int) -> None:
     """INV-1, INV-3, INV-4, INV-6, INV-7 over eight processes, half of them runners."""
-    workload = Workload(items=24_000 * scale, slow=60 * scale, brisk=150 * scale, roots=400, lanes=400)
+    workload = Workload(items=20_000 * scale, slow=60 * scale, brisk=150 * scale, roots=400, lanes=400)
     async with place.open() as frontier:
         await workload.begin(frontier)
         with Crew(tmp_path, place.url, workload, seed=seed, lease=LEASE) as crew:

@@ -4,48 +4,17 @@ Every move goes through a pool that changes the connection with every transactio
 setting, prepared statement, lock, temporary table or channel may be left behind.
 """
 
-import secrets
 from itertools import pairwise
 
 import pytest
 
-from swath.backends.postgres import PostgresStore
-from swath.backends.postgres.target import Target
-from swath.conformance import DurableStoreConformance, StoreConformance
 from swath.conformance.trial import Trial, dead, done, release, retry, split
-from swath.core.clock import Clock
 from swath.core.errors import InvalidOutcome, LeaseLost, OutputConflict
-from swath.core.store import ClaimRef, OutputMove, Settings, Store
+from swath.core.store import ClaimRef, OutputMove, Settings
 from tests.postgres.lending import Pooler, left_behind
 from tests.postgres.site import Site
 
 SIZE = 3
-
-
-class TestThroughPooler(StoreConformance, DurableStoreConformance):
-    """The whole suite, on every version."""
-
-    database: str
-    poolers: list[Pooler]
-
-    @pytest.fixture(autouse=True)
-    def take(self, database: str) -> None:
-        self.database = database
-        self.poolers = []
-
-    async def make_store(self, settings: Settings, clock: Clock) -> Store:
-        return await self._open(f"{self.database}&schema=s{secrets.token_hex(6)}", settings, clock)
-
-    async def open_again(self, store: Store, clock: Clock) -> Store:
-        assert isinstance(store, PostgresStore)
-        return await self._open(f"{self.database}&schema={store.target.schema}", None, clock)
-
-    async def _open(self, url: str, settings: Settings | None, clock: Clock) -> Store:
-        pooler = await Pooler.of(Target.parse(url).dsn, size=SIZE)
-        self.poolers.append(pooler)
-        return await PostgresStore.open(
-            url, settings=settings, create=settings is not None, clock=clock, connections=pooler
-        )
 
 
 async def test_every_move_through_a_pooler(site: Site) -> None:
