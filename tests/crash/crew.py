@@ -48,6 +48,11 @@ class Member:
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
+    def stop(self) -> None:
+        """Return when all of its threads stand still: one of them hears the signal first, and the others run on."""
+        self.send(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
     def kill(self) -> None:
         self.send(signal.SIGKILL)
         self.process.wait(10)

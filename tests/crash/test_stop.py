@@ -31,7 +31,7 @@ async def test_a_late_settlement_changes_nothing(place: Place, tmp_path: Path, s
         with Crew(tmp_path, place.url, WORK, seed=seed, lease=LEASE) as crew:
             sleeper = crew.spawn("hold", limit=25)
             await until(lambda: bool(sleeper.said("claim")), seconds=20)
-            sleeper.send(signal.SIGSTOP)
+            sleeper.stop()
             successor = crew.spawn("loop")
             await until(lambda: not successor.alive, seconds=30)
             before = await frontier.store.status()
@@ -100,7 +100,7 @@ async def _stop_while_it_holds(keys: set[str], member: Member, frontier: Frontie
     """Stop it outside of a transaction: whoever is stopped while it writes to an SQLite file keeps all others out."""
     for _ in range(100):
         await until(lambda: keys <= _held(member), seconds=20)
-        member.send(signal.SIGSTOP)
+        member.stop()
         write = asyncio.create_task(frontier.limit("probe", concurrency=1))
         done, _ = await asyncio.wait([write], timeout=LEASE / 4)
         if done and keys <= _held(member):
