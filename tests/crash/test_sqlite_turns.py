@@ -312,15 +312,21 @@ def test_a_stopped_process_does_not_stop_the_store(tmp_path: Path) -> None:
         time.sleep(0.5)
         stopped = processes[0].pid
         assert stopped is not None
-        os.kill(stopped, signal.SIGSTOP)
+        _stop(stopped)
         while _is_locked(path):  # it was stopped inside a transaction: that is SQLite's to keep
             os.kill(stopped, signal.SIGCONT)
             time.sleep(0.01)
-            os.kill(stopped, signal.SIGSTOP)
+            _stop(stopped)
         got = dict(counts.get(timeout=PATIENCE) for _ in range(2))
         assert min(got.values()) > 10
         os.kill(stopped, signal.SIGCONT)
         counts.get(timeout=PATIENCE)
+
+
+def _stop(child: int) -> None:
+    """Return when all of its threads stand still."""
+    os.kill(child, signal.SIGSTOP)
+    os.waitid(os.P_PID, child, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
 
 def _is_locked(path: str) -> bool:
