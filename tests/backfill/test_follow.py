@@ -48,6 +48,11 @@ async def looked(job: Running) -> None:
         await asyncio.sleep(0.01)
 
 
+async def beside(database: Database, statement: str) -> None:
+    """Write while the job goes on: it may hold the lock of an SQLite file, and let go of it only if it can."""
+    await asyncio.to_thread(database.do, statement)
+
+
 def numbers(database: Database, table: str) -> list[int]:
     """The keys of the rows that are not changed."""
     return [key for (key,) in database.do(f"SELECT id FROM {table} WHERE n = 0 ORDER BY id")]
@@ -57,7 +62,7 @@ async def test_rows_that_come_later(a_database: Database, table: str) -> None:
     async with running(settings_of(a_database, table, follow=True, batch=20)) as job:
         await until(lambda: not numbers(a_database, table))
         for low, high in ((101, 101), (150, 260), (1_000, 1_001)):
-            a_database.do(f"INSERT INTO {table} (id) {SERIES.format(high)} SELECT g FROM s WHERE g >= {low}")
+            await beside(a_database, f"INSERT INTO {table} (id) {SERIES.format(high)} SELECT g FROM s WHERE g >= {low}")
             await until(lambda: not numbers(a_database, table))
         assert not job.ended.done()
         await looked(job)
@@ -77,7 +82,7 @@ async def test_an_empty_table_is_waited_for(a_database: Database, name: str) -> 
     a_database.do(f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer NOT NULL DEFAULT 0)")
     async with running(settings_of(a_database, name, follow=True)) as job:
         await looked(job)
-        a_database.do(f"INSERT INTO {name} (id) VALUES (1), (2)")
+        await beside(a_database, f"INSERT INTO {name} (id) VALUES (1), (2)")
         await until(lambda: counts(a_database, name) == {1: 2})
 
 
