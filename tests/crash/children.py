@@ -54,6 +54,12 @@ class Child:
                 stream.close()
 
 
+def stop(pid: int) -> None:
+    """Stop a child of this process, and return when all of its threads stand still: one hears the signal first."""
+    os.kill(pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+
 @contextmanager
 def child(program: str, *args: str) -> Iterator[Child]:
     started = Child(program, *args)

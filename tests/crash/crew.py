@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import swath
+from tests.crash.children import stop
 from tests.crash.journal import Log, read_lines, read_log
 from tests.crash.workload import Workload
 
@@ -49,9 +50,7 @@ class Member:
         self.process.send_signal(number)
 
     def stop(self) -> None:
-        """Return when all of its threads stand still: one of them hears the signal first, and the others run on."""
-        self.send(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        stop(self.process.pid)
 
     def kill(self) -> None:
         self.send(signal.SIGKILL)

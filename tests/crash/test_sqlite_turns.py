@@ -21,6 +21,7 @@ import pytest
 from swath.backends.sqlite import SqliteStore
 from swath.backends.sqlite.turn import Turn
 from swath.core.store import NewItem, Settings
+from tests.crash.children import stop
 
 SPAWN = multiprocessing.get_context("spawn")
 PROCESSES = 8
@@ -312,21 +313,15 @@ def test_a_stopped_process_does_not_stop_the_store(tmp_path: Path) -> None:
         time.sleep(0.5)
         stopped = processes[0].pid
         assert stopped is not None
-        _stop(stopped)
+        stop(stopped)
         while _is_locked(path):  # it was stopped inside a transaction: that is SQLite's to keep
             os.kill(stopped, signal.SIGCONT)
             time.sleep(0.01)
-            _stop(stopped)
+            stop(stopped)
         got = dict(counts.get(timeout=PATIENCE) for _ in range(2))
         assert min(got.values()) > 10
         os.kill(stopped, signal.SIGCONT)
         counts.get(timeout=PATIENCE)
-
-
-def _stop(child: int) -> None:
-    """Return when all of its threads stand still."""
-    os.kill(child, signal.SIGSTOP)
-    os.waitid(os.P_PID, child, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
 
 def _is_locked(path: str) -> bool:
