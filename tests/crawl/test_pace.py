@@ -53,6 +53,21 @@ async def test_another_process_knows_the_pace() -> None:
         assert await interval(b) == 1
 
 
+async def test_a_little_more_that_is_asked_for_is_given() -> None:
+    """By the host, and by whoever goes on with a crawl at a slower pace."""
+    async with bench() as b:
+        paces = process(b)
+        paces.of("host").crawl_delay = 1.1
+        await paces.answered("host", 0.1, failed=False)
+        assert await interval(b) == 1.1
+        await paces.heed("host", 1.2)
+        assert await interval(b) == 1.2
+        slower = process(b, delay=1.3)
+        await slower.meet("host")
+        await slower.answered("host", 0.1, failed=False)
+        assert await interval(b) == 1.3
+
+
 async def test_a_delay_that_was_heard_of_elsewhere_speeds_up_no_host() -> None:
     """One that fails is left alone as before, also by a process that did not meet it yet."""
     async with bench() as b:

@@ -43,12 +43,16 @@ def test_interval(delay: float, crawl_delay: float | None, seconds: float, error
 
 
 def test_small_changes_are_not_worth_a_transaction() -> None:
-    assert not differs(1.1, 1.0)
-    assert not differs(1.0, 1.1)
-    assert differs(2.0, 1.0)
-    assert differs(1.0, 2.0)
-    assert differs(0.5, 0.0)
-    assert not differs(0.0, 0.0)
+    assert not differs(1.1, 1.0, least=1.0)
+    assert not differs(1.0, 1.1, least=1.0)
+    assert differs(2.0, 1.0, least=1.0)
+    assert differs(1.0, 2.0, least=1.0)
+    assert differs(0.5, 0.0, least=0.0)
+    assert not differs(0.0, 0.0, least=0.0)
+
+
+def test_an_interval_is_never_shorter_than_was_asked_for() -> None:
+    assert differs(1.1, 1.0, least=1.1)
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,8 @@ class Paces:
         await self._set(lane, pace, max(wanted, pace.interval))
 
     async def _set(self, lane: str, pace: Pace, wanted: float) -> None:
-        if politeness.differs(wanted, pace.interval):
+        least = politeness.least(self._delay, crawl_delay=pace.crawl_delay)
+        if politeness.differs(wanted, pace.interval, least=least):
             pace.interval = wanted
             await self._frontier.limit(lane, min_interval=wanted)
             await self._lookup.learn({KEY + lane: wanted})

@@ -11,14 +11,18 @@ SLOW_FACTOR = 5.0  # a slow host is left alone for so many times as long as it t
 LEAST_TROUBLED = 0.5  # seconds between requests to a host in trouble, where no delay was asked for at all
 MOST_DOUBLINGS = 4  # a host that fails is visited this much less often, in powers of two
 ROBOTS_TURNS = 30  # turns of a host after which a robots.txt that failed is asked for again
-TOLERANCE = 1.25  # an interval is changed when it is off by more than this
+TOLERANCE = 1.25  # an interval that is as long as was asked for is changed when it is off by more than this
+
+
+def least(delay: float, *, crawl_delay: float | None) -> float:
+    """Seconds between requests to a host that were asked for, by us or by the host."""
+    return max(delay, min(crawl_delay or 0.0, MAX_CRAWL_DELAY))
 
 
 def interval(delay: float, *, crawl_delay: float | None, answer_seconds: float, errors: int) -> float:
-    """Seconds between requests to a host: what was asked for, by us or by the host, and more for one that is slow or
-    fails again and again."""
-    wanted = max(delay, min(crawl_delay or 0.0, MAX_CRAWL_DELAY))
-    longer = wanted
+    """Seconds between requests to a host: what was asked for, and more for one that is slow or fails again and
+    again."""
+    wanted = longer = least(delay, crawl_delay=crawl_delay)
     if delay and answer_seconds > SLOW_ANSWER:  # who asks for no delay at all has hosts of their own to load
         longer = max(longer, SLOW_FACTOR * answer_seconds)
     if errors > 1:
@@ -26,9 +30,9 @@ def interval(delay: float, *, crawl_delay: float | None, answer_seconds: float, 
     return max(wanted, min(longer, MAX_INTERVAL))
 
 
-def differs(wanted: float, current: float) -> bool:
-    """Whether an interval is off by so much that it is worth changing."""
-    return wanted > current * TOLERANCE or current > wanted * TOLERANCE
+def differs(wanted: float, current: float, *, least: float) -> bool:
+    """Whether an interval is too short, or off by so much that it is worth changing."""
+    return current < least or wanted > current * TOLERANCE or current > wanted * TOLERANCE
 
 
 def retry_after(value: str | None, *, now: datetime) -> float | None:
