@@ -49,6 +49,17 @@ def test_every_file_is_looked_at_once_however_the_tree_is_cut(
     assert found.code == 1
 
 
+def test_the_frontier_of_a_scan_is_not_looked_at(tmp_path: Path) -> None:
+    """Not even through a link: a process that closes a file by hand loses the locks that SQLite has on it."""
+    (tmp_path / "file.txt").write_bytes(b"x")
+    for suffix in ("", "-wal", "-shm", "-turn"):
+        (tmp_path / f"link{suffix}").symlink_to(f"out.jsonl.swath.db{suffix}")
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "out.jsonl.swath.db").write_bytes(b"another")
+    found = scan(tmp_path, tmp_path / "out.jsonl", check="every")
+    assert {finding["key"] for finding in found.findings} == {"file.txt", "below/out.jsonl.swath.db", "out.jsonl"}
+
+
 @pytest.mark.parametrize("budget", [1, 3, 10, 40])
 def test_directories_that_share_an_item_are_discovered_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: int

@@ -8,9 +8,11 @@ from typing import Any
 from urllib.parse import quote
 
 from swath.core.errors import InvalidSetting, UsageError
+from swath.opening import StoreURL
 from swath.tables.opening import without_password
 
 OUTS = (".jsonl", ".parquet")
+STORE_SUFFIXES = ("", "-wal", "-shm", "-turn")  # of the files of a frontier in SQLite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,12 @@ class ScanSettings:
     @property
     def store_url(self) -> str:
         return self.store or f"sqlite:///{quote(str(self.store_path))}"
+
+    @property
+    def store_files(self) -> Sequence[str]:
+        """What the frontier is kept in, as far as that is files."""
+        url = StoreURL.parse(self.store_url)
+        return [url.path + suffix for suffix in STORE_SUFFIXES] if url.backend == "sqlite" else []
 
     def saved(self) -> dict[str, Any]:
         """What makes it this scan and no other."""

@@ -25,7 +25,7 @@ def source_of(settings: ScanSettings) -> Source:
         return TableSource(name, key=settings.key)
     if settings.key is not None:
         raise UsageError(f"--key names the key of a table, which {name} is not")
-    return _by_name(name)
+    return _by_name(name, settings)
 
 
 def _compared(settings: ScanSettings, against: str) -> Source:
@@ -35,7 +35,7 @@ def _compared(settings: ScanSettings, against: str) -> Source:
     files = [name for name in (settings.source, against) if name.endswith((*SUFFIXES, ".parquet"))]
     if any(tables) or settings.key is not None or any(map(_is_no_directory, files)):
         raise UsageError("--against compares two tables or two trees: name two of a kind")
-    return ComparedTrees(settings.source, against, columns=settings.columns)
+    return ComparedTrees(settings.source, against, columns=settings.columns, spared=settings.store_files)
 
 
 def _is_no_directory(name: str) -> bool:
@@ -43,11 +43,11 @@ def _is_no_directory(name: str) -> bool:
     return path is None or not os.path.isdir(path)
 
 
-def _by_name(name: str) -> Source:
+def _by_name(name: str, settings: ScanSettings) -> Source:
     """A tree, unless the name ends like that of a file of records."""
     if _is_no_directory(name):
         if name.endswith(SUFFIXES):
             return LinesSource(name)
         if name.endswith(".parquet"):
             return ParquetSource(name)
-    return TreeSource(name)
+    return TreeSource(name, spared=settings.store_files)

@@ -32,11 +32,11 @@ class _Side(Exception):
 class ComparedTrees:
     """A tree, and another that should hold the same files."""
 
-    def __init__(self, source: str, against: str, *, columns: Sequence[str]) -> None:
+    def __init__(self, source: str, against: str, *, columns: Sequence[str], spared: Sequence[str] = ()) -> None:
         if unknown := [name for name in columns if name not in COLUMNS]:
             raise UsageError(f"--columns: files have {', '.join(COLUMNS)}, not {', '.join(unknown)}")
         self._columns = tuple(columns) or DEFAULT
-        self._places: tuple[Place, Place] = place_of(source), place_of(against)
+        self._places: tuple[Place, Place] = place_of(source, spared=spared), place_of(against, spared=spared)
 
     @property
     def ahead(self) -> int:

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import IO, Any, Literal, NamedTuple, Protocol
@@ -45,14 +45,17 @@ class Place(Protocol):
 
 
 class LocalPlace:
-    """A directory of this machine."""
+    """A directory of this machine. Files that are `spared` are none of its own: those of the scan's frontier, on which
+    this process would lose SQLite's locks if it opened and closed them by hand."""
 
     budget = LOCAL_BUDGET
     remote = False
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, *, spared: Sequence[str] = ()) -> None:
         self._root = root
         self._prefix = root if root.endswith("/") else f"{root}/"
+        self._spared = spared
+        self._spared_names = set(map(os.path.basename, spared))
 
     def list(self, path: str) -> Iterator[Entry]:
         with os.scandir(self._prefix + path if path else self._root) as entries:
@@ -69,6 +72,8 @@ class LocalPlace:
         found = os.lstat(full)
         mode = found.st_mode
         if stat.S_ISREG(mode):
+            if entry[0] in self._spared_names and self._is_spared(found):
+                return Entry(entry.name, "other")
             return tuple.__new__(Entry, (entry[0], "file", found.st_size, found.st_mtime, None))  # a third of the cost
         if not stat.S_ISLNK(mode):
             return Entry(entry.name, "dir" if stat.S_ISDIR(mode) else "other")
@@ -76,9 +81,18 @@ class LocalPlace:
             found = os.stat(full)
         except OSError:
             return Entry(entry.name, "broken")
-        if stat.S_ISREG(found.st_mode):
+        if stat.S_ISREG(found.st_mode) and not self._is_spared(found):
             return Entry(entry.name, "link", found.st_size, found.st_mtime)
         return Entry(entry.name, "other")
+
+    def _is_spared(self, found: os.stat_result) -> bool:
+        for path in self._spared:
+            try:
+                if os.path.samestat(os.stat(path), found):
+                    return True
+            except OSError:
+                continue  # not there, or not yet
+        return False
 
     def open(self, path: str, mode: str) -> IO[bytes]:
         file: IO[bytes] = open(self._prefix + path, mode)  # noqa: SIM115  whoever asked for it closes it
@@ -170,14 +184,14 @@ def reading(source: str) -> Iterator[None]:
         raise UsageError(f"{source} cannot be reached: {type(error).__name__}: {error}") from error
 
 
-def place_of(source: str) -> Place:
+def place_of(source: str, *, spared: Sequence[str] = ()) -> Place:
     """Where a tree is; UsageError when there is none."""
     path = local_path(source)
     if path is not None:
         if not os.path.isdir(path):
             what = "is a file, and none of JSON Lines or Parquet" if os.path.exists(path) else "is not there"
             raise UsageError(f"{source} {what}: name a directory, a .jsonl or a .parquet file")
-        return LocalPlace(path)
+        return LocalPlace(path, spared=spared)
     filesystem, root = filesystem_of(source)
     with reading(source):
         there = filesystem.exists(root)

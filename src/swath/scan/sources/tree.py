@@ -28,14 +28,15 @@ SECONDS = 0.25  # that an item goes on with what is below it, after as many entr
 class TreeSource:
     """A directory and all that is below it."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, *, spared: Sequence[str] = ()) -> None:
         self._source = source
+        self._spared = spared
         self._place: Place | None = None
 
     @property
     def place(self) -> Place:
         if self._place is None:
-            self._place = place_of(self._source)
+            self._place = place_of(self._source, spared=self._spared)
         return self._place
 
     @property
