@@ -376,6 +376,39 @@ async def test_skipped_is_not_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     assert summary.done == 1
 
 
+async def test_a_claim_that_looked_before_a_settlement_says_nothing_about_what_that_made_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked, settled = asyncio.Event(), asyncio.Event()
+    async with bench() as b:
+        await b.frontier.add("a")
+        claim, settle = b.store.claim, b.store.settle
+
+        async def answered_late(request: Any) -> Any:
+            reply = await claim(request)
+            if not reply.items:
+                looked.set()
+                await settled.wait()
+                for _ in range(100):  # until the runner knows of the settlement
+                    await asyncio.sleep(0)
+            return reply
+
+        async def seen(*arguments: Any, **more: Any) -> Any:
+            reply = await settle(*arguments, **more)
+            settled.set()
+            return reply
+
+        monkeypatch.setattr(b.store, "claim", answered_late)
+        monkeypatch.setattr(b.store, "settle", seen)
+
+        async def handler(item: Item) -> Any:
+            await looked.wait()
+            return item.done(discovered=["b"] if item.key == "a" else ())
+
+        summary = await b.frontier.run(handler, until="idle")
+    assert summary.done == 2
+
+
 def _request() -> Any:
     return ClaimRequest(1, 1_000_000, "w", 1, [0])
 

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -14,7 +16,15 @@ from swath.backends.sqlite import SqliteStore, writer
 from swath.backends.sqlite.add import add
 from swath.backends.sqlite.state import Session
 from swath.core.clock import SECOND, ManualClock
-from swath.core.errors import InvalidOutcome, LeaseLost, OutputConflict, StoreUnavailable, UsageError, WrongTransaction
+from swath.core.errors import (
+    InvalidOutcome,
+    LeaseLost,
+    NotAFrontier,
+    OutputConflict,
+    StoreUnavailable,
+    UsageError,
+    WrongTransaction,
+)
 from swath.core.lane import address, key_hash
 from swath.core.store import (
     ClaimRef,
@@ -493,3 +503,30 @@ async def test_what_follows_a_long_job_may_take_longer_to_come(
     await asyncio.sleep(2.0)
     taken.append(turn.taken)
     assert taken == [longest > 2.0, False]
+
+
+async def test_a_file_that_is_gone_is_not_written_to(store: SqliteStore, path: str) -> None:
+    """Nothing that is confirmed would be found again."""
+    await store.add([new("a")])
+    os.rename(path, f"{path}.away")
+    with pytest.raises(NotAFrontier, match="removed or replaced while this process had it open"):
+        await store.add([new("b")])
+    os.rename(f"{path}.away", path)
+    assert await store.add([new("b")]) == 1
+
+
+def lose_log(path: str) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        Path(path + suffix).read_bytes()
+    leave = f"import sqlite3; c = sqlite3.connect({path!r}); c.execute('SELECT * FROM swath_frontier'); c.close()"
+    subprocess.run([sys.executable, "-c", leave], check=True)
+    assert not os.path.exists(f"{path}-wal")
+
+
+async def test_a_log_that_went_with_its_locks_is_not_written_to(store: SqliteStore, path: str) -> None:
+    """Whoever closes the file by hand drops the locks of its process: the next to leave takes itself for the last, and
+    removes the log."""
+    await store.add([new("a")])
+    await asyncio.to_thread(lose_log, path)
+    with pytest.raises(NotAFrontier, match="its log was removed"):
+        await store.add([new("b")])

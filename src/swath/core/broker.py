@@ -170,8 +170,8 @@ class Broker:
 
     async def _covered(self, reply: ClaimReply) -> bool:
         """Whether the end is reached that this run goes on until."""
-        if reply.skipped or self.hand.items or self._until == "stopped":
-            return False
+        if reply.skipped or self.hand.items or self._news.is_set() or self._until == "stopped":
+            return False  # what was settled meanwhile may have made something ready that the claim could not see
         if self._until == "idle":
             return reply.next_ready_at is None or reply.next_ready_at > reply.now
         status = await self._outage.outlast("status", self._frontier.store.status)

@@ -164,8 +164,8 @@ def _remove(settings: ScanSettings) -> None:
         if path.exists() and path == settings.lines:
             GrowingFile(path).close()  # refused while another process writes to it
         path.unlink(missing_ok=True)
-    for path in settings.store_files:
-        Path(path).unlink(missing_ok=True)
+    for name in settings.store_files:
+        Path(name).unlink(missing_ok=True)
 
 
 # rechecks

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from swath.backends.sqlite.file import inode_of
 from swath.backends.sqlite.settle import settle
 from swath.backends.sqlite.state import begin
 from swath.backends.sqlite.target import Target
@@ -57,12 +58,6 @@ def _check(connection: sqlite3.Connection, path: str, inode: tuple[int, int]) ->
             "`connection` has no open transaction. Run connection.execute('BEGIN IMMEDIATE'), your own writes, "
             "then settle, then commit"
         )
-
-
-def inode_of(path: str) -> tuple[int, int]:
-    """What tells two files apart, whatever they are called."""
-    stat = os.stat(path)
-    return stat.st_dev, stat.st_ino
 
 
 def _lock(connection: sqlite3.Connection, partition: int, target: Target) -> None:

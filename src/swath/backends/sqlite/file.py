@@ -112,6 +112,36 @@ def _set_up(connection: sqlite3.Connection, synchronous: str, read_only: bool) -
         connection.execute("PRAGMA query_only = ON")
 
 
+class Files:
+    """The file of a frontier and its log, as they were when they were opened."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.inode, self._log_inode = self._look()
+
+    def _look(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        return inode_of(self._path), inode_of(f"{self._path}-wal")
+
+    def check(self) -> None:
+        """SQLite goes on to write into files that are gone, and tells nobody. A log also goes when a process closes the
+        file by hand, and with it the locks that say that it is in use."""
+        try:
+            same = self._look() == (self.inode, self._log_inode)
+        except OSError:
+            same = False
+        if not same:
+            raise NotAFrontier(
+                f"{self._path} or its log was removed or replaced while this process had it open: nothing more is "
+                "written to it. See that nothing but SQLite opens it, and start again"
+            )
+
+
+def inode_of(path: str) -> tuple[int, int]:
+    """What tells two files apart, whatever they are called."""
+    stat = os.stat(path)
+    return stat.st_dev, stat.st_ino
+
+
 def patiently(action: Callable[[], T]) -> T:
     """Run an action again while somebody else holds the file, up to BUSY_SECONDS."""
     deadline = time.monotonic() + BUSY_SECONDS

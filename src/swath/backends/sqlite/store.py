@@ -15,8 +15,8 @@ from swath.backends.sqlite import change as changing
 from swath.backends.sqlite import claim as claiming
 from swath.backends.sqlite import look
 from swath.backends.sqlite import settle as settling
-from swath.backends.sqlite.caller import inode_of, settle_within
-from swath.backends.sqlite.file import connect, locate, patiently, prepare
+from swath.backends.sqlite.caller import settle_within
+from swath.backends.sqlite.file import Files, connect, locate, patiently, prepare
 from swath.backends.sqlite.migration import Version, applied_versions, apply_missing
 from swath.backends.sqlite.state import Session, begin, read_frontier
 from swath.backends.sqlite.target import Target
@@ -70,13 +70,15 @@ class SqliteStore:
             self.settings, _ = patiently(partial(read_frontier, connection, target))
             self._reading = opened.enter_context(closing(connect(path, synchronous=synchronous, read_only=True)))
             try:
-                self._inode = inode_of(path)
+                self._files = Files(path)
                 turn = Turn(f"{path}-turn")
             except OSError as error:
                 raise StoreUnavailable(f"{error.filename} cannot be opened: {error.strerror}") from error
             opened.pop_all()
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"swath reader of {path}")
-        self._writer = Writer(connection, turn, clock=clock, target=target, committed=self._committed)
+        self._writer = Writer(
+            connection, turn, files=self._files, clock=clock, target=target, committed=self._committed
+        )
 
     @classmethod
     async def open(
@@ -121,7 +123,9 @@ class SqliteStore:
         if connection is None:
             return await self._write(lambda session: settling.settle(session, claim, settlement), wakes=True)
         self._check_usable()
-        return settle_within(connection, claim, settlement, target=self._target, inode=self._inode, clock=self._clock)
+        return settle_within(
+            connection, claim, settlement, target=self._target, inode=self._files.inode, clock=self._clock
+        )
 
     async def change_lane(self, partition: int, lane: str, change: LaneChange) -> None:
         await self._write(lambda session: changing.change_lane(session, partition, lane, change), wakes=True)

@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from swath.backends.sqlite.copier import Copier
-from swath.backends.sqlite.file import FULL, patiently
+from swath.backends.sqlite.file import FULL, Files, patiently
 from swath.backends.sqlite.state import NotDurable, Session, begin
 from swath.backends.sqlite.target import Target
 from swath.backends.sqlite.trouble import translate
@@ -71,12 +71,14 @@ class Writer:
         connection: sqlite3.Connection,
         turn: Turn,
         *,
+        files: Files,
         clock: Clock,
         target: Target,
         committed: Callable[[Settings, bool], None],
     ) -> None:
         self._connection = connection
         self._turn = turn
+        self._files = files
         self._copier = Copier(target.path)
         self._copied_rows = 0  # when that was told last
         self._clock = clock
@@ -210,6 +212,7 @@ class Writer:
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._syncs = durable
         patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"))
+        self._files.check()
         version = self._data_version()
         self._keep_session(version)
         if self._run_alone(jobs[0], durable=durable) and durable:
