@@ -2,7 +2,11 @@
 
 import asyncio
 
+import pytest
+
+from swath.core import frontier as frontier_module
 from swath.core.clock import SECOND
+from swath.core.errors import StoreUnavailable
 from swath.core.frontier import Frontier
 from swath.core.item import Item
 from swath.core.store import ClaimRequest
@@ -38,16 +42,53 @@ async def test_the_frontier_queues_after_two_skips(site: Site) -> None:
     frontier = Frontier(await site.store())
     await frontier.add(Item("held"))
     holder = await site.lock(0)
-    assert await frontier.claim() is None
-    assert await frontier.claim() is None
-    third = asyncio.create_task(frontier.claim())
+    for _ in range(2):
+        claim, reply = await frontier.claim_once(100, lease=60)
+        assert (claim, reply.skipped) == (None, [0])
+    third = asyncio.create_task(frontier.claim_once(100, lease=60))
     await site.waiting()
     assert not third.done()
     await holder.commit()
     async with asyncio.timeout(PATIENCE):
-        claim = await third
+        claim, _ = await third
     assert claim is not None
     assert [item.key for item in claim.items] == ["held"]
+
+
+async def test_a_claim_gets_what_was_held_for_a_moment(site: Site) -> None:
+    frontier = Frontier(await site.store())
+    await frontier.add(Item("held"))
+    holder = await site.lock(0)
+    claiming = asyncio.create_task(frontier.claim())
+    await site.waiting()
+    await holder.commit()
+    async with asyncio.timeout(PATIENCE):
+        claim = await claiming
+    assert claim is not None
+    assert [item.key for item in claim.items] == ["held"]
+
+
+async def test_a_claim_says_when_what_is_ready_stays_held(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frontier_module, "BUSY_SECONDS", 0.5)
+    frontier = Frontier(await site.store())
+    await frontier.add(Item("held"))
+    await site.lock(0)
+    with pytest.raises(StoreUnavailable, match="held by other transactions"):
+        await frontier.claim()
+
+
+async def test_a_loop_of_claims_ends_when_nothing_is_ready_and_not_before(site: Site) -> None:
+    """Several of them on one partition, each of which finds it locked now and then."""
+    store = await site.store()
+    await Frontier(store).add([Item(f"key{n}", lane=f"lane{n % 50}") for n in range(1_000)])
+
+    async def cover() -> int:
+        frontier = Frontier(store)
+        while (claim := await frontier.claim(20)) is not None:
+            await claim.settle([item.done() for item in claim.items])
+        return sum(part.ready for part in (await store.status()).partitions)
+
+    assert await asyncio.gather(*[cover() for _ in range(4)]) == [0] * 4
 
 
 async def test_waiting_has_a_time_limit(site: Site) -> None:

@@ -106,7 +106,7 @@ class Broker:
             self._news.clear()
             try:
                 self.claim_under_way = True
-                claim = await self._frontier.claim(wanted, lease=self._lease)
+                claim, reply = await self._frontier.claim_once(wanted, lease=self._lease)
             except WAIT_FOR_IT as error:
                 tries += 1
                 await self._outage.wait(self._outage.failed("claim", error, tries=tries))
@@ -115,8 +115,6 @@ class Broker:
                 self.claim_under_way = False
             tries = 0
             self._outage.worked("claim")
-            reply = self._frontier.reply
-            assert reply is not None
             if claim is not None:
                 self._take(claim)
             self._heed(reply.signal)

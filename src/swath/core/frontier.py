@@ -41,6 +41,8 @@ from swath.core.work import Handler, Transaction
 log = logging.getLogger("swath")
 
 ADD_BUFFER = 10_000  # items of a long addition held in memory
+LOOK_AGAIN = (0.001, 0.05)  # seconds between looks for work that is ready and in other hands for a moment: least, most
+BUSY_SECONDS = 30.0  # for which a claim looks again
 CLOCK_TOLERANCE = 5.0  # seconds by which the store's clock may run ahead of ours before it is reported
 FRONTIER_DEFAULT = "default"  # for `limit()`: what the frontier says
 
@@ -55,7 +57,6 @@ class Frontier:
         self.store = store
         self.worker = worker or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self.recent = Recent()
-        self.reply: ClaimReply | None = None  # of the last claim: what the runner goes by
         self._observer = observer
         self._order = random.Random(self.worker).sample(range(store.settings.partitions), store.settings.partitions)
         self._turn = 0
@@ -113,6 +114,21 @@ class Frontier:
 
     async def claim(self, limit: int = 100, *, lease: float = 60.0) -> Claim | None:
         """Lease up to `limit` ready items for `lease` seconds; None when nothing is ready."""
+        pause, longest = LOOK_AGAIN
+        patient_until = perf_counter() + BUSY_SECONDS
+        while True:
+            claim, reply = await self.claim_once(limit, lease=lease)
+            if claim is not None or not _more_is_ready(reply):
+                return claim
+            if perf_counter() > patient_until:
+                raise StoreUnavailable(
+                    f"what is ready was held by other transactions for {BUSY_SECONDS:g} s: try again"
+                )
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, longest)
+
+    async def claim_once(self, limit: int, *, lease: float) -> tuple[Claim | None, ClaimReply]:
+        """One look for work, and what the store said of it: skipped is not empty (rule 11)."""
         if type(limit) is not int or not 1 <= limit <= MAX_CLAIM:
             raise UsageError(f"limit={limit!r}: a claim takes 1 to {MAX_CLAIM:,} items")
         codec.check_lease(lease)
@@ -129,9 +145,9 @@ class Frontier:
         seconds = perf_counter() - began
         self._heard(reply)
         if not reply.items:
-            return None
+            return None, reply
         self.emit(events.Claimed(reply.fence, len(reply.items), seconds))
-        return Claim(self, reply, token=token, lease=lease, asked_at=asked_at)
+        return Claim(self, reply, token=token, lease=lease, asked_at=asked_at), reply
 
     def _partitions(self) -> Sequence[int]:
         """All partitions, in this worker's own order and starting one further each time: workers seldom meet, and no
@@ -144,7 +160,6 @@ class Frontier:
         return next((partition for partition, skips in self._skips.items() if skips >= 2), None)
 
     def _heard(self, reply: ClaimReply) -> None:
-        self.reply = reply
         self._skips = {partition: self._skips.get(partition, 0) + 1 for partition in reply.skipped}
         self.clock_seen(reply.now)
         if reply.recovered:
@@ -384,6 +399,14 @@ class Frontier:
                 log.warning("the store's clock stepped forward by %.1f s: leases may have ended early", step)
                 self.emit(events.ClockStepped(step))
         self._clocks = ours, theirs
+
+
+def _more_is_ready(reply: ClaimReply) -> bool:
+    """Whether a claim that got nothing has not seen all that is ready: somebody held a partition, more was due or had
+    been discovered than one look takes in, or it was only looked up that an earlier claim was not made."""
+    if reply.signal.paused:
+        return False
+    return bool(reply.skipped) or (reply.next_ready_at is not None and reply.next_ready_at <= reply.now)
 
 
 async def _each(items: ItemsIn) -> AsyncIterator[ItemIn]:
