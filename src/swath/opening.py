@@ -74,6 +74,8 @@ class StoreURL:
                         f"{url!r} names a host ({parts.netloc!r}): a file has three slashes, "
                         f"sqlite:///{parts.netloc}{parts.path}, or four from the root, sqlite:////var/…"
                     )
+                if parts.fragment:
+                    raise InvalidStoreURL(f"{url!r} has a #, which ends the name of the file there: write it as %23")
                 path = unquote(parts.path.removeprefix("/"))
                 if not path:
                     raise InvalidStoreURL(f"{url!r} names no file: use sqlite:///work.db, or memory: for none")

@@ -245,6 +245,35 @@ def test_a_process_that_ends_in_the_queue_holds_nobody_up(tmp_path: Path, end: s
     behind.close()
 
 
+@pytest.mark.parametrize("content", [b"\xff" * 16, (2**63 - 33).to_bytes(8, "little") * 2, b"short"])
+def test_other_content_than_numbers_harms_nobody(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "turn"
+    path.write_bytes(content)
+    turn = Turn(str(path))
+    turn.take()
+    turn.give()
+    turn.close()
+
+
+def test_a_link_in_the_place_of_the_queue_is_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious" * 4)
+    (tmp_path / "work.db-turn").symlink_to(victim)
+    turn = Turn(str(tmp_path / "work.db-turn"))
+    turn.take()
+    turn.give()
+    turn.close()
+    assert victim.read_bytes() == b"precious" * 4
+
+
+def test_who_may_write_to_the_database_may_queue_for_it(tmp_path: Path) -> None:
+    database = tmp_path / "work.db"
+    database.touch()
+    database.chmod(0o666)
+    Turn(f"{database}-turn").close()
+    assert (tmp_path / "work.db-turn").stat().st_mode & 0o777 == 0o666
+
+
 def hold_the_gate(number: int, path: str, held: Event) -> None:
     """In a child: pass the gate to draw a ticket, and get no further."""
     turn = Turn(path)

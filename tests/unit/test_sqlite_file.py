@@ -198,6 +198,33 @@ async def test_paths_that_cannot_hold_a_file(tmp_path: Path) -> None:
             await SqliteStore.open(path)
 
 
+async def test_a_link_leads_to_the_same_frontier(path: str) -> None:
+    """SQLite keeps the log beside the file, and so are the turns of those who write."""
+    link = f"{path}.link"
+    os.symlink(path, link)
+    async with swath.open(f"sqlite:///{path}?schema=one"), swath.open(f"sqlite:///{path}?schema=two") as frontier:
+        await frontier.add("a")
+        async with swath.open(f"sqlite:///{link}?schema=two", create=False) as same:
+            assert (await same.status()).ready == 1
+    assert not [name for name in os.listdir(os.path.dirname(path)) if name.startswith("work.db.link-")]
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.db", "café.db".encode(), b"a#b?c%20.db"])
+async def test_any_name_of_a_file_will_do(name: bytes, tmp_path: Path) -> None:
+    path = os.path.join(tmp_path, os.fsdecode(name))
+    await create(path)
+    await create(path)
+    assert os.fsencode(path) == os.path.join(os.fsencode(tmp_path), name)
+    assert name in os.listdir(os.fsencode(tmp_path))
+
+
+async def test_a_fragment_is_not_taken_for_the_end_of_a_name(tmp_path: Path) -> None:
+    with pytest.raises(InvalidStoreURL, match="write it as %23"):
+        await swath.open(f"sqlite:///{tmp_path}/part#1.db")
+    async with swath.open(f"sqlite:///{tmp_path}/part%231.db"):
+        assert "part#1.db" in os.listdir(tmp_path)
+
+
 async def test_a_damaged_file_says_so(path: str) -> None:
     await create(path)
     content, _ = snapshot(path)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from swath.backends.sqlite import SqliteStore, writer
+from swath.backends.sqlite import claim as claiming
 from swath.backends.sqlite.add import add
 from swath.backends.sqlite.state import Session
 from swath.core.clock import SECOND, ManualClock
@@ -245,6 +246,34 @@ async def test_a_cancelled_caller_neither_stops_the_thread_nor_loses_a_commit(st
     assert await store.outputs() == {"x": 1}
 
 
+async def test_a_claim_whose_caller_was_cancelled_is_found_under_its_token(
+    store: SqliteStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rule 5: its items would wait until the lease ends, and count a lost worker that never had them."""
+    await store.add([new("a"), new("b")])
+    began, go_on = threading.Event(), threading.Event()
+
+    def slowly(session: Session, request: ClaimRequest) -> ClaimReply:
+        began.set()
+        assert go_on.wait(30)
+        return real(session, request)
+
+    real = claiming.claim
+    monkeypatch.setattr(claiming, "claim", slowly)
+    waiting = asyncio.create_task(store.claim(request()))
+    await asyncio.to_thread(began.wait)
+    waiting.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    clock.advance(50)
+    again = await store.claim(request())
+    assert [item.key for item in again.items] == ["a", "b"]
+    assert again.expires_at == clock.now() + 60 * SECOND
+    await store.settle(ClaimRef(again.fence, TOKEN), done(again))
+    assert (await store.claim(request())).items == []
+
+
 async def test_reads_do_not_wait_for_the_writer(store: SqliteStore) -> None:
     await store.add([new("a")])
     async with Gate(store):
@@ -288,9 +317,19 @@ async def test_settle_is_rolled_back_with_the_callers_writes(
     assert (await store.settle(ClaimRef(claimed.fence, TOKEN), done(claimed))).checkpoint == 2
 
 
+class Autocommit(sqlite3.Connection):
+    """What `sqlite3.connect(autocommit=True)` gives from Python 3.12 on: rollback() does nothing."""
+
+    autocommit = True
+
+    def rollback(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("factory", [sqlite3.Connection, Autocommit])
 @pytest.mark.parametrize("case", ["lost", "invalid", "output"])
 async def test_the_callers_writes_cannot_commit_without_the_settlement(
-    case: str, store: SqliteStore, path: str, clock: ManualClock, claimed: ClaimReply
+    case: str, factory: type[sqlite3.Connection], store: SqliteStore, path: str, clock: ManualClock, claimed: ClaimReply
 ) -> None:
     ref, settlement = ClaimRef(claimed.fence, TOKEN), done(claimed)
     expected: type[Exception]
@@ -305,7 +344,7 @@ async def test_the_callers_writes_cannot_commit_without_the_settlement(
         case _:
             settlement = settlement._replace(outputs=[OutputMove("x", 5, 6)])
             expected = OutputConflict
-    connection = sqlite3.connect(path)
+    connection = sqlite3.connect(path, factory=factory)
     connection.execute("CREATE TABLE mine (key TEXT)")
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("INSERT INTO mine VALUES ('a')")

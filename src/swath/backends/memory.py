@@ -384,9 +384,12 @@ class MemoryStore:
         found = [row for row in rows if row is not None and row.state == "claimed" and row.fence == fence]
         if len({row.position for row in found}) != len(moves):
             raise InvalidOutcome(f"claim {fence} does not hold all of these items, or one is named twice")
+        rests = set[bytes]()
         for row, move in zip(found, moves, strict=True):
-            if move.rest is not None and row.span > 1 and move.rest.hash in partition.seen:
-                raise InvalidOutcome(f"the range {move.rest.key!r} is there already")
+            if move.rest is not None and row.span > 1:
+                if move.rest.hash in partition.seen or move.rest.hash in rests:
+                    raise InvalidOutcome(f"the range {move.rest.key!r} is there already")
+                rests.add(move.rest.hash)
         return found
 
     def _check_output(self, move: OutputMove) -> None:

@@ -35,13 +35,19 @@ def settle_within(
         _lock(connection, settlement.partition, target)
         try:
             return settle(begin(connection, clock, target), ref, settlement)
-        except sqlite3.Error as error:
-            connection.rollback()
-            raise translate(error, target.path) from error
-        except SwathError as error:
-            # Without the settlement the caller's writes must not commit either.
-            connection.rollback()
-            raise type(error)(f"{error} The transaction on `connection` was rolled back.") from error
+        except BaseException as error:
+            _roll_back(connection)  # without the settlement the caller's writes must not commit either
+            if isinstance(error, sqlite3.Error):
+                raise translate(error, target.path) from error
+            if isinstance(error, SwathError):
+                raise type(error)(f"{error} The transaction on `connection` was rolled back.") from error
+            raise
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    connection.rollback()
+    if connection.in_transaction and getattr(connection, "autocommit", None) is True:
+        connection.execute("ROLLBACK")  # which rollback() leaves to the caller there, from Python 3.12 on
 
 
 def _check(connection: sqlite3.Connection, path: str, inode: tuple[int, int]) -> None:

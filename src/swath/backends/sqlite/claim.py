@@ -339,6 +339,15 @@ def held_claim(session: Session, ref: ClaimRef, claim: Claim | None) -> Claim:
     return claim
 
 
+def find_again(session: Session, request: ClaimRequest, reply: ClaimReply) -> ClaimReply | None:
+    """A claim whose reply was not heard, with its lease begun anew (rule 5); None when it was not made, or is over."""
+    try:
+        expires_at = renew(session, ClaimRef(reply.fence, request.token), request.lease)
+    except LeaseLost:
+        return None
+    return reply._replace(now=session.clock.now(), expires_at=expires_at, signal=session.signal)
+
+
 def renew(session: Session, ref: ClaimRef, lease: int) -> int:
     """Make the lease end `lease` from now, unless it is over already (INV-2)."""
     now = session.clock.now()

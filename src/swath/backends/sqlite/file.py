@@ -34,8 +34,9 @@ SYNCHRONOUS = {
 }
 
 NETWORK_FILE_SYSTEMS = {
-    "9p", "afs", "ceph", "cifs", "fuse.ceph", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs",
-    "glusterfs", "gfs", "gfs2", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb2", "smb3", "smbfs",
+    "9p", "afs", "beegfs", "ceph", "cifs", "fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs",
+    "fuse.sshfs", "glusterfs", "gfs", "gfs2", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb2", "smb3",
+    "smbfs", "vboxsf", "virtiofs",
 }  # fmt: skip
 
 
@@ -49,12 +50,12 @@ def locate(path: str) -> str:
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         oldest = ".".join(map(str, OLDEST_SQLITE))
         raise StoreUnavailable(f"this Python has SQLite {sqlite3.sqlite_version}; swath needs {oldest} or newer")
-    path = os.path.abspath(path)
+    path = os.path.realpath(path)  # as SQLite does, which puts the log beside the file and not beside a link to it
     if os.path.isdir(path):
         raise InvalidStoreURL(f"{path} is a directory: name a file in it")
     try:
         with open("/proc/self/mountinfo", encoding="utf-8") as mounts:
-            kind = file_system(os.path.realpath(path), mounts.read())
+            kind = file_system(path, mounts.read())
     except OSError:  # not Linux
         return path
     if kind in NETWORK_FILE_SYSTEMS:
@@ -249,7 +250,7 @@ def _traces(path: str) -> _Traces:
 
 def _read(target: Target, mode: str) -> _Found:
     with closing(
-        sqlite3.connect(f"file:{quote(target.path)}?{mode}", uri=True, isolation_level=None, timeout=0)
+        sqlite3.connect(f"file:{quote(os.fsencode(target.path))}?{mode}", uri=True, isolation_level=None, timeout=0)
     ) as connection:
         return _contents(connection, target)
 

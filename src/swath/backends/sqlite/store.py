@@ -63,6 +63,7 @@ class SqliteStore:
         self._clock = clock
         self._pid = os.getpid()
         self._closed = False
+        self._unheard: dict[int, ClaimReply] = {}  # claims whose caller has not got them, by token
         self._wakers: dict[asyncio.Event, Callable[[], None]] = {}
         self._wakers_lock = threading.Lock()
         with translated(path), ExitStack() as opened:
@@ -114,7 +115,24 @@ class SqliteStore:
         return await self._write(lambda session: adding.add(session, items), wakes=True)
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
-        return await self._write(lambda session: claiming.claim(session, request), looks=True, leases=True)
+        heard = True
+        try:
+            return await self._write(lambda session: self._claim(session, request), looks=True, leases=True)
+        except asyncio.CancelledError:
+            heard = False
+            raise
+        finally:
+            if heard:
+                self._unheard.pop(request.token, None)
+
+    def _claim(self, session: Session, request: ClaimRequest) -> ClaimReply:
+        """In the writer's thread: what was claimed for a caller that was cancelled meanwhile is not claimed twice."""
+        before = self._unheard.get(request.token)
+        reply = None if before is None else claiming.find_again(session, request, before)
+        if reply is None:
+            reply = claiming.claim(session, request)
+        self._unheard[request.token] = reply
+        return reply
 
     async def renew(self, claim: ClaimRef, lease: int) -> int:
         return await self._write(lambda session: claiming.renew(session, claim, lease), urgent=True, leases=True)

@@ -10,6 +10,7 @@ is passed after a moment. Nobody waits in the kernel for a lock: a stopped proce
 import errno
 import fcntl
 import os
+import stat
 import struct
 import time
 from collections.abc import Callable
@@ -40,7 +41,7 @@ class Turn:
         sleep: Callable[[float], None] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666) if _SET is not None else None
+        self._file = _open(path) if _SET is not None else None
         self._patience = patience
         self._sleep = sleep
         self._monotonic = monotonic
@@ -71,8 +72,8 @@ class Turn:
             if self._ticket:
                 self._await_predecessor(self._file, self._ticket)
                 self._mark(self._file, self._ticket)
-        except OSError:
-            self.close()  # no room for locks or for two numbers: fairness is not worth an error
+        except (OSError, struct.error):
+            self.close()  # no room for locks or for two numbers, or other numbers: fairness is not worth an error
 
     def give(self) -> None:
         """Let the next one in."""
@@ -140,3 +141,16 @@ class Turn:
                 return False
             raise
         return True
+
+
+def _open(path: str) -> int | None:
+    """The file, which whoever may write to the database may write to; None where that cannot be."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    except OSError:
+        return None
+    try:
+        os.fchmod(file, stat.S_IMODE(os.stat(path.removesuffix("-turn")).st_mode))
+    except OSError:
+        pass  # it is another user's, who has seen to it
+    return file
