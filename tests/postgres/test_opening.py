@@ -11,10 +11,13 @@ import pytest
 
 from swath.backends.postgres import PostgresStore
 from swath.backends.postgres.target import Target
-from swath.core.errors import NotAFrontier, StoreUnavailable, SwathError
+from swath.core.errors import NotAFrontier, StoreUnavailable, SwathError, UsageError
+from swath.core.frontier import Frontier
 from swath.core.store import Settings
+from tests.bench import nothing
 from tests.conftest import StartPostgres
 from tests.postgres.site import Site
+from tests.recorder import PATIENCE
 
 SETTINGS = Settings(4, 5, 6, 7)
 SPAWN = multiprocessing.get_context("spawn")
@@ -36,6 +39,14 @@ async def test_create_false_makes_nothing(site: Site) -> None:
     with pytest.raises(NotAFrontier, match="swath db init"):
         await PostgresStore.open(site.url, create=False)
     assert await site.sql("SELECT 1 FROM pg_namespace WHERE nspname = %s", site.target.schema) == []
+
+
+async def test_a_closed_frontier_is_not_waited_for(site: Site) -> None:
+    frontier = Frontier(await site.store())
+    await frontier.close()
+    for move in (frontier.claim(), frontier.run(nothing)):
+        with pytest.raises(UsageError, match="was closed: open it again"):
+            await asyncio.wait_for(move, PATIENCE)
 
 
 async def test_an_empty_schema_is_used(site: Site) -> None:

@@ -327,3 +327,28 @@ async def test_a_step_of_the_stores_clock_is_reported() -> None:
         (stepped,) = b.seen.of(events.ClockStepped)
         assert 3_590 < stepped.seconds < 3_610
         assert b.log.of("stepped forward")
+
+
+async def test_a_settlement_that_was_cut_off_between_two_partitions_can_be_repeated() -> None:
+    async with bench(partitions=2) as b:
+        await b.frontier.add([Item(f"k{n}", lane=f"lane{n}") for n in range(20)])
+        claim = await b.frontier.claim()
+        assert claim is not None
+        assert len(claim.partitions) == 2
+        open_ = b.faults.held_up["settle"] = asyncio.Event()
+        open_.set()
+
+        def shut(reply: Any) -> Any:
+            open_.clear()
+            return reply
+
+        b.faults.changed["settle"] = shut
+        outcomes = [item.done() for item in claim.items]
+        settling = asyncio.create_task(claim.settle(outcomes))
+        await b.faults.saw("settle", 2)
+        settling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await settling
+        b.faults.held_up.clear()
+        await claim.settle(outcomes)
+        assert (await b.frontier.status()).done == 20

@@ -108,8 +108,8 @@ class Claim:
         or sqlite3 transaction on the frontier's database, everything commits with the caller's own writes: make it the
         last statement before the commit.
 
-        After StoreUnavailable it is not known whether the outcomes took effect. Call again with the same ones: what
-        was sent before is looked up first, and stands.
+        After StoreUnavailable, or when it was cancelled, it is not known whether the outcomes took effect. Call again
+        with the same ones: what was sent before is looked up first, and stands.
         """
         grouped = self._grouped(outcomes)
         if outputs and len(grouped) > 1:
@@ -120,7 +120,7 @@ class Claim:
         try:
             for partition in sorted(grouped):
                 await self.commit(partition, grouped[partition], connection=connection, outputs=outputs)
-        except StoreUnavailable:
+        except (StoreUnavailable, asyncio.CancelledError):
             self._again.update((part, outcome.move.position) for part, group in grouped.items() for outcome in group)
             raise
         self._again.clear()

@@ -97,8 +97,8 @@ class Claim:
         or sqlite3 transaction on the frontier's database, everything commits with the caller's own writes: make it the
         last statement before the commit.
 
-        After StoreUnavailable it is not known whether the outcomes took effect. Call again with the same ones: what
-        was sent before is looked up first, and stands.
+        After StoreUnavailable, or when it was cancelled, it is not known whether the outcomes took effect. Call again
+        with the same ones: what was sent before is looked up first, and stands.
         """
         settlement = self._claim.settle(list(outcomes), connection=connection, outputs=outputs)
         if connection is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from swath.core.errors import StoreUnavailable
+from swath.core.errors import UsageError
 
 MOST = 4  # connections of one process, whatever its workers
 CONNECT_TIMEOUT = 10
@@ -30,7 +30,7 @@ class Connections:
     async def lend(self) -> AsyncIterator[AsyncConnection]:
         async with self._free:
             if self._closed:
-                raise StoreUnavailable("this frontier was closed: open it again")
+                raise UsageError("this frontier was closed: open it again")
             connection = self._idle.pop() if self._idle else await self._connect()
             sound = False
             try:

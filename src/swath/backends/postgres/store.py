@@ -191,10 +191,14 @@ class PostgresStore:
         """Settle inside the caller's transaction (rule 14). After an error PostgreSQL lets it only roll back."""
         if not isinstance(connection, psycopg.AsyncConnection | psycopg.Connection):
             raise WrongTransaction(f"{doing}: connection= takes a psycopg connection, not {type(connection).__name__}")
-        if connection.info.transaction_status != TransactionStatus.INTRANS:
+        status = connection.info.transaction_status
+        if status == TransactionStatus.INERROR:
+            raise WrongTransaction(f"{doing}: an earlier statement has failed the transaction: roll it back")
+        # Without autocommit, psycopg begins a transaction with the first statement, which this may be.
+        if status != TransactionStatus.INTRANS and (status != TransactionStatus.IDLE or connection.autocommit):
             raise WrongTransaction(
-                f"{doing}: the connection has no open transaction "
-                f"({connection.info.transaction_status.name}): settle inside `with connection.transaction():`"
+                f"{doing}: the connection has no open transaction ({status.name}): "
+                "settle inside `with connection.transaction():`"
             )
         statement = self._statement("settle", len(arguments))
         elsewhere = f"{doing}: {connection.info.dbname!r}, the database of this connection, does not hold the frontier"
