@@ -286,8 +286,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-5: the caller's writes can commit although the settlement was refused",
         f"{SQLITE}/caller.py",
-        "must not commit either.\n            connection.rollback()\n",
-        "must not commit either.\n",
+        "            _roll_back(connection)  # without",
+        "            pass  # without",
         "sqlite",
         SQLITE_TESTS,
     ),
@@ -362,6 +362,30 @@ MUTATIONS: Sequence[Mutation] = [
         "ROUND_SECONDS",
         "turn",
         ("tests/crash/test_sqlite_turns.py",),
+    ),
+    Mutation(
+        "rule 5: a claim whose caller was cancelled is made a second time",
+        f"{SQLITE}/store.py",
+        "        before = self._unheard.get(request.token)\n",
+        "        before = None\n",
+        "",
+        SQLITE_TESTS,
+    ),
+    Mutation(
+        "INV-4: what is confirmed goes into files that are gone",
+        f"{SQLITE}/writer.py",
+        "        self._files.check()\n",
+        "",
+        "",
+        SQLITE_TESTS,
+    ),
+    Mutation(
+        "rule 14: with autocommit, the caller's writes commit without the settlement",
+        f"{SQLITE}/caller.py",
+        "    if connection.in_transaction and getattr(",
+        "    if False and getattr(",
+        "",
+        SQLITE_TESTS,
     ),
     # PostgreSQL
     Mutation(
@@ -600,6 +624,14 @@ MUTATIONS: Sequence[Mutation] = [
         "        IF false AND EXISTS (",
         "postgres",
         ("tests/postgres/test_notify.py",),
+    ),
+    Mutation(
+        "rule 11: skipped is taken for empty",
+        "src/swath/core/frontier.py",
+        "    return bool(reply.skipped) or (",
+        "    return (",
+        "",
+        ("tests/postgres/test_skipping.py",),
     ),
     Mutation(
         "rule 15: every discovery notifies",
