@@ -162,6 +162,7 @@ class Unprintable(Exception):
         (Item("b").done(), "InvalidOutcome: the handler of 'a' returned an outcome for 'b'"),
         (Unprintable(), "Unprintable: (its text cannot be shown)"),
         (asyncio.CancelledError(), "the handler was cancelled, and not by the runner"),
+        (GeneratorExit(), "GeneratorExit"),
         ({"result": {1, 2}}, "InvalidItem: result of 'a' is not JSON"),
         ({"discovered": [Item("x", payload=object())]}, "InvalidItem: payload of 'x' is not JSON"),
         ({"discovered": [Item("x", not_before="tomorrow")]}, ""),  # type: ignore[arg-type]

@@ -118,6 +118,15 @@ def test_what_a_handler_raises_is_a_retry(frontier: swath.sync.Frontier) -> None
     assert "of all things" in frontier.explain("a").data["error"]
 
 
+def test_generator_exit_is_a_retry(frontier: swath.sync.Frontier) -> None:
+    def handler(item: Item) -> None:
+        raise GeneratorExit
+
+    frontier.add("a")
+    assert frontier.run(handler, until="idle").retried == 1
+    assert frontier.explain("a").data["reason"] == "GeneratorExit"
+
+
 def test_what_ends_the_process_is_raised_in_the_caller(frontier: swath.sync.Frontier) -> None:
     def handler(item: Item) -> None:
         sys.exit(3)
