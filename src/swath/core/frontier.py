@@ -372,7 +372,9 @@ class Frontier:
             return
         try:
             self._observer(event)
-        except Exception:  # an observer looks on: what it raises must not change what happens
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # an observer looks on: what it raises, even CancelledError, must not change what happens
             log.exception("the observer raised on %r", event)
 
     def clock_seen(self, now: int) -> None:
