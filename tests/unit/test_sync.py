@@ -71,6 +71,14 @@ def test_the_same_names_do_the_same(url: str) -> None:
         assert frontier.explain("a").state == "done"
 
 
+def test_a_text_is_one_key(frontier: swath.sync.Frontier) -> None:
+    frontier.add(["abc", "a", "b", "c"])
+    frontier.run(lambda item: item.done(facts={item.key: 1}))
+    assert frontier.reopen("abc") == 1
+    assert (frontier.status().ready, frontier.explain("abc").state) == (1, "ready")
+    assert frontier.facts("abc") == {"abc": 1}
+
+
 def test_handlers_run_in_as_many_threads_as_workers(frontier: swath.sync.Frontier) -> None:
     together = threading.Barrier(8)
     names = set()
