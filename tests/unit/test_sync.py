@@ -1,6 +1,9 @@
 """The surface for code without an event loop."""
 
+import asyncio
 import contextvars
+import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -16,6 +19,7 @@ import swath.sync
 from swath.core import events, runner
 from swath.core.frontier import ADD_BUFFER
 from swath.core.item import Item, Outcome
+from tests.recorder import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 
@@ -209,6 +213,48 @@ def test_errors_are_those_of_swath() -> None:
     frontier.close()
     with pytest.raises(swath.UsageError, match="closed"):
         frontier.status()
+
+
+def test_a_call_under_way_while_it_is_closed_is_told_so() -> None:
+    frontier = swath.sync.open("memory:")
+    waiting = threading.Event()
+    told: list[BaseException] = []
+
+    async def wait() -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    def call() -> None:
+        try:
+            frontier._portal.call(wait())
+        except BaseException as error:  # noqa: BLE001  whatever it is
+            told.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    assert waiting.wait(PATIENCE)
+    frontier.close()
+    thread.join(PATIENCE)
+    assert [type(error) for error in told] == [swath.UsageError]
+    assert str(told[0]) == "this frontier is closed: open it again"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_frontier_that_came_through_a_fork_is_refused(frontier: swath.sync.Frontier) -> None:
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(10)  # a call that hangs ends this process, and fails the test
+        refused = False
+        try:
+            frontier.add("a")
+        except swath.UsageError as error:
+            refused = "by a fork" in str(error)
+            frontier.close()
+        finally:
+            os._exit(0 if refused else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert frontier.add("a") == 1
 
 
 def test_no_thread_is_left_behind() -> None:
