@@ -45,7 +45,9 @@ BODIES = {
                 self._portal.call(self._frontier.close())
             finally:
                 self._portal.close()""",
-    ("Frontier", "reopen"): "return self._portal.call(self._frontier.reopen(list(keys), lane=lane))",
+    ("Frontier", "reopen"): """
+        wanted = keys if isinstance(keys, str) else list(keys)
+        return self._portal.call(self._frontier.reopen(wanted, lane=lane))""",
     ("Frontier", "run"): "return self._portal.run(self._frontier, handler, {options})",
     ("Claim", "settle"): """
         settlement = self._claim.settle(list(outcomes), connection=connection, outputs=outputs)

@@ -107,6 +107,41 @@ with swath.sync.open(sys.argv[1], observer=observe) as frontier:
     say(f"{{summary.stopped_by}} {{summary.done}}")
 """
 
+# Two runs at once, one begun after the other, of which "short" may end first. Each says when its handler has started.
+TOGETHER = """
+import asyncio, signal, sys, swath
+from swath.core import events
+
+def observe(event):
+    if isinstance(event, events.Stopping):
+        print("stopping", flush=True)
+
+async def cover(name, started, end):
+    async def handler(item):
+        print(name, flush=True)
+        started.set()
+        await end.wait()
+
+    async with swath.open(f"{{sys.argv[1]}}.{{name}}", observer=observe) as frontier:
+        await frontier.add("a")
+        summary = await frontier.run(handler, grace={grace})
+    print(name, summary.stopped_by, summary.done, flush=True)
+
+async def main():
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    ends = {{"short": asyncio.Event(), "long": asyncio.Event()}}
+    async with asyncio.TaskGroup() as runs:
+        for name in {names}:
+            started = asyncio.Event()
+            runs.create_task(cover(name, started, ends[name]))
+            await started.wait()
+        if {one_ends}:
+            ends["short"].set()
+    assert before == (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)), "left behind"
+
+asyncio.run(main())
+"""
+
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
@@ -198,6 +233,44 @@ asyncio.run(main())
     with child(program, url) as run:
         code, _, err, _ = run.ends()
     assert (code, err) == (0, "")
+
+
+ORDERS = [["short", "long"], ["long", "short"]]  # in which they begin
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_stops_all_runs_of_a_process_cleanly(url: str, number: signal.Signals) -> None:
+    with child(TOGETHER.format(names=ORDERS[0], one_ends=False, grace=0.1), url) as run:
+        run.says("long")
+        run.signal(number)
+        code, out, err, _ = run.ends()
+    assert (code, err) == (0, "")
+    assert sorted(out.splitlines()) == [f"long {number.name} 0", f"short {number.name} 0", "stopping", "stopping"]
+    assert [status(f"{url}.{name}").claimed for name in ORDERS[0]] == [0, 0]
+
+
+@pytest.mark.parametrize("names", ORDERS)
+def test_a_signal_stops_the_run_that_is_left_cleanly(url: str, names: list[str]) -> None:
+    with child(TOGETHER.format(names=names, one_ends=True, grace=0.1), url) as run:
+        run.says("short done 1")
+        run.signal(signal.SIGTERM)
+        code, out, err, _ = run.ends()
+    assert (code, out, err) == (0, "stopping\nlong SIGTERM 0\n", "")
+    assert status(f"{url}.long").claimed == 0
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_second_signal_ends_all_runs_of_a_process_at_once(url: str, number: signal.Signals) -> None:
+    with child(TOGETHER.format(names=ORDERS[0], one_ends=False, grace=1_000), url) as run:
+        run.says("long")
+        run.signal(number)
+        run.says("stopping")
+        run.says("stopping")
+        run.signal(number)
+        code, _, _, seconds = run.ends()
+    assert code == (-signal.SIGINT if number == signal.SIGINT else 143)
+    assert seconds < 5
+    assert [status(f"{url}.{name}").claimed for name in ORDERS[0]] == [1, 1]
 
 
 def test_signals_are_left_alone_if_asked(url: str) -> None:

@@ -11,6 +11,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import pytest_asyncio
 
@@ -24,7 +25,7 @@ from swath.core.store import MoveKind
 from swath.core.work import Work, perform
 from tests.crash.conftest import TIMEOUT
 from tests.crash.crew import ROOT
-from tests.crash.ledger import LEASE, Ledger, ledger_of
+from tests.crash.ledger import LEASE, Ledger, PostgresLedger, ledger_of
 from tests.crash.places import Place
 
 KILLS = 6
@@ -112,6 +113,28 @@ async def test_what_raises_has_written_nothing(frontier: Frontier, ledger: Ledge
     summary = await frontier.run(handler, transaction=ledger.transaction, until="idle")
     assert await ledger.keys() == ["good"]
     assert (summary.done, summary.retried) == (1, 3)
+
+
+async def test_a_rollback_that_the_transaction_keeps_to_itself_is_a_retry(database: str) -> None:
+    """psycopg.Rollback ends the block of a transaction, and no error comes out of it."""
+    ledger = PostgresLedger(database)
+    await ledger.create()
+
+    @asynccontextmanager
+    async def transaction() -> AsyncIterator[Any]:
+        async with ledger.transaction() as connection, connection.transaction():
+            yield connection
+
+    async def handler(item: Item, connection: Any) -> None:
+        await ledger.write(connection, item.key)
+        raise psycopg.Rollback
+
+    async with swath.open(database) as frontier:
+        await frontier.add("a")
+        summary = await frontier.run(handler, transaction=transaction, until="idle")
+        found = await frontier.explain("a")
+    assert (summary.done, summary.retried, await ledger.keys()) == (0, 1, [])
+    assert found.data["reason"].startswith("WrongTransaction: the transaction kept to itself what the handler raised")
 
 
 async def test_every_outcome_commits_with_what_was_written(frontier: Frontier, ledger: Ledger) -> None:

@@ -15,7 +15,8 @@ from swath.core.clock import as_datetime
 from swath.core.frontier import ADD_BUFFER, Frontier
 from swath.core.item import Item
 from swath.core.store import ADD_CHUNK, MAX_CLAIM, NewItem, Settings
-from tests.bench import Bench, bench
+from tests.bench import Bench, bench, nothing
+from tests.recorder import PATIENCE
 
 
 async def claimed(b: Bench, limit: int = 100, **options: float) -> Claim:
@@ -238,12 +239,17 @@ async def test_every_move_is_told_to_the_observer() -> None:
     assert (settled.done, settled.retried, settled.died, settled.released, settled.discovered) == (1, 1, 1, 1, 2)
 
 
-async def test_an_observer_that_raises_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("kind", [RuntimeError, asyncio.CancelledError, GeneratorExit])
+async def test_an_observer_that_raises_changes_nothing(
+    caplog: pytest.LogCaptureFixture, kind: type[BaseException]
+) -> None:
     def observe(event: events.Event) -> None:
-        raise RuntimeError("not my day")
+        raise kind("not my day")
 
     frontier = Frontier(MemoryStore(Settings(partitions=1)), observer=observe)
     assert await frontier.add("a") == 1
+    async with asyncio.timeout(PATIENCE):
+        assert (await frontier.run(nothing)).done == 1
     assert "not my day" in caplog.text
 
 

@@ -47,6 +47,17 @@ async def test_covers_everything_and_what_is_discovered(url: str) -> None:
     assert (status.done, status.waiting, status.lag) == (count, 0, 0)
 
 
+@pytest.mark.parametrize("discovered", ["http://x", Item("http://x"), ["http://x"], iter(["http://x"])])
+async def test_what_is_discovered_may_be_one(discovered: Any) -> None:
+    async def handler(item: Item) -> Outcome:
+        return item.done(discovered=discovered) if item.key == "a" else item.done()
+
+    async with bench() as b:
+        await b.frontier.add("a")
+        summary = await b.frontier.run(handler)
+        assert (summary.done, summary.discovered, await b.state("http://x")) == (2, 1, "done")
+
+
 async def test_every_outcome_is_settled_and_counted(url: str) -> None:
     async def handler(item: Item) -> Outcome | None:
         match item.key:
@@ -162,6 +173,7 @@ class Unprintable(Exception):
         (Item("b").done(), "InvalidOutcome: the handler of 'a' returned an outcome for 'b'"),
         (Unprintable(), "Unprintable: (its text cannot be shown)"),
         (asyncio.CancelledError(), "the handler was cancelled, and not by the runner"),
+        (GeneratorExit(), "GeneratorExit"),
         ({"result": {1, 2}}, "InvalidItem: result of 'a' is not JSON"),
         ({"discovered": [Item("x", payload=object())]}, "InvalidItem: payload of 'x' is not JSON"),
         ({"discovered": [Item("x", not_before="tomorrow")]}, ""),  # type: ignore[arg-type]

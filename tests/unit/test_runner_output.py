@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from swath.core import outage
+from swath.core import events, outage
 from swath.core.errors import InvalidItem, LeaseLost
 from swath.core.item import Item, Outcome
 from swath.core.store import OutputMove, Settlement
@@ -140,6 +140,22 @@ async def test_output_of_an_outcome_that_the_store_refuses(tmp_path: Path) -> No
         summary = await b.frontier.run(write_key, workers=30, until="idle", output=output)
         assert (summary.done, summary.retried) == (29, 1)
         assert sorted(output.lines) == sorted(f"a{n}" for n in range(1, 31) if n != 7)
+        await holds_what_is_settled(b, output)
+
+
+async def test_an_entry_that_the_output_cannot_take_is_a_retry(tmp_path: Path) -> None:
+    async def handler(item: Item) -> Outcome:
+        return item.done(output=5 if item.key == "bad" else item.key)
+
+    output = Lines(tmp_path)
+    async with bench() as b:
+        await b.frontier.add(["good", "bad"])
+        async with asyncio.timeout(PATIENCE):
+            summary = await b.frontier.run(handler, until="idle", output=output)
+        assert (summary.done, summary.retried, output.lines) == (1, 1, ["good"])
+        reason = "TypeError: object of type 'int' has no len()"
+        assert (await b.data("bad"))["reason"] == reason
+        assert [(failed.key, failed.reason) for failed in b.seen.of(events.HandlerFailed)] == [("bad", reason)]
         await holds_what_is_settled(b, output)
 
 

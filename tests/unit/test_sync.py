@@ -1,6 +1,9 @@
 """The surface for code without an event loop."""
 
+import asyncio
 import contextvars
+import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -16,6 +19,7 @@ import swath.sync
 from swath.core import events, runner
 from swath.core.frontier import ADD_BUFFER
 from swath.core.item import Item, Outcome
+from tests.recorder import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 
@@ -71,6 +75,14 @@ def test_the_same_names_do_the_same(url: str) -> None:
         assert frontier.explain("a").state == "done"
 
 
+def test_a_text_is_one_key(frontier: swath.sync.Frontier) -> None:
+    frontier.add(["abc", "a", "b", "c"])
+    frontier.run(lambda item: item.done(facts={item.key: 1}))
+    assert frontier.reopen("abc") == 1
+    assert (frontier.status().ready, frontier.explain("abc").state) == (1, "ready")
+    assert frontier.facts("abc") == {"abc": 1}
+
+
 def test_handlers_run_in_as_many_threads_as_workers(frontier: swath.sync.Frontier) -> None:
     together = threading.Barrier(8)
     names = set()
@@ -116,6 +128,15 @@ def test_what_a_handler_raises_is_a_retry(frontier: swath.sync.Frontier) -> None
     assert summary.retried == 2
     assert frontier.explain("b").data["reason"] == "ValueError: no"
     assert "of all things" in frontier.explain("a").data["error"]
+
+
+def test_generator_exit_is_a_retry(frontier: swath.sync.Frontier) -> None:
+    def handler(item: Item) -> None:
+        raise GeneratorExit
+
+    frontier.add("a")
+    assert frontier.run(handler, until="idle").retried == 1
+    assert frontier.explain("a").data["reason"] == "GeneratorExit"
 
 
 def test_what_ends_the_process_is_raised_in_the_caller(frontier: swath.sync.Frontier) -> None:
@@ -192,6 +213,48 @@ def test_errors_are_those_of_swath() -> None:
     frontier.close()
     with pytest.raises(swath.UsageError, match="closed"):
         frontier.status()
+
+
+def test_a_call_under_way_while_it_is_closed_is_told_so() -> None:
+    frontier = swath.sync.open("memory:")
+    waiting = threading.Event()
+    told: list[BaseException] = []
+
+    async def wait() -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    def call() -> None:
+        try:
+            frontier._portal.call(wait())
+        except BaseException as error:  # noqa: BLE001  whatever it is
+            told.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    assert waiting.wait(PATIENCE)
+    frontier.close()
+    thread.join(PATIENCE)
+    assert [type(error) for error in told] == [swath.UsageError]
+    assert str(told[0]) == "this frontier is closed: open it again"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_frontier_that_came_through_a_fork_is_refused(frontier: swath.sync.Frontier) -> None:
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(10)  # a call that hangs ends this process, and fails the test
+        refused = False
+        try:
+            frontier.add("a")
+        except swath.UsageError as error:
+            refused = "by a fork" in str(error)
+            frontier.close()
+        finally:
+            os._exit(0 if refused else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert frontier.add("a") == 1
 
 
 def test_no_thread_is_left_behind() -> None:

@@ -278,9 +278,10 @@ class Frontier:
         self.emit(events.SettingsChanged(paused))
 
     async def reopen(self, keys: Iterable[str], *, lane: str | None = None) -> int:
-        """Make done or dead items ready again, with no attempts counted; return how many there were."""
+        """Make done or dead items ready again, by one key or several, with no attempts counted; return how many there
+        were."""
         reopened = 0
-        for key in keys:
+        for key in _keys(keys):
             places = [
                 (found.partition, found.position)
                 for found in await self._find(key, lane)
@@ -315,7 +316,7 @@ class Frontier:
 
     async def facts(self, keys: Iterable[str]) -> dict[str, Any]:
         """What is known of these keys."""
-        wanted = list(keys)
+        wanted = list(_keys(keys))
         known: dict[str, Any] = {}
         for start in range(0, len(wanted), ADD_CHUNK):
             found = await self.store.facts(wanted[start : start + ADD_CHUNK])
@@ -387,7 +388,9 @@ class Frontier:
             return
         try:
             self._observer(event)
-        except Exception:  # an observer looks on: what it raises must not change what happens
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # an observer looks on: what it raises, even CancelledError, must not change what happens
             log.exception("the observer raised on %r", event)
 
     def clock_seen(self, now: int) -> None:
@@ -420,6 +423,11 @@ async def _each(items: ItemsIn) -> AsyncIterator[ItemIn]:
             yield item
     else:
         raise UsageError(f"{items!r} is neither an item, nor a key, nor an iterable of them")
+
+
+def _keys(keys: Iterable[str]) -> Iterable[str]:
+    """A text is one key, as in `add`, and not so many of one letter."""
+    return [keys] if isinstance(keys, str) else keys
 
 
 def _limit(value: Any, check: Callable[[str, Any], int], name: str) -> int:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LANE = "default"
 DEFAULT_PRIORITY = 3
+NOTHING: tuple[()] = ()
 LEVELS = 8  # priorities are levels 0 to 7, higher first
 
 
@@ -36,7 +37,7 @@ class Item(NamedTuple):
         self,
         *,
         result: Any = None,
-        discovered: Iterable["Item | NewItem | str"] = (),
+        discovered: "Item | str | Iterable[Item | NewItem | str]" = NOTHING,
         revisit_after: float | None = None,
         facts: Mapping[str, Any] | None = None,
         output: Any = None,
@@ -45,7 +46,10 @@ class Item(NamedTuple):
         """Covered. `discovered`, `facts` and `output` are committed with it (INV-5); `revisit_after` seconds opens it
         again. What needed no work, `started=False`, does not count in its lane, which is ready for the next at once.
         """
-        fields = (self, result, tuple(discovered), revisit_after, facts, output, started)
+        if discovered is not NOTHING:
+            # A text is one key, as in `add`, and not so many of one letter. An item is a tuple, but one item.
+            discovered = (discovered,) if isinstance(discovered, str | Item) else tuple(discovered)
+        fields = (self, result, discovered, revisit_after, facts, output, started)
         return tuple.__new__(Done, fields)  # one for each item: Done(…) names its arguments first, at twice the cost
 
     def retry(self, *, after: float | None = None, reason: str = "retry", error: str | None = None) -> "Retry":

@@ -54,10 +54,13 @@ class Settler:
         if held.lost:
             self._hand.retire(held)
             return
+        if self._output is not None and outcome.output is not None:
+            try:
+                held.weight += self._output.size(outcome.output)
+            except Exception as error:  # noqa: BLE001  an entry that the output cannot take is the handler's failure
+                outcome = self._retry(held, outcome, error)
         held.outcomes.append(outcome)
         self._hand.unsettled += 1
-        if self._output is not None and outcome.output is not None:
-            held.weight += self._output.size(outcome.output)
         if not self._hand.works and not self._hand.ahead:
             self.flush()
         elif len(held.outcomes) >= GROUP_COUNT or not (held.works or held.ahead):
@@ -192,9 +195,12 @@ class Settler:
             return []  # it was settled by its transaction: nothing is left to say
         if refused.move.kind is MoveKind.RETRY:
             raise error
+        return [group._replace(outcomes=[self._retry(group.held, refused, error)])]
+
+    def _retry(self, held: Held, refused: Encoded, error: Exception) -> Encoded:
         reason = f"{type(error).__name__}: {error}"
         self._emit(events.HandlerFailed(refused.item.key, reason, None))
-        return [group._replace(outcomes=[group.held.claim.encode(refused.item.retry(reason=reason))])]
+        return held.claim.encode(refused.item.retry(reason=reason))
 
 
 class _Group(NamedTuple):

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -31,46 +32,82 @@ class Stop:
             self.changed()
 
 
+class _Listener:
+    """A stop that signals express, and the loop that it belongs to."""
+
+    def __init__(self, stop: Stop, loop: asyncio.AbstractEventLoop, *, in_loop_thread: bool) -> None:
+        self.stop = stop
+        self.loop = loop
+        self.in_loop_thread = in_loop_thread
+        self.asked = False
+        self.heard = False  # by the loop, which a handler may block
+
+    def ask(self, reason: str) -> None:
+        self.asked = True
+        self.loop.call_soon_threadsafe(self._hear, reason)
+
+    def _hear(self, reason: str) -> None:
+        self.heard = True
+        self.stop.ask(reason)
+
+
+# A process has one handler for each signal, and perhaps several runs at once: the first to begin installs it, the last
+# to end restores what was there. Only the main thread touches these.
+_listeners: list[_Listener] = []
+_before: dict[signal.Signals, Any] = {}
+
+
 @contextmanager
 def stopped_by_signals(stop: Stop, loop: asyncio.AbstractEventLoop, *, in_loop_thread: bool = True) -> Iterator[None]:
     """The first SIGINT or SIGTERM asks for a clean stop, the second ends the run at once: with KeyboardInterrupt or,
     for SIGTERM, SystemExit(143). From then on, and afterwards, signals do what they did before.
 
-    Python hands signals to the main thread only; in any other this does nothing. A signal that the process was told to
-    ignore, as `nohup` and shells do for jobs in the background, stays ignored.
+    All runs of the process are asked by the same signal. Python hands signals to the main thread only; in any other
+    this does nothing. A signal that the process was told to ignore, as `nohup` and shells do for jobs in the
+    background, stays ignored.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN}
-    received = 0
-    heard = False
-
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    def first(name: str) -> None:
-        nonlocal heard
-        heard = True
-        stop.ask(name)
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        nonlocal received
-        received += 1
-        if received == 1:
-            loop.call_soon_threadsafe(first, signal.Signals(number).name)
-            return
-        restore()
-        error = KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
-        if heard:
-            loop.call_soon_threadsafe(stop.now, error)
-        if not (heard and in_loop_thread):
-            raise error  # a handler blocks the loop, or this thread only waits for it
-
+    listener = _Listener(stop, loop, in_loop_thread=in_loop_thread)
+    _listeners.append(listener)
     try:
-        for number in before:
-            signal.signal(number, on_signal)
+        _install()
         yield
     finally:
-        restore()
+        _listeners.remove(listener)
+        if not _listeners:
+            _restore()
+
+
+def _install() -> None:
+    if not _before:
+        _before.update({n: signal.getsignal(n) for n in SIGNALS if signal.getsignal(n) != signal.SIG_IGN})
+        for number in _before:
+            signal.signal(number, _on_signal)
+
+
+def _restore() -> None:
+    for number, handler in _before.items():
+        signal.signal(number, handler)
+    _before.clear()
+
+
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    listeners = [listener for listener in _listeners if not listener.loop.is_closed()]
+    again = [listener for listener in listeners if listener.asked]
+    for listener in listeners:
+        if not listener.asked:
+            listener.ask(signal.Signals(number).name)
+    if listeners and not again:
+        return
+    _restore()
+    if not listeners:
+        signal.raise_signal(number)  # it came as the last run ended
+        return
+    error = KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
+    for listener in again:
+        if listener.heard:
+            listener.loop.call_soon_threadsafe(listener.stop.now, error)
+    if not all(listener.heard and listener.in_loop_thread for listener in again):
+        raise error  # a handler blocks the loop, or this thread only waits for it

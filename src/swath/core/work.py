@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple
 
 from swath.core.claim import Claim, Encoded
-from swath.core.errors import InvalidOutcome, LeaseLost, StoreUnavailable
+from swath.core.errors import InvalidOutcome, LeaseLost, StoreUnavailable, WrongTransaction
 from swath.core.item import Item, Outcome
 
 log = logging.getLogger("swath.runner")
@@ -103,9 +103,9 @@ async def _called(work: Work, handler: Handler, timeout: float | None, transacti
         if work.why is not None:
             return _interrupted(work, timeout)
         failure = Failure("the handler was cancelled, and not by the runner", error=traceback.format_exc())
-    except GeneratorExit:
-        raise  # the loop is gone
-    except Exception as error:  # noqa: BLE001  the one place where a handler's failure becomes a retry
+    except (Exception, GeneratorExit) as error:  # noqa: BLE001  where a handler's failure becomes a retry
+        # If it is this coroutine that is closed, because the loop is gone, Python raises GeneratorExit in our callers
+        # all the same, and nothing comes of what is returned.
         if work.why is not None:
             return _interrupted(work, timeout)
         failure = Failure(_described(error), error=traceback.format_exc())
@@ -124,6 +124,11 @@ async def _within(work: Work, handler: Handler, transaction: Transaction) -> End
     except (LeaseLost, StoreUnavailable):
         # Rolled back, and no fault of the handler's. Whether the item is still ours is seen when it is given back.
         return Ended(work.claim.encode(work.item.release()))
+    if not work.staged:
+        raise WrongTransaction(
+            "the transaction kept to itself what the handler raised, as psycopg does with Rollback: nothing was "
+            "settled. Raise something else to roll back and retry, or return item.done() or item.dead() to commit"
+        )
     committed()
     return Ended(None)
 

@@ -2,9 +2,10 @@
 
 import asyncio
 import contextvars
+import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from itertools import islice
@@ -25,13 +26,16 @@ PAGE = 100  # values of an async iterator fetched with one call
 SIGNAL_SECONDS = 0.2  # that a signal may have to wait for a thread that waits
 CLOSE_SECONDS = 5.0  # that closing may take before the thread is left to itself
 
+CLOSED = "this frontier is closed: open it again"
+
 
 class Portal:
     """Runs coroutines for other threads, until it is closed."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self.closed = False
+        self._closed = False
+        self._pid = os.getpid()
         self._thread = threading.Thread(target=self._run, name="swath.sync", daemon=True)
         self._thread.start()
 
@@ -45,29 +49,66 @@ class Portal:
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 
+    @property
+    def closed(self) -> bool:
+        """Whether there is nothing left to close: in a child that came by a fork, it is not this process's."""
+        return self._closed or os.getpid() != self._pid
+
     def call(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
         """Run a coroutine to its end and return what it returns."""
-        self._check(coroutine)
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        future = self._start(coroutine)
         try:
-            return _result(future)
+            return self._result(future)
         except BaseException:
             future.cancel()  # where it was this thread that was interrupted
             raise
 
-    def _check(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        if self.closed or threading.current_thread() is self._thread:
+    def _start(self, coroutine: Coroutine[Any, Any, Answer]) -> "Future[Answer]":
+        self._check(coroutine)
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError:  # the loop was closed just now
             coroutine.close()
-            raise UsageError(
-                "this frontier is closed: open it again"
-                if self.closed
-                else "an observer of swath.sync cannot call the frontier back: hand what it saw to another thread"
+            raise UsageError(CLOSED) from None
+
+    def _check(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        if (wrong := self._wrong()) is not None:
+            coroutine.close()
+            raise UsageError(wrong)
+
+    def _wrong(self) -> str | None:
+        """Why it cannot be called, if it cannot."""
+        if os.getpid() != self._pid:
+            return (
+                f"this frontier was opened by process {self._pid} and came to process {os.getpid()} by a fork, which "
+                "its thread does not survive. Open it in the child, and start children with `spawn`"
             )
+        if self._closed:
+            return CLOSED
+        if threading.current_thread() is self._thread:
+            return "an observer of swath.sync cannot call the frontier back: hand what it saw to another thread"
+        return None
+
+    def _result(self, future: "Future[Answer]") -> Answer:
+        """What a future comes to. A signal that arrives just before the wait does not end it, so it is never a long
+        one."""
+        try:
+            while not future.done():
+                try:
+                    return future.result(SIGNAL_SECONDS)
+                except TimeoutError:
+                    if not future.done() and not self._thread.is_alive():
+                        raise UsageError(CLOSED) from None  # the loop was closed before it came to this
+            return future.result()  # it came just now, or is that error
+        except CancelledError:
+            if self._closed:
+                raise UsageError(CLOSED) from None
+            raise
 
     def close(self) -> None:
         """End the loop and its thread. A thread that does not end in time is left behind; it keeps no process alive."""
         if not self.closed:
-            self.closed = True
+            self._closed = True
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(CLOSE_SECONDS)
 
@@ -150,11 +191,11 @@ class Portal:
             visit = _in_threads(handler, threads)
             run = runner.run(frontier, visit, workers=workers, handle_signals=False, stop=stop, **options)
             self._check(run)
-            future = asyncio.run_coroutine_threadsafe(_carried(run), self._loop)
+            future = self._start(_carried(run))
             try:
-                summary, ended_by = _result(future)
+                summary, ended_by = self._result(future)
             except BaseException as error:
-                if not future.done():
+                if not future.done() and self._thread.is_alive():
                     self._interrupt(stop, error, future)
                 raise
         if ended_by is not None:
@@ -189,16 +230,6 @@ def _in_threads(handler: Handler, threads: Threads) -> Callable[[Item], Awaitabl
         return outcome
 
     return visit
-
-
-def _result(future: "Future[Answer]") -> Answer:
-    """What a future comes to. A signal that arrives just before the wait does not end it, so it is never a long one."""
-    while True:
-        try:
-            return future.result(SIGNAL_SECONDS)
-        except TimeoutError:
-            if future.done():
-                return future.result()  # it came just now, or is that error
 
 
 async def _carried(run: Coroutine[Any, Any, Answer]) -> tuple[Answer | None, BaseException | None]:

@@ -231,8 +231,10 @@ class Frontier:
         )
 
     def reopen(self, keys: Iterable[str], *, lane: str | None = None) -> int:
-        """Make done or dead items ready again, with no attempts counted; return how many there were."""
-        return self._portal.call(self._frontier.reopen(list(keys), lane=lane))
+        """Make done or dead items ready again, by one key or several, with no attempts counted; return how many there
+        were."""
+        wanted = keys if isinstance(keys, str) else list(keys)
+        return self._portal.call(self._frontier.reopen(wanted, lane=lane))
 
     def reopen_dead(self, *, lane: str | None = None, reason: str | None = None) -> int:
         """Make dead items ready again: all, those of a lane, or those whose reason contains a text."""
