@@ -1,6 +1,7 @@
 """Frontier and Claim: what they check, what they tell the observer, and how little they hold."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,11 +11,12 @@ import pytest
 import swath
 from swath.backends.memory import MemoryStore
 from swath.core import events
+from swath.core import frontier as frontier_module
 from swath.core.claim import Claim
 from swath.core.clock import as_datetime
 from swath.core.frontier import ADD_BUFFER, Frontier
 from swath.core.item import Item
-from swath.core.store import ADD_CHUNK, MAX_CLAIM, NewItem, Settings
+from swath.core.store import ADD_CHUNK, MAX_CLAIM, ClaimReply, NewItem, Settings
 from tests.bench import Bench, bench, nothing
 from tests.recorder import PATIENCE
 
@@ -358,3 +360,23 @@ async def test_a_settlement_that_was_cut_off_between_two_partitions_can_be_repea
         b.faults.held_up.clear()
         await claim.settle(outcomes)
         assert (await b.frontier.status()).done == 20
+
+
+async def test_a_reply_that_waited_for_a_blocked_loop_is_no_step_of_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes after it looks as if the store's clock had gone on while ours stood still."""
+    monkeypatch.setattr(frontier_module, "CLOCK_TOLERANCE", 0.05)
+
+    def late(reply: ClaimReply) -> ClaimReply:
+        time.sleep(0.2)  # a handler blocks the loop while the reply is there
+        b.clock.advance(0.2)
+        return reply
+
+    async with bench() as b:
+        b.faults.changed["claim"] = late
+        await b.frontier.claim()
+        del b.faults.changed["claim"]
+        await b.frontier.claim()
+        assert not b.seen.of(events.ClockStepped)
+        b.clock.advance(1)
+        await b.frontier.claim()
+        assert len(b.seen.of(events.ClockStepped)) == 1

@@ -247,7 +247,7 @@ class Claim:
             self._lose(lost)
             raise
         seconds = perf_counter() - began
-        self._frontier.clock_seen(reply.now)
+        self._frontier.clock_seen(reply.now, seconds)
         return seconds
 
     def _let_go(self, settlement: Settlement) -> None:

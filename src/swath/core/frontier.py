@@ -143,7 +143,7 @@ class Frontier:
             self._unanswered.append(token)
             raise
         seconds = perf_counter() - began
-        self._heard(reply)
+        self._heard(reply, seconds)
         if not reply.items:
             return None, reply
         self.emit(events.Claimed(reply.fence, len(reply.items), seconds))
@@ -159,9 +159,9 @@ class Frontier:
         """A partition that was skipped twice running because somebody held it: skipped is not empty."""
         return next((partition for partition, skips in self._skips.items() if skips >= 2), None)
 
-    def _heard(self, reply: ClaimReply) -> None:
+    def _heard(self, reply: ClaimReply, seconds: float) -> None:
         self._skips = {partition: self._skips.get(partition, 0) + 1 for partition in reply.skipped}
-        self.clock_seen(reply.now)
+        self.clock_seen(reply.now, seconds)
         if reply.recovered:
             log.warning("took back %d items of claims whose lease had ended, %d are dead", reply.recovered, reply.died)
             self.emit(events.Recovered(reply.recovered, reply.died))
@@ -393,15 +393,17 @@ class Frontier:
         except BaseException:  # an observer looks on: what it raises, even CancelledError, must not change what happens
             log.exception("the observer raised on %r", event)
 
-    def clock_seen(self, now: int) -> None:
-        """Compare the store's clock with ours: a step forward ends leases early, and is reported (INV-3)."""
+    def clock_seen(self, now: int, seconds: float) -> None:
+        """Compare the store's clock, as told in a reply that took so many seconds, with ours: a step forward ends
+        leases early, and is reported (INV-3)."""
         ours, theirs = lease_clock(), now / SECOND
         if self._clocks is not None:
             step = (theirs - self._clocks[1]) - (ours - self._clocks[0])
             if step > CLOCK_TOLERANCE:
                 log.warning("the store's clock stepped forward by %.1f s: leases may have ended early", step)
                 self.emit(events.ClockStepped(step))
-        self._clocks = ours, theirs
+        # The reply may have waited for us, if the loop was blocked: the store's clock was read after it was asked.
+        self._clocks = ours - seconds, theirs
 
 
 def _more_is_ready(reply: ClaimReply) -> bool:
