@@ -1,10 +1,12 @@
 """`swath crawl` as people meet it: the demo, the display, and what is said when something is wrong."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -13,9 +15,12 @@ import pytest
 from rich.console import Console
 
 from swath.cli import crawl_view as view
+from swath.core.frontier import ADD_BUFFER
 from swath.core.insight import Status
+from swath.core.item import Item
+from swath.crawl import place
 from swath.crawl.settings import CrawlSettings
-from tests.cli.conftest import TIMEOUT, environment, look, run_swath
+from tests.cli.conftest import TIMEOUT, add, environment, look, run_swath
 
 DEMO = Path(__file__).parents[2] / "examples/demo_crawl.py"
 SMALL = ("--delay", "0.05s", "--max-pages-per-host", "3", "--retries", "0")
@@ -110,6 +115,48 @@ def test_a_store_that_is_down(tmp_path: Path) -> None:
     assert result.code == 3
     assert "cannot be reached" in result.err
     assert "secret" not in result.err
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+def test_a_frontier_of_other_work_is_left_as_it_is(url: str, tmp_path: Path) -> None:
+    add(url, "a", "b")
+    before = look(url)
+    result = run_swath("crawl", "example.com", "--delay", "9s", "--out", str(tmp_path / "crawl"), store=url)
+    assert result.code == 2
+    assert "holds other work than a crawl: name another --store" in result.err
+    after = look(url)
+    assert (after.ready, after.min_interval, after.concurrency) == (2, before.min_interval, before.concurrency)
+    assert not (tmp_path / "crawl").exists()
+
+
+def test_a_crawl_that_was_lost_while_it_queued_its_seeds_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What tells its frontier from that of other work is there before any URL is."""
+    settings = CrawlSettings(out=str(tmp_path))
+
+    async def some(_settings: CrawlSettings, _new: Path) -> AsyncIterator[Item]:
+        for number in range(2 * ADD_BUFFER):
+            yield Item(f"https://example.com/{number}", "example.com")
+        raise ConnectionAbortedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, "_items", some)
+        with pytest.raises(ConnectionAbortedError):
+            asyncio.run(place.prepare(settings, ["example.com"]))
+    assert look(settings.store_url).waiting
+    assert asyncio.run(place.prepare(settings, ["example.com"])).resumed
+
+
+@pytest.mark.parametrize(
+    "args", [("--seeds", "/dev/null"), ("exa mple",), ("--seeds", "/nowhere.txt")], ids=lambda args: args[-1]
+)
+def test_a_crawl_that_is_refused_leaves_nothing_behind(tmp_path: Path, args: tuple[str, ...]) -> None:
+    assert run_swath("crawl", *args, "--out", str(tmp_path / "new")).code == 2
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "mine").mkdir()
+    assert run_swath("crawl", *args, "--out", str(tmp_path / "mine")).code == 2
+    assert list((tmp_path / "mine").iterdir()) == []
 
 
 def test_a_crawl_that_fetched_nothing_says_why(tmp_path: Path) -> None:
