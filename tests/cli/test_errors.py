@@ -61,6 +61,23 @@ def test_a_typo_in_the_url(url: str, hint: str) -> None:
     assert hint in one_line(run_swath("status", "--store", url), Exit.USAGE)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("crawl", "example.com"),
+        ("export",),
+        ("scan", "--source", "/tmp", "--check", "json:dumps"),
+        ("backfill", "--db", "sqlite:///app.db", "--table", "t", "--set", "a = 1"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_nothing_that_lasts_is_kept_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "is gone when its process ends" in one_line(run_swath(*command, "--store", "memory:"), Exit.USAGE)
+
+
 @pytest.mark.parametrize("command", READS)
 def test_only_add_and_init_create_a_file(tmp_path: Path, command: tuple[str, ...]) -> None:
     one_line(run_swath(*command, store=f"sqlite:///{tmp_path}/work.db"), Exit.SCHEMA)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from swath.cli.common import run
+from swath.cli.common import given_store, run
 from swath.core.errors import MissingExtra, UsageError
 from swath.crawl.settings import CrawlSettings
 
@@ -66,6 +66,7 @@ def _format(asked: str | None, file: str | None) -> str:
 
 async def _export(settings: CrawlSettings, file: str | None, asked: str | None) -> None:
     form = _format(asked, file)
+    given_store(settings.store)
     try:
         from swath.crawl import place
     except ImportError as error:
