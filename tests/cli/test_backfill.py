@@ -1,5 +1,8 @@
 """`swath backfill` as its user gives it."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from tests.cli.conftest import run_swath
@@ -42,3 +45,21 @@ def test_from_a_dry_run_to_the_end(app: Database) -> None:
     assert again.code == 0
     assert "complete" in again.err
     assert counters(app) == [(0, 10), (1, 990)]
+
+
+@pytest.fixture
+def stranger(app: Database) -> Iterator[str]:
+    """The database as a role sees it that may not read the table."""
+    app.do("CREATE ROLE stranger LOGIN")
+    yield app.url.replace("postgres@", "stranger@")
+    app.do("DROP OWNED BY stranger", "DROP ROLE stranger")
+
+
+def test_a_table_that_may_not_be_read_is_refused_at_once(stranger: str, tmp_path: Path) -> None:
+    backfill = run_swath("backfill", "--db", stranger, "--table", "users", "--set", "n = n + 1")
+    scan = run_swath("scan", "--source", f"{stranger}#users", "--check", "json:dumps", "--out", f"{tmp_path}/f.jsonl")
+    for refused in (backfill, scan):
+        assert refused.code == 2
+        assert "permission denied for table users. GRANT SELECT on the table" in refused.err
+        assert refused.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
