@@ -78,6 +78,13 @@ def test_nothing_that_lasts_is_kept_in_memory(
     assert "is gone when its process ends" in one_line(run_swath(*command, "--store", "memory:"), Exit.USAGE)
 
 
+def test_what_libpq_says_in_several_lines_is_one() -> None:
+    refused = run_swath("backfill", "--db", "postgresql://u@127.0.0.1:1/x", "--table", "t", "--set", "a = 1")
+    message = one_line(refused, Exit.STORE)
+    assert "cannot be reached" in message
+    assert "\\n" not in message
+
+
 @pytest.mark.parametrize("command", READS)
 def test_only_add_and_init_create_a_file(tmp_path: Path, command: tuple[str, ...]) -> None:
     one_line(run_swath(*command, store=f"sqlite:///{tmp_path}/work.db"), Exit.SCHEMA)
