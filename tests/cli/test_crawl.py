@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
 from pathlib import Path
 
@@ -20,10 +22,27 @@ from swath.core.insight import Status
 from swath.core.item import Item
 from swath.crawl import place
 from swath.crawl.settings import CrawlSettings
-from tests.cli.conftest import TIMEOUT, add, environment, look, run_swath
+from tests.cli.conftest import COMMAND, TIMEOUT, add, environment, look, run_swath
 
 DEMO = Path(__file__).parents[2] / "examples/demo_crawl.py"
 SMALL = ("--delay", "0.05s", "--max-pages-per-host", "3", "--retries", "0")
+
+
+# A locale in which Python takes texts for ASCII, unless it is told otherwise.
+PLAIN = environment(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+del PLAIN["PYTHONIOENCODING"]
+
+
+class Green(BaseHTTPRequestHandler):
+    """A page with a title that is not in ASCII."""
+
+    def do_GET(self) -> None:
+        body = "<!doctype html><meta charset=utf-8><title>Grün</title>".encode()
+        self.send_response(404 if self.path == "/robots.txt" else 200)
+        self.send_header("content-type", "text/html")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
 
 def demo(out: Path, *args: str) -> subprocess.Popen[str]:
@@ -168,6 +187,49 @@ def test_a_crawl_that_fetched_nothing_says_why(tmp_path: Path) -> None:
     summary = json.loads(result.out.splitlines()[-1])
     assert summary["event"] == "summary"
     assert summary["stopped_by"] == "done"
+
+
+def test_a_crawl_that_never_fetched_anything_says_so_also_when_it_is_resumed(tmp_path: Path) -> None:
+    closed = ("--connect-to", "::127.0.0.1:1", "--allow-private", "--retries", "0", "--delay", "0s")
+    first, again = (run_swath("crawl", "example.com", *closed, "--out", str(tmp_path)) for _ in range(2))
+    assert "nothing is left to fetch" in again.err
+    for result in (first, again):
+        assert result.code == 1
+        assert "no page was fetched." in result.err
+
+
+@pytest.mark.parametrize("more", [(), ("--no-robots",), ("--lane", "ip")], ids=" ".join)
+def test_an_address_that_is_not_public_is_given_up_at_once(tmp_path: Path, more: tuple[str, ...]) -> None:
+    result = run_swath("crawl", "http://127.0.0.1:8001/", *more, "--json", "--out", str(tmp_path))
+    assert result.code == 1
+    assert "127.0.0.1 is not a public address" in result.err
+    assert "--allow-private" in result.err
+    summary = json.loads(result.out.splitlines()[-1])
+    assert (summary["dead"], summary["robots_fetched"], summary["errors"]) == (1, 0, {"private": 1})
+
+
+def test_what_is_not_fetched_is_not_counted_as_robots_txt(tmp_path: Path) -> None:
+    closed = ("--connect-to", "::127.0.0.1:1", "--allow-private", "--retries", "0", "--delay", "0s", "--json")
+    result = run_swath("crawl", "example.com", *closed, "--out", str(tmp_path))
+    summary = json.loads(result.out.splitlines()[-1])
+    assert (summary["robots_fetched"], list(summary["errors"])) == (0, ["robots.txt refused"])
+
+
+def test_seeds_from_standard_input_are_utf_8_in_any_locale(tmp_path: Path) -> None:
+    command = [*COMMAND, "crawl", "--seeds", "-", "--out", str(tmp_path), "-q"]
+    subprocess.run(command, input="http://127.0.0.1:8001/ü\n".encode(), env=PLAIN, check=False, timeout=TIMEOUT)
+    assert (tmp_path / "seeds.txt").read_text() == "http://127.0.0.1:8001/%C3%BC\n"
+
+
+def test_export_is_utf_8_in_any_locale(tmp_path: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Green) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        seed = f"http://127.0.0.1:{server.server_port}/"
+        assert run_swath("crawl", seed, "--allow-private", "--delay", "0s", "--out", str(tmp_path)).code == 0
+        server.shutdown()
+    command = [*COMMAND, "export", "--out", str(tmp_path)]
+    done = subprocess.run(command, env=PLAIN, capture_output=True, check=True, timeout=TIMEOUT)
+    assert "Grün" in {json.loads(line).get("title") for line in done.stdout.decode().splitlines()}
 
 
 def test_explain_knows_what_a_crawl_refuses(tmp_path: Path) -> None:
