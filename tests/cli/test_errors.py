@@ -11,9 +11,10 @@ import psycopg
 import pytest
 
 import swath as library
+from swath import Item
 from swath.cli.exits import MEANING, Exit, exit_code
 from swath.core import errors
-from tests.cli.conftest import TIMEOUT, Result, Run, environment, run_swath, sqlite_only
+from tests.cli.conftest import TIMEOUT, Result, Run, add, environment, run_swath, sqlite_only
 from tests.conftest import StartPostgres
 
 NOBODY = 65534
@@ -83,6 +84,48 @@ def test_what_libpq_says_in_several_lines_is_one() -> None:
     message = one_line(refused, Exit.STORE)
     assert "cannot be reached" in message
     assert "\\n" not in message
+
+
+def shell(line: str, store: str, **changes: str) -> Result:
+    """`swath` as a shell starts it, with streams that are full or closed."""
+    done = subprocess.run(
+        ["bash", "-c", f'exec "$0" -m swath {line}', sys.executable],
+        env=environment(SWATH_STORE=store, **changes),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+@sqlite_only
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("status >/dev/full", "standard output cannot be written to: No space left on device"),
+        ("lanes --json >/dev/full", "standard output cannot be written to: No space left on device"),
+        ("--version >/dev/full", "standard output cannot be written to: No space left on device"),
+        ("--help >/dev/full", "standard output cannot be written to: No space left on device"),
+        ("status >&-", "standard output is closed"),
+        ("--version >&-", "standard output is closed"),
+        ("add <&-", "standard input is closed: give keys as arguments or with --file FILE"),
+        ("crawl --seeds - --out {tmp}/crawl --store sqlite:///{tmp}/c.db <&-", "--seeds -: standard input is closed"),
+        ("export --format csv >/dev/full", "standard output cannot be written to: No space left on device"),
+    ],
+)
+def test_streams_that_cannot_be_used(url: str, tmp_path: Path, line: str, said: str) -> None:
+    add(url, *(Item(f"k{number}", f"lane{number}") for number in range(90)))
+    for unbuffered in ("", "1"):
+        done = shell(line.format(tmp=tmp_path), url, PYTHONUNBUFFERED=unbuffered)
+        assert said in one_line(done, Exit.USAGE)
+
+
+@sqlite_only
+def test_streams_that_are_not_used_may_be_closed(url: str) -> None:
+    assert shell("add a <&-", url).out == "1 new of 1\n"
+    assert shell("status --json <&-", url).json()["ready"] == 1
+    assert shell("--version | true", url).code == 0
 
 
 @pytest.mark.parametrize("command", READS)
