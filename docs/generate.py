@@ -21,8 +21,8 @@ CLI_INTRODUCTION = """\
 `pip install 'swath[cli]'` brings the command `swath`; `python -m swath` is the same.
 
 The store is `--store URL` after the command, or `SWATH_STORE` in the environment. Only `swath add`, `swath db init`,
-`swath crawl` and `swath scan` create one; everything else says when there is none. Passwords in a store URL are never
-printed.
+`swath crawl`, `swath backfill` and `swath scan` create one; everything else says when there is none. Passwords in a
+store URL are never printed.
 
 Lengths of time are seconds, or have a unit: `1.5`, `250ms`, `70s`, `10m`, `2h`, `1d`. Moments are ISO 8601 with a time
 zone: `2030-01-31T12:00:00Z`.
@@ -106,7 +106,8 @@ def error_reference() -> str:
     for error in _errors():
         parents = ", ".join(f"`{parent.__name__}`" for parent in error.__bases__)
         code = f"{exit_code(error('')):d}" if error is not SwathError else ""
-        lines.append(f"| `swath.{error.__name__}` | {parents} | {inspect.getdoc(error)} | {code} |")
+        meaning = " ".join((inspect.getdoc(error) or "").split())  # a line of the table, however many the docstring has
+        lines.append(f"| `swath.{error.__name__}` | {parents} | {meaning} | {code} |")
     return "\n".join(lines) + "\n"
 
 

@@ -30,6 +30,14 @@ def test_keys_from_standard_input(url: str, swath: Run) -> None:
 
 
 @sqlite_only
+def test_arguments_are_keys_and_no_objects(swath: Run) -> None:
+    refused = swath("add", "--jsonl", '{"key": "a"}')
+    assert (refused.code, refused.out) == (2, "")
+    assert "--jsonl is for lines of --file or standard input" in refused.err
+    assert swath("add", "--jsonl", "-", stdin='{"key": "a"}\n').out == "1 new of 1\n"
+
+
+@sqlite_only
 def test_keys_from_a_file(swath: Run, tmp_path: Path) -> None:
     keys = tmp_path / "keys.txt"
     keys.write_bytes(b"\xef\xbb\xbfa\nb\n")  # with a byte order mark, as some editors write it

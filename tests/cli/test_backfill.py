@@ -1,5 +1,8 @@
 """`swath backfill` as its user gives it."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from tests.cli.conftest import run_swath
@@ -42,3 +45,49 @@ def test_from_a_dry_run_to_the_end(app: Database) -> None:
     assert again.code == 0
     assert "complete" in again.err
     assert counters(app) == [(0, 10), (1, 990)]
+
+
+@pytest.fixture
+def stranger(app: Database) -> Iterator[str]:
+    """The database as a role sees it that may not read the table."""
+    app.do("CREATE ROLE stranger LOGIN")
+    yield app.url.replace("postgres@", "stranger@")
+    app.do("DROP OWNED BY stranger", "DROP ROLE stranger")
+
+
+def test_a_table_that_may_not_be_read_is_refused_at_once(stranger: str, tmp_path: Path) -> None:
+    backfill = run_swath("backfill", "--db", stranger, "--table", "users", "--set", "n = n + 1")
+    scan = run_swath("scan", "--source", f"{stranger}#users", "--check", "json:dumps", "--out", f"{tmp_path}/f.jsonl")
+    for refused in (backfill, scan):
+        assert refused.code == 2
+        assert "permission denied for table users. GRANT SELECT on the table" in refused.err
+        assert refused.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_refuses_what_the_run_would(app: Database) -> None:
+    given = ("backfill", "--db", app.url, "--table", "users", "--set")
+    assert run_swath(*given, "n = n + 1").code == 0
+    for more in ((), ("--dry-run",)):
+        refused = run_swath(*given, "n = n + 2", *more)
+        assert refused.code == 2
+        assert "was begun with --set 'n = n + 1'. Give the same again" in refused.err
+    assert run_swath(*given, "n = n + 1", "--dry-run").facts()["covered"] == "up to 1000, from a run before"
+
+
+def test_a_dry_run_in_json_has_all_of_the_plan(app: Database) -> None:
+    given = ("backfill", "--db", app.url, "--table", "users", "--set", "n = n + 1", "--dry-run")
+    plan = run_swath(*given, "--json").json()["plan"].split("\n")
+    assert len(plan) > 1
+    assert plan == [line.split("\t", 1)[1] for line in run_swath(*given).out.splitlines()[-len(plan) :]]
+
+
+@pytest.mark.parametrize(
+    ("db", "most", "said"),
+    [("postgresql://127.0.0.1:1/x", "-5", "at least 0"), ("sqlite:///app.db", "5", "SQLite does not tell")],
+    ids=["too few", "nobody counts"],
+)
+def test_a_number_of_sessions_that_cannot_be_kept_to(db: str, most: str, said: str) -> None:
+    refused = run_swath("backfill", "--db", db, "--table", "t", "--set", "n = 1", "--max-active", most)
+    assert refused.code == 2
+    assert said in refused.err

@@ -1,11 +1,15 @@
 """`swath crawl` as people meet it: the demo, the display, and what is said when something is wrong."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
 from pathlib import Path
 
@@ -13,12 +17,32 @@ import pytest
 from rich.console import Console
 
 from swath.cli import crawl_view as view
+from swath.core.frontier import ADD_BUFFER
 from swath.core.insight import Status
+from swath.core.item import Item
+from swath.crawl import place
 from swath.crawl.settings import CrawlSettings
-from tests.cli.conftest import TIMEOUT, environment, look, run_swath
+from tests.cli.conftest import COMMAND, TIMEOUT, add, environment, look, run_swath
 
 DEMO = Path(__file__).parents[2] / "examples/demo_crawl.py"
 SMALL = ("--delay", "0.05s", "--max-pages-per-host", "3", "--retries", "0")
+
+
+# A locale in which Python takes texts for ASCII, unless it is told otherwise.
+PLAIN = environment(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+del PLAIN["PYTHONIOENCODING"]
+
+
+class Green(BaseHTTPRequestHandler):
+    """A page with a title that is not in ASCII."""
+
+    def do_GET(self) -> None:
+        body = "<!doctype html><meta charset=utf-8><title>Grün</title>".encode()
+        self.send_response(404 if self.path == "/robots.txt" else 200)
+        self.send_header("content-type", "text/html")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
 
 def demo(out: Path, *args: str) -> subprocess.Popen[str]:
@@ -112,6 +136,48 @@ def test_a_store_that_is_down(tmp_path: Path) -> None:
     assert "secret" not in result.err
 
 
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+def test_a_frontier_of_other_work_is_left_as_it_is(url: str, tmp_path: Path) -> None:
+    add(url, "a", "b")
+    before = look(url)
+    result = run_swath("crawl", "example.com", "--delay", "9s", "--out", str(tmp_path / "crawl"), store=url)
+    assert result.code == 2
+    assert "holds other work than a crawl: name another --store" in result.err
+    after = look(url)
+    assert (after.ready, after.min_interval, after.concurrency) == (2, before.min_interval, before.concurrency)
+    assert not (tmp_path / "crawl").exists()
+
+
+def test_a_crawl_that_was_lost_while_it_queued_its_seeds_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What tells its frontier from that of other work is there before any URL is."""
+    settings = CrawlSettings(out=str(tmp_path))
+
+    async def some(_settings: CrawlSettings, _new: Path) -> AsyncIterator[Item]:
+        for number in range(2 * ADD_BUFFER):
+            yield Item(f"https://example.com/{number}", "example.com")
+        raise ConnectionAbortedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, "_items", some)
+        with pytest.raises(ConnectionAbortedError):
+            asyncio.run(place.prepare(settings, ["example.com"]))
+    assert look(settings.store_url).waiting
+    assert asyncio.run(place.prepare(settings, ["example.com"])).resumed
+
+
+@pytest.mark.parametrize(
+    "args", [("--seeds", "/dev/null"), ("exa mple",), ("--seeds", "/nowhere.txt")], ids=lambda args: args[-1]
+)
+def test_a_crawl_that_is_refused_leaves_nothing_behind(tmp_path: Path, args: tuple[str, ...]) -> None:
+    assert run_swath("crawl", *args, "--out", str(tmp_path / "new")).code == 2
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "mine").mkdir()
+    assert run_swath("crawl", *args, "--out", str(tmp_path / "mine")).code == 2
+    assert list((tmp_path / "mine").iterdir()) == []
+
+
 def test_a_crawl_that_fetched_nothing_says_why(tmp_path: Path) -> None:
     closed = ("--connect-to", "::127.0.0.1:1", "--allow-private", "--retries", "0", "--delay", "0s", "--json")
     result = run_swath("crawl", "example.com", *closed, "--out", str(tmp_path))
@@ -121,6 +187,49 @@ def test_a_crawl_that_fetched_nothing_says_why(tmp_path: Path) -> None:
     summary = json.loads(result.out.splitlines()[-1])
     assert summary["event"] == "summary"
     assert summary["stopped_by"] == "done"
+
+
+def test_a_crawl_that_never_fetched_anything_says_so_also_when_it_is_resumed(tmp_path: Path) -> None:
+    closed = ("--connect-to", "::127.0.0.1:1", "--allow-private", "--retries", "0", "--delay", "0s")
+    first, again = (run_swath("crawl", "example.com", *closed, "--out", str(tmp_path)) for _ in range(2))
+    assert "nothing is left to fetch" in again.err
+    for result in (first, again):
+        assert result.code == 1
+        assert "no page was fetched." in result.err
+
+
+@pytest.mark.parametrize("more", [(), ("--no-robots",), ("--lane", "ip")], ids=" ".join)
+def test_an_address_that_is_not_public_is_given_up_at_once(tmp_path: Path, more: tuple[str, ...]) -> None:
+    result = run_swath("crawl", "http://127.0.0.1:8001/", *more, "--json", "--out", str(tmp_path))
+    assert result.code == 1
+    assert "127.0.0.1 is not a public address" in result.err
+    assert "--allow-private" in result.err
+    summary = json.loads(result.out.splitlines()[-1])
+    assert (summary["dead"], summary["robots_fetched"], summary["errors"]) == (1, 0, {"private": 1})
+
+
+def test_what_is_not_fetched_is_not_counted_as_robots_txt(tmp_path: Path) -> None:
+    closed = ("--connect-to", "::127.0.0.1:1", "--allow-private", "--retries", "0", "--delay", "0s", "--json")
+    result = run_swath("crawl", "example.com", *closed, "--out", str(tmp_path))
+    summary = json.loads(result.out.splitlines()[-1])
+    assert (summary["robots_fetched"], list(summary["errors"])) == (0, ["robots.txt refused"])
+
+
+def test_seeds_from_standard_input_are_utf_8_in_any_locale(tmp_path: Path) -> None:
+    command = [*COMMAND, "crawl", "--seeds", "-", "--out", str(tmp_path), "-q"]
+    subprocess.run(command, input="http://127.0.0.1:8001/ü\n".encode(), env=PLAIN, check=False, timeout=TIMEOUT)
+    assert (tmp_path / "seeds.txt").read_text() == "http://127.0.0.1:8001/%C3%BC\n"
+
+
+def test_export_is_utf_8_in_any_locale(tmp_path: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Green) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        seed = f"http://127.0.0.1:{server.server_port}/"
+        assert run_swath("crawl", seed, "--allow-private", "--delay", "0s", "--out", str(tmp_path)).code == 0
+        server.shutdown()
+    command = [*COMMAND, "export", "--out", str(tmp_path)]
+    done = subprocess.run(command, env=PLAIN, capture_output=True, check=True, timeout=TIMEOUT)
+    assert "Grün" in {json.loads(line).get("title") for line in done.stdout.decode().splitlines()}
 
 
 def test_explain_knows_what_a_crawl_refuses(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ import psycopg
 import pytest
 
 import swath as library
+from swath import Item
 from swath.cli.exits import MEANING, Exit, exit_code
 from swath.core import errors
-from tests.cli.conftest import TIMEOUT, Result, Run, environment, run_swath, sqlite_only
+from tests.cli.conftest import TIMEOUT, Result, Run, add, environment, run_swath, sqlite_only
 from tests.conftest import StartPostgres
 
 NOBODY = 65534
@@ -59,6 +60,72 @@ def test_the_option_goes_before_the_environment(tmp_path: Path) -> None:
 )
 def test_a_typo_in_the_url(url: str, hint: str) -> None:
     assert hint in one_line(run_swath("status", "--store", url), Exit.USAGE)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("crawl", "example.com"),
+        ("export",),
+        ("scan", "--source", "/tmp", "--check", "json:dumps"),
+        ("backfill", "--db", "sqlite:///app.db", "--table", "t", "--set", "a = 1"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_nothing_that_lasts_is_kept_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "is gone when its process ends" in one_line(run_swath(*command, "--store", "memory:"), Exit.USAGE)
+
+
+def test_what_libpq_says_in_several_lines_is_one() -> None:
+    refused = run_swath("backfill", "--db", "postgresql://u@127.0.0.1:1/x", "--table", "t", "--set", "a = 1")
+    message = one_line(refused, Exit.STORE)
+    assert "cannot be reached" in message
+    assert "\\n" not in message
+
+
+def shell(line: str, store: str, **changes: str) -> Result:
+    """`swath` as a shell starts it, with streams that are full or closed."""
+    done = subprocess.run(
+        ["bash", "-c", f'exec "$0" -m swath {line}', sys.executable],
+        env=environment(SWATH_STORE=store, **changes),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+@sqlite_only
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("status >/dev/full", "standard output cannot be written to: No space left on device"),
+        ("lanes --json >/dev/full", "standard output cannot be written to: No space left on device"),
+        ("--version >/dev/full", "standard output cannot be written to: No space left on device"),
+        ("--help >/dev/full", "standard output cannot be written to: No space left on device"),
+        ("status >&-", "standard output is closed"),
+        ("--version >&-", "standard output is closed"),
+        ("add <&-", "standard input is closed: give keys as arguments or with --file FILE"),
+        ("crawl --seeds - --out {tmp}/crawl --store sqlite:///{tmp}/c.db <&-", "--seeds -: standard input is closed"),
+        ("export --format csv >/dev/full", "standard output cannot be written to: No space left on device"),
+    ],
+)
+def test_streams_that_cannot_be_used(url: str, tmp_path: Path, line: str, said: str) -> None:
+    add(url, *(Item(f"k{number}", f"lane{number}") for number in range(90)))
+    for unbuffered in ("", "1"):
+        done = shell(line.format(tmp=tmp_path), url, PYTHONUNBUFFERED=unbuffered)
+        assert said in one_line(done, Exit.USAGE)
+
+
+@sqlite_only
+def test_streams_that_are_not_used_may_be_closed(url: str) -> None:
+    assert shell("add a <&-", url).out == "1 new of 1\n"
+    assert shell("status --json <&-", url).json()["ready"] == 1
+    assert shell("--version | true", url).code == 0
 
 
 @pytest.mark.parametrize("command", READS)

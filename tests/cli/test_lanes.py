@@ -41,6 +41,9 @@ def test_json_is_a_line_for_each_lane(url: str, swath: Run) -> None:
 def test_limit_and_filters(url: str, swath: Run) -> None:
     fill(url, a=1, b=1, c=1)
     assert len(swath("lanes", "--limit", "2").out.splitlines()) == 2
+    for more in ((), ("--json",)):
+        assert swath("lanes", "--limit", "2", *more).err == "the first 2; --limit 0 lists all\n"
+        assert swath("lanes", "-n", "0", *more).err == ""
     assert len(swath("lanes", "-n", "0").out.splitlines()) == 3
     swath("pause", "a")
     swath("lanes", "block", "b", "--for", "10m")

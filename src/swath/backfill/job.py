@@ -125,19 +125,25 @@ class Open(NamedTuple):
     async def begin(self, frontier: Frontier) -> Begun:
         """Begin, or find what was begun before; UsageError if that was something else."""
         settings = self.job.settings
-        known = await about(frontier)
-        if known is None:
+        resumed = await self.begun(frontier)
+        if not resumed:
             await frontier.add(await self._first_step())
-        found = await about(frontier)
-        assert found is not None
-        _same(found["purpose"], self._purpose(), frontier_at=settings.store_url)
+            await self.begun(frontier)  # it may be another process that was first
         if settings.follow and (end := (await frontier.facts([END])).get(END)) is not None:
             step = work_of(end)  # everything up to there was planned before, without --follow
             assert isinstance(step, Step)
             await frontier.add(step.again())
         before = await progress(frontier)
         assert before is not None
-        return Begun(self.table, known is not None, self.exactly_once, before)
+        return Begun(self.table, resumed, self.exactly_once, before)
+
+    async def begun(self, frontier: Frontier) -> bool:
+        """Whether this backfill was begun before; UsageError if another was."""
+        known = await about(frontier)
+        if known is None:
+            return False
+        _same(known["purpose"], self._purpose(), frontier_at=self.job.settings.store_url)
+        return True
 
     async def _first_step(self) -> Item:
         settings, table = self.job.settings, self.table

@@ -58,6 +58,11 @@ class BackfillSettings:
             raise InvalidSetting(f"--batch {self.batch}: at least one row")
         if self.target_time < 0.01:
             raise InvalidSetting(f"--target-time {self.target_time:g} s: at least 10ms")
+        if self.max_active is not None:
+            if self.max_active < 0:
+                raise InvalidSetting(f"--max-active {self.max_active}: at least 0")
+            if urlsplit(self.db).scheme == "sqlite":
+                raise UsageError("--max-active: SQLite does not tell how many others are at work. Leave it out")
         if self.follow and self.last is not None:
             raise UsageError("--follow has no end, and --to is one: give one of them")
         if self.name is not None and not re.fullmatch(rf"[a-z_][a-z0-9_]{{0,{MAX_NAME - 1}}}", self.name):

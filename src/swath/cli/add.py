@@ -47,7 +47,10 @@ def add(
     ] = None,
     jsonl: Annotated[
         bool,
-        typer.Option("--jsonl", help='Lines are objects: {"key", "lane", "priority", "payload", "not_before"}'),
+        typer.Option(
+            "--jsonl",
+            help='Lines of --file or standard input are objects: {"key", "lane", "priority", "payload", "not_before"}',
+        ),
     ] = False,
     lane: Annotated[
         str | None,
@@ -116,6 +119,8 @@ async def _add(
         lane_name(recipe.lane)
         if recipe.lane_by_host:
             raise UsageError("--lane and --lane-by both name the lane: give one of them")
+    if reading.jsonl and any(key != STANDARD_INPUT for key in keys):
+        raise UsageError("--jsonl is for lines of --file or standard input: arguments are keys")
     with ExitStack() as stack:
         sources = open_sources(keys, file, stack)
         async with opened(store, create=True, **settings) as frontier:
@@ -142,6 +147,8 @@ def open_sources(keys: Sequence[str], file: str | None, stack: ExitStack) -> lis
         stack.callback(os.close, fd)
         sources.append(Source(file, fd=fd))
     if len(given) < len(keys) or file == STANDARD_INPUT or not sources:
+        if sys.stdin is None:
+            raise UsageError("standard input is closed: give keys as arguments or with --file FILE")
         if not sources and not keys and file is None and sys.stdin.isatty():
             raise UsageError("no keys: give them as arguments, with --file FILE, or on standard input")
         sources.append(Source("standard input", fd=sys.stdin.fileno()))

@@ -1,14 +1,15 @@
 """The application: its commands, its version and its exit codes."""
 
+import os
 import sys
-from io import TextIOWrapper
-from typing import Annotated, Any
+from io import BufferedWriter, FileIO, TextIOWrapper
+from typing import Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperGroup
 
 import swath
-from swath.cli import add, backfill, crawl, db, dead, explain, export, lanes, pause, resume, scan, status
+from swath.cli import add, backfill, crawl, db, dead, explain, export, lanes, pause, resume, scan, show, status
 from swath.cli.exits import MEANING, Exit
 
 COMMANDS = ("crawl", "backfill", "scan", "export", "status", "add", "explain", "lanes", "dead", "pause", "resume", "db")
@@ -63,9 +64,59 @@ app.command("resume")(resume.resume)
 app.add_typer(db.app, name="db")
 
 
+class Output(FileIO):
+    """Standard output, which remembers why it could not be written to."""
+
+    failure: OSError | None = None
+
+    def write(self, data: Any) -> int | None:  # type: ignore[override]
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.failure = error
+            raise
+
+
 def run() -> int:
+    """Run the command. What could not be written is an error like others, whichever command it was."""
+    if sys.stdin is None:
+        os.open(os.devnull, os.O_RDONLY)  # or a file of ours would have its number
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  as long as the process
+    if sys.stdout is None:
+        show.complain("standard output is closed: send it to a file or to /dev/null")
+        return Exit.USAGE
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a key may hold what this terminal cannot show
-    app(prog_name="swath")
-    return Exit.DONE
+    output = _watched(sys.stdout)
+    code: int | str | None = Exit.DONE
+    try:
+        try:
+            app(prog_name="swath")
+        except SystemExit as ended:  # as typer ends
+            code = ended.code
+        sys.stdout.flush()
+    except OSError as error:
+        if output is None or error is not output.failure:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())  # or Python would try again at its end
+        if not isinstance(error, BrokenPipeError):
+            show.complain(f"standard output cannot be written to: {error.strerror}")
+            return Exit.USAGE
+    return code if isinstance(code, int) else Exit.DONE
+
+
+def _watched(stream: TextIO) -> Output | None:
+    """Put an Output where standard output goes."""
+    if not isinstance(stream, TextIOWrapper):
+        return None
+    output = Output(stream.fileno(), "w", closefd=False)
+    sys.stdout = TextIOWrapper(
+        output if isinstance(stream.buffer, FileIO) else BufferedWriter(output),  # as PYTHONUNBUFFERED says
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
+    return output

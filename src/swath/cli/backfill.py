@@ -8,7 +8,7 @@ import typer
 
 from swath.backfill.settings import BackfillSettings
 from swath.cli import values
-from swath.cli.common import run
+from swath.cli.common import given_store, run
 from swath.core.errors import MissingExtra
 
 RANGE, CITIZEN, OUTPUT = "Which rows", "Good citizen", "Output"
@@ -178,7 +178,8 @@ def backfill(
     the work. Exits with 0 when all is covered, with 1 when slices were given up or are left, 130 after Ctrl-C.
     """
     settings = lambda: BackfillSettings(  # noqa: E731  made where its errors are told
-        db=db, table=table, key=_names(key), set=set_, sql=sql, run=handler, where=where, store=store, name=name,
+        db=db, table=table, key=_names(key), set=set_, sql=sql, run=handler, where=where, store=given_store(store),
+        name=name,
         first=_key(first), last=_key(last), follow=follow, force=force, workers=workers, batch=batch,
         target_time=target_time, timeout=timeout, max_lag=max_lag, lag_query=lag_query, max_active=max_active,
         pause_file=pause_file,

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 from rich.live import Live
 
@@ -113,20 +113,32 @@ class Backfilling:
         """Say what would be done."""
         async with self._job.open() as table:
             await table.check()
-            before = await self._begun_before()
+            before = await self._begun_before(table)
             plan = [pair async for pair in _plan(table, before)]
         if self._json:
-            show.document({name: value for name, value in plan if name})
+            show.document(_joined(plan))
         else:
             show.facts("nothing was changed: this is what would be done", plan)
         return Exit.DONE
 
-    async def _begun_before(self) -> Progress | None:
+    async def _begun_before(self, table: Open) -> Progress | None:
+        """How far it came; what the run itself would refuse is refused here."""
         try:
             async with opened(self._settings, create=False) as frontier:
+                await table.begun(frontier)
                 return await progress(frontier)
         except NotAFrontier:
             return None
+
+
+def _joined(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Names and values, of several lines where lines without a name follow."""
+    found: dict[str, str] = {}
+    name = ""
+    for given, value in pairs:
+        name = given or name
+        found[name] = f"{found[name]}\n{value}" if name in found else value
+    return found
 
 
 async def _plan(opened_table: Open, before: Progress | None) -> AsyncIterator[tuple[str, str]]:

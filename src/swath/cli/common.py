@@ -82,6 +82,11 @@ def store_url(store: str | None) -> str:
     return store
 
 
+def given_store(store: str | None) -> str | None:
+    """A store that may be left out, checked where one was named."""
+    return store_url(store) if store else None
+
+
 def opened(store: str | None, *, create: bool = False, **options: Any) -> Opening:
     """The frontier to work on. Only `add` and `db init` create one."""
     return swath.open(store_url(store), create=create, **options)

@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Annotated
 
 import typer
 
 from swath.cli import values
-from swath.cli.common import run
+from swath.cli.common import given_store, run
 from swath.core.errors import MissingExtra
 from swath.crawl.settings import DELAY_OF_ANY, DELAY_OF_SITE, CrawlSettings
 
@@ -258,8 +257,8 @@ def crawl(
     The same command with the same --out goes on where it stopped, after Ctrl-C as after a crash. Exits with 0 when
     everything was crawled, with 1 when pages were given up, none was fetched or a limit ended it, 130 after Ctrl-C.
     """
-    settings = partial(
-        CrawlSettings, out=out, store=store, workers=workers, processes=processes, delay=delay, contact=contact,
+    settings = lambda: CrawlSettings(  # noqa: E731  made where its errors are told
+        out=out, store=given_store(store), workers=workers, processes=processes, delay=delay, contact=contact,
         user_agent=user_agent, lane=lane, scope=scope, include=tuple(include or ()), exclude=tuple(exclude or ()),
         exclude_hosts=exclude_hosts, depth=depth, max_pages=max_pages, max_pages_per_host=max_pages_per_host,
         max_duration=max_duration, strip_tracking=strip_tracking, timeout=timeout, max_size=max_size,

@@ -4,6 +4,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from io import TextIOWrapper
 from pathlib import Path
 
 from rich.live import Live
@@ -54,7 +55,7 @@ class Crawling:
                     stopped_by = await self._crawl()
                 except ChildFailed:
                     stopped_by = FAILED
-        return await self._finish(prepared, stopped_by, time.monotonic() - began)
+        return await self._finish(stopped_by, time.monotonic() - began)
 
     async def _crawl(self) -> str:
         showing = asyncio.create_task(self._show())
@@ -102,7 +103,7 @@ class Crawling:
             else:
                 print(view.line(self._settings, tally, self._fleet.status), flush=True)
 
-    async def _finish(self, prepared: place.Prepared, stopped_by: str, seconds: float) -> int:
+    async def _finish(self, stopped_by: str, seconds: float) -> int:
         settings = self._settings
         for failure in self._fleet.failures:
             show.complain(failure if stopped_by == FAILED else f"{failure}; the others went on")
@@ -118,7 +119,7 @@ class Crawling:
             show.facts(view.ending(stopped_by), view.summary(settings, tally, status, seconds=seconds))
         if status.waiting:
             show.complain(f"{show.counted(status.waiting, 'URL')} left: run the same command again to go on")
-        elif not status.visits and not prepared.resumed:
+        elif not status.visits:
             show.complain(f"no page was fetched. {await self._why_not()}")
             return Exit.NO
         if stopped_by in ("SIGINT", "SIGTERM"):
@@ -131,7 +132,9 @@ class Crawling:
         with (settings.directory / place.SEEDS).open() as seeds:
             first = seeds.readline().strip()
         async with swath.open(settings.store_url, create=False) as frontier:
-            return (await explained(frontier, first)).sentence
+            found = await explained(frontier, first)
+        private = str(found.data.get("reason")).startswith("private:")
+        return f"{found.sentence} Such addresses are crawled with --allow-private" if private else found.sentence
 
 
 def _check(settings: CrawlSettings) -> None:
@@ -155,7 +158,9 @@ def _said(error: OSError | UnicodeDecodeError) -> str:
 def _seeds(urls: Sequence[str], file: str | None) -> Iterator[str]:
     yield from urls
     if file == "-":
-        yield from sys.stdin
+        if sys.stdin is None:
+            raise UsageError("--seeds -: standard input is closed")
+        yield from TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")
     elif file is not None:
         yield from _lines(Path(file))
 

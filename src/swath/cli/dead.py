@@ -71,10 +71,8 @@ async def _list(store: str | None, limit: int, reason: str | None, lane: str | N
     async with opened(store) as frontier:
         found = _wanted(frontier, limit, reason, lane)
         if json:
-            async for item in found:
-                show.json_line(as_json(item))
-            return
-        if errors and show.on_terminal():
+            count = await show.json_lines(as_json(item) async for item in found)
+        elif errors and show.on_terminal():
             count = await _print_with_errors(found)
         else:
             columns = (*COLUMNS, "error") if errors else COLUMNS
@@ -82,7 +80,7 @@ async def _list(store: str | None, limit: int, reason: str | None, lane: str | N
         if count == 0:
             show.note("no dead items")
         elif count == limit:
-            show.note(f"the first {limit:,}; --limit 0 lists all")
+            show.note(f"the first {limit:,}; --limit 0 lists all", always=True)
 
 
 async def _wanted(frontier: Frontier, limit: int, reason: str | None, lane: str | None) -> AsyncIterator[DeadItem]:

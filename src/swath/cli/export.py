@@ -6,12 +6,13 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
 
-from swath.cli.common import run
+from swath.cli.common import given_store, run
 from swath.core.errors import MissingExtra, UsageError
 from swath.crawl.settings import CrawlSettings
 
@@ -66,6 +67,7 @@ def _format(asked: str | None, file: str | None) -> str:
 
 async def _export(settings: CrawlSettings, file: str | None, asked: str | None) -> None:
     form = _format(asked, file)
+    given_store(settings.store)
     try:
         from swath.crawl import place
     except ImportError as error:
@@ -74,7 +76,7 @@ async def _export(settings: CrawlSettings, file: str | None, asked: str | None) 
     try:
         await asyncio.to_thread(_write, settings.directory, committed, file, form)
     except OSError as error:
-        if isinstance(error, BrokenPipeError):
+        if file is None and error.filename is None:  # standard output
             raise
         raise UsageError(f"{error.filename or file}: {error.strerror}") from error
 
@@ -86,6 +88,8 @@ def _write(directory: Path, committed: Mapping[str, int], file: str | None, form
         assert file is not None
         _parquet(index.pages(directory, committed), file)
         return
+    if file is None and isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # as files are, whatever the locale
     with nullcontext(sys.stdout) if file is None else open(file, "w", encoding="utf-8", newline="") as stream:
         if form == "cdxj":
             stream.writelines(f"{line}\n" for line in index.cdxj_lines(directory, committed))

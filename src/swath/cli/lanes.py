@@ -197,14 +197,14 @@ async def _list(store: str | None, limit: int, wanted: Callable[[LaneStatus, int
         now = await _now(frontier)
         found = _wanted(frontier, limit, lambda lane: wanted(lane, now.moment))
         if json:
-            async for lane in found:
-                show.json_line(as_json(lane, now))
-            return
-        count = await show.listing(COLUMNS, (row(lane, now) async for lane in found), right=COLUMNS[1:3] + COLUMNS[4:])
+            count = await show.json_lines(as_json(lane, now) async for lane in found)
+        else:
+            rows = (row(lane, now) async for lane in found)
+            count = await show.listing(COLUMNS, rows, right=COLUMNS[1:3] + COLUMNS[4:])
         if count == 0:
             show.note("no lanes")
         elif count == limit:
-            show.note(f"the first {limit:,}; --limit 0 lists all")
+            show.note(f"the first {limit:,}; --limit 0 lists all", always=True)
 
 
 async def _wanted(frontier: Frontier, limit: int, wanted: Callable[[LaneStatus], bool]) -> AsyncIterator[LaneStatus]:

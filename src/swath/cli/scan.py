@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from swath.cli import values
-from swath.cli.common import run
+from swath.cli.common import given_store, run
 from swath.core.errors import MissingExtra
 from swath.scan.settings import ScanSettings
 
@@ -129,10 +129,10 @@ def _names(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
-async def _scan(*, json: bool, quiet: bool, **given: object) -> int:
+async def _scan(*, store: str | None, json: bool, quiet: bool, **given: object) -> int:
     try:
         from swath.cli.scanning import Scanning
     except ImportError as error:
         raise MissingExtra("scanning needs some more packages: pip install 'swath[scan]'") from error
-    settings = ScanSettings(**given)  # type: ignore[arg-type]
+    settings = ScanSettings(store=given_store(store), **given)  # type: ignore[arg-type]
     return await Scanning(settings, json=json, quiet=quiet).run()

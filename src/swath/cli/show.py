@@ -45,9 +45,10 @@ def complain(message: str) -> None:
     print(f"swath: {clean(message)}", file=sys.stderr, flush=True)
 
 
-def note(message: str) -> None:
-    """A remark beside the output, for people: on standard error, and only when the output is on a terminal."""
-    if on_terminal():
+def note(message: str, *, always: bool = False) -> None:
+    """A remark beside the output, for people: on standard error, and only when the output is on a terminal, unless it
+    would be taken for something else without it."""
+    if always or on_terminal():
         console(stderr=True).print(Text(clean(message), style="dim"))
 
 
@@ -129,6 +130,15 @@ def document(data: Mapping[str, Any]) -> None:
 def json_line(data: Mapping[str, Any]) -> None:
     """One line of a JSON Lines listing."""
     print(json.dumps(data, ensure_ascii=_ascii_only()), flush=on_terminal())
+
+
+async def json_lines(listed: AsyncIterator[Mapping[str, Any]]) -> int:
+    """A JSON Lines listing. Returns how many."""
+    count = 0
+    async for data in listed:
+        json_line(data)
+        count += 1
+    return count
 
 
 def compact(value: Any) -> str:

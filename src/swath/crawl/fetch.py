@@ -140,7 +140,10 @@ class Fetcher:
             except ResolveError as error:
                 return self._failed(url, "dns", f"{error.kind}: {error}")
         allowed = addresses if self._allow_private else [one for one in addresses if public(one)]
-        return allowed or self._failed(url, "private", f"{host} has no public address, but {', '.join(addresses)}")
+        if not allowed:
+            why = "is not a public address" if address else f"has no public address, but {', '.join(addresses)}"
+            return self._failed(url, "private", f"{host} {why}")
+        return allowed
 
     async def _pin(self, url: str, target: Target, wanted: str | None = None) -> Answer | Pin | None:
         """What binds libcurl to the addresses that may be connected to; None where the URL itself spells one out."""

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 import swath
-from swath.core.errors import UsageError
+from swath.core.errors import NotAFrontier, UsageError
 from swath.core.insight import Status
 from swath.core.item import DEFAULT_PRIORITY, Item
 from swath.crawl import urls
@@ -40,9 +40,22 @@ class Prepared:
 async def prepare(settings: CrawlSettings, seeds: Iterable[str]) -> Prepared:
     """Make directory and frontier ready: nothing that a crash left is in the way, and the seeds are queued."""
     directory = settings.directory
+    made = not directory.exists()
     directory.mkdir(parents=True, exist_ok=True)
-    changes = settings.changes()
-    new = _checked(settings, seeds)
+    new = directory / NEW_SEEDS
+    try:
+        changes = settings.changes()
+        resumed = await _resumed(settings)
+        if not resumed:
+            _refuse_orphans(directory)
+        _check_seeds(settings, seeds, new)
+        if not resumed and not new.stat().st_size:
+            raise UsageError("there is nothing to crawl: give URLs, or a file of them with --seeds")
+    except BaseException:  # what is refused leaves nothing behind
+        new.unlink(missing_ok=True)
+        if made:
+            directory.rmdir()
+        raise
     opening = swath.open(
         settings.store_url,
         min_interval=settings.min_interval,
@@ -50,22 +63,32 @@ async def prepare(settings: CrawlSettings, seeds: Iterable[str]) -> Prepared:
         max_attempts=max(MIN_ATTEMPTS, settings.retries + 1),
     )
     async with opening as frontier:
-        resumed = _begun(await frontier.status())
-        if not resumed:
-            _refuse_orphans(directory)
         await asyncio.to_thread(_mend, settings, await frontier.store.outputs())
         _keep(settings, new)
-        added = await frontier.add(_items(settings, new))
-        if not added and not _begun(await frontier.status()):  # another machine may have begun in the meantime
-            raise UsageError("there is nothing to crawl: give URLs, or a file of them with --seeds")
         if settings.scope != "any" and not (directory / SEEDS).stat().st_size:
             raise UsageError(
                 f"{directory} has no seeds, by which the scope is drawn: a machine that joins a crawl is given the same"
             )
+        # Before the first seed: work without it is taken for that of others.
         await frontier.learn({SETTINGS: {**settings.saved(), "out": str(directory.resolve())}})
+        added = await frontier.add(_items(settings, new))
     settings.save()
     new.unlink(missing_ok=True)
     return Prepared(added, changes, resumed)
+
+
+async def _resumed(settings: CrawlSettings) -> bool:
+    """Whether the crawl was begun before; UsageError where the frontier holds something else, which stays as it is."""
+    try:
+        async with swath.open(settings.store_url, create=False) as frontier:
+            begun = _begun(await frontier.status())
+            if begun and SETTINGS not in await frontier.facts([SETTINGS]):
+                raise UsageError(
+                    f"{swath.opening.shown(settings.store_url)} holds other work than a crawl: name another --store"
+                )
+            return begun
+    except NotAFrontier:
+        return False
 
 
 def _begun(status: Status) -> bool:
@@ -125,9 +148,8 @@ def _mend(settings: CrawlSettings, committed: dict[str, int]) -> None:
 # seeds
 
 
-def _checked(settings: CrawlSettings, seeds: Iterable[str]) -> Path:
+def _check_seeds(settings: CrawlSettings, seeds: Iterable[str], path: Path) -> None:
     """A file of the seeds as URLs, written in a stream: what is wrong with any is said before the first is queued."""
-    path = settings.directory / NEW_SEEDS
     hosts: set[str] = set()
     with path.open("w") as kept:
         for chunk in _chunks(seeds):
@@ -136,7 +158,6 @@ def _checked(settings: CrawlSettings, seeds: Iterable[str]) -> Path:
                 if len(hosts) > MANY_HOSTS:
                     raise UsageError(want_contact(f"the seeds are on more than {MANY_HOSTS} hosts"))
             kept.writelines(f"{url}\n" for url in chunk)
-    return path
 
 
 def _keep(settings: CrawlSettings, new: Path) -> None:

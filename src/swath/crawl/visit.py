@@ -165,6 +165,8 @@ class Visitor:
         if hop is not None and isinstance(where, str) and where != lane:
             return await self._send_hop(item, origin, hop, where)
         answer = await self._fetch(url, lane, fresh=True) if isinstance(where, str) else where
+        if hop is None and answer.error == "private":  # nor will it be later, and the page is at the same address
+            return await self._failed(item, answer)
         known = await self._heard(origin, answer, lane=lane, hops=hop.hops if hop else 0)
         if isinstance(known, Known):
             await self._learn_pace(lane, origin, known, seconds=answer.ended - answer.started)
@@ -183,9 +185,10 @@ class Visitor:
         return 0.0 if self._shared else self._wait_of(known)
 
     async def _heard(self, origin: str, answer: Answer, *, lane: str, hops: int) -> Known | Hop:
-        self._tally.robots_fetched += 1
         if answer.error is not None:
             self._tally.errors[f"robots.txt {answer.error}"] += 1
+        else:
+            self._tally.robots_fetched += 1
         body = b""
         if 200 <= answer.status < 300:
             body = decode(answer.body, answer.headers.joined("content-encoding"), limit=self._settings.max_size).body

@@ -53,6 +53,7 @@ class PostgresTable:
         try:
             async with self.transaction() as connection:
                 self.about = await describe(connection, table, key=key, shown=shown)
+            await self._one(f"SELECT {self._key_texts()} FROM {self._name} AS t LIMIT 0", ())  # whether it may be read
         except BaseException:
             await self.close()
             raise
@@ -134,7 +135,7 @@ class PostgresTable:
             f"ORDER BY {keyset.key_list(self.about, DIALECT, of='t')}"
         )
         async with self._reading() as connection:
-            with translated(self.shown):
+            with reading(self.shown):
                 cursor = await connection.execute(statement.encode(), where.values)
                 found = await cursor.fetchall()
         names = [column.name for column in (cursor.description or ())[keys:]]
@@ -243,7 +244,7 @@ class PostgresTable:
 
     async def _one(self, statement: str, values: Sequence[Any]) -> tuple[Any, ...] | None:
         async with self._reading() as connection:
-            with translated(self.shown):
+            with reading(self.shown):
                 return await (await connection.execute(statement.encode(), values)).fetchone()
 
     @property
@@ -266,7 +267,7 @@ class PostgresReader:
         order = keyset.key_list(about, DIALECT, of="t")
         name = _escaped(about.quoted)
         statement = f"SELECT t.* FROM {name} AS t WHERE {where.sql} ORDER BY {order} LIMIT {int(limit)}"
-        with translated(self._table.shown):
+        with reading(self._table.shown):
             self._connection.execute(READING)
             cursor = self._connection.execute(statement.encode(), where.values)
             found = Rows([column.name for column in cursor.description or ()], cursor.fetchall())
@@ -286,9 +287,22 @@ def translated(shown: str) -> Iterator[None]:
     try:
         yield
     except psycopg.OperationalError as error:
-        said = (error.diag.message_primary or str(error)).strip()
+        said = " ".join((error.diag.message_primary or str(error)).split())  # libpq writes several lines
         raise StoreUnavailable(
             f"{shown} cannot be reached: {said}. Is the server running, and the URL right?"
+        ) from error
+
+
+@contextmanager
+def reading(shown: str) -> Iterator[None]:
+    """As `translated`, for statements of ours: a right that they lack is somebody's to grant, and waiting is no use."""
+    try:
+        with translated(shown):
+            yield
+    except pg.InsufficientPrivilege as error:
+        raise UsageError(
+            f"{shown} does not let this role read: {error.diag.message_primary}. GRANT SELECT on the table to it, or "
+            "name another role in the URL"
         ) from error
 
 
