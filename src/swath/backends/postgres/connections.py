@@ -59,5 +59,10 @@ class Connections:
 
 async def connect(dsn: str) -> AsyncConnection:
     return await psycopg.AsyncConnection.connect(
-        dsn, autocommit=True, prepare_threshold=None, connect_timeout=CONNECT_TIMEOUT, application_name="swath"
+        dsn,
+        autocommit=True,
+        prepare_threshold=None,
+        connect_timeout=CONNECT_TIMEOUT,
+        application_name="swath",
+        client_encoding="UTF8",  # whatever the URL, the role or the database says: texts are any Unicode
     )

@@ -19,7 +19,7 @@ from swath.backends.postgres.migration import stored_format
 from swath.backends.postgres.notify import Listener
 from swath.backends.postgres.target import Target
 from swath.core.clock import Clock
-from swath.core.errors import NotAFrontier, StoreUnavailable, WrongTransaction
+from swath.core.errors import InvalidStoreURL, NotAFrontier, StoreUnavailable, WrongTransaction
 from swath.core.item import DEFAULT_PRIORITY, Item
 from swath.core.lane import LaneLimits
 from swath.core.store import (
@@ -50,6 +50,7 @@ from swath.core.store import (
 log = logging.getLogger("swath")
 
 QUERIES = sql.load("swath.backends.postgres", "queries.sql")
+KEEP_ANY_TEXT = ("UTF8", "SQL_ASCII", None)  # SQL_ASCII keeps our UTF-8 as it is; None: a pooler does not tell
 
 
 class PostgresStore:
@@ -336,6 +337,12 @@ class PostgresStore:
 
 
 async def _open(connection: AsyncConnection, target: Target, create: Settings | None) -> Settings:
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding not in KEEP_ANY_TEXT:
+        raise InvalidStoreURL(
+            f"{target.shown}: this database has the encoding {encoding}, which cannot keep every key. "
+            "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0 makes one that can"
+        )
     found = await stored_format(connection, target)
     if found is None:
         if create is None:
