@@ -992,10 +992,14 @@ BEGIN
         RETURN;
     END IF;
     expires_at := now + _lease;
-    -- Claims that ended long ago are forgotten, a few with each new one.
+    -- Claims that ended long ago are forgotten, a few with each new one. Where there are so many claims that the first
+    -- look comes within the hour, the second does not.
     WITH forgotten AS (
         DELETE FROM {schema}.claim AS c
         WHERE c.fence BETWEEN claim.fence - 100010 AND claim.fence - 100000 AND c.expires_at < now - 3600000000
+    ), forgotten_later AS (
+        DELETE FROM {schema}.claim AS c
+        WHERE c.fence BETWEEN claim.fence - 10000010 AND claim.fence - 10000000 AND c.expires_at < now - 3600000000
     )
     INSERT INTO {schema}.claim (fence, token, expires_at, partitions, worker)
     VALUES (claim.fence, _token, claim.expires_at, _held, _worker);
