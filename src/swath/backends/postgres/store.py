@@ -50,7 +50,7 @@ from swath.core.store import (
 log = logging.getLogger("swath")
 
 QUERIES = sql.load("swath.backends.postgres", "queries.sql")
-KEEP_ANY_TEXT = ("UTF8", "SQL_ASCII", None)  # SQL_ASCII keeps our UTF-8 as it is; None: a pooler does not tell
+KEEP_ANY_TEXT = ("UTF8", "SQL_ASCII")  # the latter keeps our UTF-8 as it is
 
 
 class PostgresStore:
@@ -337,7 +337,7 @@ class PostgresStore:
 
 
 async def _open(connection: AsyncConnection, target: Target, create: Settings | None) -> Settings:
-    encoding = connection.info.parameter_status("server_encoding")
+    (encoding,) = await (await connection.execute("SHOW server_encoding")).fetchone() or ("unknown",)
     if encoding not in KEEP_ANY_TEXT:
         raise InvalidStoreURL(
             f"{target.shown}: this database has the encoding {encoding}, which cannot keep every key. "
