@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, repeat
 from operator import add
 from typing import Any
@@ -124,6 +124,7 @@ class PostgresStore:
         )
         if request.token in self._doubtful:
             return await self._find_claim(request)
+        before = dict(self._versions)
         try:
             row = await self._call("claim", *arguments, doing="claiming")
         except StoreUnavailable:
@@ -132,7 +133,7 @@ class PostgresStore:
         except asyncio.CancelledError:
             self._doubtful.add(request.token)
             raise
-        self._watch_versions(row[12])
+        self._watch_versions(row[12], before)
         (now, fence, expires_at, next_ready_at, skipped, recovered, died, paused, version) = row[:9]
         self.settings = self.settings._replace(min_interval=row[9], concurrency=row[10], max_attempts=row[11])
         return ClaimReply(
@@ -158,14 +159,16 @@ class PostgresStore:
         items = _items(*columns) if fence else []
         return ClaimReply(now, fence, items, expires_at or now, now, (), 0, 0, True, Signal(paused, version))
 
-    def _watch_versions(self, pairs: Sequence[int]) -> None:
-        """A partition's version only rises; where it fell, the database was restored or failed over (rule 4)."""
-        for partition, version in zip(pairs[::2], pairs[1::2], strict=True):
-            if version < self._versions.get(partition, 0):
-                log.warning("%s went back in time: was it restored or failed over?", self.target.shown)
-                self._rewound += 1
-                self._versions.clear()
-            self._versions[partition] = version
+    def _watch_versions(self, pairs: Sequence[int], before: Mapping[int, int]) -> None:
+        """A partition's version only rises; where it is below what was known before the claim was sent, the database
+        was restored or failed over (rule 4). Of two claims at once, the later one may be answered first."""
+        found = dict(zip(pairs[::2], pairs[1::2], strict=True))
+        if any(version < before.get(partition, 0) for partition, version in found.items()):
+            log.warning("%s went back in time: was it restored or failed over?", self.target.shown)
+            self._rewound += 1
+            self._versions.clear()
+        for partition, version in found.items():
+            self._versions[partition] = max(version, self._versions.get(partition, 0))
 
     @property
     def generation(self) -> int:
