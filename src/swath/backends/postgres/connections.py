@@ -20,7 +20,7 @@ class Connections:
     """Lends connections in autocommit mode, so that one call of a function is one transaction."""
 
     def __init__(self, connect: Callable[[], Awaitable[AsyncConnection]], *, most: int = MOST) -> None:
-        self._connect = connect
+        self._make = connect
         self._free = asyncio.Semaphore(most)
         self._idle: list[AsyncConnection] = []
         self._closed = False
@@ -48,6 +48,12 @@ class Connections:
                     await connection.close()
                     await self._drop_idle()  # what ended this one has ended them too
 
+    async def _connect(self) -> AsyncConnection:
+        connection = await self._make()
+        # A pooler may lend us the session in which a listener of somebody's once listened. What nobody handles is kept.
+        connection.add_notify_handler(_drop)
+        return connection
+
     async def close(self) -> None:
         self._closed = True
         await self._drop_idle()
@@ -55,6 +61,10 @@ class Connections:
     async def _drop_idle(self) -> None:
         while self._idle:
             await self._idle.pop().close()
+
+
+def _drop(note: psycopg.Notify) -> None:
+    """Only a listener wants it."""
 
 
 async def connect(dsn: str) -> AsyncConnection:
