@@ -10,7 +10,9 @@ import psycopg
 
 from swath.core.errors import StoreUnavailable
 
-MOST = 4  # connections of one process, whatever its workers
+# Of one process, whatever its workers. More than it settles at once: while settlements wait for a partition that is held
+# by somebody, leases are renewed all the same.
+MOST = 6
 CONNECT_TIMEOUT = 10
 
 AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]

@@ -36,6 +36,7 @@ _WAIT = (
     pg.ReadOnlySqlTransaction,  # a stand-by that is not promoted yet
 )
 _OUT_OF_TIME = ("25P03", "25P04")  # idle_in_transaction_session_timeout, transaction_timeout: they end the session
+_BROKEN = ("08", "57P")  # the classes of errors about the connection, and about a server that ends sessions
 _TOO_LARGE = "54"  # the class of errors about a limit of the server itself, which no waiting lifts
 
 # What a role needs, by the kind of thing that the server says is denied.
@@ -97,6 +98,11 @@ def translate(error: psycopg.Error, shown: str, *, doing: str) -> SwathError:
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return StoreUnavailable(f"{shown} cannot be reached: {said}. Is the server running, and the URL right?")
     return SwathError(f"{shown} refused while {doing}: {said}")
+
+
+def broke(error: psycopg.Error) -> bool:
+    """Whether the connection broke or could not be made. Where the server itself said no, it says so again."""
+    return error.sqlstate is None or error.sqlstate.startswith(_BROKEN)
 
 
 def wrong_format(found: int, shown: str) -> SwathError:

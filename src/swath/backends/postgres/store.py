@@ -13,7 +13,7 @@ from psycopg.pq import TransactionStatus
 from swath.backends import sql
 from swath.backends.postgres.arrays import boolean_array, bytes_array, number_array, text_array
 from swath.backends.postgres.connections import AsyncConnection, Connections, connect
-from swath.backends.postgres.errors import FORMAT, translate, translated, wrong_format
+from swath.backends.postgres.errors import FORMAT, broke, translate, translated, wrong_format
 from swath.backends.postgres.migration import create as create_frontier
 from swath.backends.postgres.migration import stored_format
 from swath.backends.postgres.notify import Listener
@@ -334,7 +334,7 @@ class PostgresStore:
                     return await (await connection.execute(statement, given, binary=True)).fetchall()
             except psycopg.Error as error:
                 failure = translate(error, self.target.shown, doing=doing)
-                if not repeat or not isinstance(failure, StoreUnavailable):
+                if not repeat or not isinstance(failure, StoreUnavailable) or not broke(error):
                     raise failure from error
                 repeat = False
 
