@@ -122,3 +122,32 @@ async def test_functions_that_a_role_may_not_call(site: Site, role: str) -> None
     await site.sql(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}")
     with pytest.raises(SwathError, match=r"permission denied for function .* Grant .* EXECUTE ON ALL FUNCTIONS"):
         await open_as(site, role)
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+async def test_sessions_of_another_isolation(site: Site, level: str) -> None:
+    """The setting of a role or database, and not a transaction of the caller's: the error names what was refused."""
+    frontier = Frontier(await site.store())
+    await frontier.add("a")
+    other = Frontier(await open_with(site, "default_transaction_isolation", level))
+    refused = rf": the transaction is {level}, .*nothing was changed.* default_transaction_isolation"
+    with pytest.raises(UsageError, match=f"^adding{refused}"):
+        await other.add("b")
+    with pytest.raises(UsageError, match=f"^claiming{refused}"):
+        await other.claim()
+    status = await frontier.status()
+    assert (status.ready, status.claimed) == (1, 0)
+
+
+async def test_sessions_in_which_a_backslash_escapes(site: Site) -> None:
+    await site.store()
+    frontier = Frontier(await open_with(site, "standard_conforming_strings", "off"))
+    key = "a\\b'c"
+    await frontier.add(Item(key, lane=key, payload=key))
+    assert (await frontier.explain(key)).state == "ready"
+    claim = await frontier.claim()
+    assert claim is not None
+    assert [(item.key, item.lane, item.payload) for item in claim.items] == [(key, key, key)]
+    await claim.settle([claim.items[0].done(discovered=[f"{key}2"], facts={key: key})])
+    assert await frontier.facts([key]) == {key: key}
+    assert ((await frontier.explain(key)).state, (await frontier.explain(f"{key}2")).state) == ("done", "ready")

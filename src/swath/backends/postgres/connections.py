@@ -10,8 +10,8 @@ import psycopg
 
 from swath.core.errors import StoreUnavailable
 
-# Of one process, whatever its workers. More than it settles at once: while settlements wait for a partition that is held
-# by somebody, leases are renewed all the same.
+# Of one process, whatever its workers. More than it settles at once: while settlements wait for a partition that
+# somebody holds, leases are renewed all the same.
 MOST = 6
 CONNECT_TIMEOUT = 10
 

@@ -80,7 +80,10 @@ def translate(error: psycopg.Error, shown: str, *, doing: str) -> SwathError:
                 "Cut the file to the committed length and write it again"
             )
         case code if code == WRONG_ISOLATION:
-            return WrongTransaction(f"{doing}: {said}, and a settlement needs read committed; nothing was settled")
+            return WrongTransaction(
+                f"{doing}: {said}, and swath needs read committed; nothing was changed. Begin your own transaction as "
+                "read committed; where there is none, set default_transaction_isolation of the role or database to it"
+            )
         case code if code == WRONG_FORMAT:
             return wrong_format(int(said.rsplit(" ", 1)[1]), shown)
     if isinstance(error, pg.UniqueViolation):
