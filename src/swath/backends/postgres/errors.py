@@ -103,9 +103,10 @@ def translate(error: psycopg.Error, shown: str, *, doing: str) -> SwathError:
     return SwathError(f"{shown} refused while {doing}: {said}")
 
 
-def broke(error: psycopg.Error) -> bool:
-    """Whether the connection broke or could not be made. Where the server itself said no, it says so again."""
-    return error.sqlstate is None or error.sqlstate.startswith(_BROKEN)
+def passes_at_once(error: psycopg.Error) -> bool:
+    """Whether the same statement may go through right away: the connection broke, or another won a deadlock. Whoever
+    waited for a lock in vain has waited."""
+    return error.sqlstate is None or error.sqlstate.startswith(_BROKEN) or isinstance(error, pg.DeadlockDetected)
 
 
 def wrong_format(found: int, shown: str) -> SwathError:

@@ -13,7 +13,7 @@ from psycopg.pq import TransactionStatus
 from swath.backends import sql
 from swath.backends.postgres.arrays import boolean_array, bytes_array, number_array, text_array
 from swath.backends.postgres.connections import AsyncConnection, Connections, connect
-from swath.backends.postgres.errors import FORMAT, broke, translate, translated, wrong_format
+from swath.backends.postgres.errors import FORMAT, passes_at_once, translate, translated, wrong_format
 from swath.backends.postgres.migration import create as create_frontier
 from swath.backends.postgres.migration import stored_format
 from swath.backends.postgres.notify import Listener
@@ -326,15 +326,16 @@ class PostgresStore:
         return await self._run(self.target.fill(QUERIES[name]), given, doing="reading", repeat=True)
 
     async def _run(self, statement: str, given: Any, *, doing: str, repeat: bool) -> list[Any]:
-        """Send a statement, and once more when the connection broke in it: each is safe to repeat, because what was
-        applied is looked up by its number or its hash (rule 5). An idle connection may have been broken for long."""
+        """Send a statement, and once more when the connection broke in it or a deadlock ended it: each is safe to
+        repeat, because what was applied is looked up by its number or its hash (rule 5). An idle connection may have
+        been broken for long."""
         while True:
             try:
                 async with self._connections.lend() as connection:
                     return await (await connection.execute(statement, given, binary=True)).fetchall()
             except psycopg.Error as error:
                 failure = translate(error, self.target.shown, doing=doing)
-                if not repeat or not isinstance(failure, StoreUnavailable) or not broke(error):
+                if not repeat or not isinstance(failure, StoreUnavailable) or not passes_at_once(error):
                     raise failure from error
                 repeat = False
 
