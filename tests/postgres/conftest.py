@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
 
+import psycopg
 import pytest
 import pytest_asyncio
 
@@ -34,3 +35,13 @@ async def site(url: str) -> AsyncIterator[Site]:
     site = Site(url)
     yield site
     await site.close()
+
+
+@pytest.fixture
+def role(database: str) -> str:
+    """Somebody who may log in, and nothing else."""
+    name = f"role_{secrets.token_hex(4)}"
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {name} LOGIN".encode())
+        connection.execute(f"REVOKE ALL ON SCHEMA public FROM {name}".encode())
+    return name

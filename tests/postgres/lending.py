@@ -1,5 +1,6 @@
 """Ways to hand a PostgresStore its connections: a test decides which one a move runs on, and when it commits."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import cycle
@@ -67,6 +68,31 @@ class Pooler(Connections):
     async def close(self) -> None:
         for connection in self._all:
             await connection.close()
+
+
+class HeldBack(Connections):
+    """Lends as ever. The answer of the next move reaches whoever asked only when `let_go` is called."""
+
+    def __init__(self, dsn: str) -> None:
+        super().__init__(lambda: connect(dsn))
+        self.answered = asyncio.Event()
+        self._hold: asyncio.Event | None = None
+        self._let_go = asyncio.Event()
+
+    def hold_next(self) -> None:
+        self._hold = self._let_go
+
+    def let_go(self) -> None:
+        self._let_go.set()
+
+    @asynccontextmanager
+    async def lend(self) -> AsyncIterator[AsyncConnection]:
+        async with super().lend() as connection:
+            yield connection
+        if (hold := self._hold) is not None:
+            self._hold = None
+            self.answered.set()
+            await hold.wait()
 
 
 async def left_behind(connection: AsyncConnection) -> tuple[Any, ...]:

@@ -1,8 +1,11 @@
-"""Per item, fences only rise: also where a claim spans partitions and a later one was in the second before it."""
+"""Per item, fences only rise: also where a claim spans partitions and a later one was in the second before it. Claims
+that ended long ago are forgotten, however many there are."""
 
 import asyncio
 
-from swath.conformance.trial import release
+import pytest
+
+from swath.conformance.trial import Trial, release
 from tests.postgres.site import Site
 from tests.recorder import PATIENCE
 
@@ -28,4 +31,41 @@ async def test_a_claim_passes_by_where_a_later_one_was_first(site: Site) -> None
     last = await trial.claim()
     assert last.keys == ["b"]
     assert last.reply.fence > later.reply.fence
+    await trial.check()
+
+
+async def claim_and_release(trial: Trial, claims: int) -> list[int]:
+    """The fences of claims that were made one after the other."""
+    fences = []
+    for _ in range(claims):
+        batch = await trial.claim(1, lease=1)
+        await batch.settle(release(batch.only))
+        fences.append(batch.reply.fence)
+    return fences
+
+
+async def kept(site: Site, fences: list[int]) -> list[int]:
+    rows = await site.sql("SELECT fence FROM {schema}.claim WHERE fence = ANY (%s) ORDER BY fence", fences)
+    return [fence for (fence,) in rows]
+
+
+@pytest.mark.parametrize("claims_later", [100_000, 10_000_000])
+async def test_claims_that_ended_long_ago_are_forgotten(site: Site, claims_later: int) -> None:
+    """The sequence stands for all the claims in between. Those that are too young when so many others were made, as
+    where claims are many a second, are forgotten when there were a hundred times as many."""
+    trial = await site.trial()
+    await trial.add("work")
+    old = await claim_and_release(trial, 30)
+    if claims_later > 100_000:
+        await site.sql("SELECT setval('{schema}.fence', %s)", old[0] + 100_000 - 1)
+        site.clock.advance(3_500)
+        await claim_and_release(trial, 40)
+        assert await kept(site, old) == old, "they ended within the hour"
+    await site.sql("SELECT setval('{schema}.fence', %s)", old[0] + claims_later - 1)
+    site.clock.advance(3_700)
+    await claim_and_release(trial, 10)
+    assert await kept(site, old) == old[10:], "a few with each"
+    young = await claim_and_release(trial, 30)
+    assert await kept(site, old) == []
+    assert await kept(site, young) == young
     await trial.check()

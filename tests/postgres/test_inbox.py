@@ -154,6 +154,89 @@ async def test_restored_into_a_younger_cluster(site: Site, before: list[str]) ->
     await trial.check()
 
 
+async def marked_ahead(site: Site, partition: int) -> int:
+    """Leave a partition's mark as a restore into a younger cluster does: a little ahead of its transaction numbers."""
+    ((ahead,),) = await site.sql("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint + 300")
+    await site.sql(
+        "UPDATE {schema}.partition_state SET inbox_from = %s::text::xid8 WHERE partition = %s", str(ahead), partition
+    )
+    return int(ahead)
+
+
+async def passed(site: Site, number: int) -> None:
+    """Use up transaction numbers, as others in the cluster do."""
+    connection = await site.connect()
+    while True:
+        row = await (await connection.execute("SELECT pg_current_xact_id()::text::bigint")).fetchone()
+        assert row is not None
+        if row[0] > number:
+            return
+
+
+async def test_transaction_numbers_pass_a_restored_mark(site: Site) -> None:
+    """INV-4. What was discovered below the mark is found after the cluster has passed it, with no look in between."""
+    trial = await site.trial(partitions=2)
+    ahead = await marked_ahead(site, 1)
+    batch = await source(trial, 0)
+    await batch.settle(done(batch.only), discovered=[trial.item("found", lane=trial.lane(1))])
+    await passed(site, ahead)
+    assert (await trial.status(1)).inbox == 1
+    assert (await trial.claim(order=[1])).keys == ["found"]
+    assert await trial.total("inbox") == 0
+    await trial.check()
+
+
+@pytest.mark.parametrize("drained", [True, False])
+async def test_transaction_numbers_pass_a_restored_mark_while_one_is_open(site: Site, drained: bool) -> None:
+    """The transaction discovers below the mark and commits above it, whether or not somebody drains in between."""
+    trial = await site.trial(partitions=3)
+    ahead = await marked_ahead(site, 1)
+    connection = await site.connect()
+    await settle_in(connection, await source(trial, 0), [trial.item("found", lane=trial.lane(1))])
+    await passed(site, ahead)
+    if drained:
+        batch = await source(trial, 2)
+        await batch.settle(done(batch.only), discovered=[trial.item("other", lane=trial.lane(1))])
+        assert (await trial.claim(order=[1])).keys == ["other"]
+    await connection.commit()
+    assert (await trial.status(1)).inbox == 1
+    assert (await trial.claim(order=[1])).keys == ["found"]
+    await trial.check()
+
+
+async def test_transaction_numbers_pass_a_restored_mark_before_a_discovery(site: Site) -> None:
+    """The transaction began below the mark and discovers above it."""
+    trial = await site.trial(partitions=2)
+    ahead = await marked_ahead(site, 1)
+    batch = await source(trial, 0)
+    connection = await site.connect()
+    await connection.execute("BEGIN")
+    await connection.execute("SELECT pg_current_xact_id()")
+    await passed(site, ahead)
+    settlement = Settlement(0, 1, [done(batch.only)], [trial.item("found", lane=trial.lane(1))])
+    await batch.store.settle(batch.ref, settlement, connection=connection)
+    await connection.commit()
+    assert (await trial.claim(order=[1])).keys == ["found"]
+    await trial.check()
+
+
+async def test_an_open_transaction_is_no_restore(site: Site) -> None:
+    """What commits late keeps its own number: the mark's list of open transactions has it."""
+    trial = await site.trial(partitions=2)
+    batch = await source(trial, 0)
+    connection = await site.connect()
+    await connection.execute("BEGIN")
+    row = await (await connection.execute("SELECT pg_current_xact_id()::text::bigint")).fetchone()
+    await trial.add("other", lane=trial.lane(1))
+    assert (await trial.claim(order=[1])).keys == ["other"]
+    settlement = Settlement(0, 1, [done(batch.only)], [trial.item("found", lane=trial.lane(1))])
+    await batch.store.settle(batch.ref, settlement, connection=connection)
+    await connection.commit()
+    assert await site.sql("SELECT xid::text::bigint FROM {schema}.inbox") == [row]
+    assert (await trial.claim(order=[1])).keys == ["found"]
+    await trial.check()
+
+
 async def test_a_claim_drains_a_bounded_number(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """However much was discovered, a claim takes in a few times its bound at most; later ones get the rest."""
     rows, size, bound, most = 50, 20, 50, 5

@@ -2,12 +2,13 @@
 
 import asyncio
 import time
+import warnings
 
 import psycopg
 import pytest
 
 from swath.backends.postgres import PostgresStore, notify
-from swath.backends.postgres.connections import connect
+from swath.backends.postgres.connections import Connections, connect
 from swath.conformance.trial import done
 from swath.core.store import Settings
 from tests.postgres.site import POLL_SECONDS, Site
@@ -213,3 +214,19 @@ def forbid_listening(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(notify, "connect", refuse)
     return tried
+
+
+async def test_notifications_on_a_lent_connection_are_dropped(site: Site) -> None:
+    """A pooler may leave a LISTEN in a session that it lends to others: nobody reads what arrives there."""
+    lending = Connections(lambda: connect(site.target.dsn))
+    trial = await site.trial(connections=lending)
+    async with lending.lend() as connection:
+        await connection.execute("LISTEN swath")
+    for n in range(3):
+        await site.sql("SELECT pg_notify('swath', %s)", str(n))
+        await trial.add(f"work{n}")
+    async with lending.lend() as again:
+        assert again is connection
+        await again.execute("SELECT 1")
+        with warnings.catch_warnings(action="ignore"):  # that a handler took what would be here
+            assert [note async for note in again.notifies(timeout=0)] == []

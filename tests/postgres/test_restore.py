@@ -1,6 +1,7 @@
 """Rules 4 and 7: a database that went back in time. What was learnt since is forgotten; no zombie meets a reused
 number."""
 
+import asyncio
 import logging
 
 import pytest
@@ -9,7 +10,9 @@ from swath.conformance.trial import done
 from swath.core.errors import LeaseLost
 from swath.core.frontier import Frontier
 from swath.core.store import ClaimRef
+from tests.postgres.lending import HeldBack
 from tests.postgres.site import Site
+from tests.recorder import PATIENCE
 
 TABLES = "partition_state, lane, lane_state, item, delayed, claimed, claim, inbox, seen, moved, done, dead, output"
 
@@ -47,6 +50,51 @@ async def test_the_memory_of_recent_keys_is_emptied(site: Site, caplog: pytest.L
     assert frontier.store.generation > generation
     assert "back in time" in caplog.text
     assert await frontier.add(["after0", "before"]) == 1
+
+
+async def test_answers_out_of_order_are_no_restore(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    """Two claims at once: the later one is answered first. A restore to where the earlier one was is still noticed."""
+    lending = HeldBack(site.target.dsn)
+    frontier = Frontier(await site.store(connections=lending))
+    await frontier.add([f"page{n}" for n in range(20)])
+    assert await frontier.claim(1) is not None
+    generation = frontier.store.generation
+    lending.hold_next()
+    earlier = asyncio.create_task(frontier.claim(1))
+    async with asyncio.timeout(PATIENCE):
+        await lending.answered.wait()
+    await back_up(site)
+    for _ in range(5):
+        assert await frontier.claim(1) is not None
+    lending.let_go()
+    assert await earlier is not None
+    assert await frontier.claim(1) is not None
+    assert (frontier.store.generation, caplog.text) == (generation, "")
+    await restore(site)
+    assert await frontier.claim(1) is not None
+    assert (frontier.store.generation, caplog.text.count("back in time")) == (generation + 1, 1)
+    assert await frontier.claim(1) is not None
+    assert frontier.store.generation == generation + 1, "noticed once"
+
+
+async def test_what_is_answered_late_does_not_hide_a_restore(site: Site) -> None:
+    """What is known of a partition is the highest version of all answers, not that of the last."""
+    lending = HeldBack(site.target.dsn)
+    frontier = Frontier(await site.store(connections=lending))
+    await frontier.add([f"page{n}" for n in range(20)])
+    lending.hold_next()
+    earlier = asyncio.create_task(frontier.claim(1))
+    async with asyncio.timeout(PATIENCE):
+        await lending.answered.wait()
+    await back_up(site)
+    for _ in range(5):
+        assert await frontier.claim(1) is not None
+    lending.let_go()
+    assert await earlier is not None
+    generation = frontier.store.generation
+    await restore(site)
+    assert await frontier.claim(1) is not None
+    assert frontier.store.generation == generation + 1
 
 
 async def test_the_memory_of_recent_keys_is_emptied_with_a_connection(site: Site) -> None:

@@ -94,6 +94,7 @@ NO_OUTCOMES: list[tuple[Callable[[Item], Outcome], type[swath.UsageError], str]]
     (lambda item: item.done(discovered=["new", "a\0b"]), InvalidItem, "has a NUL character"),
     (lambda item: item.done(discovered=["new", Item("n", span=0)]), InvalidItem, "span 0 of 'n'"),
     (lambda item: item.done(facts={"new": 1, "": 2}), InvalidItem, "the key is empty"),
+    (lambda item: item.done(facts={"new": 1, "x" * 2_001: 2}), InvalidItem, "2,000 is the most. Use a digest"),
     (lambda item: item.done(facts={"new": object()}), InvalidItem, "fact of 'new' is not JSON"),
     (lambda item: item.retry(after=float("inf")), InvalidOutcome, "after=inf"),
     (lambda item: item.release(after=-1), InvalidOutcome, "after=-1"),

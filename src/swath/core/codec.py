@@ -19,6 +19,7 @@ MAX_LANE_BYTES = 512
 MAX_PAYLOAD_BYTES = 262_144
 MAX_RESULT_BYTES = 65_536
 MAX_FACT_BYTES = 1_048_576
+MAX_FACT_KEY_BYTES = 2_000  # an index of PostgreSQL keeps no more than 2,704 bytes
 MAX_REASON_CHARS = 1_000
 MAX_ERROR_CHARS = 8_000
 MAX_SPAN = 2**40
@@ -158,6 +159,10 @@ def facts(known: Mapping[str, Any]) -> list[Fact]:
     """Check facts and encode them."""
     for key in known:
         check_key(key)
+        if (size := len(key.encode())) > MAX_FACT_KEY_BYTES:
+            raise InvalidItem(
+                f"the key {_shown(key)} of a fact has {size:,} bytes; {MAX_FACT_KEY_BYTES:,} is the most. Use a digest"
+            )
     return [Fact(key, _json("fact", key, value, MAX_FACT_BYTES)) for key, value in known.items()]
 
 

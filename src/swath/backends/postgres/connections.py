@@ -10,7 +10,9 @@ import psycopg
 
 from swath.core.errors import UsageError
 
-MOST = 4  # connections of one process, whatever its workers
+# Of one process, whatever its workers. More than it settles at once: while settlements wait for a partition that
+# somebody holds, leases are renewed all the same.
+MOST = 6
 CONNECT_TIMEOUT = 10
 
 AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
@@ -20,7 +22,7 @@ class Connections:
     """Lends connections in autocommit mode, so that one call of a function is one transaction."""
 
     def __init__(self, connect: Callable[[], Awaitable[AsyncConnection]], *, most: int = MOST) -> None:
-        self._connect = connect
+        self._make = connect
         self._free = asyncio.Semaphore(most)
         self._idle: list[AsyncConnection] = []
         self._closed = False
@@ -48,6 +50,12 @@ class Connections:
                     await connection.close()
                     await self._drop_idle()  # what ended this one has ended them too
 
+    async def _connect(self) -> AsyncConnection:
+        connection = await self._make()
+        # A pooler may lend us the session in which a listener of somebody's once listened. What nobody handles is kept.
+        connection.add_notify_handler(_drop)
+        return connection
+
     async def close(self) -> None:
         self._closed = True
         await self._drop_idle()
@@ -57,7 +65,16 @@ class Connections:
             await self._idle.pop().close()
 
 
+def _drop(note: psycopg.Notify) -> None:
+    """Only a listener wants it."""
+
+
 async def connect(dsn: str) -> AsyncConnection:
     return await psycopg.AsyncConnection.connect(
-        dsn, autocommit=True, prepare_threshold=None, connect_timeout=CONNECT_TIMEOUT, application_name="swath"
+        dsn,
+        autocommit=True,
+        prepare_threshold=None,
+        connect_timeout=CONNECT_TIMEOUT,
+        application_name="swath",
+        client_encoding="UTF8",  # whatever the URL, the role or the database says: texts are any Unicode
     )

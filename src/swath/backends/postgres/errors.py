@@ -1,5 +1,6 @@
 """What PostgreSQL says, in our words."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,6 +17,7 @@ from swath.core.errors import (
     StoreFull,
     StoreUnavailable,
     SwathError,
+    UsageError,
     WrongTransaction,
 )
 
@@ -33,6 +35,20 @@ _WAIT = (
     pg.TooManyConnections,
     pg.ReadOnlySqlTransaction,  # a stand-by that is not promoted yet
 )
+_OUT_OF_TIME = ("25P03", "25P04")  # idle_in_transaction_session_timeout, transaction_timeout: they end the session
+_BROKEN = ("08", "57P")  # the classes of errors about the connection, and about a server that ends sessions
+_TOO_LARGE = "54"  # the class of errors about a limit of the server itself, which no waiting lifts
+
+# What a role needs, by the kind of thing that the server says is denied.
+_GRANTS = {
+    "database": "CREATE ON DATABASE {name}, or name a schema that the role owns",
+    "schema": "USAGE ON SCHEMA {name}, and CREATE where the frontier is to be made in it",
+    "table": "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN the frontier's SCHEMA",
+    "view": "SELECT ON ALL TABLES IN the frontier's SCHEMA",
+    "sequence": "USAGE ON ALL SEQUENCES IN the frontier's SCHEMA",
+    "function": "EXECUTE ON ALL FUNCTIONS IN the frontier's SCHEMA",
+}
+_DENIED = re.compile(r"permission denied for (\w+) (.+)")
 
 
 @contextmanager
@@ -64,7 +80,10 @@ def translate(error: psycopg.Error, shown: str, *, doing: str) -> SwathError:
                 "Cut the file to the committed length and write it again"
             )
         case code if code == WRONG_ISOLATION:
-            return WrongTransaction(f"{doing}: {said}, and a settlement needs read committed; nothing was settled")
+            return WrongTransaction(
+                f"{doing}: {said}, and swath needs read committed; nothing was changed. Begin your own transaction as "
+                "read committed; where there is none, set default_transaction_isolation of the role or database to it"
+            )
         case code if code == WRONG_FORMAT:
             return wrong_format(int(said.rsplit(" ", 1)[1]), shown)
     if isinstance(error, pg.UniqueViolation):
@@ -74,12 +93,20 @@ def translate(error: psycopg.Error, shown: str, *, doing: str) -> SwathError:
     if isinstance(error, _GONE):
         return NotAFrontier(f"{shown} has no frontier (any more): {said}. `swath db init` makes one")
     if isinstance(error, pg.InsufficientPrivilege):
-        return StoreUnavailable(f"{shown}: {said}. Grant this role CREATE on the database, or name a schema of its own")
-    if isinstance(error, _WAIT):
+        return SwathError(f"{shown} refused while {doing}: {said}. {_missing(said)}")
+    if isinstance(error, _WAIT) or error.sqlstate in _OUT_OF_TIME:
         return StoreUnavailable(f"{shown} is busy: {said}. Try again")
+    if (error.sqlstate or "").startswith(_TOO_LARGE):
+        return UsageError(f"{doing}: too large for PostgreSQL ({said}); nothing was changed. Hand in less at once")
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return StoreUnavailable(f"{shown} cannot be reached: {said}. Is the server running, and the URL right?")
     return SwathError(f"{shown} refused while {doing}: {said}")
+
+
+def passes_at_once(error: psycopg.Error) -> bool:
+    """Whether the same statement may go through right away: the connection broke, or another won a deadlock. Whoever
+    waited for a lock in vain has waited."""
+    return error.sqlstate is None or error.sqlstate.startswith(_BROKEN) or isinstance(error, pg.DeadlockDetected)
 
 
 def wrong_format(found: int, shown: str) -> SwathError:
@@ -88,6 +115,14 @@ def wrong_format(found: int, shown: str) -> SwathError:
             f"{shown} has format {found}, this swath works with {FORMAT}: run `swath db migrate --store {shown}`"
         )
     return SchemaTooNew(f"{shown} has format {found}, this swath works with {FORMAT}: upgrade swath")
+
+
+def _missing(said: str) -> str:
+    """The GRANT that a role lacks, as far as the server tells."""
+    denied = _DENIED.match(said)
+    if denied is None or denied[1] not in _GRANTS:
+        return "Grant the role of this URL what is missing, or use the role that made the frontier"
+    return f"Grant the role of this URL {_GRANTS[denied[1]].format(name=denied[2])}"
 
 
 def _lost(doing: str, said: str) -> str:

@@ -992,10 +992,14 @@ BEGIN
         RETURN;
     END IF;
     expires_at := now + _lease;
-    -- Claims that ended long ago are forgotten, a few with each new one.
+    -- Claims that ended long ago are forgotten, a few with each new one. Where there are so many claims that the first
+    -- look comes within the hour, the second does not.
     WITH forgotten AS (
         DELETE FROM {schema}.claim AS c
         WHERE c.fence BETWEEN claim.fence - 100010 AND claim.fence - 100000 AND c.expires_at < now - 3600000000
+    ), forgotten_later AS (
+        DELETE FROM {schema}.claim AS c
+        WHERE c.fence BETWEEN claim.fence - 10000010 AND claim.fence - 10000000 AND c.expires_at < now - 3600000000
     )
     INSERT INTO {schema}.claim (fence, token, expires_at, partitions, worker)
     VALUES (claim.fence, _token, claim.expires_at, _held, _worker);
@@ -1350,10 +1354,20 @@ BEGIN
     discovered := s.ready + s.delayed - discovered;
 
     IF cardinality(_o_partitions) > 0 THEN
+        -- A mark by which this transaction has long ended is that of an older cluster, before a restore, and whoever
+        -- drains once its number has been reached would pass by what lies below: it goes where everybody looks.
         INSERT INTO {schema}.inbox (
-            partition, size, hashes, lanes, priorities, keys, payloads, not_befores, spans
+            xid, partition, size, hashes, lanes, priorities, keys, payloads, not_befores, spans
         )
-        SELECT o.partition, count(*), array_agg(o.hash), array_agg(o.lane), array_agg(o.priority), array_agg(o.key),
+        SELECT
+            (
+                SELECT CASE
+                    WHEN t.inbox_from > pg_current_xact_id() AND pg_current_xact_id() <> ALL (t.inbox_open)
+                    THEN '9223372036854775807' ELSE pg_current_xact_id()
+                END
+                FROM {schema}.partition_state AS t WHERE t.partition = o.partition ORDER BY t.version DESC LIMIT 1
+            ),
+            o.partition, count(*), array_agg(o.hash), array_agg(o.lane), array_agg(o.priority), array_agg(o.key),
             array_agg(o.payload), array_agg(o.not_before), array_agg(o.span)
         FROM unnest(
             _o_partitions, _o_hashes, _o_lanes, _o_priorities, _o_keys, _o_payloads, _o_not_befores, _o_spans

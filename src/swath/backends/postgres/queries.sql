@@ -89,7 +89,7 @@ WITH known AS (
     FROM {schema}.partition AS p
     CROSS JOIN LATERAL (
         SELECT e.position, e.hash FROM {schema}.seen AS e
-        WHERE e.partition = p.partition AND e.hash >= %(key)s AND e.hash <= %(key)s::bytea || '\xffffffff'::bytea
+        WHERE e.partition = p.partition AND e.hash >= %(key)s AND e.hash <= %(key)s::bytea || decode('ffffffff', 'hex')
     ) AS e
     LEFT JOIN {schema}.moved AS m ON m.partition = p.partition AND m.origin = e.position
     WHERE %(lane)s::bytea IS NULL OR substring(e.hash FROM 17) = %(lane)s

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, repeat
 from operator import add
 from typing import Any
@@ -13,13 +13,13 @@ from psycopg.pq import TransactionStatus
 from swath.backends import sql
 from swath.backends.postgres.arrays import boolean_array, bytes_array, number_array, text_array
 from swath.backends.postgres.connections import AsyncConnection, Connections, connect
-from swath.backends.postgres.errors import FORMAT, translate, translated, wrong_format
+from swath.backends.postgres.errors import FORMAT, passes_at_once, translate, translated, wrong_format
 from swath.backends.postgres.migration import create as create_frontier
 from swath.backends.postgres.migration import stored_format
 from swath.backends.postgres.notify import Listener
 from swath.backends.postgres.target import Target
 from swath.core.clock import Clock
-from swath.core.errors import NotAFrontier, StoreUnavailable, WrongTransaction
+from swath.core.errors import InvalidStoreURL, NotAFrontier, StoreUnavailable, WrongTransaction
 from swath.core.item import DEFAULT_PRIORITY, Item
 from swath.core.lane import LaneLimits
 from swath.core.store import (
@@ -50,6 +50,7 @@ from swath.core.store import (
 log = logging.getLogger("swath")
 
 QUERIES = sql.load("swath.backends.postgres", "queries.sql")
+KEEP_ANY_TEXT = ("UTF8", "SQL_ASCII")  # the latter keeps our UTF-8 as it is
 
 
 class PostgresStore:
@@ -123,6 +124,7 @@ class PostgresStore:
         )
         if request.token in self._doubtful:
             return await self._find_claim(request)
+        before = dict(self._versions)
         try:
             row = await self._call("claim", *arguments, doing="claiming")
         except StoreUnavailable:
@@ -131,7 +133,7 @@ class PostgresStore:
         except asyncio.CancelledError:
             self._doubtful.add(request.token)
             raise
-        self._watch_versions(row[12])
+        self._watch_versions(row[12], before)
         (now, fence, expires_at, next_ready_at, skipped, recovered, died, paused, version) = row[:9]
         self.settings = self.settings._replace(min_interval=row[9], concurrency=row[10], max_attempts=row[11])
         return ClaimReply(
@@ -157,14 +159,16 @@ class PostgresStore:
         items = _items(*columns) if fence else []
         return ClaimReply(now, fence, items, expires_at or now, now, (), 0, 0, True, Signal(paused, version))
 
-    def _watch_versions(self, pairs: Sequence[int]) -> None:
-        """A partition's version only rises; where it fell, the database was restored or failed over (rule 4)."""
-        for partition, version in zip(pairs[::2], pairs[1::2], strict=True):
-            if version < self._versions.get(partition, 0):
-                log.warning("%s went back in time: was it restored or failed over?", self.target.shown)
-                self._rewound += 1
-                self._versions.clear()
-            self._versions[partition] = version
+    def _watch_versions(self, pairs: Sequence[int], before: Mapping[int, int]) -> None:
+        """A partition's version only rises; where it is below what was known before the claim was sent, the database
+        was restored or failed over (rule 4). Of two claims at once, the later one may be answered first."""
+        found = dict(zip(pairs[::2], pairs[1::2], strict=True))
+        if any(version < before.get(partition, 0) for partition, version in found.items()):
+            log.warning("%s went back in time: was it restored or failed over?", self.target.shown)
+            self._rewound += 1
+            self._versions.clear()
+        for partition, version in found.items():
+            self._versions[partition] = max(version, self._versions.get(partition, 0))
 
     @property
     def generation(self) -> int:
@@ -326,20 +330,27 @@ class PostgresStore:
         return await self._run(self.target.fill(QUERIES[name]), given, doing="reading", repeat=True)
 
     async def _run(self, statement: str, given: Any, *, doing: str, repeat: bool) -> list[Any]:
-        """Send a statement, and once more when the connection broke in it: each is safe to repeat, because what was
-        applied is looked up by its number or its hash (rule 5). An idle connection may have been broken for long."""
+        """Send a statement, and once more when the connection broke in it or a deadlock ended it: each is safe to
+        repeat, because what was applied is looked up by its number or its hash (rule 5). An idle connection may have
+        been broken for long."""
         while True:
             try:
                 async with self._connections.lend() as connection:
                     return await (await connection.execute(statement, given, binary=True)).fetchall()
             except psycopg.Error as error:
                 failure = translate(error, self.target.shown, doing=doing)
-                if not repeat or not isinstance(failure, StoreUnavailable):
+                if not repeat or not isinstance(failure, StoreUnavailable) or not passes_at_once(error):
                     raise failure from error
                 repeat = False
 
 
 async def _open(connection: AsyncConnection, target: Target, create: Settings | None) -> Settings:
+    (encoding,) = await (await connection.execute("SHOW server_encoding")).fetchone() or ("unknown",)
+    if encoding not in KEEP_ANY_TEXT:
+        raise InvalidStoreURL(
+            f"{target.shown}: this database has the encoding {encoding}, which cannot keep every key. "
+            "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0 makes one that can"
+        )
     found = await stored_format(connection, target)
     if found is None:
         if create is None:

@@ -1,0 +1,72 @@
+"""The few connections of a process: some wait for a lock, and the rest of the work goes on."""
+
+import asyncio
+
+import pytest
+
+from swath.conformance.trial import done
+from swath.core.errors import StoreUnavailable
+from swath.core.settler import AT_ONCE
+from swath.core.store import OutputMove
+from tests.postgres.lending import Pooler
+from tests.postgres.site import Site
+from tests.recorder import PATIENCE
+
+
+async def test_settlements_that_wait_do_not_keep_leases_from_being_renewed(site: Site) -> None:
+    """As many as a runner sends at once wait for a partition that somebody holds. Claims and renewals elsewhere do
+    not."""
+    trial = await site.trial(partitions=2)
+    await trial.add(*(f"page{n}" for n in range(AT_ONCE)), lane=trial.lane(0))
+    await trial.add("one", "two", lane=trial.lane(1))
+    pages = await trial.claim(order=[0])
+    one = await trial.claim(1, order=[1])
+    holder = await site.lock(0)
+    settlements = [asyncio.create_task(pages.settle(done(item))) for item in pages.items]
+    await site.waiting(AT_ONCE)
+    async with asyncio.timeout(PATIENCE):
+        _, two = await asyncio.gather(one.renew(), trial.claim(1, order=[1]))
+    assert two.keys == ["two"]
+    assert not any(settlement.done() for settlement in settlements)
+    await holder.commit()
+    await asyncio.gather(*settlements)
+    await trial.check()
+
+
+async def test_a_lock_is_waited_for_once(site: Site) -> None:
+    """Who waited in vain has waited: the move is not sent again at once."""
+    pooler = await Pooler.of(site.target.dsn, size=2)
+    store = await site.store(connections=pooler)
+    await site.sql("ALTER FUNCTION {schema}.reopen SET lock_timeout TO '50ms'")
+    holder = await site.lock(0)
+    before = len(pooler.lent)
+    with pytest.raises(StoreUnavailable, match=r"is busy: .*lock timeout\. Try again"):
+        await store.reopen([(0, 1)])
+    assert len(pooler.lent) == before + 1
+    await holder.commit()
+    assert await store.reopen([(0, 1)]) == 0
+
+
+async def test_a_lost_deadlock_is_tried_again(site: Site) -> None:
+    """Nobody waits long in one, and whoever won it is soon gone."""
+    pooler = await Pooler.of(site.target.dsn, size=2)
+    trial = await site.trial(connections=pooler)
+    await site.sql("ALTER FUNCTION {schema}.settle SET deadlock_timeout TO '2s'")
+    await trial.add("page")
+    batch = await trial.claim()
+    lock = "SELECT pg_advisory_xact_lock(hashtextextended(%s || '/' || %s, 0))"
+    other = await site.connect()
+    await other.execute("BEGIN")
+    await other.execute("SET LOCAL deadlock_timeout TO '60s'")  # the settlement is to be the one who loses
+    await other.execute(lock, (site.target.schema, "two"))
+    before = len(pooler.lent)
+    settling = asyncio.create_task(
+        batch.settle(done(batch.only), outputs=[OutputMove("one", 0, 1), OutputMove("two", 0, 2)])
+    )
+    await site.waiting()
+    await other.execute(lock, (site.target.schema, "one"))
+    await other.rollback()
+    await settling
+    assert len(pooler.lent) == before + 2
+    assert await trial.store.outputs() == {"one": 1, "two": 2}
+    await trial.check()

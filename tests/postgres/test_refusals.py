@@ -1,0 +1,153 @@
+"""What no waiting mends ends a run, and says what to do; what passes is waited out."""
+
+import asyncio
+import secrets
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+from swath.backends.postgres import PostgresStore
+from swath.core.errors import StoreUnavailable, SwathError, UsageError
+from swath.core.frontier import Frontier
+from swath.core.item import Item
+from swath.core.store import Fact
+from tests.postgres.site import POLL_SECONDS, Site
+from tests.recorder import PATIENCE
+
+SHORT = "200ms"
+
+
+async def open_with(site: Site, name: str, value: str) -> PostgresStore:
+    """The same frontier, for somebody whose sessions have a setting of their own."""
+    setting = quote(f"-c {name}=" + value.replace(" ", r"\ "))
+    store = await PostgresStore.open(f"{site.url}&options={setting}", clock=site.clock)
+    site.opened.append(store)
+    return store
+
+
+async def open_as(site: Site, role: str) -> PostgresStore:
+    store = await PostgresStore.open(site.url.replace("postgres@", f"{role}@"), clock=site.clock)
+    site.opened.append(store)
+    return store
+
+
+async def test_what_is_too_large_for_the_server(site: Site) -> None:
+    """An index has a limit that no waiting lifts."""
+    store = await site.store()
+    with pytest.raises(UsageError, match=r"learning: too large for PostgreSQL \(index row .*nothing was changed"):
+        await store.learn([Fact("a", "1"), Fact(secrets.token_hex(2_000), "2")])
+    assert await store.facts(["a"]) == {}
+
+
+async def test_the_longest_key_of_a_fact(site: Site) -> None:
+    frontier = Frontier(await site.store())
+    key = secrets.token_hex(1_000)
+    await frontier.learn({key: 1})
+    assert await frontier.facts([key]) == {key: 1}
+
+
+@pytest.mark.parametrize("limit", ["statement_timeout", "transaction_timeout"])
+async def test_a_time_limit_is_waited_out(site: Site, limit: str) -> None:
+    await site.store()
+    if not await site.sql("SELECT 1 FROM pg_settings WHERE name = %s", limit):
+        pytest.skip("before PostgreSQL 17 there is no such limit")
+    store = await open_with(site, limit, SHORT)
+    holder = await site.lock(0)
+    with pytest.raises(StoreUnavailable, match=r"is busy.*timeout.*Try again"):
+        await store.reopen([(0, 1)])
+    await holder.rollback()
+    assert await store.reopen([(0, 1)]) == 0
+
+
+async def ended(site: Site, pid: int) -> None:
+    """Wait until the server has ended a session."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            if not await site.sql("SELECT 1 FROM pg_stat_activity WHERE pid = %s", pid):
+                return
+            await asyncio.sleep(POLL_SECONDS)
+
+
+async def test_a_caller_who_idled_too_long(site: Site) -> None:
+    """The session is gone, and the transaction with it: both can be had again."""
+    frontier = Frontier(await site.store())
+    await frontier.add("a")
+    claim = await frontier.claim()
+    assert claim is not None
+    with psycopg.connect(site.target.dsn, autocommit=True) as caller:
+        caller.execute("BEGIN")
+        caller.execute("SET idle_in_transaction_session_timeout = '10ms'")
+        await ended(site, caller.info.backend_pid)
+        with pytest.raises(StoreUnavailable, match="Try again"):
+            await claim.settle([claim.items[0].done()], connection=caller)
+    await claim.settle([claim.items[0].done()])
+
+
+async def test_a_run_without_rights_ends(site: Site, role: str) -> None:
+    """Step by step: each error names the GRANT that is missing, until there is none."""
+    frontier = Frontier(await site.store())
+    await frontier.add(["a", "b"])
+
+    async def handler(item: Item) -> None: ...
+
+    async def run() -> int:
+        guest = Frontier(await open_as(site, role))
+        async with asyncio.timeout(PATIENCE):
+            return (await guest.run(handler, workers=1, handle_signals=False)).done
+
+    schema = site.target.schema
+    for denied, missing, grant in (
+        (f"schema {schema}", f"USAGE ON SCHEMA {schema}", f"USAGE ON SCHEMA {schema}"),
+        ("table frontier", "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES", f"SELECT ON ALL TABLES IN SCHEMA {schema}"),
+        (
+            "table partition",
+            "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES",
+            f"SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema}",
+        ),
+        ("sequence fence", "USAGE ON ALL SEQUENCES", f"USAGE ON ALL SEQUENCES IN SCHEMA {schema}"),
+    ):
+        with pytest.raises(SwathError, match=rf"permission denied for {denied}\. Grant .* {missing}") as caught:
+            await run()
+        assert not isinstance(caught.value, StoreUnavailable)
+        await site.sql(f"GRANT {grant} TO {role}")
+    assert await run() == 2
+
+
+async def test_functions_that_a_role_may_not_call(site: Site, role: str) -> None:
+    await site.store()
+    schema = site.target.schema
+    await site.sql("REVOKE ALL ON ALL FUNCTIONS IN SCHEMA {schema} FROM public")
+    await site.sql(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
+    await site.sql(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}")
+    with pytest.raises(SwathError, match=r"permission denied for function .* Grant .* EXECUTE ON ALL FUNCTIONS"):
+        await open_as(site, role)
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+async def test_sessions_of_another_isolation(site: Site, level: str) -> None:
+    """The setting of a role or database, and not a transaction of the caller's: the error names what was refused."""
+    frontier = Frontier(await site.store())
+    await frontier.add("a")
+    other = Frontier(await open_with(site, "default_transaction_isolation", level))
+    refused = rf": the transaction is {level}, .*nothing was changed.* default_transaction_isolation"
+    with pytest.raises(UsageError, match=f"^adding{refused}"):
+        await other.add("b")
+    with pytest.raises(UsageError, match=f"^claiming{refused}"):
+        await other.claim()
+    status = await frontier.status()
+    assert (status.ready, status.claimed) == (1, 0)
+
+
+async def test_sessions_in_which_a_backslash_escapes(site: Site) -> None:
+    await site.store()
+    frontier = Frontier(await open_with(site, "standard_conforming_strings", "off"))
+    key = "a\\b'c"
+    await frontier.add(Item(key, lane=key, payload=key))
+    assert (await frontier.explain(key)).state == "ready"
+    claim = await frontier.claim()
+    assert claim is not None
+    assert [(item.key, item.lane, item.payload) for item in claim.items] == [(key, key, key)]
+    await claim.settle([claim.items[0].done(discovered=[f"{key}2"], facts={key: key})])
+    assert await frontier.facts([key]) == {key: key}
+    assert ((await frontier.explain(key)).state, (await frontier.explain(f"{key}2")).state) == ("done", "ready")
