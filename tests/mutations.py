@@ -626,6 +626,14 @@ MUTATIONS: Sequence[Mutation] = [
         ("tests/postgres/test_notify.py",),
     ),
     Mutation(
+        "rule 3: a client that stands still holds its partitions for as long",
+        POSTGRES,
+        " > 65536 THEN",
+        " > 2000000000 THEN",
+        "does_not_read",
+        ("tests/postgres/test_stuck.py",),
+    ),
+    Mutation(
         "rule 11: skipped is taken for empty",
         "src/swath/core/frontier.py",
         "    return bool(reply.skipped) or (",

@@ -992,6 +992,12 @@ BEGIN
         RETURN;
     END IF;
     expires_at := now + _lease;
+    -- A reply is sent before its transaction ends. One that the buffers on its way may not hold is left for
+    -- `claimed_items`: else a client that stands still would hold the partitions for as long, whatever its lease.
+    IF pg_column_size(keys) + pg_column_size(payloads) + pg_column_size(lanes) > 65536 THEN
+        partitions := NULL; priorities := NULL; counts := NULL; positions := NULL; lanes := NULL; keys := NULL;
+        payloads := NULL; attempts := NULL; spans := NULL; losses := NULL; visits := NULL; besides := NULL;
+    END IF;
     -- Claims that ended long ago are forgotten, a few with each new one. Where there are so many claims that the first
     -- look comes within the hour, the second does not.
     WITH forgotten AS (
@@ -1011,10 +1017,7 @@ $$;
 -- be: the row under its token waits for the one that is under way, and keeps out the one that is yet to arrive.
 CREATE OR REPLACE FUNCTION {schema}.find_claim(
     _format integer, _given bigint, _token bigint, _lease bigint,
-    OUT now bigint, OUT fence bigint, OUT expires_at bigint, OUT paused boolean, OUT signal_version bigint,
-    OUT partitions smallint[], OUT positions bigint[], OUT lanes text[], OUT priorities smallint[], OUT keys text[],
-    OUT payloads text[], OUT attempts smallint[], OUT spans bigint[], OUT losses smallint[], OUT visits integer[],
-    OUT in_flights integer[]
+    OUT now bigint, OUT fence bigint, OUT expires_at bigint, OUT paused boolean, OUT signal_version bigint
 )
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan AS $$
@@ -1029,17 +1032,35 @@ BEGIN
     WHERE c.token = _token AND NOT c.lost AND c.expires_at > now
     RETURNING c.fence, c.expires_at INTO fence, expires_at;
     fence := coalesce(fence, 0);
-    SELECT coalesce(array_agg(h.partition), '{}'), array_agg(h.position), array_agg(n.name), array_agg(h.priority),
-        array_agg(h.key), array_agg(h.payload), array_agg(h.attempts), array_agg(h.span), array_agg(h.losses),
-        array_agg(n.visits), array_agg(n.in_flight - 1)
+END
+$$;
+
+-- name: claimed_items
+-- What a claim holds, higher priorities first. No lock is held while this is sent.
+CREATE OR REPLACE FUNCTION {schema}.claimed_items(
+    _fence bigint,
+    OUT partitions smallint[], OUT positions bigint[], OUT lanes text[], OUT priorities smallint[], OUT keys text[],
+    OUT payloads text[], OUT attempts smallint[], OUT spans bigint[], OUT losses smallint[], OUT visits integer[],
+    OUT in_flights integer[]
+)
+LANGUAGE plpgsql STABLE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan AS $$
+#variable_conflict use_column
+BEGIN
+    SELECT array_agg(i.partition), array_agg(i.position), array_agg(i.name), array_agg(i.priority), array_agg(i.key),
+        array_agg(i.payload), array_agg(i.attempts), array_agg(i.span), array_agg(i.losses), array_agg(i.visits),
+        array_agg(i.in_flight - 1)
     INTO partitions, positions, lanes, priorities, keys, payloads, attempts, spans, losses, visits, in_flights
-    FROM {schema}.claim AS c
-    CROSS JOIN LATERAL unnest(c.partitions) AS p(partition)
-    CROSS JOIN LATERAL (
-        SELECT * FROM {schema}.claimed AS i WHERE i.partition = p.partition AND i.fence = c.fence
-    ) AS h
-    JOIN {schema}.lane_now AS n ON n.partition = h.partition AND n.number = h.lane
-    WHERE c.fence = find_claim.fence;
+    FROM (
+        SELECT h.*, n.name, n.visits, n.in_flight
+        FROM {schema}.claim AS c
+        CROSS JOIN LATERAL unnest(c.partitions) AS p(partition)
+        CROSS JOIN LATERAL (
+            SELECT * FROM {schema}.claimed AS k WHERE k.partition = p.partition AND k.fence = c.fence
+        ) AS h
+        JOIN {schema}.lane_now AS n ON n.partition = h.partition AND n.number = h.lane
+        WHERE c.fence = _fence ORDER BY h.priority DESC, h.position
+    ) AS i;
 END
 $$;
 

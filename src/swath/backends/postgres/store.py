@@ -134,12 +134,13 @@ class PostgresStore:
             self._doubtful.add(request.token)
             raise
         self._watch_versions(row[12], before)
+        items = await self._taken(request.token, row[1], row[14:26]) if row[1] else []
         (now, fence, expires_at, next_ready_at, skipped, recovered, died, paused, version) = row[:9]
         self.settings = self.settings._replace(min_interval=row[9], concurrency=row[10], max_attempts=row[11])
         return ClaimReply(
             now=now,
             fence=fence,
-            items=_taken_items(*row[14:26]) if fence else [],
+            items=items,
             expires_at=expires_at or now,
             next_ready_at=next_ready_at,
             skipped=skipped,
@@ -155,9 +156,18 @@ class PostgresStore:
             "find_claim", FORMAT, self._now(), request.token, request.lease, doing="looking for a claim"
         )
         self._doubtful.discard(request.token)
-        now, fence, expires_at, paused, version, *columns = row
-        items = _items(*columns) if fence else []
+        now, fence, expires_at, paused, version = row
+        items = await self._taken(request.token, fence, [None]) if fence else []
         return ClaimReply(now, fence, items, expires_at or now, now, (), 0, 0, True, Signal(paused, version))
+
+    async def _taken(self, token: int, fence: int, columns: Sequence[Any]) -> list[Item]:
+        """The items of a claim: from its reply or, where there were too many for that, read now."""
+        if columns[0] is not None:
+            return _taken_items(*columns)
+        self._doubtful.add(token)  # until they are read
+        row = await self._call("claimed_items", fence, doing="reading a claim")
+        self._doubtful.discard(token)
+        return _items(*row) if row[0] is not None else []
 
     def _watch_versions(self, pairs: Sequence[int], before: Mapping[int, int]) -> None:
         """A partition's version only rises; where it is below what was known before the claim was sent, the database

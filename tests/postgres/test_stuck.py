@@ -1,0 +1,57 @@
+"""A client that stands still: it holds what it has claimed until its lease ends, and nothing else."""
+
+import asyncio
+
+from swath.backends.postgres.errors import FORMAT
+from swath.core.frontier import Frontier
+from swath.core.item import Item
+from tests.postgres.site import POLL_SECONDS, Site
+from tests.recorder import PATIENCE
+
+CLAIM = "SELECT * FROM {schema}.claim(%s, %s, 900, 60000000, 'stuck', 7, ARRAY[0::smallint], NULL, 4, 1000, 1000)"
+
+
+async def answered(site: Site, pid: int) -> None:
+    """Wait until a session has sent its reply, or as much of it as anybody takes."""
+    while True:
+        ((state, event),) = await site.sql("SELECT state, wait_event FROM pg_stat_activity WHERE pid = %s", pid)
+        if state != "active" or event == "ClientWrite":
+            return
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def test_a_client_that_does_not_read_its_reply_holds_no_partition(site: Site) -> None:
+    """The server sends a reply before it commits, and waits where the buffers on the way are full."""
+    frontier = Frontier(await site.store())
+    await frontier.add(Item(f"{number:0500}", lane=f"lane{number}") for number in range(1_000))
+    stuck = await site.connect()
+    stuck.pgconn.send_query((site.target.fill(CLAIM) % (FORMAT, site.clock.now())).encode())
+    stuck.pgconn.flush()
+    async with asyncio.timeout(PATIENCE):
+        await answered(site, stuck.info.backend_pid)
+    claim, reply = await frontier.claim_once(1_000, lease=60)
+    assert reply.skipped == []
+    assert claim is not None
+    assert len(claim.items) == 100
+    site.clock.advance(61)
+    taken_over, reply = await frontier.claim_once(10, lease=60)
+    assert taken_over is not None
+    assert reply.recovered == 1_000
+
+
+async def test_a_large_claim_has_all_that_a_small_one_has(site: Site) -> None:
+    frontier = Frontier(await site.store(partitions=3))
+    text = "x" * 1_000
+    added = [Item(f"key{n}", lane=f"lane{n % 40}", priority=n % 8, payload=[n, text]) for n in range(400)]
+    await frontier.add(added)
+    claim = await frontier.claim(400)
+    assert claim is not None
+    found = {item.key: item for item in claim.items}
+    assert len(found) == len(claim.items) == 400
+    for item in added:
+        same = found[item.key]
+        assert (same.lane, same.priority, same.payload) == (item.lane, item.priority, item.payload)
+    priorities = [item.priority for item in claim.items]
+    assert priorities == sorted(priorities, reverse=True)
+    await claim.settle([item.done() for item in claim.items])
+    assert (await frontier.status()).done == 400
