@@ -6,7 +6,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from swath.backfill import governor
+from swath.backfill import governor, sizer
 from swath.backfill.governor import Governor, allowance
 from swath.backfill.health import Complaint, Health
 from swath.backfill.ranges import LANE
@@ -50,7 +50,8 @@ def test_allowance_is_lifted_in_the_end() -> None:
 
 @pytest.fixture
 def table(a_database: Database, name: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """More than is covered while a test lasts, with small slices."""
+    """More than is covered while a test lasts, with slices that stay as small as they begin."""
+    monkeypatch.setattr(sizer, "GROWTH", 1.0)
     monkeypatch.setattr(governor, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(governor, "BLOCK_SECONDS", 0.3)
     a_database.do(
