@@ -15,7 +15,7 @@ WITH state AS MATERIALIZED (
 ), queue AS MATERIALIZED (
     SELECT l.* FROM state AS s CROSS JOIN LATERAL (
         SELECT q.ctid AS row, q.* FROM lane_state AS q
-        WHERE q.partition = %(partition)s AND q.level = 3
+        WHERE q.partition + 0 = %(partition)s AND q.level = 3
             AND q.ready_at >= s.ready_floor[4] AND q.ready_at <= %(now)s
         ORDER BY q.ready_at, q.lane LIMIT %(limit)s
     ) AS l
@@ -106,7 +106,7 @@ unknown AS MATERIALIZED (
     WHERE k.known IS NULL ORDER BY a.hash
 ), fresh AS MATERIALIZED (
     SELECT u.hash, u.key, n.number, row_number() OVER () - 1 AS nth FROM unknown AS u
-    CROSS JOIN LATERAL (SELECT l.number FROM lane AS l WHERE l.partition = %(partition)s AND l.name = u.lane) AS n
+    CROSS JOIN LATERAL (SELECT l.number FROM lane AS l WHERE l.partition + 0 = %(partition)s AND l.name = u.lane) AS n
 ), known AS (
     INSERT INTO seen (position, partition, hash)
     SELECT s.next_position + f.nth, %(partition)s, f.hash FROM fresh AS f CROSS JOIN state AS s

@@ -545,8 +545,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-6: the checkpoint passes what is delayed",
         POSTGRES,
-        "d.position <= _upto AND NOT d.revisit",
-        "d.position <= _upto AND d.revisit",
+        "                 AND NOT d.revisit\n             ORDER BY d.position + 0 LIMIT 1)",
+        "                 AND d.revisit\n             ORDER BY d.position + 0 LIMIT 1)",
         "postgres",
     ),
     Mutation(

@@ -40,7 +40,7 @@ class Size(NamedTuple):
 
 
 LARGE = Size(lanes=20_000, depth=10, waiting=18_000)
-LITTLE = Size(lanes=1_000, depth=2, waiting=200)
+LITTLE = Size(lanes=1_600, depth=2, waiting=200)
 
 
 class Round(NamedTuple):
@@ -144,20 +144,23 @@ async def loaded(database: str) -> AsyncIterator[tuple[Loaded, Loaded]]:
     await large.site.close()
 
 
-async def has_statistics(site: Site) -> bool:
-    ((tuples,),) = await site.sql("SELECT reltuples FROM pg_class WHERE oid = '{schema}.item'::regclass")
-    return bool(tuples >= 0)
+# What the planner believes: nothing yet; that every table is empty, as it does of one that was analysed when it was so;
+# the truth. In this order, since there is no way back to nothing.
+STATISTICS = {
+    "none": "SELECT",
+    "empty": "UPDATE pg_class SET reltuples = 0, relpages = 1 "
+    "WHERE relnamespace = '{schema}'::regnamespace AND relkind IN ('r', 'i')",
+    "true": "ANALYZE",
+}
 
 
-@pytest.mark.parametrize(
-    ("analysed", "mode"),
-    [(analysed, mode) for analysed in (False, True) for mode in ("auto", "force_custom_plan", "force_generic_plan")],
-)
-async def test_moves_look_at_no_more_than_their_batch(loaded: tuple[Loaded, Loaded], analysed: bool, mode: str) -> None:
+@pytest.mark.parametrize("mode", ["auto", "force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("statistics", STATISTICS)
+async def test_moves_look_at_no_more_than_their_batch(
+    loaded: tuple[Loaded, Loaded], statistics: str, mode: str
+) -> None:
     little, large = loaded
-    if analysed and not await has_statistics(large.site):
-        await large.site.sql("ANALYZE")
-    assert await has_statistics(large.site) == analysed, "these run in the order in which they stand"
+    await large.site.sql(STATISTICS[statistics])
     less, more = await costs(little, mode), await costs(large, mode)
     for move in Round._fields:
         looked_at_little(getattr(more, move), move)

@@ -2,7 +2,7 @@
 -- committed before it began, so that what is read after the lock is true (rule 1). `{schema}` is replaced by the
 -- quoted name of the frontier's schema. Each function turns sequential and bitmap scans off for itself and plans once, so
 -- that no plan depends on statistics (INV-8): a bitmap of what the planner takes for one row walks all its dead versions
--- and sorts what is left. Those that the store calls have a limit on the time they wait for a lock, and turn
+-- and sorts what is left. `partition + 0` names the index to use (see the tables). Those that the store calls have a limit on the time they wait for a lock, and turn
 -- off compiling: before PostgreSQL 18 a scan that is turned off counts as so costly that every call would compile it.
 
 -- name: store_time
@@ -242,11 +242,12 @@ BEGIN
         _ahead := _ahead * 8;
         _found := least(
             (SELECT i.position FROM {schema}.item AS i
-             WHERE i.partition = s.partition AND i.position > _above AND i.position <= _upto
+             WHERE i.partition + 0 = s.partition AND i.position > _above AND i.position <= _upto
              ORDER BY i.position LIMIT 1),
             (SELECT d.position FROM {schema}.delayed AS d
-             WHERE d.partition = s.partition AND d.position > _above AND d.position <= _upto AND NOT d.revisit
-             ORDER BY d.position LIMIT 1)
+             WHERE d.partition + 0 = s.partition AND d.position + 0 > _above AND d.position + 0 <= _upto
+                 AND NOT d.revisit
+             ORDER BY d.position + 0 LIMIT 1)
         );
     END LOOP;
     s.checkpoint := least(_found, _held, s.next_position) - 1;
@@ -286,11 +287,20 @@ DECLARE
     _waits integer[];
     _known bytea[];
 BEGIN
-    -- In one scan, which since PostgreSQL 17 goes from leaf to leaf: to descend for each hash is twice as dear.
-    _known := ARRAY(
-        SELECT e.hash FROM {schema}.seen AS e
-        WHERE e.partition = _partition AND e.hash = ANY (_hashes)
-    );
+    IF current_setting('server_version_num')::integer >= 170000 THEN
+        -- In one scan that goes from leaf to leaf: to descend for each hash is twice as dear.
+        _known := ARRAY(
+            SELECT e.hash FROM {schema}.seen AS e
+            WHERE e.partition = _partition AND e.hash = ANY (_hashes)
+        );
+    ELSE
+        -- Before, the planner may take the list for a filter and read all of the partition.
+        _known := ARRAY(
+            SELECT h.hash FROM unnest(_hashes) AS h(hash) CROSS JOIN LATERAL (
+                SELECT FROM {schema}.seen AS e WHERE e.partition = _partition AND e.hash = h.hash LIMIT 1
+            ) AS e
+        );
+    END IF;
     SELECT
         array_agg(n.hash), array_agg(n.lane), array_agg(n.priority), array_agg(n.key), array_agg(n.payload),
         array_agg(n.not_before), array_agg(n.span), array_agg(l.number)
@@ -308,7 +318,7 @@ BEGIN
         ) AS u ORDER BY u.ord
     ) AS n
     LEFT JOIN LATERAL (
-        SELECT number FROM {schema}.lane WHERE partition = _partition AND name = n.lane LIMIT 1
+        SELECT number FROM {schema}.lane WHERE partition + 0 = _partition AND name = n.lane LIMIT 1
     ) AS l ON true;
     IF _hashes IS NULL AND _items = 0 THEN
         RETURN s;
@@ -326,7 +336,7 @@ BEGIN
         s.lanes := s.lanes + _count;
         _numbers := ARRAY(
             SELECT coalesce(l.number, (
-                SELECT number FROM {schema}.lane WHERE partition = _partition AND name = l.name
+                SELECT number FROM {schema}.lane WHERE partition + 0 = _partition AND name = l.name
             ))
             FROM unnest(_lanes, _numbers) WITH ORDINALITY AS l(name, number, ord) ORDER BY l.ord
         );
@@ -641,7 +651,7 @@ BEGIN
         FROM generate_series(_from, _to, CASE WHEN _from > _to THEN -1 ELSE 1 END) AS g(level)
         CROSS JOIN LATERAL (
             SELECT 1 FROM {schema}.lane_state AS l
-            WHERE l.partition = s.partition AND l.level = g.level
+            WHERE l.partition + 0 = s.partition AND l.level = g.level
                 AND (l.ready_at, l.lane, l.version) >= (
                     s.ready_floor[g.level + 1], s.ready_lanes[g.level + 1], s.ready_versions[g.level + 1]
                 ) AND l.ready_at <= s.time
@@ -669,7 +679,7 @@ BEGIN
     FROM generate_series(0, 7) AS g(level)
     LEFT JOIN LATERAL (
         SELECT q.ready_at, q.lane, q.version FROM {schema}.lane_state AS q
-        WHERE q.partition = s.partition AND q.level = g.level
+        WHERE q.partition + 0 = s.partition AND q.level = g.level
             AND (q.ready_at, q.lane, q.version) >= (
                 s.ready_floor[g.level + 1], s.ready_lanes[g.level + 1], s.ready_versions[g.level + 1]
             )
@@ -806,7 +816,7 @@ BEGIN
             FROM generate_series(0, 7) AS g(level)
             CROSS JOIN LATERAL (
                 SELECT FROM {schema}.lane_state AS l
-                WHERE l.partition = _partition AND l.level = g.level
+                WHERE l.partition + 0 = _partition AND l.level = g.level
                     AND (l.ready_at, l.lane, l.version) >= (
                         s.ready_floor[g.level + 1], s.ready_lanes[g.level + 1], s.ready_versions[g.level + 1]
                     ) AND l.ready_at <= _time
@@ -844,7 +854,7 @@ BEGIN
                         ELSE coalesce(l.concurrency, _concurrency) - l.in_flight
                     END AS room
                 FROM {schema}.lane_state AS l
-                WHERE l.partition = _partition AND l.level = _level
+                WHERE l.partition + 0 = _partition AND l.level = _level
                     AND (l.ready_at, l.lane, l.version) >= (_floor, _floor_lane, _floor_version)
                     AND l.ready_at <= _time
                 ORDER BY l.ready_at, l.lane LIMIT _wanted
@@ -1454,7 +1464,7 @@ DECLARE
     _number integer;
     _version bigint;
 BEGIN
-    SELECT number INTO _number FROM {schema}.lane WHERE partition = s.partition AND name = _name;
+    SELECT number INTO _number FROM {schema}.lane WHERE partition + 0 = s.partition AND name = _name;
     IF NOT FOUND THEN
         s.lanes := s.lanes + 1;
         _number := s.lanes;
@@ -1518,10 +1528,20 @@ DECLARE
     _sum record;
 BEGIN
     WITH done AS (
-        DELETE FROM {schema}.done WHERE partition = s.partition AND position = ANY (_positions)
+        DELETE FROM {schema}.done WHERE ctid = ANY (ARRAY(
+            SELECT d.ctid FROM unnest(_positions) AS p(position) CROSS JOIN LATERAL (
+                SELECT i.ctid FROM {schema}.done AS i
+                WHERE i.partition = s.partition AND i.position = p.position LIMIT 1
+            ) AS d
+        ))
         RETURNING position, span, lane, priority, origin, key, payload, false AS was_dead
     ), dead AS (
-        DELETE FROM {schema}.dead WHERE partition = s.partition AND position = ANY (_positions)
+        DELETE FROM {schema}.dead WHERE ctid = ANY (ARRAY(
+            SELECT d.ctid FROM unnest(_positions) AS p(position) CROSS JOIN LATERAL (
+                SELECT i.ctid FROM {schema}.dead AS i
+                WHERE i.partition = s.partition AND i.position = p.position LIMIT 1
+            ) AS d
+        ))
         RETURNING position, span, lane, priority, origin, key, payload, true AS was_dead
     ), opened AS (
         SELECT u.*, row_number() OVER w - 1 AS nth,

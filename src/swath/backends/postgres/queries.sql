@@ -29,8 +29,8 @@ SELECT
     (SELECT count(*)::integer FROM {schema}.lane AS i WHERE i.partition = s.partition),
     (SELECT coalesce(sum(i.size), 0)::bigint FROM {schema}.inbox AS i WHERE i.partition = s.partition),
     coalesce(least(
-        (SELECT min(i.position) FROM {schema}.item AS i WHERE i.partition = s.partition),
-        (SELECT min(i.position) FROM {schema}.delayed AS i WHERE i.partition = s.partition AND NOT i.revisit),
+        (SELECT min(i.position) FROM {schema}.item AS i WHERE i.partition + 0 = s.partition),
+        (SELECT min(i.position + 0) FROM {schema}.delayed AS i WHERE i.partition + 0 = s.partition AND NOT i.revisit),
         (SELECT min(i.position) FROM {schema}.claimed AS i WHERE i.partition = s.partition)
     ), s.next_position) - 1,
     (SELECT count(*) FROM {schema}.dead AS i WHERE i.partition = s.partition AND i.position <= s.checkpoint),
@@ -60,12 +60,13 @@ ORDER BY d.partition, d.position LIMIT %(limit)s;
 SELECT u.partition, u.position, u.state, n.name, u.priority, u.key, u.payload, u.attempts
 FROM (
     (SELECT i.partition, i.position, 'ready' AS state, i.lane, 7 - i.rank / 2 AS priority, i.key, i.payload, i.attempts
-     FROM {schema}.item AS i WHERE (i.partition, i.position) > (%(partition)s, %(position)s)
-     ORDER BY i.partition, i.position LIMIT %(limit)s)
+     FROM {schema}.item AS i WHERE (i.partition + 0, i.position) > (%(partition)s, %(position)s)
+     ORDER BY i.partition + 0, i.position LIMIT %(limit)s)
     UNION ALL
     (SELECT i.partition, i.position, 'delayed', i.lane, i.priority, i.key, i.payload, i.attempts
-     FROM {schema}.delayed AS i WHERE (i.partition, i.position) > (%(partition)s, %(position)s) AND NOT i.revisit
-     ORDER BY i.partition, i.position LIMIT %(limit)s)
+     FROM {schema}.delayed AS i
+     WHERE (i.partition + 0, i.position + 0) > (%(partition)s, %(position)s) AND NOT i.revisit
+     ORDER BY i.partition + 0, i.position + 0 LIMIT %(limit)s)
     UNION ALL
     (SELECT i.partition, i.position, 'claimed', i.lane, i.priority, i.key, i.payload, i.attempts
      FROM {schema}.claimed AS i WHERE (i.partition, i.position) > (%(partition)s, %(position)s)
@@ -104,7 +105,7 @@ WITH known AS (
         NULL::bigint AS due_at, NULL::bigint AS fence, NULL::bigint AS settled_at, NULL AS result, i.reason, i.error
     FROM known AS k
     CROSS JOIN LATERAL (
-        SELECT * FROM {schema}.item WHERE partition = k.partition AND position = k.position
+        SELECT * FROM {schema}.item WHERE partition + 0 = k.partition AND position = k.position
     ) AS i
     UNION ALL
     SELECT
@@ -112,9 +113,9 @@ WITH known AS (
         i.result, i.reason, i.error
     FROM known AS k
     CROSS JOIN LATERAL (
-        SELECT * FROM {schema}.delayed WHERE partition = k.partition AND position = k.position AND NOT revisit
+        SELECT * FROM {schema}.delayed WHERE partition + 0 = k.partition AND position + 0 = k.position AND NOT revisit
         UNION ALL
-        SELECT * FROM {schema}.delayed WHERE partition = k.partition AND position = k.position AND revisit
+        SELECT * FROM {schema}.delayed WHERE partition + 0 = k.partition AND position + 0 = k.position AND revisit
     ) AS i
     UNION ALL
     SELECT

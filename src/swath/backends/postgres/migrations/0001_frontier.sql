@@ -2,6 +2,10 @@
 -- from one table and inserts it into another, and state that changes with every move is written as insert-new,
 -- delete-old and read newest first. So a snapshot that somebody keeps open slows nothing down (INV-8).
 -- Times are microseconds since the epoch.
+--
+-- Where a table has two indexes, one of them is by an expression, `partition + 0`. A question that names the partition in
+-- the one way cannot be answered with the index of the other, whatever the planner believes: of a table that was analysed
+-- while it was empty it believes for ever that any index will do, and would read all of a partition for each item (INV-8).
 
 CREATE TABLE {schema}.frontier (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -60,9 +64,10 @@ CREATE TABLE {schema}.lane (
     number integer NOT NULL,
     partition smallint NOT NULL,
     name text NOT NULL,
-    PRIMARY KEY (partition, number),
-    UNIQUE (partition, name)
+    PRIMARY KEY (partition, number)
 );
+
+CREATE UNIQUE INDEX lane_name ON {schema}.lane ((partition + 0), name);
 
 -- What changes about a lane. `level` is the priority of its head, null when it is not in the queue; `counts` are its
 -- waiting items by priority; `taken` counts what was ever taken from it, and `heads` says from which place on living
@@ -83,13 +88,11 @@ CREATE TABLE {schema}.lane_state (
     paused boolean NOT NULL,
     counts integer[] NOT NULL,
     heads bigint[],
-    -- The lane first: were it the partition, then a planner that believes there are few lanes would look for ready ones
-    -- here, among all versions that were ever written, rather than in the index below.
-    PRIMARY KEY (lane, partition, version)
+    PRIMARY KEY (partition, lane, version)
 );
 
 -- With the version, so that a floor can stand between the dead rows of a lane that kept its turn and the living one.
-CREATE INDEX lane_ready ON {schema}.lane_state (partition, level, ready_at, lane, version) WHERE level IS NOT NULL;
+CREATE INDEX lane_ready ON {schema}.lane_state ((partition + 0), level, ready_at, lane, version) WHERE level IS NOT NULL;
 
 CREATE TABLE {schema}.item (
     place bigint NOT NULL,
@@ -108,7 +111,7 @@ CREATE TABLE {schema}.item (
     PRIMARY KEY (partition, lane, rank, place)
 );
 
-CREATE UNIQUE INDEX item_position ON {schema}.item (partition, position);
+CREATE UNIQUE INDEX item_position ON {schema}.item ((partition + 0), position);
 
 CREATE TABLE {schema}.delayed (
     due_at bigint NOT NULL,
@@ -130,9 +133,9 @@ CREATE TABLE {schema}.delayed (
     PRIMARY KEY (partition, due_at, position)
 );
 
--- A revisit is settled: the checkpoint does not wait for it.
-CREATE UNIQUE INDEX delayed_position ON {schema}.delayed (partition, position) WHERE NOT revisit;
-CREATE UNIQUE INDEX delayed_revisit ON {schema}.delayed (partition, position) WHERE revisit;
+-- A revisit is settled: the checkpoint does not wait for it. The position, too, is in both indexes.
+CREATE UNIQUE INDEX delayed_position ON {schema}.delayed ((partition + 0), (position + 0)) WHERE NOT revisit;
+CREATE UNIQUE INDEX delayed_revisit ON {schema}.delayed ((partition + 0), (position + 0)) WHERE revisit;
 
 CREATE TABLE {schema}.claimed (
     position bigint NOT NULL,
