@@ -16,6 +16,9 @@ OUT ?= crawl
 CRAWL_ARGS ?=
 SOAK_MINUTES ?= 10
 
+# The tests start hundreds of processes, each of which would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help venv crawl test pytest lint format bench bench-crawl bench-backfill bench-scan soak clean
