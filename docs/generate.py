@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from swath.cli.app import app
+from swath.cli.app import load
 from swath.cli.exits import MEANING, exit_code
 from swath.core import errors
 from swath.core.errors import SwathError
@@ -46,7 +46,7 @@ def cli() -> str:
     lines = ["# Command line", "", NOTICE, "", CLI_INTRODUCTION, "## Exit codes", "", "| code | meaning |", "|---|---|"]
     lines += [f"| {code:d} | {meaning} |" for code, meaning in MEANING.items()]
     lines += ["", "A traceback is a bug in swath; its exit code is 1, too.", ""]
-    for path, command in _commands(typer.main.get_command(app), ("swath",)):
+    for path, command in _commands(typer.main.get_command(load()), ("swath",)):
         lines += _command(path, command)
     return "\n".join(lines).rstrip() + "\n"
 

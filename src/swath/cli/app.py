@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Iterable
+from importlib import import_module
 from io import BufferedWriter, FileIO, TextIOWrapper
 from typing import Annotated, Any, TextIO
 
@@ -9,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 import swath
-from swath.cli import add, backfill, crawl, db, dead, explain, export, lanes, pause, resume, scan, show, status
+from swath.cli import show
 from swath.cli.exits import MEANING, Exit
 
 COMMANDS = ("crawl", "backfill", "scan", "export", "status", "add", "explain", "lanes", "dead", "pause", "resume", "db")
@@ -50,18 +52,21 @@ def root(
     pass
 
 
-app.command("crawl")(crawl.crawl)
-app.command("backfill")(backfill.backfill)
-app.command("scan")(scan.scan)
-app.command("export")(export.export)
-app.command("status")(status.status)
-app.command("add")(add.add)
-app.command("explain")(explain.explain)
-app.add_typer(lanes.app, name="lanes")
-app.add_typer(dead.app, name="dead")
-app.command("pause")(pause.pause)
-app.command("resume")(resume.resume)
-app.add_typer(db.app, name="db")
+def load(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The application with these commands: each is a module, with a function of its name or an application of its own."""
+    for name in names:
+        module = import_module(f"swath.cli.{name}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name)(getattr(module, name))
+    return app
+
+
+def _named(words: Iterable[str]) -> Iterable[str]:
+    """The command that is asked for, or all of them: to load them takes longer than most take to run."""
+    first = next((word for word in words if not word.startswith("-")), "")
+    return [first] if first in COMMANDS else COMMANDS
 
 
 class Output(FileIO):
@@ -93,7 +98,7 @@ def run() -> int:
     code: int | str | None = Exit.DONE
     try:
         try:
-            app(prog_name="swath")
+            load(_named(sys.argv[1:]))(prog_name="swath")
         except SystemExit as ended:  # as typer ends
             code = ended.code
         sys.stdout.flush()
