@@ -43,7 +43,7 @@ $(INSTALLED): pyproject.toml
 	fi
 	@$(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV)"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[all,dev]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile -e '.[all,dev]'
 	@touch $@
 
 crawl: $(INSTALLED) ## Crawl a demo web into ./crawl, or SEEDS="https://example.com"; also OUT and CRAWL_ARGS
