@@ -241,7 +241,7 @@ class PostgresStore:
         paused: bool | None = None,
     ) -> None:
         values = (min_interval, concurrency, max_attempts, paused)
-        await self._call("change_settings", FORMAT, *values, doing="changing settings")
+        await self._call("change_settings", FORMAT, self._now(), *values, doing="changing settings")
         self.settings = (await self.status()).settings
         self._listener.wake()
 
