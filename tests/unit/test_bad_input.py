@@ -99,6 +99,9 @@ NO_OUTCOMES: list[tuple[Callable[[Item], Outcome], type[swath.UsageError], str]]
     (lambda item: item.retry(after=float("inf")), InvalidOutcome, "after=inf"),
     (lambda item: item.release(after=-1), InvalidOutcome, "after=-1"),
     (lambda item: item.split(at=5), InvalidOutcome, "a mapping with `lo` and `hi`"),
+    (lambda item: item.done(output=b""), InvalidOutcome, "the outcome of 'b' has an output, which nobody writes"),
+    (lambda item: item.dead(reason="no use", output="x"), InvalidOutcome, "has an output, which nobody writes"),
+    (lambda item: item.release(output="x"), InvalidOutcome, "has an output, which nobody writes"),
 ]
 
 

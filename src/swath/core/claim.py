@@ -72,6 +72,7 @@ class Claim:
         self._again: set[tuple[int, int]] = set()  # what a settlement that was broken off may be repeated with
         self._one_at_a_time = asyncio.Lock()
         self.tally = dict.fromkeys([*_COUNTED.values(), "discovered"], 0)  # of what was settled
+        self.writes_output = False  # whether somebody writes what outcomes hand in as output: a runner that has one
 
     def __repr__(self) -> str:
         held = f"{self.held} of {len(self.items)} items held"
@@ -155,6 +156,8 @@ class Claim:
             partitions = self._frontier.store.settings.partitions
             found = [codec.new_item(new, partitions) for new in discovered]
         known = codec.facts(facts) if facts else ()
+        if output is not None:
+            self._check_output(item)
         move = codec.done(item, result, revisit_after, started)
         return tuple.__new__(Encoded, (item, move, found, known, output, False))
 
@@ -165,12 +168,21 @@ class Claim:
         settings = self._frontier.store.settings
         move = codec.move(outcome, max_attempts=settings.max_attempts, partitions=settings.partitions)
         output = outcome.output if isinstance(outcome, Dead | Release) else None
+        if output is not None:
+            self._check_output(outcome.item)
         return Encoded(outcome.item, move, (), (), output)
 
     def _check_held(self, item: Item) -> None:
         if item.position not in self._held.get(item.partition, ()):
             raise InvalidOutcome(
                 f"claim {self.fence} does not hold {item.key!r}: it was settled before, or belongs to another claim"
+            )
+
+    def _check_output(self, item: Item) -> None:
+        if not self.writes_output:
+            raise InvalidOutcome(
+                f"the outcome of {item.key!r} has an output, which nobody writes: give `run()` an `output=`, "
+                "or write the file yourself and settle with `outputs=`"
             )
 
     def _was_settled(self, item: Item) -> bool:
