@@ -1,5 +1,6 @@
 """What cannot be stored is refused before anything is changed, on every store."""
 
+import pickle
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from pathlib import Path
@@ -134,6 +135,23 @@ async def test_an_item_twice_in_a_settlement_settles_nothing(frontier: Frontier)
     with pytest.raises(InvalidOutcome, match="does not hold 'b': it was settled before"):
         await claim.settle([b.done()])
     assert ((await frontier.status()).done, claim.held) == (2, 0)
+
+
+async def test_an_item_of_another_frontier_settles_nothing(frontier: Frontier) -> None:
+    """Though it has the same place there."""
+    await frontier.add(["a", "b"])
+    claim = await claimed(frontier)
+    async with swath.open("memory:", partitions=frontier.store.settings.partitions) as other:
+        await other.add(["c", "d"])
+        c, d = (await claimed(other)).items
+    a, b = claim.items
+    assert (c.partition, c.position) == (a.partition, a.position)
+    for foreign in (d.done(), d.dead(reason="no use")):
+        with pytest.raises(InvalidOutcome, match=r"does not hold 'd': .* or belongs to another claim"):
+            await claim.settle([a.done(), foreign])
+    assert ((await frontier.status()).claimed, claim.held) == (2, 2)
+    await claim.settle([pickle.loads(pickle.dumps(a.done())), b.done()])  # as from another process
+    assert (await frontier.status()).done == 2
 
 
 async def test_an_item_of_another_claim_settles_nothing(frontier: Frontier) -> None:
