@@ -331,6 +331,8 @@ class Frontier:
     async def explain(self, key: str, *, lane: str | None = None) -> insight.Explanation:
         """Where a key is, and why it is not being worked on."""
         found = await self._find(key, lane)
+        if not found:
+            return insight.unknown(key, lane, await self._find(key, None) if lane is not None else ())
         status = await self.store.status()
         return insight.explain(key, found, now=status.now, paused=status.signal.paused)
 
