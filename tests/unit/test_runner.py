@@ -558,6 +558,7 @@ async def test_what_has_to_start_at_once_is_given_back_if_it_cannot(monkeypatch:
         {"lease": 0.01},
         {"timeout": 0},
         {"timeout": -1},
+        {"timeout": 1e-6},
         {"grace": -1},
         {"until": "tomorrow"},
     ],
