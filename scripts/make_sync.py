@@ -22,7 +22,7 @@ HEADER = f"""\
 # What is for other parts of swath, and has no place in a surface.
 INTERNAL = {
     "Frontier": {"store", "recent", "claim_once", "unknown", "emit", "clock_seen"},
-    "Claim": {"ends_at", "tally", "encode", "commit", "stage"},
+    "Claim": {"ends_at", "tally", "writes_output", "encode", "commit", "stage"},
 }
 ATTRIBUTES = {
     "Frontier": {"worker": "str"},

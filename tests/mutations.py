@@ -132,6 +132,20 @@ MUTATIONS: Sequence[Mutation] = [
         "sqlite",
     ),
     Mutation(
+        "INV-3: where starts begin to count, a lane's item in flight was never started",
+        f"{SQLITE}/change.py",
+        "if lane.in_flight and starts_begin_to_count(before, pacing):",
+        "if False:",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-3: where starts begin to count by default, nothing in flight was ever started",
+        f"{SQLITE}/change.py",
+        "if starts_begin_to_count(before, session.pacing):",
+        "if False:",
+        "sqlite",
+    ),
+    Mutation(
         "INV-4: the loss of a worker is forgotten",
         f"{SQLITE}/queries.sql",
         "span, attempts + 1, losses + 1, reason, error\nFROM swath_claimed",
@@ -461,8 +475,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-3: a lane taken back from a lost worker starts at once",
         POSTGRES,
-        "_cause = 'back' OR (_cause = 'settle'",
-        "(_cause = 'settle'",
+        "_cause IN ('back', 'count') OR (_cause = 'settle'",
+        "_cause = 'count' OR (_cause = 'settle'",
         "postgres",
     ),
     Mutation(
@@ -478,6 +492,28 @@ MUTATIONS: Sequence[Mutation] = [
         "                            AND l.last_at + coalesce(l.min_interval, _min_interval) > _time THEN 0\n",
         "                            AND false THEN 0\n",
         "postgres",
+    ),
+    Mutation(
+        "INV-3: where starts begin to count, a lane's item in flight was never started",
+        POSTGRES,
+        "IF l.in_flight > 0 AND NOT _counted AND coalesce(l.concurrency, _default) <> 1 THEN",
+        "IF false THEN",
+        "postgres",
+    ),
+    Mutation(
+        "INV-3: where starts begin to count by default, nothing in flight was ever started",
+        POSTGRES,
+        "    IF _counts THEN\n",
+        "    IF false THEN\n",
+        "postgres",
+    ),
+    Mutation(
+        "INV-3: a claim goes by a default that was changed before it had the lock",
+        POSTGRES,
+        "SELECT d.min_interval, d.concurrency INTO STRICT _min_interval, _concurrency FROM {schema}.frontier AS d;",
+        "_min_interval := f.min_interval; _concurrency := f.concurrency;",
+        "a_claim_that_waited_goes_by_the_default",
+        ("tests/postgres/test_skipping.py",),
     ),
     Mutation(
         "INV-4: the inbox is drained and forgotten",

@@ -37,7 +37,7 @@ def test_a_key_in_two_lanes(url: str, swath: Run) -> None:
     assert "also in lane" in swath("explain", "k").out
     assert swath("explain", "k", "--lane", "y", "--json").json()["lane"]["lane"] == "y"
     other = swath("explain", "k", "--lane", "z")
-    assert (other.code, other.out) == (1, "k was never added to lane z.\n")
+    assert (other.code, other.out) == (1, "k was never added to lane z. It is in lane x, y.\n")
 
 
 @sqlite_only

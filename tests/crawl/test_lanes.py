@@ -20,7 +20,7 @@ from swath.testing.web import Entry, Web, spawn, too_close, too_many_at_once
 from tests.bench import bench
 from tests.crawl.archives import archived_urls
 from tests.crawl.driving import crawl_here, swath_command
-from tests.crawl.visiting import Actor, answered, visiting, visitor_on
+from tests.crawl.visiting import Actor, answered, settle, visiting, visitor_on
 from tests.crawl.web import Exchange, serving
 
 SETTINGS = CrawlSettings(out="nowhere", scope="any", lane="ip", robots=False)
@@ -99,7 +99,7 @@ async def test_an_address_that_was_decided_on_and_not_settled_is_nobodys() -> No
         b.clock.advance(61)
         taken = await b.frontier.claim(limit=1, lease=60)
         assert taken is not None
-        await taken.settle([await taker(taken.items[0])])
+        await settle(taken, await taker(taken.items[0]))
         with pytest.raises(LeaseLost):
             await held.settle([outcome])
         assert await b.frontier.facts(["address a.example"]) == {"address a.example": "192.0.2.2"}
@@ -134,7 +134,7 @@ async def test_a_robots_is_followed_in_the_lane_of_the_address_it_leads_to(names
         if names == ["192.0.2.2"]:
             claim = await claimed(frontier)
             assert [item.lane for item in claim.items] == ["192.0.2.2"]
-            await claim.settle([await visitor(claim.items[0])])
+            await settle(claim, await visitor(claim.items[0]))
         last = await visitor(page)
         assert isinstance(last, Done)
         assert await frontier.claim(limit=1) is None
@@ -158,7 +158,7 @@ async def test_a_robots_that_leads_away_and_back_does_not_wait_for_itself() -> N
             assert isinstance(await visitor(page), Release)
         claim = await claimed(frontier)  # its own lane is blocked
         assert [item.lane for item in claim.items] == ["b.example"]
-        await claim.settle([await visitor(claim.items[0])])
+        await settle(claim, await visitor(claim.items[0]))
         assert [item.key for item in (await claimed(frontier)).items] == [page.key]
         assert isinstance(await visitor(page), Release)
         assert isinstance(await visitor(page), Done)
@@ -188,7 +188,7 @@ async def test_a_robots_that_came_does_not_end_the_peace_that_its_lane_was_promi
         await frontier.block(page.lane, until=60.0)  # as for a Retry-After of another host in it
         claim = await claimed(frontier)
         assert [item.lane for item in claim.items] == ["b.example"]
-        await claim.settle([await visitor(claim.items[0])])
+        await settle(claim, await visitor(claim.items[0]))
         assert await frontier.claim(limit=1) is None
 
 

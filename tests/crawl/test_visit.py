@@ -11,7 +11,7 @@ from swath.core.item import Dead, Done, Item, Release, Retry
 from swath.crawl.answer import Answer, failed
 from swath.crawl.rules import verdict_of_answer
 from swath.crawl.settings import CrawlSettings
-from tests.crawl.visiting import answered, visiting, visitor_on
+from tests.crawl.visiting import answered, settle, visiting, visitor_on
 
 
 def item(url: str, *, attempts: int = 0, losses: int = 0) -> Item:
@@ -54,7 +54,7 @@ async def test_a_robots_that_fails_where_it_was_redirected_to_is_asked_for_again
             assert claim is not None
             hop = claim.items[0]
             assert hop.lane == "b.example"
-            await claim.settle([await visitor(hop)])
+            await settle(claim, await visitor(hop))
             assert actor.asked == ["http://a.example/robots.txt", "http://b.example/rules"] * asked
             visitor._origins._known.clear()
             known = (await frontier.facts(["robots http://a.example"]))["robots http://a.example"]
@@ -83,7 +83,7 @@ async def test_a_robots_that_came_from_elsewhere_speaks_for_its_own_host(lane: s
         claim = await frontier.claim(limit=1)
         assert claim is not None
         assert [hop.lane for hop in claim.items] == ["b.example"]
-        await claim.settle([await visitor(claim.items[0])])
+        await settle(claim, await visitor(claim.items[0]))
         assert (await frontier.explain("http://a.example/map.xml", lane="a.example")).state == "ready"
         intervals = {status.lane: status.limits.min_interval async for status in frontier.lanes()}
         assert intervals == {"a.example": 20 * SECOND, "b.example": None}
@@ -156,7 +156,7 @@ async def test_a_hop_does_not_end_the_peace_that_its_host_was_promised(busy_firs
             assert isinstance(await other(item("https://a.example/")), Retry)
         claim = await frontier.claim(limit=1)
         assert claim is not None
-        await claim.settle([await visitor(claim.items[0])])
+        await settle(claim, await visitor(claim.items[0]))
         assert actor.asked[-1] == "http://b.example/rules"
         assert await blocked_until(frontier, "a.example") / SECOND > time.time() + 900
 
@@ -175,7 +175,7 @@ async def test_a_lane_waits_for_each_hop_of_a_robots() -> None:
             assert await blocked_until(frontier, "a.example") == hop[-1]
             claim = await frontier.claim(limit=1)
             assert claim is not None
-            await claim.settle([await visitor(claim.items[0])])
+            await settle(claim, await visitor(claim.items[0]))
         assert actor.asked == [*targets, "http://c.example/"]
         assert await blocked_until(frontier, "a.example") == 0
 

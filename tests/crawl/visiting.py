@@ -6,7 +6,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import swath
+from swath.core.claim import Claim
 from swath.core.frontier import Frontier
+from swath.core.item import Outcome, Retry, Split
 from swath.crawl import urls
 from swath.crawl.answer import Answer, Headers, failed
 from swath.crawl.lanes import Addresses, lane_of
@@ -55,6 +57,11 @@ def visitor_on(frontier: Frontier, settings: CrawlSettings, actor: Actor) -> Vis
     lane = lane_of(settings.lane) if addresses is None else addresses.lane
     links = Links(frontier, Scope(), lane=lane, strip_tracking=False, year=2026, refused=tally.refused)
     return Visitor(frontier, settings, fetcher=actor, links=links, tally=tally, addresses=addresses)  # type: ignore[arg-type]
+
+
+async def settle(claim: Claim, outcome: Outcome) -> None:
+    """Settle what came of a visit, without what it would archive."""
+    await claim.settle([outcome if isinstance(outcome, Retry | Split) else outcome._replace(output=None)])
 
 
 def answered(url: str, status: int = 200, body: bytes = b"", **headers: str) -> Answer:

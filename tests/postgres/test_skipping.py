@@ -9,7 +9,7 @@ from swath.core.clock import SECOND
 from swath.core.errors import StoreUnavailable
 from swath.core.frontier import Frontier
 from swath.core.item import Item
-from swath.core.store import ClaimRequest
+from swath.core.store import ClaimRequest, Settings
 from tests.postgres.site import Site
 from tests.recorder import PATIENCE
 
@@ -53,6 +53,23 @@ async def test_the_frontier_queues_after_two_skips(site: Site) -> None:
         claim, _ = await third
     assert claim is not None
     assert [item.key for item in claim.items] == ["held"]
+
+
+async def test_a_claim_that_waited_goes_by_the_default_of_then(site: Site) -> None:
+    """INV-3: whoever makes starts count holds the lock; a claim that waited for it looks at the default again."""
+    trial = await site.trial(settings=Settings(1, 10 * SECOND, 1))
+    await trial.add("a", "b")
+    await site.sql("ALTER FUNCTION {schema}.claim SET lock_timeout TO '60s'")
+    async with site.held_open() as (other, transaction):
+        await other.store.change_settings(concurrency=2)
+        request = ClaimRequest(100, 60 * SECOND, "worker", 1, [0], wait_for=0)
+        waits = asyncio.create_task(trial.store.claim(request))
+        await site.waiting()
+        await transaction.commit()
+        async with asyncio.timeout(PATIENCE):
+            reply = await waits
+    assert ([item.key for item in reply.items], reply.starts_count) == (["a"], True)
+    assert (await trial.claim()).keys == [], "it was started a moment ago"
 
 
 async def test_a_claim_gets_what_was_held_for_a_moment(site: Site) -> None:

@@ -57,6 +57,7 @@ class Lane:
     paused: bool = False
     blocked_until: int = 0
     last_at: int = 0
+    started_at: int = 0
     visits: int = 0
 
 
@@ -124,6 +125,7 @@ class Ledger:
         for held in reply.items:
             entry = self.entries[held.lane, held.key]
             entry.state, entry.fence, entry.due_at = "held", reply.fence, 0
+            self.lanes[held.lane].started_at = times[held.partition]
             if self._pacing(held.lane)[1] != 1:
                 self.lanes[held.lane].last_at = times[held.partition]
         pacings = [self._pacing(held.lane) for held in reply.items]
@@ -166,8 +168,9 @@ class Ledger:
             assert in_flight + started < concurrency, f"INV-3: {in_flight} and {started} more in flight in lane {lane}"
         if min_interval:
             assert started == 0, f"INV-3: lane {lane} starts two at once"
-            if known.last_at:
-                early = known.last_at + min_interval - now
+            last_at = known.last_at if concurrency == 1 else max(known.last_at, known.started_at)
+            if last_at:
+                early = last_at + min_interval - now
                 assert early <= 0, f"INV-3: lane {lane} starts {early} µs too soon"
         return in_flight + started
 
@@ -220,8 +223,8 @@ class Ledger:
             entry.state, entry.attempts, entry.losses = "done", 0, 0
             entry.span, entry.payload = keeps, move.payload
 
-    def changed_lane(self, name: str, change: LaneChange) -> None:
-        lane = self._lane(name)
+    def changed_lane(self, name: str, change: LaneChange, times: Mapping[int, int]) -> None:
+        lane, before = self._lane(name), self._pacing(name)
         if change.min_interval is not None:
             lane.min_interval = None if change.min_interval == DEFAULT else change.min_interval
         if change.concurrency is not None:
@@ -230,9 +233,19 @@ class Ledger:
             lane.paused = change.paused
         if change.blocked_until is not None:
             lane.blocked_until = change.blocked_until
+        self._count_starts(name, before, times)
 
-    def changed_settings(self, **values: int | None) -> None:
+    def changed_settings(self, times: Mapping[int, int], **values: int | None) -> None:
+        before = {name: self._pacing(name) for name in self.lanes}
         self.settings = self.settings._replace(**{name: value for name, value in values.items() if value is not None})
+        for name, pacing in before.items():
+            self._count_starts(name, pacing, times)
+
+    def _count_starts(self, name: str, before: tuple[int, int], times: Mapping[int, int]) -> None:
+        """INV-3: where a change makes starts count, what is in flight counts as started with it."""
+        held = [entry for (lane, _), entry in self.entries.items() if lane == name and entry.state == "held"]
+        if held and before[1] == 1 and self._pacing(name)[1] != 1:
+            self.lanes[name].last_at = times[held[0].item.partition]
 
     def reopened(self, names: Sequence[Name], count: int) -> None:
         expected = [self.entries[name] for name in set(names) if self.entries[name].state in ("done", "dead")]

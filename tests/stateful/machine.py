@@ -232,6 +232,24 @@ class FrontierMachine(Player):
         self.do_claim("slowed", 12, 3 * SECOND, self._order(turn))
         self.do_change_settings(before.min_interval, before.concurrency, None)
 
+    @rule(turn=some, by=st.sampled_from(["default", "lane"]))
+    def speed_up(self, turn: int, by: str) -> None:
+        """Where starts begin to count, what is in flight was started."""
+        self.step()
+        before = self.ledger.settings
+        self.do_change_settings(10 * SECOND, 1, None)
+        claimed = {item.lane for item in self.do_claim("patient", 5, 3 * SECOND, self._order(turn)).items}
+        self.step()
+        if by == "default":
+            self.do_change_settings(None, 2, None)
+        else:
+            for lane in sorted(claimed):
+                self.do_change_lane(lane, LaneChange(concurrency=2))
+        self.do_claim("eager", 12, 3 * SECOND, self._order(turn))
+        for lane in sorted(claimed):
+            self.do_change_lane(lane, LaneChange(concurrency=DEFAULT))
+        self.do_change_settings(before.min_interval, before.concurrency, None)
+
     def finish(self) -> None:
         """Nothing is forgotten: with every brake off, all of it gets done, only by going where the store says."""
         self.step()

@@ -132,10 +132,8 @@ class Player(RuleBasedStateMachine):
             model = ClaimRef(expected.fence, self.tokens)
             self.fences[reply.fence] = expected.fence
             assert_same_claim(reply, expected)
-        look = self.look()
-        times = {status.partition: status.time for status in look.status}
         assert list(reply.skipped) == []
-        self.ledger.claimed(reply, limit=limit, found=look.found, times=times)
+        self.ledger.claimed(reply, limit=limit, found=self.look().found, times=self.times())
         if reply.items:
             self.hands.append(Hand(ClaimRef(reply.fence, self.tokens), model, reply.items))
         return reply
@@ -179,7 +177,7 @@ class Player(RuleBasedStateMachine):
     def do_change_lane(self, lane: str, change: LaneChange) -> None:
         partition = address(lane, self.partitions)[0]
         self.must(lambda store: store.change_lane(partition, lane, change))
-        self.ledger.changed_lane(lane, change)
+        self.ledger.changed_lane(lane, change, self.times())
 
     def do_pause(self, paused: bool) -> None:
         self.must(lambda store: store.change_settings(paused=paused))
@@ -189,7 +187,8 @@ class Player(RuleBasedStateMachine):
         self.must(
             lambda store: store.change_settings(min_interval=interval, concurrency=concurrency, max_attempts=attempts)
         )
-        self.ledger.changed_settings(min_interval=interval, concurrency=concurrency, max_attempts=attempts)
+        values = {"min_interval": interval, "concurrency": concurrency, "max_attempts": attempts}
+        self.ledger.changed_settings(self.times(), **values)
 
     def is_lost(self, hand: Hand) -> bool:
         return self.ledger.claims[hand.ref.fence].lost
@@ -251,6 +250,10 @@ class Player(RuleBasedStateMachine):
         if self.seen is None:
             self.seen = self.run(_look(self.subject, self._items()))
         return self.seen
+
+    def times(self) -> dict[int, int]:
+        """Of the partitions."""
+        return {status.partition: status.time for status in self.look().status}
 
     def _items(self) -> list[NewItem]:
         return [entry.item for entry in self.ledger.entries.values()]

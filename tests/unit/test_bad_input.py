@@ -1,5 +1,7 @@
 """What cannot be stored is refused before anything is changed, on every store."""
 
+import json
+import pickle
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest_asyncio
 
 import swath
 from swath import Claim, Frontier, InvalidItem, InvalidOutcome, Item
-from swath.core.codec import MAX_LANE_BYTES, MAX_PAYLOAD_BYTES, MAX_RESULT_BYTES, MAX_SPAN
+from swath.core.codec import MAX_DEPTH, MAX_LANE_BYTES, MAX_PAYLOAD_BYTES, MAX_RESULT_BYTES, MAX_SPAN, held_items
 from swath.core.item import Outcome
 
 
@@ -27,10 +29,11 @@ async def frontier(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
         yield frontier
 
 
-def nested(depth: int) -> list[Any]:
-    value: list[Any] = []
-    for _ in range(depth):
-        value = [value]
+def nested(levels: int, *, beside: Any = None) -> Any:
+    """Lists and mappings by turns."""
+    value: Any = []
+    for level in range(1, levels):
+        value = {"in": value} if level % 2 else [beside, value]
     return value
 
 
@@ -52,7 +55,9 @@ NO_ITEMS: list[tuple[Any, str]] = [
     (Item("k", payload=float("nan")), "payload of 'k' is not JSON"),
     (Item("k", payload={"deep": [float("-inf")]}), "payload of 'k' is not JSON"),
     (Item("k", payload={(1, 2): 3}), "payload of 'k' is not JSON"),
-    (Item("k", payload=nested(100_000)), "payload of 'k' is not JSON"),
+    (Item("k", payload=nested(100_000)), "payload of 'k' is nested too deep: 200 levels are the most"),
+    (Item("k", payload=nested(MAX_DEPTH + 1)), "payload of 'k' is nested too deep: 200 levels are the most"),
+    (Item("k", payload=nested(900, beside={})), "payload of 'k' is nested too deep: 200 levels are the most"),
     (Item("k", payload="x" * MAX_PAYLOAD_BYTES), "has 262,146 bytes as JSON; 262,144 is the most"),
     (Item("k", priority=-1), "levels go from 0 to 7"),
     (Item("k", priority=8), "levels go from 0 to 7"),
@@ -86,10 +91,33 @@ async def test_an_item_that_cannot_be_stored_is_not_added(frontier: Frontier) ->
     assert (await frontier.status()).done == 1
 
 
+async def test_what_is_as_deep_as_can_be_is_read_again(frontier: Frontier) -> None:
+    """By somebody who has used much of the stack."""
+    payloads = [
+        nested(MAX_DEPTH),
+        nested(MAX_DEPTH, beside=[{}, '"[{\\', {"]": "["}]),
+        [{"[" * 300: ['"', "\\" * 3, "{[" * 300]}],
+        [{"wide": [number]} for number in range(1_000)],
+    ]
+    assert await frontier.add([Item(f"k{n}", payload=payload) for n, payload in enumerate(payloads)]) == len(payloads)
+    claim = await claimed(frontier)
+
+    def deep(levels: int) -> list[Any]:
+        return deep(levels - 1) if levels else [item.payload for item in held_items(stored)]
+
+    stored = [item._replace(payload=json.dumps(item.payload)) for item in claim.items]
+    assert sorted(map(json.dumps, deep(500))) == sorted(map(json.dumps, payloads))
+    await claim.settle([item.done(result=item.payload) for item in claim.items])
+
+
 NO_OUTCOMES: list[tuple[Callable[[Item], Outcome], type[swath.UsageError], str]] = [
     (lambda item: item.done(result=object()), InvalidItem, "result of 'b' is not JSON"),
     (lambda item: item.done(result=float("nan")), InvalidItem, "result of 'b' is not JSON"),
     (lambda item: item.done(result="x" * MAX_RESULT_BYTES), InvalidItem, "65,536 is the most"),
+    (lambda item: item.done(result=nested(MAX_DEPTH + 1)), InvalidItem, "result of 'b' is nested too deep"),
+    (lambda item: item.done(discovered=[Item("n", payload=nested(980))]), InvalidItem, "of 'n' is nested too deep"),
+    (lambda item: item.done(facts={"new": nested(980)}), InvalidItem, "fact of 'new' is nested too deep"),
+    (lambda item: item.split(at=nested(MAX_DEPTH)), InvalidItem, "payload of 'b' is nested too deep"),
     (lambda item: item.done(revisit_after=-1), InvalidOutcome, "revisit_after=-1"),
     (lambda item: item.done(discovered=["new", "a\0b"]), InvalidItem, "has a NUL character"),
     (lambda item: item.done(discovered=["new", Item("n", span=0)]), InvalidItem, "span 0 of 'n'"),
@@ -98,12 +126,15 @@ NO_OUTCOMES: list[tuple[Callable[[Item], Outcome], type[swath.UsageError], str]]
     (lambda item: item.done(facts={"new": object()}), InvalidItem, "fact of 'new' is not JSON"),
     (lambda item: item.retry(after=float("inf")), InvalidOutcome, "after=inf"),
     (lambda item: item.release(after=-1), InvalidOutcome, "after=-1"),
-    (lambda item: item.split(at=5), InvalidOutcome, "a mapping with `lo` and `hi`"),
+    (lambda item: item._replace(payload=1).split(at=5), InvalidOutcome, "a mapping with `lo` and `hi`"),
+    (lambda item: item.done(output=b""), InvalidOutcome, "the outcome of 'b' has an output, which nobody writes"),
+    (lambda item: item.dead(reason="no use", output="x"), InvalidOutcome, "has an output, which nobody writes"),
+    (lambda item: item.release(output="x"), InvalidOutcome, "has an output, which nobody writes"),
 ]
 
 
 async def test_an_outcome_that_cannot_be_stored_settles_nothing(frontier: Frontier) -> None:
-    await frontier.add(["a", "b"])
+    await frontier.add(["a", Item("b", payload={"lo": 1, "hi": 9})])
     claim = await claimed(frontier)
     a, b = claim.items
     for wrong, kind, complaint in NO_OUTCOMES:
@@ -131,6 +162,23 @@ async def test_an_item_twice_in_a_settlement_settles_nothing(frontier: Frontier)
     with pytest.raises(InvalidOutcome, match="does not hold 'b': it was settled before"):
         await claim.settle([b.done()])
     assert ((await frontier.status()).done, claim.held) == (2, 0)
+
+
+async def test_an_item_of_another_frontier_settles_nothing(frontier: Frontier) -> None:
+    """Though it has the same place there."""
+    await frontier.add(["a", "b"])
+    claim = await claimed(frontier)
+    async with swath.open("memory:", partitions=frontier.store.settings.partitions) as other:
+        await other.add(["c", "d"])
+        c, d = (await claimed(other)).items
+    a, b = claim.items
+    assert (c.partition, c.position) == (a.partition, a.position)
+    for foreign in (d.done(), d.dead(reason="no use")):
+        with pytest.raises(InvalidOutcome, match=r"does not hold 'd': .* or belongs to another claim"):
+            await claim.settle([a.done(), foreign])
+    assert ((await frontier.status()).claimed, claim.held) == (2, 2)
+    await claim.settle([pickle.loads(pickle.dumps(a.done())), b.done()])  # as from another process
+    assert (await frontier.status()).done == 2
 
 
 async def test_an_item_of_another_claim_settles_nothing(frontier: Frontier) -> None:

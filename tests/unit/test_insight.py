@@ -42,7 +42,8 @@ async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 async def test_never_added(desk: Desk) -> None:
     await desk.frontier.add(Item("a", lane="x"))
     assert await desk.says("b") == "b was never added."
-    assert await desk.says("a", lane="y") == "a was never added."
+    assert await desk.says("a", lane="y") == "a was never added to lane y. It is in lane x."
+    assert await desk.says("b", lane="y") == "b was never added to lane y."
 
 
 async def test_ready_behind_others(desk: Desk) -> None:

@@ -180,6 +180,7 @@ class Unprintable(Exception):
         ({"discovered": [""]}, "InvalidItem: the key is empty"),
         ({"discovered": [7]}, "InvalidItem: an item is a swath.Item or a key, not 7"),
         ({"revisit_after": -1}, "InvalidOutcome: revisit_after=-1"),
+        ({"output": b""}, "InvalidOutcome: the outcome of 'a' has an output, which nobody writes"),
     ],
 )
 async def test_what_cannot_be_settled_is_a_retry_and_spares_its_group(wrong: Any, reason: str) -> None:
@@ -557,6 +558,7 @@ async def test_what_has_to_start_at_once_is_given_back_if_it_cannot(monkeypatch:
         {"lease": 0.01},
         {"timeout": 0},
         {"timeout": -1},
+        {"timeout": 1e-6},
         {"grace": -1},
         {"until": "tomorrow"},
     ],

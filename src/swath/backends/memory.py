@@ -24,6 +24,7 @@ from swath.core.lane import (
     low_share,
     rank_of,
     room,
+    starts_begin_to_count,
     starts_count,
 )
 from swath.core.store import (
@@ -450,12 +451,15 @@ class MemoryStore:
         part = self._partitions[partition]
         now = part.tick(self._clock.now())
         row = part.lane(lane)
+        before = self._pacing(row)
         row.limits = LaneLimits(
             min_interval=_changed(row.limits.min_interval, change.min_interval),
             concurrency=_changed(row.limits.concurrency, change.concurrency),
             paused=row.limits.paused if change.paused is None else change.paused,
             blocked_until=row.limits.blocked_until if change.blocked_until is None else change.blocked_until,
         )
+        if row.in_flight and starts_begin_to_count(before, self._pacing(row)):
+            row.last_at = now
         self._place([row], now, new_turn=True)
         if change.paused:
             self._signal = self._signal._replace(version=self._signal.version + 1)
@@ -469,8 +473,16 @@ class MemoryStore:
         max_attempts: int | None = None,
         paused: bool | None = None,
     ) -> None:
+        before = Pacing(self.settings.min_interval, self.settings.concurrency)
         given = {"min_interval": min_interval, "concurrency": concurrency, "max_attempts": max_attempts}
         self.settings = self.settings._replace(**{k: v for k, v in given.items() if v is not None})
+        for partition in self._partitions:
+            flying = [lane for lane in partition.lanes.values() if lane.in_flight]
+            counted = [lane for lane in flying if starts_begin_to_count(lane.limits.pacing(before), self._pacing(lane))]
+            now = partition.tick(self._clock.now()) if counted else 0
+            for lane in counted:
+                lane.last_at = now
+            self._place(counted, now)
         if paused is not None:
             self._signal = Signal(paused, self._signal.version + 1)
         self._wake()

@@ -185,6 +185,42 @@ class Pacing(Conformance):
         await other.finish()
         assert (await trial.claim()).keys == ["c"]
 
+    async def test_change_lane_makes_starts_count(self, start: Start) -> None:
+        """INV-3: with one at a time no start was written down: what is in flight counts as started with the change."""
+        for concurrency in (2, 0, DEFAULT):
+            trial = await start(min_interval=10, concurrency=3)
+            await trial.change_lane(concurrency=1)
+            await trial.add("a", "b", "c")
+            first = await trial.claim()
+            assert first.keys == ["a"]
+            trial.clock.advance(4)
+            await trial.change_lane(concurrency=concurrency)
+            changed = trial.clock.now()
+            second = await next_start(trial)
+            assert (second.keys, second.reply.now) == (["b"], changed + 10_000_000)
+            await first.finish()
+            third = await next_start(trial)
+            assert (third.keys, third.reply.now) == (["c"], second.reply.now + 10_000_000)
+
+    async def test_change_lane_leaves_the_clock_of_an_idle_lane(self, start: Start) -> None:
+        """Nothing is in flight: the last one was settled long ago."""
+        trial = await start(min_interval=10, concurrency=1)
+        await trial.add("a", "b")
+        await (await trial.claim()).finish()
+        trial.clock.advance(30)
+        await trial.change_lane(concurrency=2)
+        assert (await trial.claim()).keys == ["b"]
+
+    async def test_change_lane_sets_an_interval_while_in_flight(self, start: Start) -> None:
+        """INV-3: what was started before there was an interval was started all the same."""
+        trial = await start(concurrency=2)
+        await trial.add("a", "b", "c")
+        first = await trial.claim(1)
+        trial.clock.advance(4)
+        await trial.change_lane(min_interval=10)
+        second = await next_start(trial)
+        assert (second.keys, second.reply.now) == (["b"], first.reply.now + 10_000_000)
+
     async def test_change_lane_blocks_until(self, start: Start) -> None:
         trial = await start()
         await trial.add("a", "b")
@@ -275,6 +311,42 @@ class Pacing(Conformance):
         await trial.store.change_settings(concurrency=3)
         await batch.finish()
         assert len((await trial.claim()).items) == 3
+
+    async def test_change_settings_makes_starts_count(self, start: Start) -> None:
+        """INV-3: what is in flight under the old default counts as started with the change, whatever moves its lane."""
+        for concurrency in (2, 0):
+            for moved_by in ("add", "settle", "nothing"):
+                trial = await start(partitions=2, min_interval=10, concurrency=1)
+                lane, other, idle = trial.lane(0), trial.lane(1), trial.lane(1, 1)
+                await trial.change_lane(other, concurrency=1)
+                for name in (lane, other, idle):
+                    await trial.add(f"{name} 1", f"{name} 2", lane=name)
+                batch = await trial.claim()
+                await batch.finish(f"{idle} 1")
+                trial.clock.advance(4)
+                before = await trial.lane_status(other), await trial.lane_status(idle)
+                await trial.store.change_settings(concurrency=concurrency)
+                assert before == (await trial.lane_status(other), await trial.lane_status(idle))
+                changed = trial.clock.now()
+                if moved_by == "add":
+                    await trial.add(f"{lane} 0", lane=lane, priority=7)
+                elif moved_by == "settle":
+                    await batch.finish(f"{lane} 1")
+                await trial.wait_until(changed + 10_000_000 - 1)
+                assert (await trial.claim(lease=1000)).keys == [f"{idle} 2"]
+                trial.clock.advance(0.000001)
+                second = await trial.claim(lease=1000)
+                assert second.keys == [f"{lane} {0 if moved_by == 'add' else 2}"]
+
+    async def test_change_settings_of_the_interval_while_in_flight(self, start: Start) -> None:
+        """INV-3: what was started before there was an interval was started all the same."""
+        trial = await start(concurrency=2)
+        await trial.add("a", "b", "c")
+        first = await trial.claim(1)
+        trial.clock.advance(4)
+        await trial.store.change_settings(min_interval=10_000_000)
+        second = await next_start(trial)
+        assert (second.keys, second.reply.now) == (["b"], first.reply.now + 10_000_000)
 
     async def test_change_settings_leaves_lanes_with_their_own_limits(self, start: Start) -> None:
         trial = await start(concurrency=1)

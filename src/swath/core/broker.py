@@ -62,6 +62,7 @@ class Broker:
         self._frontier = frontier
         self._handler = handler
         self._transaction = transaction
+        self._writes_output = output is not None
         self._workers = workers
         self._lease = lease
         self._timeout = timeout
@@ -153,6 +154,7 @@ class Broker:
         return min(int(self._rate.at(now) * seconds), 2 * self._workers + MOST_AHEAD)
 
     def _take(self, claim: Claim) -> None:
+        claim.writes_output = self._writes_output
         self.hand.take(claim, lease_clock())
         self._caution.met(company(claim.items, self._frontier.store.settings.max_attempts))
         self._patience = PATIENCE

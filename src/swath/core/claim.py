@@ -25,6 +25,7 @@ _COUNTED = {
     MoveKind.RELEASE: "released",
     MoveKind.SPLIT: "split",
 }
+_NONE: dict[int, str] = {}
 
 
 def lease_clock() -> float:
@@ -46,12 +47,12 @@ class Encoded(NamedTuple):
     doubtful: bool = False  # the item may have been settled already, by a commit whose end was not seen
 
 
-def _positions(items: Iterable[Item]) -> dict[int, set[int]]:
-    """By partition."""
-    positions: defaultdict[int, set[int]] = defaultdict(set)
+def _keys(items: Iterable[Item]) -> dict[int, dict[int, str]]:
+    """By partition and position. Those of another frontier have the same places, so it takes a key to tell an item."""
+    keys: defaultdict[int, dict[int, str]] = defaultdict(dict)
     for item in items:
-        positions[item.partition].add(item.position)
-    return dict(positions)
+        keys[item.partition][item.position] = item.key
+    return dict(keys)
 
 
 class Claim:
@@ -66,12 +67,13 @@ class Claim:
         self._ref = ClaimRef(reply.fence, token)
         self._lease = lease
         self._number = 0
-        self._held = _positions(self.items)  # not settled yet
+        self._held = _keys(self.items)  # not settled yet
         self._lost = False
         self._unsure: Settlement | None = None  # sent, and not answered: whether it took effect is not known
         self._again: set[tuple[int, int]] = set()  # what a settlement that was broken off may be repeated with
         self._one_at_a_time = asyncio.Lock()
         self.tally = dict.fromkeys([*_COUNTED.values(), "discovered"], 0)  # of what was settled
+        self.writes_output = False  # whether somebody writes what outcomes hand in as output: a runner that has one
 
     def __repr__(self) -> str:
         held = f"{self.held} of {len(self.items)} items held"
@@ -149,28 +151,42 @@ class Claim:
         if not isinstance(outcome, Done):  # nearly all are, and to ask for one class is a tenth of asking for any
             return self._encode_other(outcome)
         item, result, discovered, revisit_after, facts, output, started = outcome
-        self._check_held(item)
+        # Asked here and below: for every item, a method would cost as much as the answer.
+        if self._held.get(item.partition, _NONE).get(item.position) != item.key:
+            raise self._not_held(item)
         found: Sequence[NewItem] = ()
         if discovered:
             partitions = self._frontier.store.settings.partitions
             found = [codec.new_item(new, partitions) for new in discovered]
         known = codec.facts(facts) if facts else ()
+        if output is not None:
+            self._check_output(item)
         move = codec.done(item, result, revisit_after, started)
         return tuple.__new__(Encoded, (item, move, found, known, output, False))
 
     def _encode_other(self, outcome: object) -> Encoded:
         if not isinstance(outcome, Outcome):
             raise InvalidOutcome(f"{outcome!r} is not an outcome: use item.done(), .retry(), .dead(), .release() …")
-        self._check_held(outcome.item)
+        item = outcome.item
+        if self._held.get(item.partition, _NONE).get(item.position) != item.key:
+            raise self._not_held(item)
         settings = self._frontier.store.settings
         move = codec.move(outcome, max_attempts=settings.max_attempts, partitions=settings.partitions)
         output = outcome.output if isinstance(outcome, Dead | Release) else None
-        return Encoded(outcome.item, move, (), (), output)
+        if output is not None:
+            self._check_output(item)
+        return Encoded(item, move, (), (), output)
 
-    def _check_held(self, item: Item) -> None:
-        if item.position not in self._held.get(item.partition, ()):
+    def _not_held(self, item: Item) -> InvalidOutcome:
+        return InvalidOutcome(
+            f"claim {self.fence} does not hold {item.key!r}: it was settled before, or belongs to another claim"
+        )
+
+    def _check_output(self, item: Item) -> None:
+        if not self.writes_output:
             raise InvalidOutcome(
-                f"claim {self.fence} does not hold {item.key!r}: it was settled before, or belongs to another claim"
+                f"the outcome of {item.key!r} has an output, which nobody writes: give `run()` an `output=`, "
+                "or write the file yourself and settle with `outputs=`"
             )
 
     def _was_settled(self, item: Item) -> bool:
@@ -251,7 +267,9 @@ class Claim:
         return seconds
 
     def _let_go(self, settlement: Settlement) -> None:
-        self._held[settlement.partition].difference_update([move.position for move in settlement.moves])
+        held = self._held[settlement.partition]
+        for move in settlement.moves:
+            held.pop(move.position, None)
         self._frontier.recent.remember(item.hash for item in settlement.discovered)
 
     def _count(self, settlement: Settlement, seconds: float) -> None:

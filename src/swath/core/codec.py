@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import chain
 from typing import Any, TypeGuard, assert_never
 
 from swath.core.clock import SECOND, from_datetime, microseconds
@@ -20,6 +21,7 @@ MAX_PAYLOAD_BYTES = 262_144
 MAX_RESULT_BYTES = 65_536
 MAX_FACT_BYTES = 1_048_576
 MAX_FACT_KEY_BYTES = 2_000  # an index of PostgreSQL keeps no more than 2,704 bytes
+MAX_DEPTH = 200  # of JSON: Python reads some 1,000 levels, of which whoever reads has used a part
 MAX_REASON_CHARS = 1_000
 MAX_ERROR_CHARS = 8_000
 MAX_SPAN = 2**40
@@ -34,6 +36,7 @@ BACKOFF_CAP = 3_600.0
 
 _DONE = MoveKind.DONE  # asked of its class, a member costs as much as a call
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_NESTING = (dict, list, tuple)
 
 
 def new_item(item: Item | NewItem | str, partitions: int) -> NewItem:
@@ -223,11 +226,31 @@ def _encoded(name: str, value: object, limit: int) -> bytes:
 def _json(name: str, key: str, value: Any, limit: int) -> str:
     try:
         text = _encode(value)
-    except (TypeError, ValueError, RecursionError) as error:
+    except (TypeError, ValueError) as error:
         raise InvalidItem(f"{name} of {_shown(key)} is not JSON: {error}") from error
-    if len(text) > limit:
-        raise InvalidItem(f"{name} of {_shown(key)} has {len(text):,} bytes as JSON; {limit:,} is the most")
+    except RecursionError as error:
+        raise _too_deep(name, key) from error
+    if len(text) > 2 * MAX_DEPTH:  # as most are not; a level is two brackets
+        if len(text) > limit:
+            raise InvalidItem(f"{name} of {_shown(key)} has {len(text):,} bytes as JSON; {limit:,} is the most")
+        if text.count("[") + text.count("{") > MAX_DEPTH and _is_deep(value):
+            raise _too_deep(name, key)
     return text
+
+
+def _too_deep(name: str, key: str) -> InvalidItem:
+    return InvalidItem(f"{name} of {_shown(key)} is nested too deep: {MAX_DEPTH} levels are the most")
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether a value that can be encoded has more than MAX_DEPTH levels."""
+    level = [value] if isinstance(value, _NESTING) else []
+    for _ in range(MAX_DEPTH):
+        if not level:
+            break
+        parts = chain.from_iterable([outer.values() if isinstance(outer, dict) else outer for outer in level])
+        level = [inner for inner in parts if isinstance(inner, _NESTING)]
+    return bool(level)
 
 
 def _result(item: Item, result: Any) -> str | None:

@@ -195,7 +195,8 @@ class Frontier:
         is taken over when its lease ends. `handle_signals=False` leaves signals alone, and so does a run in a thread
         that is not the main one.
 
-        What outcomes hand in as `output` is written by `output` and committed with their settlement (INV-5).
+        What outcomes hand in as `output` is written by `output` and committed with their settlement (INV-5);
+        without one, such an outcome is refused and its item retried.
 
         With `transaction`, a function that opens one on the frontier's own database and returns an async context
         manager, the handler is called with the connection as a second argument: what it writes there and its outcome
@@ -330,6 +331,8 @@ class Frontier:
     async def explain(self, key: str, *, lane: str | None = None) -> insight.Explanation:
         """Where a key is, and why it is not being worked on."""
         found = await self._find(key, lane)
+        if not found:
+            return insight.unknown(key, lane, await self._find(key, None) if lane is not None else ())
         status = await self.store.status()
         return insight.explain(key, found, now=status.now, paused=status.signal.paused)
 

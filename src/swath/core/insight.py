@@ -81,10 +81,16 @@ class Explanation:
         return self.sentence
 
 
+def unknown(key: str, lane: str | None, elsewhere: Sequence[Found]) -> Explanation:
+    """A key that was never added to a lane, or to any; `elsewhere` is where it is all the same."""
+    sentence = f"{key} was never added." if lane is None else f"{key} was never added to lane {lane}."
+    if others := [other.lane.lane for other in elsewhere if other.lane]:
+        sentence += f" It is in lane {', '.join(others)}."
+    return Explanation(key, "unknown", sentence)
+
+
 def explain(key: str, found: Sequence[Found], *, now: int, paused: bool) -> Explanation:
     """One sentence on a key. Where it is in several lanes, the sentence is about the first and says so."""
-    if not found:
-        return Explanation(key, "unknown", f"{key} was never added.")
     first = found[0]
     sentence = f"{key} {_where(first, now)}"
     if first.state == "ready" and paused:

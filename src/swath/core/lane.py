@@ -87,6 +87,12 @@ def starts_count(pacing: Pacing) -> bool:
     return pacing.concurrency != 1
 
 
+def starts_begin_to_count(before: Pacing, after: Pacing) -> bool:
+    """Whether a change of limits makes starts count that were not written down: what is in flight counts as started
+    with the change."""
+    return not starts_count(before) and starts_count(after)
+
+
 def low_share(limit: int, claims_made: int) -> int:
     """How many items of a claim go to the lowest levels first: one in ten, also over claims of one item."""
     return limit // 10 + (claims_made % 10 < limit % 10)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from swath.core import codec, events
 from swath.core.broker import Broker
 from swath.core.claim import lease_clock
+from swath.core.clock import SECOND
 from swath.core.errors import InvalidSetting, UsageError
 from swath.core.output import Output
 from swath.core.stopping import Stop, stopped_by_signals
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("swath.runner")
 
 MAX_WORKERS = 100_000
+MIN_TIMEOUT = 0.01  # seconds: the clock is looked at so often, also while nothing runs
 CANCEL_SECONDS = 1.0  # that cancelled handlers have to clean up when the runner stops
 STOP_SECONDS = 5.0  # within which a stop ends after the grace, whatever handlers and store do
 
@@ -84,8 +86,8 @@ def _check(handler: object, workers: object, lease: float, timeout: object, grac
         raise InvalidSetting(f"workers={workers!r}: a whole number from 1 to {MAX_WORKERS:,}")
     codec.check_lease(lease)
     codec.check_seconds("grace", grace)
-    if timeout is not None and codec.check_seconds("timeout", timeout) == 0:
-        raise InvalidSetting(f"timeout={timeout!r}: a number of seconds above 0, or None for no limit")
+    if timeout is not None and codec.check_seconds("timeout", timeout) < MIN_TIMEOUT * SECOND:
+        raise InvalidSetting(f"timeout={timeout!r}: at least {MIN_TIMEOUT} s, or None for no limit")
     if until not in get_args(Until):
         raise InvalidSetting(f'until={until!r}: "done", "idle" or "stopped"')
 

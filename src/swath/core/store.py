@@ -260,7 +260,8 @@ class Store(Protocol):
         ...
 
     async def change_lane(self, partition: int, lane: str, change: LaneChange) -> None:
-        """Change a lane's limits, which exists from then on."""
+        """Change a lane's limits, which exists from then on. Where its concurrency was 1 and no longer is, what is
+        in flight counts as started now (INV-3)."""
         ...
 
     async def change_settings(
@@ -271,7 +272,8 @@ class Store(Protocol):
         max_attempts: int | None = None,
         paused: bool | None = None,
     ) -> None:
-        """Change what the whole frontier shares; None leaves a value as it is."""
+        """Change what the whole frontier shares; None leaves a value as it is. For what is in flight in lanes under the
+        default, the same holds as for `change_lane`."""
         ...
 
     async def reopen(self, places: Sequence[tuple[int, int]]) -> int:

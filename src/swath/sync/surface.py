@@ -177,7 +177,8 @@ class Frontier:
         is taken over when its lease ends. `handle_signals=False` leaves signals alone, and so does a run in a thread
         that is not the main one.
 
-        What outcomes hand in as `output` is written by `output` and committed with their settlement (INV-5).
+        What outcomes hand in as `output` is written by `output` and committed with their settlement (INV-5);
+        without one, such an outcome is refused and its item retried.
 
         While the store cannot be reached it waits. A handler whose lease ends meanwhile is cancelled.
 

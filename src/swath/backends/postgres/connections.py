@@ -2,6 +2,7 @@
 transaction mode may stand in between."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -26,10 +27,12 @@ class Connections:
         self._free = asyncio.Semaphore(most)
         self._idle: list[AsyncConnection] = []
         self._closed = False
+        self._pid = os.getpid()
         self.broken = 0  # connections that failed in use
 
     @asynccontextmanager
     async def lend(self) -> AsyncIterator[AsyncConnection]:
+        self.check_process()
         async with self._free:
             if self._closed:
                 raise UsageError("this frontier was closed: open it again")
@@ -49,6 +52,18 @@ class Connections:
                     self.broken += 1
                     await connection.close()
                     await self._drop_idle()  # what ended this one has ended them too
+
+    @property
+    def forked(self) -> bool:
+        """Whether they are another process's, on whose sockets a child would talk in between."""
+        return os.getpid() != self._pid
+
+    def check_process(self) -> None:
+        if self.forked:
+            raise UsageError(
+                f"this frontier was opened by process {self._pid} and came to process {os.getpid()} by a fork, which "
+                "its connections do not survive. Open it in the child, and start children with `spawn`"
+            )
 
     async def _connect(self) -> AsyncConnection:
         connection = await self._make()

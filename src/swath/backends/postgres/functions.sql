@@ -122,9 +122,8 @@ $$;
 -- name: change_lanes
 -- INV-3. Places lanes that got items or whose items came back. Per change: what is added to its waiting items of a
 -- priority, to its items in flight and to its visits, and whether its clock starts anew: always for 'back' (taken back
--- from a lost worker), for 'settle' where one at a time is allowed. A claim places those that it takes from by itself,
--- since it has
--- their rows in hand.
+-- from a lost worker) and 'count' (starts begin to count while it has items in flight), for 'settle' where one at a time
+-- is allowed. A claim places those that it takes from by itself, since it has their rows in hand.
 CREATE OR REPLACE FUNCTION {schema}.change_lanes(
     s {schema}.partition_state, _lanes integer[], _levels smallint[], _waits integer[], _flights integer[],
     _stamps boolean[], _visits integer[], _cause text
@@ -166,7 +165,7 @@ BEGIN
             coalesce(o.blocked_until, 0) AS blocked_until,
             CASE
                 WHEN d.stamp AND (
-                    _cause = 'back' OR (_cause = 'settle' AND coalesce(o.concurrency, _concurrency) = 1)
+                    _cause IN ('back', 'count') OR (_cause = 'settle' AND coalesce(o.concurrency, _concurrency) = 1)
                 ) THEN _time
                 ELSE coalesce(o.last_at, 0)
             END AS last_at,
@@ -756,7 +755,6 @@ BEGIN
     fence := 0; recovered := 0; died := 0; skipped := '{}'; versions := '{}';
     paused := f.paused; signal_version := f.signal_version;
     min_interval := f.min_interval; concurrency := f.concurrency; max_attempts := f.max_attempts;
-    _min_interval := f.min_interval; _concurrency := f.concurrency;
     starts_count := false;
     IF f.paused THEN
         RETURN;
@@ -784,6 +782,8 @@ BEGIN
         END IF;
         _old := {schema}.read_partition(_partition, _format, _given);
         s := _old;
+        -- After the lock, which whoever makes starts count holds everywhere (INV-3).
+        SELECT d.min_interval, d.concurrency INTO STRICT _min_interval, _concurrency FROM {schema}.frontier AS d;
         IF fence > 0 AND s.last_fence > fence THEN
             skipped := skipped || _partition;  -- a later claim was here first: per item, fences only rise
             CONTINUE;
@@ -1461,9 +1461,12 @@ DECLARE
     _old {schema}.partition_state := {schema}.lock_partition(_partition, _format, _given);
     s {schema}.partition_state := _old;
     l {schema}.lane_state;
+    _default integer;
+    _counted boolean;  -- whether starts counted before
     _number integer;
     _version bigint;
 BEGIN
+    SELECT concurrency INTO STRICT _default FROM {schema}.frontier;
     SELECT number INTO _number FROM {schema}.lane WHERE partition + 0 = s.partition AND name = _name;
     IF NOT FOUND THEN
         s.lanes := s.lanes + 1;
@@ -1484,7 +1487,11 @@ BEGIN
     l.visits := coalesce(l.visits, 0);
     l.counts := coalesce(l.counts, '{0,0,0,0,0,0,0,0}');
     l.min_interval := nullif(coalesce(_min_interval, l.min_interval), -1);
+    _counted := coalesce(l.concurrency, _default) <> 1;
     l.concurrency := nullif(coalesce(_concurrency, l.concurrency), -1);
+    IF l.in_flight > 0 AND NOT _counted AND coalesce(l.concurrency, _default) <> 1 THEN
+        l.last_at := s.time;  -- its start was not written down: it counts as started now
+    END IF;
     l.paused := coalesce(_paused, l.paused, false);
     l.blocked_until := coalesce(_blocked_until, l.blocked_until, 0);
     DELETE FROM {schema}.lane_state AS q
@@ -1499,18 +1506,53 @@ END
 $$;
 
 -- name: change_settings
+-- INV-3. Where starts begin to count, what is in flight in lanes without a concurrency of their own counts as started now.
+-- They are found from what is claimed, however many lanes there are, with all partitions locked: in order, and before the
+-- frontier's row, as `change_lane` does.
 CREATE OR REPLACE FUNCTION {schema}.change_settings(
-    _format integer, _min_interval bigint, _concurrency integer, _max_attempts integer, _paused boolean
+    _format integer, _given bigint, _min_interval bigint, _concurrency integer, _max_attempts integer, _paused boolean
 ) RETURNS void
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
+SET lock_timeout TO '30s' AS $$
+DECLARE
+    _old {schema}.partition_state;
+    _counts boolean;  -- whether starts begin to count
+    _partition integer;
+    _lanes integer[];
 BEGIN
+    IF _concurrency <> 1 THEN
+        PERFORM 1 FROM {schema}.partition ORDER BY partition FOR UPDATE;
+    END IF;
     PERFORM {schema}.check_format(_format);
+    _counts := _concurrency <> 1 AND (SELECT concurrency = 1 FROM {schema}.frontier);
     UPDATE {schema}.frontier SET
         min_interval = coalesce(_min_interval, min_interval),
         concurrency = coalesce(_concurrency, concurrency),
         max_attempts = coalesce(_max_attempts, max_attempts),
         paused = coalesce(_paused, paused),
         signal_version = signal_version + (_paused IS NOT NULL)::integer;
+    IF _counts THEN
+        FOR _partition IN SELECT partition FROM {schema}.partition LOOP
+            _old := {schema}.read_partition(_partition, _format, _given);
+            _lanes := ARRAY(
+                SELECT l.lane FROM (
+                    SELECT DISTINCT c.lane FROM {schema}.claimed AS c
+                    WHERE c.partition = _partition AND c.fence = ANY (_old.claims)
+                ) AS c
+                CROSS JOIN LATERAL (
+                    SELECT q.lane, q.concurrency FROM {schema}.lane_state AS q
+                    WHERE q.partition = _partition AND q.lane = c.lane ORDER BY q.version DESC LIMIT 1
+                ) AS l
+                WHERE l.concurrency IS NULL
+            );
+            IF cardinality(_lanes) > 0 THEN
+                PERFORM {schema}.write_state({schema}.change_lanes(
+                    _old, _lanes, NULL, NULL, NULL, array_fill(true, ARRAY[cardinality(_lanes)]), NULL, 'count'
+                ), _old, false);
+            END IF;
+        END LOOP;
+    END IF;
     PERFORM pg_notify('swath', {schema_literal});
 END
 $$;

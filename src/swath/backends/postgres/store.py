@@ -90,6 +90,8 @@ class PostgresStore:
         return cls(target, stored, clock=clock, connections=connections)
 
     async def close(self) -> None:
+        if self._connections.forked:
+            return  # they are not this process's to close
         await self._listener.close()
         await self._connections.close()
 
@@ -241,7 +243,7 @@ class PostgresStore:
         paused: bool | None = None,
     ) -> None:
         values = (min_interval, concurrency, max_attempts, paused)
-        await self._call("change_settings", FORMAT, *values, doing="changing settings")
+        await self._call("change_settings", FORMAT, self._now(), *values, doing="changing settings")
         self.settings = (await self.status()).settings
         self._listener.wake()
 
@@ -317,6 +319,7 @@ class PostgresStore:
         return [PartitionStatus(*row) for row in await self._ask("recount")]
 
     async def wait(self, seconds: float) -> None:
+        self._connections.check_process()
         await self._listener.wait(seconds)
 
     # how

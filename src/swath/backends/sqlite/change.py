@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from swath.backends.sqlite.state import Lanes, Partition, Session
-from swath.core.lane import FRESH
+from swath.core.lane import FRESH, starts_begin_to_count
 from swath.core.store import DEFAULT, Fact, LaneChange, Signal
 
 
@@ -14,13 +14,17 @@ def change_lane(session: Session, number: int, name: str, change: LaneChange) ->
     lanes = Lanes(session, partition)
     lanes.load_named([name])
     lane = lanes.named(name)
+    before = lane.pacing(session.pacing)
     lane.min_interval = _changed(lane.min_interval, change.min_interval)
     lane.concurrency = _changed(lane.concurrency, change.concurrency)
     if change.paused is not None:
         lane.paused = int(change.paused)
     if change.blocked_until is not None:
         lane.blocked_until = change.blocked_until
-    lane.place(lane.pacing(session.pacing), now, new_turn=True)
+    pacing = lane.pacing(session.pacing)
+    if lane.in_flight and starts_begin_to_count(before, pacing):
+        lane.pace(now)
+    lane.place(pacing, now, new_turn=True)
     lanes.touch(lane)
     lanes.write()
     limits = (lane.min_interval, lane.concurrency, lane.paused, lane.blocked_until)
@@ -45,11 +49,29 @@ def change_settings(
     max_attempts: int | None,
     paused: bool | None,
 ) -> None:
+    before = session.pacing
     given = {"min_interval": min_interval, "concurrency": concurrency, "max_attempts": max_attempts}
     session.settings = session.settings._replace(**{name: value for name, value in given.items() if value is not None})
+    if starts_begin_to_count(before, session.pacing):
+        for number in range(session.settings.partitions):
+            _count_starts(session, Partition.load(session, number))
     if paused is not None:
         session.signal = Signal(paused, session.signal.version + 1)
     _save_settings(session)
+
+
+def _count_starts(session: Session, partition: Partition) -> None:
+    """What is in flight in lanes under the frontier's default counts as started now (INV-3)."""
+    where = {"partition": partition.number}
+    flying = session.connection.execute(session.sql["default_lanes_in_flight"], where).fetchall()
+    if not flying:
+        return
+    now = partition.tick(session.clock.now())
+    lanes = Lanes(session, partition)
+    for lane in lanes.take(number for (number,) in flying).values():
+        lane.pace(now)
+    lanes.place(now)
+    partition.save(session)
 
 
 def _save_settings(session: Session) -> None:

@@ -110,6 +110,12 @@ UPDATE swath_lane
 SET waiting = waiting + ?, in_flight = in_flight + ?, visits = visits + ?, last_at = coalesce(?, last_at), head = ?
 WHERE partition = ? AND number IN (SELECT value FROM json_each(?))
 
+-- name: default_lanes_in_flight
+-- Those without a concurrency of their own, found from what is claimed, however many lanes there are.
+SELECT number FROM swath_lane
+WHERE partition = :partition AND concurrency IS NULL
+  AND number IN (SELECT lane FROM swath_claimed WHERE partition = :partition)
+
 -- name: save_lane_limits
 UPDATE swath_lane SET min_interval = ?, concurrency = ?, paused = ?, blocked_until = ?
 WHERE partition = ? AND number = ?
