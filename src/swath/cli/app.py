@@ -53,7 +53,7 @@ def root(
 
 
 def load(names: Iterable[str] = COMMANDS) -> typer.Typer:
-    """The application with these commands: each is a module, with a function of its name or an application of its own."""
+    """The application with these commands, each a module with a function of its name or an application of its own."""
     for name in names:
         module = import_module(f"swath.cli.{name}")
         if hasattr(module, "app"):
