@@ -11,7 +11,7 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
-from swath.cli.app import app
+from swath.cli.app import load
 from swath.cli.exits import Exit
 from swath.testing.web import Web, spawn
 
@@ -31,7 +31,8 @@ def main(arguments: list[str], *, web: Web = WEB) -> None:
         print(f"{out} holds a crawl of {stranger}, not of the demo web: give another --out", file=sys.stderr)
         sys.exit(Exit.USAGE)
     with spawn(web) as served:
-        app(["crawl", *web.seeds, "--connect-to", served.connect_to, "--allow-private", *flags], prog_name="swath")
+        words = ["crawl", *web.seeds, "--connect-to", served.connect_to, "--allow-private", *flags]
+        load(["crawl"])(words, prog_name="swath")
 
 
 def stranger_in(out: Path, web: Web) -> str | None:

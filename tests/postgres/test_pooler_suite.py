@@ -14,7 +14,7 @@ from tests.conftest import GIVEN_DSN, Server
 from tests.postgres.lending import Pooler
 from tests.postgres_server import installations
 
-SIZE = 3
+SIZE = 2
 
 
 @pytest.fixture(scope="module")
