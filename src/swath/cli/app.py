@@ -6,17 +6,17 @@ from io import BufferedWriter, FileIO, TextIOWrapper
 from typing import Annotated, Any, TextIO
 
 import typer
-from typer.core import TyperGroup
 
 import swath
 from swath.cli import add, backfill, crawl, db, dead, explain, export, lanes, pause, resume, scan, show, status
+from swath.cli.common import Command, Group
 from swath.cli.exits import MEANING, Exit
 
 COMMANDS = ("crawl", "backfill", "scan", "export", "status", "add", "explain", "lanes", "dead", "pause", "resume", "db")
 EPILOG = "Exit codes:\n\n" + "\n".join(f"- `{code:d}` {meaning}" for code, meaning in MEANING.items())
 
 
-class Root(TyperGroup):
+class Root(Group):
     def list_commands(self, ctx: Any) -> list[str]:
         """In the order in which one comes to need them."""
         return sorted(super().list_commands(ctx), key=COMMANDS.index)
@@ -50,17 +50,17 @@ def root(
     pass
 
 
-app.command("crawl")(crawl.crawl)
-app.command("backfill")(backfill.backfill)
-app.command("scan")(scan.scan)
-app.command("export")(export.export)
-app.command("status")(status.status)
-app.command("add")(add.add)
-app.command("explain")(explain.explain)
+app.command("crawl", cls=Command)(crawl.crawl)
+app.command("backfill", cls=Command)(backfill.backfill)
+app.command("scan", cls=Command)(scan.scan)
+app.command("export", cls=Command)(export.export)
+app.command("status", cls=Command)(status.status)
+app.command("add", cls=Command)(add.add)
+app.command("explain", cls=Command)(explain.explain)
 app.add_typer(lanes.app, name="lanes")
 app.add_typer(dead.app, name="dead")
-app.command("pause")(pause.pause)
-app.command("resume")(resume.resume)
+app.command("pause", cls=Command)(pause.pause)
+app.command("resume", cls=Command)(resume.resume)
 app.add_typer(db.app, name="db")
 
 
