@@ -159,7 +159,7 @@ async def _plan(opened_table: Open, before: Progress | None) -> AsyncIterator[tu
     if end is None:
         yield "first slice", "there is no row to change"
         return
-    yield "first slice", f"{end.rows:,} rows up to {view.key(end.key)}"
+    yield "first slice", f"{show.counted(end.rows, 'row')} up to {view.key(end.key)}"
     change = opened_table.change
     if isinstance(change, SetChange) and settings.set is not None:
         statement = set_statement(table, settings.set, settings.where, after=after, upto=end.key)

@@ -88,7 +88,8 @@ async def _init(store: str | None, settings: dict[str, Any], json: bool) -> None
     else:
         print(
             f"{show.clean(show.masked(store or ''))} is ready: {show.counted(kept.partitions, 'partition')}, "
-            f"{show.pace(kept.min_interval / 1e6, kept.concurrency)}, up to {kept.max_attempts:,} attempts"
+            f"{show.pace(kept.min_interval / 1e6, kept.concurrency)}, up to "
+            f"{show.counted(kept.max_attempts, 'attempt')}"
         )
 
 
