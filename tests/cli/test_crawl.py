@@ -101,6 +101,8 @@ def test_the_demo_does_not_answer_for_another_crawl(tmp_path: Path) -> None:
     [
         ((), "there is nothing to crawl"),
         (("exa mple",), "'exa mple' is no URL or host name"),
+        (("example.com", "https//example.com"), "'https//example.com' is no URL or host name that can be crawled: did"),
+        (("htps://example.com",), "did you mean https://example.com/?"),
         (("example.com", "--scope", "hosts"), "scope 'hosts' is none of page, prefix, host, domain, any"),
         (("example.com", "--scope", "any"), "give --contact"),
         (("example.com", "--include", "("), "include pattern '(' is no regular expression"),
@@ -120,6 +122,16 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, args: tuple[str, ...], said: 
     assert said in result.err
     assert result.err.count("\n") == 1
     assert result.out == ""
+
+
+def test_a_seed_that_is_wrong_is_named_with_its_line(tmp_path: Path) -> None:
+    seeds = tmp_path / "hosts.txt"
+    seeds.write_text("# mine\n\nexample.com\nhttp//example.org/x\n")
+    result = run_swath("crawl", "--seeds", str(seeds), "--out", str(tmp_path / "crawl"))
+    assert result.code == 2
+    assert result.err.startswith(f"swath: line 4 of {seeds}: 'http//example.org/x' is no URL or host name")
+    assert result.err.endswith(": did you mean http://example.org/x?\n")
+    assert not (tmp_path / "crawl").exists()
 
 
 def test_a_directory_that_cannot_be_written_to(tmp_path: Path) -> None:
@@ -162,9 +174,9 @@ def test_a_crawl_that_was_lost_while_it_queued_its_seeds_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(place, "_items", some)
         with pytest.raises(ConnectionAbortedError):
-            asyncio.run(place.prepare(settings, ["example.com"]))
+            asyncio.run(place.prepare(settings, ["https://example.com/"]))
     assert look(settings.store_url).waiting
-    assert asyncio.run(place.prepare(settings, ["example.com"])).resumed
+    assert asyncio.run(place.prepare(settings, ["https://example.com/"])).resumed
 
 
 @pytest.mark.parametrize(

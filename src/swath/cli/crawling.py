@@ -156,13 +156,14 @@ def _said(error: OSError | UnicodeDecodeError) -> str:
 
 
 def _seeds(urls: Sequence[str], file: str | None) -> Iterator[str]:
-    yield from urls
+    yield from place.read_seeds(urls)
     if file == "-":
         if sys.stdin is None:
             raise UsageError("--seeds -: standard input is closed")
-        yield from TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")
+        lines = TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")
+        yield from place.read_seeds(lines, file="standard input")
     elif file is not None:
-        yield from _lines(Path(file))
+        yield from place.read_seeds(_lines(Path(file)), file=file)
 
 
 def _lines(path: Path) -> Iterable[str]:

@@ -38,7 +38,8 @@ class Prepared:
 
 
 async def prepare(settings: CrawlSettings, seeds: Iterable[str]) -> Prepared:
-    """Make directory and frontier ready: nothing that a crash left is in the way, and the seeds are queued."""
+    """Make directory and frontier ready: nothing that a crash left is in the way, and the seeds, URLs as `read_seeds`
+    has them, are queued."""
     directory = settings.directory
     made = not directory.exists()
     directory.mkdir(parents=True, exist_ok=True)
@@ -148,8 +149,23 @@ def _mend(settings: CrawlSettings, committed: dict[str, int]) -> None:
 # seeds
 
 
+def read_seeds(lines: Iterable[str], *, file: str | None = None) -> Iterator[str]:
+    """The URLs that lines mean, in a stream; blank ones and comments mean none. `file` is where they are from."""
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        url = urls.seed_url(text)
+        if url is None:
+            where = "" if file is None else f"line {number:,} of {file}: "
+            meant = urls.meant(text)
+            hint = "" if meant is None else f": did you mean {meant}?"
+            raise UsageError(f"{where}{text!r} is no URL or host name that can be crawled{hint}")
+        yield url
+
+
 def _check_seeds(settings: CrawlSettings, seeds: Iterable[str], path: Path) -> None:
-    """A file of the seeds as URLs, written in a stream: what is wrong with any is said before the first is queued."""
+    """A file of the seeds, written in a stream: what is wrong with any is said before the first is queued."""
     hosts: set[str] = set()
     with path.open("w") as kept:
         for chunk in _chunks(seeds):
@@ -193,19 +209,9 @@ def want_contact(why: str) -> str:
 
 
 def _chunks(seeds: Iterable[str]) -> Iterator[list[str]]:
-    each = (url for text in seeds if (url := _seed(text)) is not None)
+    each = iter(seeds)
     while chunk := list(islice(each, AT_ONCE)):
         yield chunk
-
-
-def _seed(text: str) -> str | None:
-    text = text.strip()
-    if not text or text.startswith("#"):
-        return None
-    url = urls.seed_url(text)
-    if url is None:
-        raise UsageError(f"{text!r} is no URL or host name that can be crawled")
-    return url
 
 
 def scope(settings: CrawlSettings) -> Scope:
