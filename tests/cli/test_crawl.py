@@ -109,6 +109,8 @@ def test_the_demo_does_not_answer_for_another_crawl(tmp_path: Path) -> None:
         (("example.com", "--lane", "tld"), "--lane tld: one of host, domain, ip"),
         (("example.com", "--lane", "ip", "--proxy", "http://127.0.0.1:1"), "--lane ip goes by the addresses of hosts"),
         (("example.com", "--workers", "0"), "--workers 0: at least 1"),
+        (("example.com", "--contact", "me"), "--contact 'me': an e-mail address or a URL in plain ASCII, such as"),
+        (("example.com", "--proxy", "proxy:x"), "--proxy 'proxy:x': a URL such as http://proxy.example:3128"),
         (("example.com", "--connect-to", "foo"), "connect-to 'foo' is not HOST:PORT:HOST:PORT"),
         (("example.com", "--exclude-hosts", "/nowhere.txt"), "--exclude-hosts /nowhere.txt: No such file"),
         (("--seeds", "/nowhere.txt"), "--seeds /nowhere.txt: No such file"),
