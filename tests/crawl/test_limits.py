@@ -255,7 +255,9 @@ async def test_a_machine_that_joins_wants_the_seeds(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/frontier.db"
     await place.prepare(CrawlSettings(out=str(tmp_path / "one"), store=store), ["https://h0.example/"])
     with pytest.raises(UsageError, match="is given the same"):
-        await place.prepare(CrawlSettings(out=str(tmp_path / "two"), store=store), [])
+        await place.prepare(CrawlSettings(out=str(tmp_path / "two"), store=store, delay=9.0), [])
+    assert not (tmp_path / "two").exists()
+    assert (await place.status(CrawlSettings(out=str(tmp_path / "one"), store=store))).min_interval == 1.0
     again = await place.prepare(CrawlSettings(out=str(tmp_path / "two"), store=store), ["https://h0.example/"])
     assert (again.added, again.resumed) == (0, True)
     assert (tmp_path / "two" / place.SEEDS).read_text() == "https://h0.example/\n"

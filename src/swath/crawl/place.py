@@ -5,6 +5,7 @@ import re
 import secrets
 import socket
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, suppress
 from itertools import islice
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from swath.crawl.lanes import lane_of
 from swath.crawl.output import CrawlOutput
 from swath.crawl.scope import Footprint, Scope, scope_of
 from swath.crawl.settings import MANY_HOSTS, CrawlSettings
+from swath.opening import Opening
 
 SEEDS = "seeds.txt"
 NEW_SEEDS = "seeds.new"
@@ -41,41 +43,42 @@ async def prepare(settings: CrawlSettings, seeds: Iterable[str]) -> Prepared:
     """Make directory and frontier ready: nothing that a crash left is in the way, and the seeds, URLs as `read_seeds`
     has them, are queued."""
     directory = settings.directory
-    made = not directory.exists()
+    made = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     new = directory / NEW_SEEDS
-    try:
-        changes = settings.changes()
-        resumed = await _resumed(settings)
-        if not resumed:
-            _refuse_orphans(directory)
-        _check_seeds(settings, seeds, new)
-        if not resumed and not new.stat().st_size:
-            raise UsageError("there is nothing to crawl: give URLs, or a file of them with --seeds")
-    except BaseException:  # what is refused leaves nothing behind
-        new.unlink(missing_ok=True)
-        if made:
-            directory.rmdir()
-        raise
-    opening = swath.open(
-        settings.store_url,
-        min_interval=settings.min_interval,
-        concurrency=settings.max_workers_per_host,
-        max_attempts=max(MIN_ATTEMPTS, settings.retries + 1),
-    )
-    async with opening as frontier:
+    async with AsyncExitStack() as stack:
+        try:
+            changes = settings.changes()
+            resumed = await _resumed(settings)
+            if not resumed:
+                _refuse_orphans(directory)
+            _check_seeds(settings, seeds, new)
+            if not new.stat().st_size:
+                _refuse_no_seeds(settings, resumed)
+            frontier = await stack.enter_async_context(_opened(settings))
+        except BaseException:  # what is refused leaves nothing behind
+            new.unlink(missing_ok=True)
+            with suppress(OSError):
+                for path in made:
+                    path.rmdir()
+            raise
         await asyncio.to_thread(_mend, settings, await frontier.store.outputs())
         _keep(settings, new)
-        if settings.scope != "any" and not (directory / SEEDS).stat().st_size:
-            raise UsageError(
-                f"{directory} has no seeds, by which the scope is drawn: a machine that joins a crawl is given the same"
-            )
         # Before the first seed: work without it is taken for that of others.
         await frontier.learn({SETTINGS: {**settings.saved(), "out": str(directory.resolve())}})
         added = await frontier.add(_items(settings, new))
     settings.save()
     new.unlink(missing_ok=True)
     return Prepared(added, changes, resumed)
+
+
+def _opened(settings: CrawlSettings) -> Opening:
+    return swath.open(
+        settings.store_url,
+        min_interval=settings.min_interval,
+        concurrency=settings.max_workers_per_host,
+        max_attempts=max(MIN_ATTEMPTS, settings.retries + 1),
+    )
 
 
 async def _resumed(settings: CrawlSettings) -> bool:
@@ -130,6 +133,17 @@ def _refuse_orphans(directory: Path) -> None:
         raise UsageError(
             f"{directory} has an archive ({found[0].name}) and its frontier is empty or gone: "
             "give another --out, or put the frontier back"
+        )
+
+
+def _refuse_no_seeds(settings: CrawlSettings, resumed: bool) -> None:
+    if not resumed:
+        raise UsageError("there is nothing to crawl: give URLs, or a file of them with --seeds")
+    kept = settings.directory / SEEDS
+    if settings.scope != "any" and not (kept.exists() and kept.stat().st_size):
+        raise UsageError(
+            f"{settings.directory} has no seeds, by which the scope is drawn: "
+            "a machine that joins a crawl is given the same"
         )
 
 
