@@ -37,6 +37,7 @@ class Backfilling:
         with stopped_by_signals(self._stop, asyncio.get_running_loop()):
             async with job.open() as table:
                 await table.check()
+                await self._begun_before(table)  # what is refused changes nothing
                 async with opened(self._settings) as frontier:
                     begun = await table.begin(frontier)
                     self._say_what_begins(begun)

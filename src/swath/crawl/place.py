@@ -85,7 +85,7 @@ async def _resumed(settings: CrawlSettings) -> bool:
     """Whether the crawl was begun before; UsageError where the frontier holds something else, which stays as it is."""
     try:
         async with swath.open(settings.store_url, create=False) as frontier:
-            begun = _begun(await frontier.status())
+            begun = (await frontier.status()).begun
             if begun and SETTINGS not in await frontier.facts([SETTINGS]):
                 raise UsageError(
                     f"{swath.opening.shown(settings.store_url)} holds other work than a crawl: name another --store"
@@ -93,10 +93,6 @@ async def _resumed(settings: CrawlSettings) -> bool:
             return begun
     except NotAFrontier:
         return False
-
-
-def _begun(status: Status) -> bool:
-    return any(checkpoint.end for checkpoint in status.checkpoints) or status.inbox > 0
 
 
 async def status(settings: CrawlSettings) -> Status:
