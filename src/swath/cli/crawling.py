@@ -133,8 +133,10 @@ class Crawling:
             first = seeds.readline().strip()
         async with swath.open(settings.store_url, create=False) as frontier:
             found = await explained(frontier, first)
-        private = str(found.data.get("reason")).startswith("private:")
-        return f"{found.sentence} Such addresses are crawled with --allow-private" if private else found.sentence
+        if not str(found.data.get("reason")).startswith("private:"):
+            return found.sentence
+        retry = f"swath dead retry --all --store '{show.masked(settings.store_url)}'"
+        return f"{found.sentence} Such addresses are crawled with --allow-private, after `{retry}`"
 
 
 def _check(settings: CrawlSettings) -> None:
