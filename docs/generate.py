@@ -46,9 +46,14 @@ def cli() -> str:
     lines = ["# Command line", "", NOTICE, "", CLI_INTRODUCTION, "## Exit codes", "", "| code | meaning |", "|---|---|"]
     lines += [f"| {code:d} | {meaning} |" for code, meaning in MEANING.items()]
     lines += ["", "A traceback is a bug in swath; its exit code is 1, too.", ""]
-    for path, command in _commands(typer.main.get_command(load()), ("swath",)):
+    for path, command in commands():
         lines += _command(path, command)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def commands() -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command, with the words that it is called by."""
+    return _commands(typer.main.get_command(load()), ("swath",))
 
 
 def _commands(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -19,7 +19,7 @@ from swath.crawl.settings import CrawlSettings
 
 async def crawl(settings: CrawlSettings, seeds: Path) -> int:
     with seeds.open() as lines:
-        await place.prepare(settings, lines)
+        await place.prepare(settings, place.read_seeds(lines))
     fleet = Fleet(settings, Stop())
     await fleet.run()
     pages: int = fleet.tally()["pages"]

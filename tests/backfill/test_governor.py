@@ -128,7 +128,7 @@ async def test_other_sessions_that_are_active(a_database: Database, table: str) 
     ):
         await moves(job)
         query = asyncio.create_task(busy.execute("SELECT pg_sleep(60)"))
-        await job.until(lambda: any("1 other sessions are active" in words for words in job.said))
+        await job.until(lambda: any("1 other session is active" in words for words in job.said))
         await still(job)
         busy.cancel()
         await asyncio.gather(query, return_exceptions=True)

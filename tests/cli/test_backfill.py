@@ -1,11 +1,12 @@
 """`swath backfill` as its user gives it."""
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import run_swath
+from tests.cli.conftest import add, look, run_swath
 from tests.tables.conftest import Database
 
 
@@ -91,3 +92,24 @@ def test_a_number_of_sessions_that_cannot_be_kept_to(db: str, most: str, said: s
     refused = run_swath("backfill", "--db", db, "--table", "t", "--set", "n = 1", "--max-active", most)
     assert refused.code == 2
     assert said in refused.err
+
+
+@pytest.mark.parametrize("command", ["backfill", "scan"])
+def test_a_frontier_of_other_work_is_left_as_it_is(url: str, tmp_path: Path, command: str) -> None:
+    table = f"sqlite:///{tmp_path}/app.db"
+    connection = sqlite3.connect(tmp_path / "app.db")
+    connection.executescript("CREATE TABLE users (id INTEGER PRIMARY KEY, n INTEGER); INSERT INTO users VALUES (1, 0)")
+    connection.close()
+    add(url, "a", partitions=1, max_attempts=9)
+    there = set(tmp_path.iterdir())
+    given = {
+        "backfill": ("--db", table, "--table", "users", "--set", "n = 1"),
+        "scan": ("--source", f"{table}#users", "--check", "json:dumps", "--out", f"{tmp_path}/findings.jsonl"),
+    }
+    refused = run_swath(command, *given[command], "--store", url)
+    assert refused.code == 2
+    assert refused.err.count("\n") == 1
+    assert f"holds other work than a {command}" in refused.err
+    assert set(tmp_path.iterdir()) == there
+    assert (look(url).ready, look(url).max_attempts) == (1, 9)
+    assert run_swath("status", "--store", url).code == 0

@@ -64,6 +64,17 @@ def test_retry_by_reason_lane_and_all(url: str, swath: Run) -> None:
 
 
 @sqlite_only
+def test_where_there_is_none_it_says_where_it_looked(url: str, swath: Run) -> None:
+    kill(url, "a", reason="HTTP 410")
+    none = swath("dead", "retry", "--lane", "x")
+    assert (none.code, none.out) == (1, "0 dead items made ready again\n")
+    assert none.err == "swath: no dead items of lane x\n"
+    none = swath("dead", "retry", "--lane", "default", "--reason", "503")
+    assert none.err == "swath: no dead items of lane default whose reason contains '503'\n"
+    assert swath("dead", "retry", "a", "--lane", "x").err == "swath: not dead: a was never added to lane x.\n"
+
+
+@sqlite_only
 def test_retry_wants_to_know_which(url: str, swath: Run) -> None:
     kill(url, "a")
     for args in [(), ("a", "--all"), ("a", "--reason", "x"), ("--all", "--lane", "x")]:

@@ -1,8 +1,12 @@
 """The written reference says what the code says."""
 
+import re
+
 import pytest
+from typer.testing import CliRunner
 
 from docs import generate
+from swath.cli.app import app
 
 
 @pytest.mark.parametrize("name", list(generate.PAGES))
@@ -16,3 +20,11 @@ def test_each_error_is_a_row_of_the_table() -> None:
     table = generate.error_reference().partition("|---|---|---|---|\n")[2].splitlines()
     assert len(table) > 10
     assert [row for row in table if row.count(" | ") != 3 or not row.endswith(" |")] == []
+
+
+@pytest.mark.parametrize("path", [(), *(path[1:] for path, _ in generate.commands())], ids=" ".join)
+def test_help_has_no_types_of_python(path: tuple[str, ...]) -> None:
+    """`--json`, not `--json <bool>`; and `KEY`, not `KEY <list[str]>`."""
+    shown = CliRunner().invoke(app, [*path, "--help"], terminal_width=100)
+    assert "--help" in shown.output
+    assert re.findall(r"<[^>]*>", shown.output) == []

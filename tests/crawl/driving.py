@@ -72,7 +72,7 @@ def environment(**more: str) -> dict[str, str]:
 
 async def crawl_here(settings: CrawlSettings, seeds: Iterable[str]) -> tuple[Summary, Job]:
     """A whole crawl in this process, where a test can change what it likes."""
-    await place.prepare(settings, seeds)
+    await place.prepare(settings, place.read_seeds(seeds))
     job = Job(settings)
     summary = await job.run()
     index.write(settings.directory, await place.committed(settings))

@@ -244,19 +244,21 @@ def test_many_hosts_want_a_contact(tmp_path: Path, options: tuple[str, ...]) -> 
 
 def test_one_bad_seed_is_told_before_anything_is_added(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    seeds = "".join(f"h0.example/{number}\n" for number in range(2_000)) + "mailto:me@example.org\n"
+    seeds = "# mine\n\n" + "".join(f"h0.example/{number}\n" for number in range(2_000)) + "mailto:me@example.org\n"
     ran = swath_command("crawl", "--seeds", "-", "--out", str(out), "--json", stdin=seeds)
-    assert (ran.code, "mailto:me@example.org" in ran.err) == (2, True)
+    assert (ran.code, "line 2,003 of standard input: 'mailto:me@example.org' is no URL" in ran.err) == (2, True)
     assert not (out / "frontier.db").exists()
 
 
 async def test_a_machine_that_joins_wants_the_seeds(tmp_path: Path) -> None:
     """Without them nothing would be in scope, and nobody would be told."""
     store = f"sqlite:///{tmp_path}/frontier.db"
-    await place.prepare(CrawlSettings(out=str(tmp_path / "one"), store=store), ["h0.example"])
+    await place.prepare(CrawlSettings(out=str(tmp_path / "one"), store=store), ["https://h0.example/"])
     with pytest.raises(UsageError, match="is given the same"):
-        await place.prepare(CrawlSettings(out=str(tmp_path / "two"), store=store), [])
-    again = await place.prepare(CrawlSettings(out=str(tmp_path / "two"), store=store), ["h0.example"])
+        await place.prepare(CrawlSettings(out=str(tmp_path / "two"), store=store, delay=9.0), [])
+    assert not (tmp_path / "two").exists()
+    assert (await place.status(CrawlSettings(out=str(tmp_path / "one"), store=store))).min_interval == 1.0
+    again = await place.prepare(CrawlSettings(out=str(tmp_path / "two"), store=store), ["https://h0.example/"])
     assert (again.added, again.resumed) == (0, True)
     assert (tmp_path / "two" / place.SEEDS).read_text() == "https://h0.example/\n"
 
@@ -271,11 +273,12 @@ def test_host_names_load_in_a_stream(tmp_path: Path) -> None:
             yield f"h{number}.example\n"
         assert (out / place.NEW_SEEDS).stat().st_size > SEEDS * 10
 
-    prepared = asyncio.run(place.prepare(settings, lines()))
+    prepared = asyncio.run(place.prepare(settings, place.read_seeds(lines())))
     assert prepared.added == SEEDS
     with (out / place.SEEDS).open() as kept:
         assert sum(1 for _ in kept) == SEEDS
-    assert asyncio.run(place.prepare(settings, ["h1.example", "new.example"])).added == 1
+    more = place.read_seeds(["h1.example", "new.example"])
+    assert asyncio.run(place.prepare(settings, more)).added == 1
 
 
 FEW = """

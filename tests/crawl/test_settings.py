@@ -29,12 +29,49 @@ def test_the_agent_names_who_comes_and_whom_to_write_to() -> None:
         ({"user_agent": "Mozilla/5.0 (X11)"}, "--user-agent"),
         ({"contact": "a\r\nX-Evil: 1"}, "--contact"),
         ({"contact": ""}, "--contact"),
+        ({"contact": "me"}, "--contact 'me': an e-mail address or a URL"),
+        ({"contact": "@me"}, "--contact"),
+        ({"contact": "example.org/crawl"}, "--contact"),
+        ({"contact": "http//example.org"}, "--contact"),
+        ({"proxy": ""}, "--proxy"),
+        ({"proxy": "htp://proxy.example:3128"}, "--proxy 'htp://proxy.example:3128': a URL such as"),
+        ({"proxy": "socks5://proxy.example:1080"}, "one of http, https, socks4a, socks5h"),
+        ({"proxy": "http//proxy.example:3128"}, "--proxy"),
+        ({"proxy": "http:/proxy.example:3128"}, "--proxy"),
+        ({"proxy": "http://:3128"}, "--proxy"),
+        ({"proxy": "http://proxy.example:port"}, "--proxy"),
+        ({"proxy": "http://proxy.example:70000"}, "--proxy"),
+        ({"proxy": "http://[::1:3128"}, "--proxy"),
+        ({"proxy": "http://proxy.example/pac"}, "--proxy"),
+        ({"proxy": "proxy example"}, "--proxy"),
         ({"timeout": 0.0}, "--timeout"),
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong: dict[str, object], said: str) -> None:
     with pytest.raises(InvalidSetting, match=said):
         CrawlSettings(out="x", **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"contact": "Crawler <crawl@example.org>"},
+        {"contact": "mailto:crawl@example.org"},
+        {"contact": "https://example.org/crawl"},
+        {"proxy": "http://user:secret@proxy.example:3128/"},
+        {"proxy": "socks5h://[::1]:1080"},
+        {"proxy": "127.0.0.1:3128"},
+        {"proxy": "proxy.example"},
+    ],
+)
+def test_contacts_and_proxies_that_can_be_reached(given: dict[str, str]) -> None:
+    CrawlSettings(out="x", **given)  # type: ignore[arg-type]
+
+
+def test_the_password_of_a_proxy_is_not_repeated() -> None:
+    with pytest.raises(InvalidSetting, match=r"--proxy 'proxy\.example:x': a URL") as refused:
+        CrawlSettings(out="x", proxy="http://me:secret@proxy.example:x")
+    assert "secret" not in str(refused.value)
 
 
 def test_changes_are_told(tmp_path: Path) -> None:

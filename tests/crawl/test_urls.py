@@ -11,6 +11,7 @@ from swath.crawl.urls import (
     authority,
     by_ada,
     host,
+    meant,
     normalise,
     normalise_all,
     origin,
@@ -212,6 +213,11 @@ def test_what_takes_parts_of_urls_takes_any(tail: str) -> None:
         ("bücher.example", "https://xn--bcher-kva.example/"),
         ("ftp://example.com", None),
         ("mailto:someone@example.com", None),
+        ("http:/example.com", "http://example.com/"),
+        ("example.com//x", "https://example.com//x"),
+        ("https//example.com", None),
+        ("https;//example.com", None),
+        ("https://https://example.com", None),
         ("two words", None),
         ("", None),
         ("/", None),
@@ -219,6 +225,26 @@ def test_what_takes_parts_of_urls_takes_any(tail: str) -> None:
 )
 def test_a_seed_may_be_a_bare_host(text: str, url: str | None) -> None:
     assert seed_url(text) == url
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("https//example.com", "https://example.com/"),
+        ("htp//localhost:8000/x", "http://localhost:8000/x"),
+        ("htps://example.com/a?b", "https://example.com/a?b"),
+        ("https;//example.com", "https://example.com/"),
+        ("https:// example.com", "https://example.com/"),
+        ("https://http://example.com", "http://example.com/"),
+        ("ftp://example.com", None),
+        ("https://exa mple", None),
+        ("two words", None),
+        ("", None),
+    ],
+)
+def test_what_a_slip_was_meant_to_be(text: str, url: str | None) -> None:
+    assert seed_url(text) is None
+    assert meant(text) == url
 
 
 def test_the_scheme_of_bare_seeds_can_be_chosen() -> None:

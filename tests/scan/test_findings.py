@@ -81,6 +81,7 @@ def test_a_recheck_goes_through_open_keys_only_and_has_the_last_word(tree: Path,
 def test_a_recheck_wants_a_scan_before_it(tree: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nothing was scanned yet"):
         scan(tree, tmp_path / "out.jsonl", check="empty", recheck=True)
+    assert list(tmp_path.iterdir()) == [tree]
 
 
 def test_a_complete_scan_says_so_and_is_repeated_only_when_asked(
@@ -126,6 +127,7 @@ def test_a_file_that_is_not_ours_is_left_alone(tree: Path, tmp_path: Path) -> No
     out.write_text('{"precious": true}\n')
     with pytest.raises(UsageError, match="holds something else"):
         scan(tree, out, check="empty")
+    assert set(tmp_path.iterdir()) == {tree, out}
     out.unlink()
     scan(tree, out, check="empty")
     out.write_text('{"precious": true}\n' * 100)

@@ -48,6 +48,7 @@ def test_every_difference_is_found_and_nothing_else(
     columns = {finding["key"]: finding["data"]["columns"] for finding in found.findings if finding["data"]}
     assert columns["0/0/0/2.txt"] == {"size": [2, 6]}
     assert list(columns["0/0/0/1.txt"]) == ["hash"]
+    assert {finding["message"] for finding in found.findings if finding["data"]} == {"size differs", "hash differs"}
 
 
 def test_a_recheck_of_two_trees(trees: tuple[Path, Path], tmp_path: Path) -> None:

@@ -229,7 +229,7 @@ async def test_the_last_attempt_is_dead() -> None:
         summary = await b.frontier.run(handler)
         (dead,) = [item async for item in b.frontier.dead()]
     assert (summary.died, summary.retried) == (1, 0)
-    assert dead.reason == "gave up after 1 attempts: OSError: down"
+    assert dead.reason == "gave up after 1 attempt: OSError: down"
     assert dead.error is not None
     assert "Traceback" in dead.error
 

@@ -80,7 +80,9 @@ class Health:
                     "--max-active: this role may not see what the sessions of others do: GRANT pg_read_all_stats to it"
                 )
             if active > self._max_active:
-                return Complaint(True, f"{active} other sessions are active, and {self._max_active} are allowed")
+                return Complaint(
+                    True, f"{active} other session{'s are' if active > 1 else ' is'} active, {self._max_active} allowed"
+                )
         (blocked,) = await (await connection.execute(_BLOCKED)).fetchone()
         if blocked:
             return Complaint(False, f"{blocked} session{'s wait' if blocked > 1 else ' waits'} for locks of ours")

@@ -138,12 +138,18 @@ class Open(NamedTuple):
         return Begun(self.table, resumed, self.exactly_once, before)
 
     async def begun(self, frontier: Frontier) -> bool:
-        """Whether this backfill was begun before; UsageError if another was."""
+        """Whether this backfill was begun before; UsageError if something else was."""
+        settings = self.job.settings
+        begun = (await frontier.status()).begun  # first: another process may begin the backfill meanwhile
         known = await about(frontier)
-        if known is None:
-            return False
-        _same(known["purpose"], self._purpose(), frontier_at=self.job.settings.store_url)
-        return True
+        if known is not None:
+            _same(known["purpose"], self._purpose(), frontier_at=settings.store_url)
+        elif begun:
+            another = "--name" if settings.store is None else "--store"
+            raise UsageError(
+                f"{swath.opening.shown(settings.store_url)} holds other work than a backfill: give another {another}"
+            )
+        return known is not None
 
     async def _first_step(self) -> Item:
         settings, table = self.job.settings, self.table

@@ -50,7 +50,8 @@ def left(job: Job, now: Progress) -> float | None:
 def rows(job: Job) -> Iterator[tuple[str, str]]:
     tally, now = job.tally, job.progress
     yield "rows", f"{tally.rows:,} covered, {tally.changed:,} changed   {tally.rate:,.0f}/s"
-    yield "slices", f"{tally.slices:,} of about {job.sizer.size:,} rows now, the longest {tally.longest * 1000:,.0f} ms"
+    size = show.counted(job.sizer.size, "row")
+    yield "slices", f"{tally.slices:,} of about {size} now, the longest {tally.longest * 1000:,.0f} ms"
     if tally.overruns:
         yield "made smaller", ", ".join(f"{why} {count:,}" for why, count in tally.overruns.most_common())
     if now is not None:

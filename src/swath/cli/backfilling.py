@@ -37,6 +37,7 @@ class Backfilling:
         with stopped_by_signals(self._stop, asyncio.get_running_loop()):
             async with job.open() as table:
                 await table.check()
+                await self._begun_before(table)  # what is refused changes nothing
                 async with opened(self._settings) as frontier:
                     begun = await table.begin(frontier)
                     self._say_what_begins(begun)
@@ -159,7 +160,7 @@ async def _plan(opened_table: Open, before: Progress | None) -> AsyncIterator[tu
     if end is None:
         yield "first slice", "there is no row to change"
         return
-    yield "first slice", f"{end.rows:,} rows up to {view.key(end.key)}"
+    yield "first slice", f"{show.counted(end.rows, 'row')} up to {view.key(end.key)}"
     change = opened_table.change
     if isinstance(change, SetChange) and settings.set is not None:
         statement = set_statement(table, settings.set, settings.where, after=after, upto=end.key)

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from swath.cli import show
 from swath.core.frontier import Frontier
 from swath.core.store import PartitionStatus
 
@@ -34,9 +35,12 @@ class Report:
 
     def summary(self) -> str:
         if self.findings:
-            return f"{len(self.findings)} differences in {self.partitions:,} partitions: please report them"
-        moving = f"; {len(self.moving):,} partitions did not hold still, swath pause makes them" if self.moving else ""
-        return f"ok: {self.items:,} items in {self.partitions - len(self.moving):,} partitions are as counted{moving}"
+            differences = show.counted(len(self.findings), "difference")
+            return f"{differences} in {show.counted(self.partitions, 'partition')}: please report this"
+        held = show.counted(self.partitions - len(self.moving), "partition")
+        moving = show.counted(len(self.moving), "partition")
+        rest = f"; {moving} did not hold still, swath pause sees to that" if self.moving else ""
+        return f"ok: {show.counted(self.items, 'item')} in {held}, as counted{rest}"
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -78,9 +82,9 @@ def compare(kept: PartitionStatus, counted: PartitionStatus, lanes: LaneSums) ->
         if (says := getattr(kept, name)) != (rows := getattr(counted, name)):
             yield found(f"{name} says {says:,}, the rows say {rows:,}")
     if lanes.waiting != counted.ready:
-        yield found(f"its lanes have {lanes.waiting:,} waiting, {counted.ready:,} items are ready")
+        yield found(f"its lanes have {lanes.waiting:,} waiting, the rows say {counted.ready:,}")
     if lanes.in_flight != counted.claimed:
-        yield found(f"its lanes have {lanes.in_flight:,} in flight, {counted.claimed:,} items are claimed")
+        yield found(f"its lanes have {lanes.in_flight:,} in flight, the rows say {counted.claimed:,}")
     if not 0 <= kept.checkpoint <= kept.end:
         yield found(f"INV-6: the checkpoint {kept.checkpoint:,} is not between 0 and the end, {kept.end:,}")
     if not (counted.ready or counted.delayed or counted.claimed) and kept.checkpoint != kept.end:
@@ -88,7 +92,7 @@ def compare(kept: PartitionStatus, counted: PartitionStatus, lanes: LaneSums) ->
     if kept.checkpoint_dead > kept.dead:
         yield found(f"INV-6: {kept.checkpoint_dead:,} dead below the checkpoint, {kept.dead:,} in all")
     if _items(counted) > kept.end:
-        yield found(f"INV-4: {_items(counted):,} items, but only {kept.end:,} positions were given out")
+        yield found(f"INV-4: {show.counted(_items(counted), 'item')} at {show.counted(kept.end, 'position')}")
 
 
 async def _lane_sums(frontier: Frontier) -> Mapping[int, LaneSums]:

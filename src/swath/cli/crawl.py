@@ -131,9 +131,7 @@ def crawl(
     ] = None,
     strip_tracking: Annotated[
         bool,
-        typer.Option(
-            "--strip-tracking", metavar="", help="Take utm_source and its like off links", rich_help_panel=SCOPE
-        ),
+        typer.Option("--strip-tracking", help="Take utm_source and its like off links", rich_help_panel=SCOPE),
     ] = False,
     lane: Annotated[
         str,
@@ -194,7 +192,7 @@ def crawl(
     ] = None,
     allow_private: Annotated[
         bool,
-        typer.Option("--allow-private", metavar="", help="Also addresses that are not public", rich_help_panel=NETWORK),
+        typer.Option("--allow-private", help="Also addresses that are not public", rich_help_panel=NETWORK),
     ] = False,
     proxy: Annotated[
         str | None,
@@ -213,13 +211,12 @@ def crawl(
         ),
     ] = "swath",
     robots: Annotated[
-        bool, typer.Option("--robots/--no-robots", metavar="", help="Obey robots.txt", rich_help_panel=NETWORK)
+        bool, typer.Option("--robots/--no-robots", help="Obey robots.txt", rich_help_panel=NETWORK)
     ] = True,
     warc: Annotated[
         bool,
         typer.Option(
             "--warc/--no-warc",
-            metavar="",
             help="Keep pages in WARC files; without, they are only listed",
             rich_help_panel=OUTPUT,
         ),
@@ -239,17 +236,16 @@ def crawl(
         bool,
         typer.Option(
             "--sitemaps/--no-sitemaps",
-            metavar="",
             help="Read the sitemaps that robots.txt names",
             rich_help_panel=OUTPUT,
         ),
     ] = True,
     json: Annotated[
         bool,
-        typer.Option("--json", metavar="", help="Print progress and summary as JSON lines", rich_help_panel=OUTPUT),
+        typer.Option("--json", help="Print progress and summary as JSON lines", rich_help_panel=OUTPUT),
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", metavar="", help="Only say what went wrong", rich_help_panel=OUTPUT)
+        bool, typer.Option("--quiet", "-q", help="Only say what went wrong", rich_help_panel=OUTPUT)
     ] = False,
 ) -> None:
     """Crawl politely: robots.txt obeyed, every host left in peace between requests, everything archived as WARC.

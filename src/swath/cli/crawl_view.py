@@ -45,7 +45,8 @@ def beginning(settings: CrawlSettings, prepared: place.Prepared, before: Status)
     where = f"the crawl in {settings.out}"
     if not before.waiting:
         return f"{where} is complete: nothing is left to fetch"
-    parts = [f"{where} goes on: {before.waiting:,} URLs left" if prepared.resumed else f"{where} begins"]
+    left = show.counted(before.waiting, "URL")
+    parts = [f"{where} goes on: {left} left" if prepared.resumed else f"{where} begins"]
     if prepared.added:
         parts.append(show.counted(prepared.added, "new seed"))
     each = settings.lane.replace("ip", "address")
@@ -60,7 +61,7 @@ def ending(stopped_by: str) -> str:
 
 def line(settings: CrawlSettings, tally: Mapping[str, Any], status: Status | None) -> str:
     """One line, for logs."""
-    parts = [f"{tally.get('pages', 0):,} pages", f"{tally.get('rate', 0.0):.1f}/s"]
+    parts = [show.counted(tally.get("pages", 0), "page"), f"{tally.get('rate', 0.0):.1f}/s"]
     if status is not None:
         parts.append(f"{queued(status):,} queued, {show.counted(status.lanes, PACED[settings.lane])} seen")
     parts += [f"{tally.get('in_flight', 0):,} in flight", show.size(tally.get("bytes", 0))]
@@ -174,7 +175,8 @@ def politeness_hint(
         )
     hosts = hosts_with_work(status)
     most = hosts / settings.min_interval
-    wanted = f"{workers:,} workers would want {workers * settings.min_interval:,.0f} {noun}s with work"
+    enough = show.counted(round(workers * settings.min_interval), noun)
+    wanted = f"{show.counted(workers, 'worker')} would want {enough} with work"
     if most <= workers:
         law = f"at most {show.counted(hosts, noun)} ÷ {every} = {most:,.1f} pages/s"
     elif wait > 0:

@@ -133,8 +133,10 @@ class Crawling:
             first = seeds.readline().strip()
         async with swath.open(settings.store_url, create=False) as frontier:
             found = await explained(frontier, first)
-        private = str(found.data.get("reason")).startswith("private:")
-        return f"{found.sentence} Such addresses are crawled with --allow-private" if private else found.sentence
+        if not str(found.data.get("reason")).startswith("private:"):
+            return found.sentence
+        retry = f"swath dead retry --all --store '{show.masked(settings.store_url)}'"
+        return f"{found.sentence} Such addresses are crawled with --allow-private, after `{retry}`"
 
 
 def _check(settings: CrawlSettings) -> None:
@@ -156,13 +158,14 @@ def _said(error: OSError | UnicodeDecodeError) -> str:
 
 
 def _seeds(urls: Sequence[str], file: str | None) -> Iterator[str]:
-    yield from urls
+    yield from place.read_seeds(urls)
     if file == "-":
         if sys.stdin is None:
             raise UsageError("--seeds -: standard input is closed")
-        yield from TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")
+        lines = TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")
+        yield from place.read_seeds(lines, file="standard input")
     elif file is not None:
-        yield from _lines(Path(file))
+        yield from place.read_seeds(_lines(Path(file)), file=file)
 
 
 def _lines(path: Path) -> Iterable[str]:

@@ -8,7 +8,9 @@ import swath
 from swath.cli import check as checks
 from swath.cli import show
 from swath.cli.common import (
+    Command,
     ConcurrencyOption,
+    Group,
     JSONOption,
     MinIntervalOption,
     PartitionsOption,
@@ -21,10 +23,10 @@ from swath.cli.exits import Exit
 from swath.cli.info import describe
 from swath.opening import migrate as migrate_store
 
-app = typer.Typer(help="Create, migrate, check and describe a store.", no_args_is_help=True)
+app = typer.Typer(cls=Group, help="Create, migrate, check and describe a store.", no_args_is_help=True)
 
 
-@app.command("init")
+@app.command("init", cls=Command)
 def init(
     store: StoreOption = None,
     partitions: PartitionsOption = None,
@@ -49,13 +51,13 @@ def init(
     run(store, _init(store, settings, json))
 
 
-@app.command("migrate")
+@app.command("migrate", cls=Command)
 def migrate(store: StoreOption = None, json: JSONOption = False) -> None:
     """Bring a store that an older swath wrote to the format of this one."""
     run(store, _migrate(store, json))
 
 
-@app.command("check")
+@app.command("check", cls=Command)
 def check(store: StoreOption = None, json: JSONOption = False) -> None:
     """Count everything again and compare.
 
@@ -65,7 +67,7 @@ def check(store: StoreOption = None, json: JSONOption = False) -> None:
     run(store, _check(store, json))
 
 
-@app.command("info")
+@app.command("info", cls=Command)
 def info(store: StoreOption = None, json: JSONOption = False) -> None:
     """Show what a store is: backend, format, partitions, size."""
     run(store, _info(store, json))
@@ -86,7 +88,8 @@ async def _init(store: str | None, settings: dict[str, Any], json: bool) -> None
     else:
         print(
             f"{show.clean(show.masked(store or ''))} is ready: {show.counted(kept.partitions, 'partition')}, "
-            f"{show.pace(kept.min_interval / 1e6, kept.concurrency)}, up to {kept.max_attempts:,} attempts"
+            f"{show.pace(kept.min_interval / 1e6, kept.concurrency)}, up to "
+            f"{show.counted(kept.max_attempts, 'attempt')}"
         )
 
 

@@ -8,8 +8,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from swath.cli import show
-from swath.cli.common import GroupWithDefault, JSONOption, StoreOption, lane_name, opened, run
+from swath.cli.common import Command, GroupWithDefault, JSONOption, StoreOption, lane_name, opened, run
 from swath.cli.exits import Exit
+from swath.cli.explain import explained
 from swath.core.clock import as_datetime
 from swath.core.errors import UsageError
 from swath.core.frontier import Frontier
@@ -34,7 +35,7 @@ LaneOption = Annotated[
 ]
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_dead(
     store: StoreOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=0, metavar="N", help="How many; 0 for all")] = LIMIT,
@@ -51,7 +52,7 @@ def list_dead(
     run(store, _list(store, limit, reason, lane, errors, json))
 
 
-@app.command("retry")
+@app.command("retry", cls=Command)
 def retry(
     keys: Annotated[list[str] | None, typer.Argument(metavar="KEY", show_default=False, help="These items")] = None,
     store: StoreOption = None,
@@ -78,9 +79,14 @@ async def _list(store: str | None, limit: int, reason: str | None, lane: str | N
             columns = (*COLUMNS, "error") if errors else COLUMNS
             count = await show.listing(columns, (row(item, errors) async for item in found), right=["attempts"])
         if count == 0:
-            show.note("no dead items")
+            show.note(_none(reason, lane))
         elif count == limit:
             show.note(f"the first {limit:,}; --limit 0 lists all", always=True)
+
+
+def _none(reason: str | None, lane: str | None) -> str:
+    of = "" if lane is None else f" of lane {lane}"
+    return f"no dead items{of}" + ("" if reason is None else f" whose reason contains {reason!r}")
 
 
 async def _wanted(frontier: Frontier, limit: int, reason: str | None, lane: str | None) -> AsyncIterator[DeadItem]:
@@ -111,6 +117,8 @@ async def _retry(
                 reopened += await _retry_key(frontier, key, lane)
         else:
             reopened = await frontier.reopen_dead(lane=lane, reason=reason)
+            if not reopened:
+                show.complain(_none(reason, lane))
     if json:
         show.document({"reopened": reopened})
     else:
@@ -120,7 +128,7 @@ async def _retry(
 
 async def _retry_key(frontier: Frontier, key: str, lane: str | None) -> int:
     """Only what is dead: `reopen` by itself would also repeat what is done."""
-    found = await frontier.explain(key, lane=lane)
+    found = await explained(frontier, key, lane=lane)
     if found.state != "dead":
         show.complain(f"not dead: {found.sentence}")
         return 0

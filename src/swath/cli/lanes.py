@@ -9,6 +9,7 @@ import typer
 
 from swath.cli import show, values
 from swath.cli.common import (
+    Command,
     ConcurrencyOption,
     GroupWithDefault,
     JSONOption,
@@ -52,7 +53,7 @@ class Now:
     concurrency: int
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_lanes(
     lane: Annotated[str | None, typer.Argument(metavar="LANE", show_default=False, help="Only this one")] = None,
     store: StoreOption = None,
@@ -81,7 +82,7 @@ def list_lanes(
     run(store, _list(store, limit, wanted, json))
 
 
-@app.command("set")
+@app.command("set", cls=Command)
 def set_limits(
     lane: LaneArgument,
     store: StoreOption = None,
@@ -120,7 +121,7 @@ def set_limits(
     run(store, _change(store, lane, change, json))
 
 
-@app.command("block")
+@app.command("block", cls=Command)
 def block(
     lane: LaneArgument,
     store: StoreOption = None,
@@ -155,7 +156,7 @@ def block(
     run(store, _change(store, lane, change, json))
 
 
-@app.command("unblock")
+@app.command("unblock", cls=Command)
 def unblock(lane: LaneArgument, store: StoreOption = None, json: JSONOption = False) -> None:
     """Lift the block of a lane."""
 
@@ -165,7 +166,7 @@ def unblock(lane: LaneArgument, store: StoreOption = None, json: JSONOption = Fa
     run(store, _change(store, lane, change, json, must_exist=True))
 
 
-@app.command("defaults")
+@app.command("defaults", cls=Command)
 def defaults(
     store: StoreOption = None,
     min_interval: MinIntervalOption = None,

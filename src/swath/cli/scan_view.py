@@ -48,7 +48,7 @@ def beginning(prepared: Prepared, before: Proof) -> str:
         left = show.counted(before.status.waiting, "slice")
         return f"recheck {prepared.round} of {what}: {left} of keys with open findings"
     if prepared.resumed:
-        return f"{what} goes on: {before.counts.records:,} records were looked at{where}"
+        return f"{what} goes on: {show.counted(before.counts.records, 'record')} looked at so far{where}"
     return f"{what} begins{where}"
 
 
@@ -60,9 +60,9 @@ def ending(found: Proof) -> str:
 
 def line(counts: Counts, status: Status | None, rate: float) -> str:
     """One line, for logs."""
-    parts = [f"{counts.records:,} records", f"{rate:,.0f}/s", show.size(counts.bytes)]
+    parts = [show.counted(counts.records, "record"), f"{rate:,.0f}/s", show.size(counts.bytes)]
     if status is not None:
-        parts.append(f"{status.waiting:,} slices waiting")
+        parts.append(f"{show.counted(status.waiting, 'slice')} waiting")
     parts.append(f"open: {_codes(counts)}")
     return ", ".join(parts)
 
@@ -97,13 +97,13 @@ def summary(found: Proof, seconds: float) -> Iterator[tuple[str, str]]:
     else:
         yield "check", str(saved["check"])
     size = f", {show.size(counts.bytes)}" if counts.bytes else ""
-    skipped = f", {counts.skipped:,} others skipped" if counts.skipped else ""
+    skipped = f", {show.counted(counts.skipped, 'other')} skipped" if counts.skipped else ""
     yield "records", f"{counts.records:,} looked at{size}{skipped}"
     yield "from", found.began
     yield "to", found.ended or "not over"
     checkpoint = status.checkpoints[0]
     at_end = "at the end" if not checkpoint.lag else "not at the end"
-    yield "checkpoint", f"{at_end}: {checkpoint.position:,} of {checkpoint.end:,} slices"
+    yield "checkpoint", f"{at_end}: {checkpoint.position:,} of {show.counted(checkpoint.end, 'slice')}"
     yield "given up", show.counted(status.dead, "slice")
     if found.round:
         yield "rechecks", f"{found.round:,}, {show.counted(counts.rechecked, 'record')} looked at again"

@@ -113,7 +113,7 @@ def move(outcome: Outcome, *, max_attempts: int, partitions: int) -> Move:
             reason, error = _reason(outcome.reason), _error(outcome.error)
             tries = item.attempts - item.losses + 1  # a worker that was lost says nothing about what it held
             if tries >= max_attempts:
-                reason = _reason(f"gave up after {tries} attempts: {reason}")
+                reason = _reason(f"gave up after {tries} attempt{'s' if tries > 1 else ''}: {reason}")
                 return Move(item.position, MoveKind.DEAD, reason=reason, error=error)
             after = backoff(tries - 1) if outcome.after is None else outcome.after
             return Move(item.position, MoveKind.RETRY, delay=_delay("after", after), reason=reason, error=error)

@@ -37,6 +37,11 @@ class Status:
         return self.ready + self.delayed + self.claimed + self.inbox
 
     @property
+    def begun(self) -> bool:
+        """Whether anything was ever added."""
+        return any(checkpoint.end for checkpoint in self.checkpoints) or self.inbox > 0
+
+    @property
     def lag(self) -> int:
         """Positions between the checkpoints and the ends."""
         return sum(checkpoint.lag for checkpoint in self.checkpoints)

@@ -5,6 +5,7 @@ import re
 import secrets
 import socket
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, suppress
 from itertools import islice
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from swath.crawl.lanes import lane_of
 from swath.crawl.output import CrawlOutput
 from swath.crawl.scope import Footprint, Scope, scope_of
 from swath.crawl.settings import MANY_HOSTS, CrawlSettings
+from swath.opening import Opening
 
 SEEDS = "seeds.txt"
 NEW_SEEDS = "seeds.new"
@@ -38,37 +40,30 @@ class Prepared:
 
 
 async def prepare(settings: CrawlSettings, seeds: Iterable[str]) -> Prepared:
-    """Make directory and frontier ready: nothing that a crash left is in the way, and the seeds are queued."""
+    """Make directory and frontier ready: nothing that a crash left is in the way, and the seeds, URLs as `read_seeds`
+    has them, are queued."""
     directory = settings.directory
-    made = not directory.exists()
+    made = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     new = directory / NEW_SEEDS
-    try:
-        changes = settings.changes()
-        resumed = await _resumed(settings)
-        if not resumed:
-            _refuse_orphans(directory)
-        _check_seeds(settings, seeds, new)
-        if not resumed and not new.stat().st_size:
-            raise UsageError("there is nothing to crawl: give URLs, or a file of them with --seeds")
-    except BaseException:  # what is refused leaves nothing behind
-        new.unlink(missing_ok=True)
-        if made:
-            directory.rmdir()
-        raise
-    opening = swath.open(
-        settings.store_url,
-        min_interval=settings.min_interval,
-        concurrency=settings.max_workers_per_host,
-        max_attempts=max(MIN_ATTEMPTS, settings.retries + 1),
-    )
-    async with opening as frontier:
+    async with AsyncExitStack() as stack:
+        try:
+            changes = settings.changes()
+            resumed = await _resumed(settings)
+            if not resumed:
+                _refuse_orphans(directory)
+            _check_seeds(settings, seeds, new)
+            if not new.stat().st_size:
+                _refuse_no_seeds(settings, resumed)
+            frontier = await stack.enter_async_context(_opened(settings))
+        except BaseException:  # what is refused leaves nothing behind
+            new.unlink(missing_ok=True)
+            with suppress(OSError):
+                for path in made:
+                    path.rmdir()
+            raise
         await asyncio.to_thread(_mend, settings, await frontier.store.outputs())
         _keep(settings, new)
-        if settings.scope != "any" and not (directory / SEEDS).stat().st_size:
-            raise UsageError(
-                f"{directory} has no seeds, by which the scope is drawn: a machine that joins a crawl is given the same"
-            )
         # Before the first seed: work without it is taken for that of others.
         await frontier.learn({SETTINGS: {**settings.saved(), "out": str(directory.resolve())}})
         added = await frontier.add(_items(settings, new))
@@ -77,11 +72,20 @@ async def prepare(settings: CrawlSettings, seeds: Iterable[str]) -> Prepared:
     return Prepared(added, changes, resumed)
 
 
+def _opened(settings: CrawlSettings) -> Opening:
+    return swath.open(
+        settings.store_url,
+        min_interval=settings.min_interval,
+        concurrency=settings.max_workers_per_host,
+        max_attempts=max(MIN_ATTEMPTS, settings.retries + 1),
+    )
+
+
 async def _resumed(settings: CrawlSettings) -> bool:
     """Whether the crawl was begun before; UsageError where the frontier holds something else, which stays as it is."""
     try:
         async with swath.open(settings.store_url, create=False) as frontier:
-            begun = _begun(await frontier.status())
+            begun = (await frontier.status()).begun
             if begun and SETTINGS not in await frontier.facts([SETTINGS]):
                 raise UsageError(
                     f"{swath.opening.shown(settings.store_url)} holds other work than a crawl: name another --store"
@@ -89,10 +93,6 @@ async def _resumed(settings: CrawlSettings) -> bool:
             return begun
     except NotAFrontier:
         return False
-
-
-def _begun(status: Status) -> bool:
-    return any(checkpoint.end for checkpoint in status.checkpoints) or status.inbox > 0
 
 
 async def status(settings: CrawlSettings) -> Status:
@@ -132,6 +132,17 @@ def _refuse_orphans(directory: Path) -> None:
         )
 
 
+def _refuse_no_seeds(settings: CrawlSettings, resumed: bool) -> None:
+    if not resumed:
+        raise UsageError("there is nothing to crawl: give URLs, or a file of them with --seeds")
+    kept = settings.directory / SEEDS
+    if settings.scope != "any" and not (kept.exists() and kept.stat().st_size):
+        raise UsageError(
+            f"{settings.directory} has no seeds, by which the scope is drawn: "
+            "a machine that joins a crawl is given the same"
+        )
+
+
 def _mend(settings: CrawlSettings, committed: dict[str, int]) -> None:
     """Cut off what processes of an earlier run wrote and did not settle, also those that this run has not."""
     found = [_OURS.fullmatch(path.name) for path in outputs(settings.directory)]
@@ -148,8 +159,23 @@ def _mend(settings: CrawlSettings, committed: dict[str, int]) -> None:
 # seeds
 
 
+def read_seeds(lines: Iterable[str], *, file: str | None = None) -> Iterator[str]:
+    """The URLs that lines mean, in a stream; blank ones and comments mean none. `file` is where they are from."""
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        url = urls.seed_url(text)
+        if url is None:
+            where = "" if file is None else f"line {number:,} of {file}: "
+            meant = urls.meant(text)
+            hint = "" if meant is None else f": did you mean {meant}?"
+            raise UsageError(f"{where}{text!r} is no URL or host name that can be crawled{hint}")
+        yield url
+
+
 def _check_seeds(settings: CrawlSettings, seeds: Iterable[str], path: Path) -> None:
-    """A file of the seeds as URLs, written in a stream: what is wrong with any is said before the first is queued."""
+    """A file of the seeds, written in a stream: what is wrong with any is said before the first is queued."""
     hosts: set[str] = set()
     with path.open("w") as kept:
         for chunk in _chunks(seeds):
@@ -193,19 +219,9 @@ def want_contact(why: str) -> str:
 
 
 def _chunks(seeds: Iterable[str]) -> Iterator[list[str]]:
-    each = (url for text in seeds if (url := _seed(text)) is not None)
+    each = iter(seeds)
     while chunk := list(islice(each, AT_ONCE)):
         yield chunk
-
-
-def _seed(text: str) -> str | None:
-    text = text.strip()
-    if not text or text.startswith("#"):
-        return None
-    url = urls.seed_url(text)
-    if url is None:
-        raise UsageError(f"{text!r} is no URL or host name that can be crawled")
-    return url
 
 
 def scope(settings: CrawlSettings) -> Scope:

@@ -1,10 +1,12 @@
 """Settings: everything a crawl can be told, checked, kept beside its output and compared when it is resumed."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import swath
 from swath.core.errors import InvalidSetting
@@ -16,6 +18,9 @@ DELAY_OF_SITE = 1.0  # and where it stays on the sites that it was given
 MANY_HOSTS = 10  # seeds on more hosts than this, or a crawl of `any`, want somebody to complain to
 
 LANES = ("host", "domain", "ip")
+PROXIES = ("http", "https", "socks4a", "socks5h")  # those of libcurl's that resolve names
+
+_REACHABLE = re.compile(r"[^\s@]@[^\s@]|https?://[^\s/]")
 
 # What one run may have otherwise than the one before it without the crawl being another crawl.
 PASSING: Final = frozenset({"workers", "processes", "max_pages", "max_duration", "out", "store", "proxy", "connect_to"})
@@ -75,8 +80,16 @@ class CrawlSettings:
                 f"--user-agent {self.user_agent!r}: a name of letters, digits, - and _, as in robots.txt. "
                 "The version and --contact are put behind it"
             )
-        if self.contact is not None and not (self.contact.isprintable() and self.contact.isascii() and self.contact):
-            raise InvalidSetting(f"--contact {self.contact!r}: an e-mail address or a URL, in plain ASCII")
+        if self.contact is not None and not _is_contact(self.contact):
+            raise InvalidSetting(
+                f"--contact {self.contact!r}: an e-mail address or a URL in plain ASCII, such as crawl@example.org or "
+                "https://example.org/crawl"
+            )
+        if self.proxy is not None and not _is_proxy(self.proxy):
+            raise InvalidSetting(
+                f"--proxy {self.proxy.rpartition('@')[2]!r}: a URL such as http://proxy.example:3128, by one of "
+                f"{', '.join(PROXIES)}"
+            )
 
     @property
     def directory(self) -> Path:
@@ -136,6 +149,21 @@ _LEAST: Final = {
     "max_workers_per_host": 0,  # for any number
     "warc_size": 1_000_000,
 }
+
+
+def _is_contact(text: str) -> bool:
+    return text.isascii() and text.isprintable() and _REACHABLE.search(text) is not None
+
+
+def _is_proxy(text: str) -> bool:
+    """Whether libcurl can take it for a proxy: a URL, or a host and its port."""
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        named = parts.scheme in PROXIES and parts.hostname and parts.port != 0
+    except ValueError:  # of brackets and ports
+        return False
+    more = parts.path.strip("/") + parts.query + parts.fragment
+    return bool(named) and not more and text.isprintable() and " " not in text
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Sequence[str]:

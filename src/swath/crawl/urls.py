@@ -6,6 +6,7 @@ server. Everything else here takes normalised URLs, and is therefore little more
 
 import re
 from collections.abc import Iterable
+from difflib import get_close_matches
 from functools import cache, lru_cache
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
@@ -45,6 +46,8 @@ _PLAIN = re.compile(
 )
 _ROOTED = re.compile(r"/(?!/)[A-Za-z0-9_~!$&()*+,;=:@/.-]*+(?:\?[A-Za-z0-9_~!$&()*+,;=:@/?.-]++)?+")
 _SCHEME = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]*://|https?:(?!\d))", re.IGNORECASE)
+_SCHEMES = ("https", "http")
+_LOST_COLON = re.compile(r"[^/.:]+//")
 
 
 def percent_normal(text: str) -> str:
@@ -109,16 +112,27 @@ def by_ada(text: str, base: str | None) -> str | None:
 def seed_url(text: str, *, scheme: str = "https") -> str | None:
     """The URL that a person means by a line of a seed list: `example.com` is `https://example.com/`.
 
-    `scheme` is the one to try where none is written. None when it is no URL to crawl, credentials included.
+    `scheme` is the one to try where none is written. None when it is no URL to crawl, credentials included, or has a
+    slip in it that would make a host of its scheme.
     """
     text = text.strip().lstrip("\ufeff")
     if _SCHEME.match(text):
-        return normalise(text)
+        url = normalise(text)
+        return None if url is None or host(url) in _SCHEMES else url
     rest = text.lstrip("/")
     # Without a scheme, "mailto:someone@example.com" would read as a host with credentials.
-    if not rest or "@" in rest.partition("/")[0]:
+    if not rest or "@" in rest.partition("/")[0] or _LOST_COLON.match(rest):
         return None
     return normalise(f"{scheme}://{rest}")
+
+
+def meant(text: str) -> str | None:
+    """The URL that somebody had in mind who wrote a seed that is none: `https//example.com`, `htps://example.com`."""
+    word, slashes, rest = text.partition("//")
+    close = get_close_matches(word.rstrip(":;,. ").lower(), _SCHEMES, n=1)
+    if not slashes or not close:
+        return None
+    return seed_url(rest if _SCHEME.match(rest) else f"{close[0]}://{rest.strip()}")
 
 
 def origin(url: str) -> str:

@@ -86,7 +86,9 @@ class Visitor:
         most = self._settings.max_pages_per_host
         if most is not None and item.lane_visits + item.lane_in_flight >= most:
             if item.lane_visits >= most:
-                return self._excluded(item, "host-budget", f"{most} pages of {item.lane} were fetched")
+                return self._excluded(
+                    item, "host-budget", f"{item.lane} has had {most}, as many as --max-pages-per-host allows"
+                )
             return item.release(started=False, after=1.0)  # those in flight may yet fail
         await self._paces.meet(item.lane)
         if self._settings.robots:

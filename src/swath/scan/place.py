@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import swath
-from swath.core.errors import UsageError
+from swath.core.errors import NotAFrontier, UsageError
 from swath.core.frontier import Frontier
-from swath.core.insight import Status
 from swath.core.item import Item
 from swath.files.growing import GrowingFile
 from swath.scan.counts import file_name
@@ -49,14 +48,12 @@ async def prepare(settings: ScanSettings, source: Source) -> Prepared:
     """Make frontier and output ready, and queue what there is to look at."""
     if settings.fresh:
         await asyncio.to_thread(_remove, settings)
+    await _refuse(settings, source)
     async with swath.open(settings.store_url, partitions=1, max_attempts=MAX_ATTEMPTS) as frontier:
-        known = (await frontier.facts([SCAN])).get(SCAN)
+        known = await _known(frontier, settings, source)
+        resumed = known is not None
         if known is None:
             known = await _begin(frontier, settings, source)
-            resumed = False
-        else:
-            await _go_on(settings, source, known)
-            resumed = True
         mark = await _own_output(frontier, settings)
         if not known["planned"]:
             await frontier.add(_each(source.first(known["state"])))
@@ -65,14 +62,34 @@ async def prepare(settings: ScanSettings, source: Source) -> Prepared:
     return Prepared(resumed, known["began"], mark, number)
 
 
-async def _begin(frontier: Frontier, settings: ScanSettings, source: Source) -> dict[str, Any]:
-    status = await frontier.status()
-    if _begun(status):
-        raise UsageError(f"{settings.store_url} holds other work than a scan: name another --store")
+async def _refuse(settings: ScanSettings, source: Source) -> None:
+    """What is refused leaves nothing behind, and every frontier as it is."""
+    try:
+        async with swath.open(settings.store_url, create=False) as frontier:
+            known = await _known(frontier, settings, source)
+    except NotAFrontier:
+        known = None
+    if known is not None:
+        return
     if settings.recheck:
         raise UsageError(
             f"--recheck: nothing was scanned yet with --out {settings.out}. Run it without --recheck first"
         )
+    await asyncio.to_thread(_refuse_stranger, settings, 0, None)
+
+
+async def _known(frontier: Frontier, settings: ScanSettings, source: Source) -> dict[str, Any] | None:
+    """What is known of this scan; None if it is yet to begin, UsageError where the frontier is not its own."""
+    begun = (await frontier.status()).begun  # first: another process may begin the scan meanwhile
+    known: dict[str, Any] | None = (await frontier.facts([SCAN])).get(SCAN)
+    if known is not None:
+        await _go_on(settings, source, known)
+    elif begun:
+        raise UsageError(f"{settings.store_url} holds other work than a scan: name another --store")
+    return known
+
+
+async def _begin(frontier: Frontier, settings: ScanSettings, source: Source) -> dict[str, Any]:
     state = dict(await asyncio.to_thread(source.state))
     known = {"settings": settings.saved(), "state": state, "began": now(), "planned": False}
     await frontier.learn({SCAN: known})
@@ -89,10 +106,6 @@ async def _go_on(settings: ScanSettings, source: Source, known: Mapping[str, Any
     if changed is not None:
         anew = "another --out and --store" if settings.store else "--fresh"
         raise UsageError(f"{changed}: what was found may be elsewhere now. Begin anew with {anew}")
-
-
-def _begun(status: Status) -> bool:
-    return any(checkpoint.end for checkpoint in status.checkpoints) or status.inbox > 0
 
 
 async def _each(items: Any) -> AsyncIterator[Item]:
@@ -117,8 +130,8 @@ async def _own_output(frontier: Frontier, settings: ScanSettings) -> str:
     committed = (await frontier.store.outputs()).get(file_name(name), 0)
     mark = (await frontier.facts([fact])).get(fact)
     if mark is None:
+        await asyncio.to_thread(_refuse_stranger, settings, 0, None)
         mark = secrets.token_hex(4)
-        await asyncio.to_thread(_refuse_stranger, settings, 0, mark)
         await frontier.learn({fact: mark})
     else:
         await asyncio.to_thread(_refuse_stranger, settings, committed, mark)
@@ -135,7 +148,7 @@ def _mend(settings: ScanSettings, committed: int) -> None:
         file.close()
 
 
-def _refuse_stranger(settings: ScanSettings, committed: int, mark: str) -> None:
+def _refuse_stranger(settings: ScanSettings, committed: int, mark: str | None) -> None:
     path = settings.lines
     size = path.stat().st_size if path.exists() else 0
     if size < committed:
@@ -143,7 +156,7 @@ def _refuse_stranger(settings: ScanSettings, committed: int, mark: str) -> None:
             f"{path} is {size:,} bytes long and the store has {committed:,} of it: it is gone, or belongs to another "
             "machine. Put it back; or give each machine an --out of its own name"
         )
-    if size and _mark(path) != mark:
+    if size and (mark is None or _mark(path) != mark):
         anew = "" if settings.store else ", or --fresh to begin anew"
         raise UsageError(f"{path} holds something else than what this scan has found: give another --out{anew}")
 

@@ -134,7 +134,8 @@ class ComparedTrees:
             elif there is None:
                 yield Trouble(key, Finding(MISSING_THERE, "only in the source"))
             elif changed := self._changed(path, here, there):
-                yield Trouble(key, Finding(DIFFERENT, f"{', '.join(changed)} differ", {"columns": changed}))
+                message = f"{', '.join(changed)} differ{'s' if len(changed) == 1 else ''}"
+                yield Trouble(key, Finding(DIFFERENT, message, {"columns": changed}))
             else:
                 yield Counted(records=1, bytes=here.size or 0)
         except _Side as side:

@@ -1,0 +1,71 @@
+"""Where there is one of something, no line speaks of several."""
+
+import re
+import sqlite3
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from swath.cli import crawl_view, scan_view
+from swath.cli.check import Finding, Report
+from swath.core.checkpoint import Checkpoint
+from swath.core.insight import Status
+from swath.crawl.place import Prepared
+from swath.crawl.settings import CrawlSettings
+from swath.scan.counts import Counts
+from tests.cli.conftest import run_swath
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+STATUS = Status(
+    ready=1, delayed=0, claimed=0, done=0, visits=1, dead=1, lanes=1, inbox=0, paused=False, min_interval=1.0,
+    concurrency=1, max_attempts=1, checkpoints=[Checkpoint(0, 0, 0, 1)], next_ready_at=NOW, now=NOW,
+)  # fmt: skip
+CRAWL = CrawlSettings(out="crawl", workers=1)
+
+
+def several(text: str) -> list[str]:
+    return re.findall(r"(?<![\d.,])1 (?!ms\b)\w+s\b", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        crawl_view.beginning(CRAWL, Prepared(added=1, changes=[], resumed=True), STATUS),
+        crawl_view.line(CRAWL, {"pages": 1}, STATUS),
+        crawl_view.politeness_hint(CRAWL, {}, STATUS, workers=1) or "",
+        scan_view.line(Counts(records=1), STATUS, rate=1.0),
+        Report(1, items=1).summary(),
+        Report(2, items=1, moving=[1]).summary(),
+        Report(1, items=1, findings=[Finding(0, "…")]).summary(),
+    ],
+)
+def test_in_what_is_shown(text: str) -> None:
+    assert re.search(r"\b1 ", text)
+    assert several(text) == []
+
+
+def test_in_what_commands_say(tmp_path: Path) -> None:
+    table = tmp_path / "app.db"
+    with sqlite3.connect(table) as connection:
+        connection.execute("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT)")
+        connection.execute("INSERT INTO users (name) VALUES ('a')")
+    connection.close()
+    backfill = ("backfill", "--db", f"sqlite:///{table}", "--table", "users", "--set", "name = 'b'", "--batch", "1")
+    scan = ("scan", "--source", f"sqlite:///{table}#users", "--check", "tests.scan.checks:nothing")
+    frontier = f"sqlite:///{tmp_path}/work.db"
+    for args in (
+        (*backfill, "--dry-run"),
+        backfill,
+        (*scan, "--out", f"{tmp_path}/findings.jsonl"),
+        ("db", "init", "--store", frontier, "--max-attempts", "1"),
+        ("add", "a", "--store", frontier),
+        ("status", "--store", frontier),
+        ("db", "check", "--store", frontier),
+        ("explain", "a", "--store", frontier),
+        ("pause", "default", "--store", frontier),
+        ("lanes", "default", "--store", frontier),
+    ):
+        done = run_swath(*args)
+        assert done.code == 0, done
+        assert several(done.out + done.err) == [], args
