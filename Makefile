@@ -7,8 +7,8 @@ INSTALLED := $(VENV)/.installed
 MEASURING := .venv-bench
 MEASURABLE := $(MEASURING)/.installed
 
-# More for pytest, e.g. PYTEST_ARGS="-x -k claim" or PYTEST_ARGS="-n 2".
-PYTEST_ARGS ?= -n 2
+# More for pytest, e.g. PYTEST_ARGS="-x -k claim". Tests wait a good deal: three at a time keep two cores busy.
+PYTEST_ARGS ?= -n 3
 BENCH_ARGS ?=
 # What to crawl instead of the demo web, where to, and more flags for `swath crawl`.
 SEEDS ?=

@@ -95,8 +95,7 @@ class Checkpoints(Conformance):
                 reply = await batch.settle(random.choice(outcomes))
                 assert reply.checkpoint >= before
                 before = reply.checkpoint
-                places = [await trial.where(f"key{n}") for n in range(24)]
-                unsettled = [found.position or 0 for found in places if found.state in ("ready", "delayed", "claimed")]
+                unsettled = [item.position for item in await trial.store.unsettled()]
                 assert reply.checkpoint < min(unsettled, default=reply.checkpoint + 1)
             trial.clock.advance(1)
             if await trial.total("ready", "delayed", "claimed") == 0:
