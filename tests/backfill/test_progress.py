@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -95,6 +96,19 @@ def test_the_covered_key_is_true_at_every_moment(
         asyncio.run(play(database, f"{name}_{number}", **given_values))
 
     plays()
+
+
+async def test_items_that_are_none_of_its_own_are_passed_over(tmp_path: Path, name: str) -> None:
+    database = Database(f"sqlite:///{tmp_path}/app.db")
+    database.do("PRAGMA journal_mode = wal", f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer DEFAULT 0)")
+    database.do(f"INSERT INTO {name} (id) VALUES (1)")
+    async with ready(settings_of(database, name)) as (_, _, frontier, _, _, _):
+        before = await progress(frontier)
+        await frontier.add(["a stranger", "another"])
+        claim = await frontier.claim(3, lease=60)
+        assert claim is not None
+        await claim.settle([item.dead(reason="fate") for item in claim.items if item.key == "another"])
+        assert await progress(frontier) == before
 
 
 TOLD: dict[str, Any] = {"upto": ["100"], "first_key": ["0"], "rows": 1_000, "text_key": False}

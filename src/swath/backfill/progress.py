@@ -3,12 +3,13 @@
 import json
 import math
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from swath.backfill.ranges import BEGIN, LANE, Slice, Work, key, work_of
 from swath.core.frontier import Frontier
+from swath.core.store import DeadItem, UnsettledItem
 from swath.tables.table import Key
 
 
@@ -38,10 +39,15 @@ async def progress(frontier: Frontier) -> Progress | None:
     if told is None:
         return None
     # Those that died or were opened again meanwhile are in one of the three.
-    dead = [work_of(json.loads(item.payload or "")) async for item in frontier.dead()]
-    works = [work_of(json.loads(item.payload or "")) async for item in frontier.unsettled()]
-    dead_now = [work_of(json.loads(item.payload or "")) async for item in frontier.dead()]
+    dead = await _works(frontier.dead())
+    works = await _works(frontier.unsettled())
+    dead_now = await _works(frontier.dead())
     return summed_up(told, works, [*dead, *dead_now])._replace(dead=len(dead_now))
+
+
+async def _works(items: AsyncIterator[DeadItem] | AsyncIterator[UnsettledItem]) -> list[Work]:
+    """Those of the backfill, in whose frontier somebody may have put other items."""
+    return [work_of(json.loads(item.payload or "")) async for item in items if item.lane == LANE]
 
 
 def summed_up(told: dict[str, Any], works: list[Work], dead: list[Work]) -> Progress:
