@@ -8,17 +8,17 @@ from io import BufferedWriter, FileIO, TextIOWrapper
 from typing import Annotated, Any, TextIO
 
 import typer
+from typer.core import TyperGroup
 
 import swath
 from swath.cli import show
-from swath.cli.common import Command, Group
 from swath.cli.exits import MEANING, Exit
 
 COMMANDS = ("crawl", "backfill", "scan", "export", "status", "add", "explain", "lanes", "dead", "pause", "resume", "db")
 EPILOG = "Exit codes:\n\n" + "\n".join(f"- `{code:d}` {meaning}" for code, meaning in MEANING.items())
 
 
-class Root(Group):
+class Root(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """In the order in which one comes to need them."""
         return sorted(super().list_commands(ctx), key=COMMANDS.index)
@@ -59,7 +59,7 @@ def load(names: Iterable[str] = COMMANDS) -> typer.Typer:
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name)
         else:
-            app.command(name, cls=Command)(getattr(module, name))
+            app.command(name)(getattr(module, name))
     return app
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 import swath
 from swath.cli import show, values
@@ -60,30 +60,7 @@ PartitionsOption = Annotated[
 ]
 
 
-class _Plain:
-    """Help without Python's names of types: a flag takes no value, and the help of an argument says what it is."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
-        for param in found:
-            if param.param_type_name == "argument" or param.is_flag:
-                param.display_type_rich = _no_type
-        return found
-
-
-def _no_type(ctx: Any) -> None:
-    return None
-
-
-class Command(_Plain, TyperCommand):
-    pass
-
-
-class Group(_Plain, TyperGroup):
-    pass
-
-
-class GroupWithDefault(Group):
+class GroupWithDefault(TyperGroup):
     """A group that runs `list` when no command is named."""
 
     takes_argument = False  # whether a word that is no command belongs to `list`

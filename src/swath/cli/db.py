@@ -8,9 +8,7 @@ import swath
 from swath.cli import check as checks
 from swath.cli import show
 from swath.cli.common import (
-    Command,
     ConcurrencyOption,
-    Group,
     JSONOption,
     MinIntervalOption,
     PartitionsOption,
@@ -23,10 +21,10 @@ from swath.cli.exits import Exit
 from swath.cli.info import describe
 from swath.opening import migrate as migrate_store
 
-app = typer.Typer(cls=Group, help="Create, migrate, check and describe a store.", no_args_is_help=True)
+app = typer.Typer(help="Create, migrate, check and describe a store.", no_args_is_help=True)
 
 
-@app.command("init", cls=Command)
+@app.command("init")
 def init(
     store: StoreOption = None,
     partitions: PartitionsOption = None,
@@ -51,13 +49,13 @@ def init(
     run(store, _init(store, settings, json))
 
 
-@app.command("migrate", cls=Command)
+@app.command("migrate")
 def migrate(store: StoreOption = None, json: JSONOption = False) -> None:
     """Bring a store that an older swath wrote to the format of this one."""
     run(store, _migrate(store, json))
 
 
-@app.command("check", cls=Command)
+@app.command("check")
 def check(store: StoreOption = None, json: JSONOption = False) -> None:
     """Count everything again and compare.
 
@@ -67,7 +65,7 @@ def check(store: StoreOption = None, json: JSONOption = False) -> None:
     run(store, _check(store, json))
 
 
-@app.command("info", cls=Command)
+@app.command("info")
 def info(store: StoreOption = None, json: JSONOption = False) -> None:
     """Show what a store is: backend, format, partitions, size."""
     run(store, _info(store, json))

@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from swath.cli import show
-from swath.cli.common import Command, GroupWithDefault, JSONOption, StoreOption, lane_name, opened, run
+from swath.cli.common import GroupWithDefault, JSONOption, StoreOption, lane_name, opened, run
 from swath.cli.exits import Exit
 from swath.cli.explain import explained
 from swath.core.clock import as_datetime
@@ -35,7 +35,7 @@ LaneOption = Annotated[
 ]
 
 
-@app.command("list", cls=Command)
+@app.command("list")
 def list_dead(
     store: StoreOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=0, metavar="N", help="How many; 0 for all")] = LIMIT,
@@ -52,7 +52,7 @@ def list_dead(
     run(store, _list(store, limit, reason, lane, errors, json))
 
 
-@app.command("retry", cls=Command)
+@app.command("retry")
 def retry(
     keys: Annotated[list[str] | None, typer.Argument(metavar="KEY", show_default=False, help="These items")] = None,
     store: StoreOption = None,

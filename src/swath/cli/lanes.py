@@ -9,7 +9,6 @@ import typer
 
 from swath.cli import show, values
 from swath.cli.common import (
-    Command,
     ConcurrencyOption,
     GroupWithDefault,
     JSONOption,
@@ -53,7 +52,7 @@ class Now:
     concurrency: int
 
 
-@app.command("list", cls=Command)
+@app.command("list")
 def list_lanes(
     lane: Annotated[str | None, typer.Argument(metavar="LANE", show_default=False, help="Only this one")] = None,
     store: StoreOption = None,
@@ -82,7 +81,7 @@ def list_lanes(
     run(store, _list(store, limit, wanted, json))
 
 
-@app.command("set", cls=Command)
+@app.command("set")
 def set_limits(
     lane: LaneArgument,
     store: StoreOption = None,
@@ -121,7 +120,7 @@ def set_limits(
     run(store, _change(store, lane, change, json))
 
 
-@app.command("block", cls=Command)
+@app.command("block")
 def block(
     lane: LaneArgument,
     store: StoreOption = None,
@@ -156,7 +155,7 @@ def block(
     run(store, _change(store, lane, change, json))
 
 
-@app.command("unblock", cls=Command)
+@app.command("unblock")
 def unblock(lane: LaneArgument, store: StoreOption = None, json: JSONOption = False) -> None:
     """Lift the block of a lane."""
 
@@ -166,7 +165,7 @@ def unblock(lane: LaneArgument, store: StoreOption = None, json: JSONOption = Fa
     run(store, _change(store, lane, change, json, must_exist=True))
 
 
-@app.command("defaults", cls=Command)
+@app.command("defaults")
 def defaults(
     store: StoreOption = None,
     min_interval: MinIntervalOption = None,
