@@ -71,7 +71,8 @@ def test_where_there_is_none_it_says_where_it_looked(url: str, swath: Run) -> No
     assert none.err == "swath: no dead items of lane x\n"
     none = swath("dead", "retry", "--lane", "default", "--reason", "503")
     assert none.err == "swath: no dead items of lane default whose reason contains '503'\n"
-    assert swath("dead", "retry", "a", "--lane", "x").err == "swath: not dead: a was never added to lane x.\n"
+    none = swath("dead", "retry", "a", "--lane", "x")
+    assert none.err == "swath: not dead: a was never added to lane x. It is in lane default.\n"
 
 
 @sqlite_only
