@@ -68,15 +68,16 @@ async def test_somebody_else_does_the_rest(server: Database, table: str) -> None
 async def test_rows_that_came_since_are_counted(server: Database, table: str) -> None:
     """A slice that was planned with one row, and has many now, is made smaller as any other."""
     server.do(f"DELETE FROM {table} WHERE id NOT IN (1, {ROWS})")
-    settings = settings_of(server, table, batch=1, target_time=0.05, workers=1)
-    async with ready(settings, attempts=1) as (_, opened, frontier, _, _, _):
+    settings = settings_of(server, table, batch=1, target_time=0.4, workers=1)
+    async with ready(settings, attempts=1) as (job, opened, frontier, _, _, _):
         claim = await frontier.claim(1)
         assert claim is not None
         plan = opened.cover(held_up=lambda: None)
         await claim.settle([await plan(claim.items[0], None)])
         server.do(f"INSERT INTO {table} (id) SELECT g FROM generate_series(2, 60) AS g")
-        slow_rows(server, table, "true", 0.01)
+        slow_rows(server, table, "true", 0.02)  # of which one alone is far from too long
         await opened.run(frontier)
+        assert job.tally.overruns["took too long"] > 0
         assert (await frontier.status()).dead == 0
     assert counts(server, table) == {1: 61}
 
