@@ -2,8 +2,9 @@
 -- committed before it began, so that what is read after the lock is true (rule 1). `{schema}` is replaced by the
 -- quoted name of the frontier's schema. Each function turns sequential and bitmap scans off for itself and plans once, so
 -- that no plan depends on statistics (INV-8): a bitmap of what the planner takes for one row walks all its dead versions
--- and sorts what is left. `partition + 0` names the index to use (see the tables). Those that the store calls have a limit on the time they wait for a lock, and turn
--- off compiling: before PostgreSQL 18 a scan that is turned off counts as so costly that every call would compile it.
+-- and sorts what is left. `partition + 0` chooses the index (see the tables). Those that the store calls have a limit on
+-- the time they wait for a lock, and turn off compiling: before PostgreSQL 18 a scan that is turned off counts as so
+-- costly that every call would compile it.
 
 -- name: store_time
 -- The seam for tests: `_given` is null in production, and the time is the database's.

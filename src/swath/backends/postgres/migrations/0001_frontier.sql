@@ -5,7 +5,8 @@
 --
 -- Where a table has two indexes, one of them is by an expression, `partition + 0`. A question that names the partition in
 -- the one way cannot be answered with the index of the other, whatever the planner believes: of a table that was analysed
--- while it was empty it believes for ever that any index will do, and would read all of a partition for each item (INV-8).
+-- while it was empty it believes, until the next time, that any index will do, and would read all of a partition for each
+-- item (INV-8).
 
 CREATE TABLE {schema}.frontier (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
