@@ -1,8 +1,6 @@
 """The few connections of a process: some wait for a lock, and the rest of the work goes on."""
 
 import asyncio
-import os
-import signal
 
 import pytest
 
@@ -10,6 +8,7 @@ from swath.conformance.trial import done
 from swath.core.errors import StoreUnavailable, UsageError
 from swath.core.settler import AT_ONCE
 from swath.core.store import OutputMove
+from tests.forking import passes_in_a_child
 from tests.postgres.lending import Pooler
 from tests.postgres.site import Site
 from tests.recorder import PATIENCE
@@ -41,24 +40,13 @@ async def test_a_store_that_came_through_a_fork_is_refused(site: Site) -> None:
     trial = await site.trial()
     await trial.store.wait(0)  # listens from now on
 
-    async def in_the_child() -> bool:
+    async def in_the_child() -> None:
         for call in (trial.add("a"), trial.claim(), trial.status(), trial.store.wait(0)):
             with pytest.raises(UsageError, match="by a fork"):
                 await call
         await trial.store.close()
-        return True
 
-    child = os.fork()
-    if child == 0:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(10)  # a call that hangs ends this process, and fails the test
-        refused = False
-        try:
-            refused = asyncio.run(in_the_child())
-        finally:
-            os._exit(0 if refused else 1)
-    _, status = await asyncio.to_thread(os.waitpid, child, 0)
-    assert status == 0
+    assert passes_in_a_child(lambda: asyncio.run(in_the_child()))
     assert await trial.add("a") == 1
     assert (await trial.claim()).keys == ["a"]
     assert trial.store.generation == 0, "no connection broke"

@@ -38,6 +38,7 @@ from swath.core.store import (
     Settings,
     Settlement,
 )
+from tests.forking import passes_in_a_child
 
 TOKEN = 7
 
@@ -463,20 +464,11 @@ async def test_closing_finishes_what_was_asked_for(path: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_store_that_came_through_a_fork_is_refused(store: SqliteStore) -> None:
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
+    def in_the_child() -> None:
+        with pytest.raises(UsageError, match=r"by a fork.*spawn"):
             store._check_usable()
-            os.write(writing, b"not refused")
-        except UsageError as error:
-            os.write(writing, str(error).encode())
-        finally:
-            os._exit(0)
-    os.close(writing)
-    os.waitpid(child, 0)
-    assert b"spawn" in os.read(reading, 10_000)
-    os.close(reading)
+
+    assert passes_in_a_child(in_the_child)
 
 
 async def test_old_claims_are_pruned(store: SqliteStore, path: str, monkeypatch: pytest.MonkeyPatch) -> None:

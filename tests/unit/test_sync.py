@@ -2,8 +2,6 @@
 
 import asyncio
 import contextvars
-import os
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -19,6 +17,7 @@ import swath.sync
 from swath.core import events, runner
 from swath.core.frontier import ADD_BUFFER
 from swath.core.item import Item, Outcome
+from tests.forking import passes_in_a_child
 from tests.recorder import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -241,19 +240,12 @@ def test_a_call_under_way_while_it_is_closed_is_told_so() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_frontier_that_came_through_a_fork_is_refused(frontier: swath.sync.Frontier) -> None:
-    child = os.fork()
-    if child == 0:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(10)  # a call that hangs ends this process, and fails the test
-        refused = False
-        try:
+    def in_the_child() -> None:
+        with pytest.raises(swath.UsageError, match="by a fork"):
             frontier.add("a")
-        except swath.UsageError as error:
-            refused = "by a fork" in str(error)
-            frontier.close()
-        finally:
-            os._exit(0 if refused else 1)
-    assert os.waitpid(child, 0)[1] == 0
+        frontier.close()
+
+    assert passes_in_a_child(in_the_child)
     assert frontier.add("a") == 1
 
 
