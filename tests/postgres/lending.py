@@ -57,16 +57,15 @@ class Pooler(Connections):
     @asynccontextmanager
     async def lend(self) -> AsyncIterator[AsyncConnection]:
         connection = next(self._next)
-        pid = connection.info.backend_pid
-        self.lent.append(pid)
+        self.lent.append(connection.info.backend_pid)
         try:
             yield connection
         finally:
             assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
-            assert await left_behind(connection) == self._clean[pid]
 
     async def close(self) -> None:
         for connection in self._all:
+            assert await left_behind(connection) == self._clean[connection.info.backend_pid]
             await connection.close()
 
 

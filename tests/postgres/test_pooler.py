@@ -1,6 +1,6 @@
 """No state is kept in a session: every transaction may run on another connection, as behind a pooler.
 
-Every move goes through a pool that changes the connection with every transaction, and looks at each afterwards: no
+Every move goes through a pool that changes the connection with every transaction, and looks at each in the end: no
 setting, prepared statement, lock, temporary table or channel may be left behind.
 """
 

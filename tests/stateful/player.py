@@ -253,7 +253,8 @@ class Player(RuleBasedStateMachine):
 
     def times(self) -> dict[int, int]:
         """Of the partitions."""
-        return {status.partition: status.time for status in self.look().status}
+        status = self.run(self.subject.status()).partitions if self.seen is None else self.seen.status
+        return {partition.partition: partition.time for partition in status}
 
     def _items(self) -> list[NewItem]:
         return [entry.item for entry in self.ledger.entries.values()]

@@ -32,6 +32,7 @@ from swath.core.store import (
 )
 
 STEPS = 250
+FOUND = 50  # keys that are looked for each time
 LANE_ROWS = """
     SELECT partition, number, name, min_interval, concurrency, paused, blocked_until,
            waiting, in_flight, last_at, head, level, ready_at FROM swath_lane
@@ -83,12 +84,9 @@ class Driver:
         return expected
 
     async def compare(self) -> None:
-        expected = list(await self.model.recount())
-        assert list(await self.store.recount()) == expected
-        assert (await self.store.status())._replace(partitions=()) == (await self.model.status())._replace(
-            partitions=()
-        )
-        assert list((await self.store.status()).partitions) == expected
+        expected, status = await self.model.status(), await self.store.status()
+        assert status._replace(partitions=list(status.partitions)) == expected
+        assert list(await self.store.recount()) == expected.partitions
         if len(self.stores) == 1:  # otherwise known to one that has written since
             assert self.store.settings == self.model.settings
 
@@ -121,7 +119,7 @@ class Driver:
         await self.both("lanes", lane=self.random.choice(LANES))
         await self.both("lanes", partition=0, after=(0, 1))
         await self.both("dead", after=(0, 3), limit=2)
-        for key, lane in self.keys:
+        for key, lane in self.random.sample(self.keys, min(len(self.keys), FOUND)):
             await self.both("find", key_hash(key), address(lane, self.partitions)[1])
             await self.both("find", key_hash(key), None)
 
