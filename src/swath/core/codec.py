@@ -9,7 +9,7 @@ from hashlib import blake2b
 from itertools import chain
 from typing import Any, TypeGuard, assert_never
 
-from swath.core.clock import SECOND, from_datetime, microseconds
+from swath.core.clock import SECOND, from_datetime, is_moment, microseconds
 from swath.core.errors import InvalidItem, InvalidOutcome, InvalidSetting
 from swath.core.item import LEVELS, Dead, Done, Item, Outcome, Release, Retry, Split
 from swath.core.lane import KEY_HASH_BYTES, whereabouts
@@ -29,6 +29,7 @@ MAX_SECONDS = 100 * 365 * 86_400
 MIN_LEASE = 0.1
 MAX_CONCURRENCY = 1_000_000
 MAX_ATTEMPTS = 30_000
+NO_MOMENT = "no datetime with a time zone, up to the end of 9999: use datetime.now(UTC) + timedelta(…)"
 LANES_REMEMBERED = 120_000  # about 35 MB
 
 BACKOFF_BASE = 30.0
@@ -77,11 +78,8 @@ def _whereabouts(lane: str) -> tuple[int, bytes]:
 
 
 def _not_before(key: str, moment: object) -> int:
-    if not isinstance(moment, datetime) or moment.tzinfo is None:
-        raise InvalidItem(
-            f"not_before={_shown(moment)} of {_shown(key)} is no datetime with a time zone: "
-            "use datetime.now(UTC) + timedelta(…)"
-        )
+    if not isinstance(moment, datetime) or not is_moment(moment):
+        raise InvalidItem(f"not_before={_shown(moment)} of {_shown(key)} is {NO_MOMENT}")
     return from_datetime(moment)
 
 
@@ -177,6 +175,16 @@ def check_lane(lane: object) -> None:
     _encoded("lane", lane, MAX_LANE_BYTES)
     if isinstance(lane, str) and not lane.isprintable():
         raise InvalidItem(f"lane {_shown(lane)} has control characters: lanes are shown to people, use a plain name")
+
+
+def check_settings(min_interval: float | None, concurrency: int | None, max_attempts: int | None) -> dict[str, int]:
+    """Those of a frontier's defaults that are given, as a store keeps them."""
+    checked = {
+        "min_interval": None if min_interval is None else check_seconds("min_interval", min_interval),
+        "concurrency": None if concurrency is None else check_concurrency("concurrency", concurrency),
+        "max_attempts": None if max_attempts is None else check_attempts(max_attempts),
+    }
+    return {name: value for name, value in checked.items() if value is not None}
 
 
 def check_seconds(name: str, seconds: object) -> int:

@@ -224,7 +224,11 @@ class Frontier:
         max_attempts: int | None = None,
         paused: bool | None = None,
     ) -> None:
-        """Change the defaults of the whole frontier, for every process that works on it."""
+        """Change the defaults of the whole frontier, for every process that works on it.
+
+        Where they allow more than before, lanes that wait are told one by one: with many, that takes a while. Done
+        again with the same values, what was broken off is made good.
+        """
         self._portal.call(
             self._frontier.configure(
                 min_interval=min_interval, concurrency=concurrency, max_attempts=max_attempts, paused=paused
