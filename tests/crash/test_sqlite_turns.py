@@ -96,11 +96,9 @@ def test_eight_processes_get_their_share(tmp_path: Path, kill: bool) -> None:
         got = dict(counts.get(timeout=PATIENCE) for _ in range(PROCESSES - kill))
         for process in processes:
             process.join(PATIENCE)
-    mean = sum(got.values()) / len(got)
     print(f"turns: {got}")
-    assert mean > 10, got
-    assert mean / 1.3 <= min(got.values()), got
-    assert max(got.values()) <= mean * 1.3, got
+    assert min(got.values()) > 4
+    assert max(got.values()) - min(got.values()) <= 4, got
 
     async def check() -> None:
         store = await SqliteStore.open(path)
