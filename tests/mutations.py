@@ -378,6 +378,21 @@ MUTATIONS: Sequence[Mutation] = [
         ("tests/crash/test_sqlite_turns.py",),
     ),
     Mutation(
+        "fairness: whoever draws a ticket has the turn",
+        f"{SQLITE}/turn.py",
+        "                self._await_predecessor(self._file, self._ticket)\n",
+        "",
+        "share",
+        ("tests/crash/test_sqlite_turns.py",),
+    ),
+    Mutation(
+        "pacing: a looser default does not reach lanes that wait",
+        f"{SQLITE}/change.py",
+        "        lane.place(lane.pacing(session.pacing), now, new_turn=True)\n",
+        "        pass\n",
+        "sqlite",
+    ),
+    Mutation(
         "rule 5: a claim whose caller was cancelled is made a second time",
         f"{SQLITE}/store.py",
         "        before = self._unheard.get(request.token)\n",
@@ -498,6 +513,13 @@ MUTATIONS: Sequence[Mutation] = [
         POSTGRES,
         "IF l.in_flight > 0 AND NOT _counted AND coalesce(l.concurrency, _default) <> 1 THEN",
         "IF false THEN",
+        "postgres",
+    ),
+    Mutation(
+        "pacing: a looser default does not reach lanes that wait",
+        POSTGRES,
+        "{schema}.change_lanes(_old, _lanes::integer[], NULL, NULL, NULL, NULL, NULL, 'limits'), _old, true",
+        "{schema}.change_lanes(_old, _lanes::integer[], NULL, NULL, NULL, NULL, NULL, 'settle'), _old, true",
         "postgres",
     ),
     Mutation(
