@@ -13,6 +13,7 @@ import swath
 from swath.core.errors import NotAFrontier, UsageError
 from swath.core.insight import Status
 from swath.core.item import DEFAULT_PRIORITY, Item
+from swath.core.passwords import without_password
 from swath.crawl import urls
 from swath.crawl.lanes import lane_of
 from swath.crawl.output import CrawlOutput
@@ -88,7 +89,7 @@ async def _resumed(settings: CrawlSettings) -> bool:
             begun = (await frontier.status()).begun
             if begun and SETTINGS not in await frontier.facts([SETTINGS]):
                 raise UsageError(
-                    f"{swath.opening.shown(settings.store_url)} holds other work than a crawl: name another --store"
+                    f"{without_password(settings.store_url)} holds other work than a crawl: name another --store"
                 )
             return begun
     except NotAFrontier:
