@@ -17,7 +17,6 @@ from swath.core.passwords import without_password
 from swath.core.store import Settings, Store
 
 EXAMPLES = "sqlite:///work.db, postgresql://user@host/database (either with ?schema=name) or memory:"
-MAX_PARTITIONS = 1_024
 PARTITIONS = {"memory": 1, "sqlite": 1, "postgresql": 64}  # one writer needs no more than one
 
 
@@ -38,8 +37,8 @@ def open(
     `partitions` is fixed from then on; `min_interval`, `concurrency` and `max_attempts` are its defaults, and are
     changed when given for a frontier that exists. `clock` is for tests: it takes the place of the store's.
     """
-    if partitions is not None and not 1 <= partitions <= MAX_PARTITIONS:
-        raise InvalidSetting(f"partitions={partitions!r}: 1 to {MAX_PARTITIONS:,}")
+    if partitions is not None:
+        codec.check_partitions(partitions)
     changes: dict[str, Any] = {}
     if min_interval is not None:
         changes["min_interval"] = codec.check_seconds("min_interval", min_interval)

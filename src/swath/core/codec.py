@@ -25,6 +25,7 @@ MAX_DEPTH = 200  # of JSON: Python reads some 1,000 levels, of which whoever rea
 MAX_REASON_CHARS = 1_000
 MAX_ERROR_CHARS = 8_000
 MAX_SPAN = 2**40
+MAX_PARTITIONS = 1_024
 MAX_SECONDS = 100 * 365 * 86_400
 MIN_LEASE = 0.1
 MAX_CONCURRENCY = 1_000_000
@@ -177,6 +178,12 @@ def check_lane(lane: object) -> None:
     _encoded("lane", lane, MAX_LANE_BYTES)
     if isinstance(lane, str) and not lane.isprintable():
         raise InvalidItem(f"lane {_shown(lane)} has control characters: lanes are shown to people, use a plain name")
+
+
+def check_partitions(partitions: object) -> int:
+    if not _is_int(partitions) or not 1 <= partitions <= MAX_PARTITIONS:
+        raise InvalidSetting(f"partitions={_shown(partitions)}: a whole number from 1 to {MAX_PARTITIONS:,}")
+    return partitions
 
 
 def check_seconds(name: str, seconds: object) -> int:
