@@ -29,7 +29,7 @@ MAX_PARTITIONS = 1_024
 MAX_SECONDS = 100 * 365 * 86_400
 MIN_LEASE = 0.1
 MAX_CONCURRENCY = 1_000_000
-MAX_ATTEMPTS = 30_000
+MAX_ATTEMPTS = 10_000  # retries and losses may each be as many, and PostgreSQL keeps their sum in two bytes
 LANES_REMEMBERED = 120_000  # about 35 MB
 
 BACKOFF_BASE = 30.0
