@@ -52,6 +52,17 @@ async def test_a_retry_waits_longer_each_time() -> None:
     [
         ({"partitions": value}, f"partitions={value!r}: a whole number from 1 to 1,024")
         for value in ("4", 2.5, True, 0, 1_025)
+    ]
+    + [
+        ({"min_interval": value}, f"min_interval={value!r}: a number of seconds from 0 to 3,153,600,000")
+        for value in ("1", -1, True, float("nan"), 1e12)
+    ]
+    + [
+        (
+            {"concurrency": value},
+            f"concurrency={value!r}: a whole number of items at once, up to 1,000,000, or 0 for no limit",
+        )
+        for value in ("1", 1.5, -1, 1_000_001)
     ],
 )
 def test_a_setting_that_is_none_is_refused_with_what_would_be_one(setting: dict[str, Any], complaint: str) -> None:

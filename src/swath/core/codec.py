@@ -26,7 +26,7 @@ MAX_REASON_CHARS = 1_000
 MAX_ERROR_CHARS = 8_000
 MAX_SPAN = 2**40
 MAX_PARTITIONS = 1_024
-MAX_SECONDS = 100 * 365 * 86_400
+MAX_SECONDS = 100 * 365 * 86_400  # 100 years
 MIN_LEASE = 0.1
 MAX_CONCURRENCY = 1_000_000
 MAX_ATTEMPTS = 10_000  # retries and losses may each be as many, and PostgreSQL keeps their sum in two bytes
@@ -189,7 +189,7 @@ def check_partitions(partitions: object) -> int:
 def check_seconds(name: str, seconds: object) -> int:
     """A length of time as microseconds."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= MAX_SECONDS:
-        raise InvalidSetting(f"{name}={_shown(seconds)}: a number of seconds, 0 or more")
+        raise InvalidSetting(f"{name}={_shown(seconds)}: a number of seconds from 0 to {MAX_SECONDS:,}")
     return microseconds(seconds)
 
 
@@ -201,7 +201,10 @@ def check_lease(lease: float) -> float:
 
 def check_concurrency(name: str, concurrency: object) -> int:
     if not _is_int(concurrency) or not 0 <= concurrency <= MAX_CONCURRENCY:
-        raise InvalidSetting(f"{name}={_shown(concurrency)}: a whole number of items at once, or 0 for no limit")
+        raise InvalidSetting(
+            f"{name}={_shown(concurrency)}: a whole number of items at once, up to {MAX_CONCURRENCY:,}, "
+            "or 0 for no limit"
+        )
     return concurrency
 
 
