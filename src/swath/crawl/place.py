@@ -63,7 +63,7 @@ async def prepare(settings: CrawlSettings, seeds: Iterable[str]) -> Prepared:
                 for path in made:
                     path.rmdir()
             raise
-        await asyncio.to_thread(_mend, settings, await frontier.store.outputs())
+        await asyncio.to_thread(_mend, settings, await frontier.outputs())
         _keep(settings, new)
         # Before the first seed: work without it is taken for that of others.
         await frontier.learn({SETTINGS: {**settings.saved(), "out": str(directory.resolve())}})
@@ -104,7 +104,7 @@ async def status(settings: CrawlSettings) -> Status:
 async def committed(settings: CrawlSettings) -> dict[str, int]:
     """The committed length of every output file of the crawl, on whatever machine."""
     async with swath.open(settings.store_url, create=False) as frontier:
-        return await frontier.store.outputs()
+        return await frontier.outputs()
 
 
 def unique(directory: Path, number: int) -> str:
