@@ -112,7 +112,7 @@ def passes_at_once(error: psycopg.Error) -> bool:
 def wrong_format(found: int, shown: str) -> SwathError:
     if found < FORMAT:
         return SchemaOutdated(
-            f"{shown} has format {found}, this swath works with {FORMAT}: run `swath db migrate --store {shown}`"
+            f"{shown} has format {found}, this swath works with {FORMAT}: run `swath db migrate --store '{shown}'`"
         )
     return SchemaTooNew(f"{shown} has format {found}, this swath works with {FORMAT}: upgrade swath")
 
