@@ -12,6 +12,7 @@ from swath.cli.common import (
     ConcurrencyOption,
     GroupWithDefault,
     JSONOption,
+    MaxAttemptsOption,
     MinIntervalOption,
     StoreOption,
     lane_name,
@@ -174,10 +175,7 @@ def defaults(
     store: StoreOption = None,
     min_interval: MinIntervalOption = None,
     concurrency: ConcurrencyOption = None,
-    max_attempts: Annotated[
-        int | None,
-        typer.Option("--max-attempts", metavar="N", show_default=False, help="Attempts after which an item is dead"),
-    ] = None,
+    max_attempts: MaxAttemptsOption = None,
     json: JSONOption = False,
 ) -> None:
     """Show or change what holds for lanes without limits of their own."""
@@ -223,7 +221,7 @@ async def _wanted(frontier: Frontier, limit: int, wanted: Callable[[LaneStatus],
 
 async def _one(store: str | None, lane: str, unfit: Sequence[str], json: bool) -> int:
     if unfit:
-        raise UsageError(f"{lane!r} is one lane, from which {', '.join(unfit)} cannot choose: leave out one or the other")
+        raise UsageError(f"{lane!r} is one lane, from which {', '.join(unfit)} cannot choose: give one of the two")
     async with opened(store) as frontier:
         found = await frontier.lane(lane_name(lane))
         if found is None:
