@@ -142,10 +142,10 @@ def _ascii_only() -> bool:
 # layouts
 
 
-def facts(title: str, pairs: Pairs, *, footer: RenderableType | None = None) -> None:
+def facts(title: str, pairs: Pairs) -> None:
     """Names and values: a panel on a terminal, `name<tab>value` lines elsewhere."""
     if on_terminal():
-        console().print(panel(title, pairs, footer=footer))
+        console().print(panel(title, pairs))
     else:
         for name, value in pairs:
             print(f"{name}\t{clean(value)}")

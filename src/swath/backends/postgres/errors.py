@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import errors as pg
 
+from swath.core.clock import SECOND
 from swath.core.errors import (
     InvalidOutcome,
     LeaseLost,
@@ -131,6 +132,6 @@ def _lost(doing: str, said: str) -> str:
         return f"{doing}: the store knows no such claim (any more). Another worker has these items; discard the results"
     what = "was replaced after its lease ended" if state == "lost" else "has no lease any more: it ended"
     return (
-        f"{doing}: the claim {what} {max(0, int(ago)) / 1e6:.1f} s ago. Another worker has these items or will; "
+        f"{doing}: the claim {what} {max(0, int(ago)) / SECOND:.1f} s ago. Another worker has these items or will; "
         "discard the results. Longer work wants a longer lease="
     )
