@@ -8,7 +8,7 @@ MEASURING := .venv-bench
 MEASURABLE := $(MEASURING)/.installed
 
 # More for pytest, e.g. PYTEST_ARGS="-x -k claim". Tests wait a good deal: three at a time keep two cores busy.
-PYTEST_ARGS ?= -n 3
+PYTEST_ARGS ?= -n 3 --dist worksteal
 BENCH_ARGS ?=
 # What to crawl instead of the demo web, where to, and more flags for `swath crawl`.
 SEEDS ?=

@@ -39,13 +39,7 @@ def open(
     """
     if partitions is not None:
         codec.check_partitions(partitions)
-    changes: dict[str, Any] = {}
-    if min_interval is not None:
-        changes["min_interval"] = codec.check_seconds("min_interval", min_interval)
-    if concurrency is not None:
-        changes["concurrency"] = codec.check_concurrency("concurrency", concurrency)
-    if max_attempts is not None:
-        changes["max_attempts"] = codec.check_attempts(max_attempts)
+    changes = codec.check_settings(min_interval, concurrency, max_attempts)
     return Opening(StoreURL.parse(url), partitions, changes, create, observer, worker, clock)
 
 
@@ -103,7 +97,7 @@ class Opening:
         self,
         url: StoreURL,
         partitions: int | None,
-        changes: dict[str, Any],
+        changes: dict[str, int],
         create: bool,
         observer: Observer | None,
         worker: str | None,
@@ -141,9 +135,10 @@ class Opening:
                 f"partitions={self._partitions}: {without_password(self._url.url)} was created with "
                 f"{stored.partitions}, which is fixed. Leave the argument out, or open another store"
             )
+        frontier = Frontier(store, observer=self._observer, worker=self._worker)
         if any(getattr(stored, name) != value for name, value in self._changes.items()):
-            await store.change_settings(**self._changes)
-        return Frontier(store, observer=self._observer, worker=self._worker)
+            await frontier.change_settings(self._changes)
+        return frontier
 
     async def _store(self, settings: Settings) -> Store:
         match self._url.backend:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import pytest
 
 import swath as library
 from swath import Explanation, Frontier, Item, Status
+from tests.cli.forked import forks
 
 T = TypeVar("T")
 
@@ -59,15 +59,9 @@ def environment(**changes: str) -> dict[str, str]:
 
 def run_swath(*args: str, store: str | None = None, stdin: str | bytes = b"") -> Result:
     given = {} if store is None else {"SWATH_STORE": store}
-    done = subprocess.run(
-        [*COMMAND, *args],
-        input=stdin.encode() if isinstance(stdin, str) else stdin,
-        capture_output=True,
-        env=environment(**given),
-        timeout=TIMEOUT,
-        check=False,
-    )
-    return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+    text = stdin.encode() if isinstance(stdin, str) else stdin
+    code, out, err = forks().run(args, stdin=text, env=environment(**given), timeout=TIMEOUT)
+    return Result(code, out.decode(), err.decode())
 
 
 # For what is decided before the store is asked; a process costs too much to do everything twice.

@@ -15,7 +15,8 @@ from termios import TIOCSWINSZ
 
 import pytest
 
-from tests.cli.conftest import COMMAND, TIMEOUT, environment, kill, run_swath, wait_until_added
+from swath import Frontier
+from tests.cli.conftest import COMMAND, TIMEOUT, environment, kill, on, run_swath, wait_until_added
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][AB0]")
 
@@ -79,6 +80,20 @@ def test_status_is_a_panel_in_colour(store: str) -> None:
     assert re.search(r"ready +2 +waiting for a worker", terminal.text)
     assert "0.0 % of 2 settled" in terminal.text
     assert "\x1b[" in terminal.raw
+
+
+def test_what_is_to_be_visited_again_is_settled(store: str) -> None:
+    async def work(frontier: Frontier) -> None:
+        await frontier.add(["a", "b"])
+        claim = await frontier.claim()
+        assert claim is not None
+        await claim.settle([item.done(revisit_after=3_600) for item in claim.items])
+
+    on(store, work)
+    terminal = Terminal("status", store=store)
+    assert terminal.finish() == 0
+    assert re.search(r"delayed +2", terminal.text)
+    assert "100.0 % of 2 settled" in terminal.text
 
 
 def test_json_has_no_colours_on_a_terminal(store: str) -> None:

@@ -47,7 +47,10 @@ def test_moments() -> None:
     for text, complaint in [
         ("2030-01-31", "no time zone"),
         ("2030-13-01T00:00Z", "not a moment"),
+        ("9999-12-31T23:59:59-01:00", "before the year 10000"),
         ("soon", "like 10m"),
+        ("10x", "not a length of time"),
+        ("9" * 400 + "h", "more than 100 years"),
     ]:
         with pytest.raises(typer.BadParameter, match=complaint):
             values.moment_or_duration(text)

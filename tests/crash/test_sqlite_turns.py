@@ -20,7 +20,7 @@ import pytest
 
 from swath.backends.sqlite import SqliteStore
 from swath.backends.sqlite.turn import Turn
-from swath.core.store import NewItem, Settings
+from swath.core.store import NewItem
 from tests.crash.children import stop
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -49,19 +49,20 @@ def children(targets: list[Callable[..., None]], *arguments: object) -> Iterator
 
 
 def write_for_a_while(number: int, path: str, go: Event, ready: "Queue[int]", counts: "Queue[tuple[int, int]]") -> None:
-    """In a child: small moves without a pause. What counts is how many transactions they get."""
+    """In a child: small moves without a pause. What counts is how many turns they get: how much is done in one depends
+    on how much of the machine there is."""
 
     async def main() -> int:
         store = await SqliteStore.open(path)
-        commits = 0
-        committed = store._writer._committed
+        turns = 0
+        take = store._writer._turn.take
 
-        def count(settings: Settings, woken: bool) -> None:
-            nonlocal commits
-            commits += 1
-            committed(settings, woken)
+        def count() -> None:
+            nonlocal turns
+            turns += 1
+            take()
 
-        store._writer._committed = count
+        store._writer._turn.take = count  # type: ignore[method-assign]
         ready.put(number)
         go.wait(PATIENCE)
         end = time.monotonic() + SECONDS
@@ -75,7 +76,7 @@ def write_for_a_while(number: int, path: str, go: Event, ready: "Queue[int]", co
 
         await asyncio.gather(*(write(task) for task in range(4)))
         await store.close()
-        return commits
+        return turns
 
     counts.put((number, asyncio.run(main())))
 
@@ -95,11 +96,9 @@ def test_eight_processes_get_their_share(tmp_path: Path, kill: bool) -> None:
         got = dict(counts.get(timeout=PATIENCE) for _ in range(PROCESSES - kill))
         for process in processes:
             process.join(PATIENCE)
-    mean = sum(got.values()) / len(got)
-    print(f"transactions: {got}")
-    assert mean > 10, got
-    assert mean / 1.6 <= min(got.values()), got
-    assert max(got.values()) <= mean * 1.6, got
+    print(f"turns: {got}")
+    assert min(got.values()) > 4
+    assert max(got.values()) - min(got.values()) <= 4, got
 
     async def check() -> None:
         store = await SqliteStore.open(path)

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from swath.backends.postgres.connections import connect
+from swath.backends.postgres.store import QUERIES
 from swath.conformance.trial import Batch, Trial, dead, done, release, retry
 from swath.core.clock import SECOND
 from swath.core.item import Item
@@ -204,3 +205,16 @@ async def test_a_part_of_a_claim_is_settled_without_the_rest(loaded: tuple[Loade
         await batch.settle(*map(done, batch.items[start : start + BATCH]))
         cost = meter.take()
         assert cost.entries["claimed_pkey"] <= most
+
+
+async def test_a_lane_is_looked_at_by_itself(loaded: tuple[Loaded, Loaded]) -> None:
+    connection = await connect(loaded[1].site.target.dsn)
+    explain = loaded[1].site.target.fill(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {QUERIES['lane']}")
+    for mode in ("force_custom_plan", "force_generic_plan"):
+        await connection.execute(f"SET plan_cache_mode TO {mode}".encode())
+        given = {"partition": address("lane5", 2)[0], "lane": "lane5"}
+        ((report,),) = await (await connection.execute(explain, given, prepare=True)).fetchall()
+        plan = report[0]["Plan"]
+        assert plan["Actual Rows"] == 1
+        assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= AT_LEAST
+    await connection.close()

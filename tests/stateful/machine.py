@@ -232,6 +232,14 @@ class FrontierMachine(Player):
         self.do_claim("slowed", 12, 3 * SECOND, self._order(turn))
         self.do_change_settings(before.min_interval, before.concurrency, None)
 
+    @rule(partition=some, which=some)
+    def place(self, partition: int, which: int) -> None:
+        """Lanes take the place that is theirs under the settings of now."""
+        self.step()
+        partition %= self.partitions
+        numbers = [number for number, lane in self.look().lanes if lane.partition == partition]
+        self.must(lambda store: store.place_lanes(partition, numbers[which % 2 :]))
+
     @rule(turn=some, by=st.sampled_from(["default", "lane"]))
     def speed_up(self, turn: int, by: str) -> None:
         """Where starts begin to count, what is in flight was started."""

@@ -3,7 +3,7 @@
 import json
 import pickle
 from collections.abc import AsyncIterator, Callable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,12 @@ import pytest
 import pytest_asyncio
 
 import swath
-from swath import Claim, Frontier, InvalidItem, InvalidOutcome, Item
+from swath import Claim, Frontier, InvalidItem, InvalidOutcome, Item, UsageError
 from swath.core.codec import MAX_DEPTH, MAX_LANE_BYTES, MAX_PAYLOAD_BYTES, MAX_RESULT_BYTES, MAX_SPAN, held_items
 from swath.core.item import Outcome
+
+AFTER_ALL = datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))
+BEFORE_ALL = datetime.min.replace(tzinfo=timezone(timedelta(hours=1)))
 
 
 @pytest_asyncio.fixture(params=["memory", "sqlite", "postgresql"])
@@ -70,6 +73,8 @@ NO_ITEMS: list[tuple[Any, str]] = [
     (Item("k", span=1.5), "a whole number from 1 to"),  # type: ignore[arg-type]
     (Item("k", not_before=datetime(2100, 1, 1)), "is no datetime with a time zone"),  # noqa: DTZ001
     (Item("k", not_before=60), "is no datetime with a time zone"),  # type: ignore[arg-type]
+    (Item("k", not_before=AFTER_ALL), "is no datetime with a time zone, up to the end of 9999"),
+    (Item("k", not_before=BEFORE_ALL), "is no datetime with a time zone"),
 ]
 
 
@@ -89,6 +94,30 @@ async def test_an_item_that_cannot_be_stored_is_not_added(frontier: Frontier) ->
     assert claim.items[0].payload == "\udcff\0"
     await claim.settle([claim.items[0].done()])
     assert (await frontier.status()).done == 1
+
+
+async def test_the_last_moment_there_is(frontier: Frontier) -> None:
+    """It is kept to the microsecond, and can be told again."""
+    last = datetime.max.replace(tzinfo=UTC)
+    await frontier.add(Item("a", not_before=last))
+    assert (await frontier.explain("a")).data["due_at"] == last.isoformat()
+    assert (await frontier.status()).next_ready_at == last
+    await frontier.block("far", until=last)
+    await frontier.add(Item("b", lane="far"))
+    assert "blocked until 9999-12-31 23:59:59 UTC" in (await frontier.explain("b")).sentence
+    for until in (AFTER_ALL, BEFORE_ALL):
+        with pytest.raises(UsageError, match="no datetime with a time zone"):
+            await frontier.block("far", until=until)
+
+
+async def test_of_equal_items_the_first_counts(frontier: Frontier) -> None:
+    twice = [Item("a", payload=1), Item("b", payload=1), Item("a", payload=2)]
+    assert await frontier.add(twice) == 2
+    claim = await claimed(frontier)
+    assert {item.key: item.payload for item in claim.items} == {"a": 1, "b": 1}
+    found = [Item("c", payload=1), Item("c", payload=2)]
+    await claim.settle([item.done(discovered=found) for item in claim.items])
+    assert [item.payload for item in (await claimed(frontier)).items] == [1]
 
 
 async def test_what_is_as_deep_as_can_be_is_read_again(frontier: Frontier) -> None:

@@ -2,8 +2,10 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -276,6 +278,35 @@ async def test_pausing_and_blocking_lanes() -> None:
         assert lane is not None
         assert lane.limits.blocked_until == 0
         assert await b.frontier.lane("z") is None
+
+
+@pytest.mark.parametrize("how", ["configure", "open"])
+@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
+async def test_a_looser_default_reaches_lanes_that_wait(
+    request: pytest.FixtureRequest, tmp_path: Path, store: str, how: str
+) -> None:
+    """Lanes that rest, and lanes at their limit, in several pages and partitions."""
+    lanes = [f"lane {n}" for n in range(2 * ADD_CHUNK + 10)]
+    url = f"sqlite:///{tmp_path}/f.db" if store == "sqlite" else request.getfixturevalue("database")
+    async with swath.open(url, partitions=3, min_interval=3_600, concurrency=2) as frontier:
+        await frontier.add([Item(f"{lane}/{n}", lane=lane) for lane in [*lanes, "full"] for n in range(4)])
+        await frontier.limit("full", min_interval=0)
+        started = Counter(item.lane for item in await all_claimed(frontier))
+        assert started == Counter([*lanes, "full", "full"])
+        if how == "configure":
+            await frontier.configure(min_interval=0, concurrency=3)
+            assert Counter(item.lane for item in await all_claimed(frontier)) == Counter([*lanes, *lanes, "full"])
+        else:
+            async with swath.open(url, min_interval=0) as again:
+                assert Counter(item.lane for item in await all_claimed(again)) == Counter(lanes)
+
+
+async def all_claimed(frontier: Frontier) -> list[Item]:
+    """Everything that can be started, under one lease after the other."""
+    items: list[Item] = []
+    while (claim := await frontier.claim(1_000, lease=600)) is not None:
+        items += claim.items
+    return items
 
 
 async def test_limits_of_a_lane_and_back_to_the_default() -> None:

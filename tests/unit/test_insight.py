@@ -31,11 +31,17 @@ class Desk(NamedTuple):
         return claim
 
 
-@pytest_asyncio.fixture(params=["memory", "sqlite"])
+@pytest_asyncio.fixture(params=["memory", "sqlite", "postgresql"])
 async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
-    url = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/work.db?synchronous=normal"
+    match request.param:
+        case "memory":
+            url = "memory:"
+        case "sqlite":
+            url = f"sqlite:///{tmp_path}/work.db?synchronous=normal"
+        case _:
+            url = request.getfixturevalue("database")
     clock = ManualClock()
-    async with swath.open(url, worker="wanda", clock=clock) as frontier:
+    async with swath.open(url, partitions=1, worker="wanda", clock=clock) as frontier:
         yield Desk(frontier, clock)
 
 
@@ -136,12 +142,40 @@ async def test_delayed_until_it_is_visited_again(desk: Desk) -> None:
     assert await desk.says("a") == "a was done 10 min ago and is visited again in 50 min."
 
 
+async def test_delayed_by_a_release(desk: Desk) -> None:
+    """That a worker was lost before is no failure of the item."""
+    await desk.frontier.add("a")
+    await desk.claim(lease=1)
+    desk.clock.advance(2)
+    claim = await desk.claim()
+    await claim.settle([claim.items[0].release(after=60)])
+    assert await desk.says("a") == "a is not to be started before 1970-01-12 13:47:42 UTC, in 60.0 s."
+
+
+async def test_delayed_where_nothing_is_started(desk: Desk) -> None:
+    """In a lane, or a frontier, that is paused."""
+    await desk.frontier.add(Item(key, lane="x") for key in "ab")
+    claim = await desk.claim()
+    a, b = claim.items
+    await claim.settle([a.done(revisit_after=60), b.retry(after=60, reason="busy")])
+    await desk.frontier.pause("x")
+    desk.clock.advance(61)
+    a_says = "a was done 61.0 s ago and is visited again with the next claim. Lane x is paused."
+    b_says = "b failed 1 attempt (busy) and is tried again with the next claim. Lane x is paused."
+    assert [await desk.says(key) for key in "ab"] == [a_says, b_says]
+    await desk.frontier.pause()
+    paused = " The frontier is paused."
+    assert [await desk.says(key) for key in "ab"] == [a_says + paused, b_says + paused]
+
+
 async def test_claimed_by_whom_and_until_when(desk: Desk) -> None:
     await desk.frontier.add("a")
     await desk.claim(lease=90)
     assert await desk.says("a") == "a is being worked on by wanda, whose lease ends in 90.0 s."
     desk.clock.advance(100)
-    assert await desk.says("a") == "a is being worked on by wanda, whose lease ends with the next claim."
+    assert await desk.says("a") == (
+        "a was being worked on by wanda, whose lease ended 10.0 s ago: the next claim takes it back."
+    )
 
 
 async def test_done_when_and_with_what(desk: Desk) -> None:
@@ -166,10 +200,8 @@ async def test_dead_since_when_and_why(desk: Desk) -> None:
     claim = await desk.claim()
     await claim.settle([claim.items[0].retry(reason="busy")])
     desk.clock.advance(60)
-    assert await desk.says("a") == "a is dead since 1970-01-12 13:46:40 UTC after 1 attempt: HTTP 410."
-    assert await desk.says("b") == (
-        "b is dead since 1970-01-12 13:47:01 UTC after 2 attempts: gave up after 2 attempts: busy."
-    )
+    assert await desk.says("a") == "a is dead since 1970-01-12 13:46:40 UTC: HTTP 410."
+    assert await desk.says("b") == "b is dead since 1970-01-12 13:47:01 UTC: gave up after 2 attempts: busy."
 
 
 async def test_in_several_lanes(desk: Desk) -> None:

@@ -114,10 +114,9 @@ class Driver:
         self.compare_known()
         for name in ("lanes", "dead", "outputs", "signal"):
             await self.both(name)
-        await self.both("lanes", partition=self.partitions - 1)
         await self.both("lanes", after=(0, 2), limit=3)
-        await self.both("lanes", lane=self.random.choice(LANES))
-        await self.both("lanes", partition=0, after=(0, 1))
+        lane = self.random.choice(LANES)
+        await self.both("lane", address(lane, self.partitions)[0], lane)
         await self.both("dead", after=(0, 3), limit=2)
         for key, lane in self.random.sample(self.keys, min(len(self.keys), FOUND)):
             await self.both("find", key_hash(key), address(lane, self.partitions)[1])
@@ -134,6 +133,7 @@ class Driver:
             self.renew: 5,
             self.change_lane: 6,
             self.change_settings: 3,
+            self.place_lanes: 3,
             self.reopen: 4,
             self.settle_again: 2,
         }
@@ -275,6 +275,11 @@ class Driver:
             max_attempts=choose.choice([None, 2, 5]),
             paused=choose.choice([None, None, False, False, True]),
         )
+
+    async def place_lanes(self) -> None:
+        if lanes := await self.model.lanes():
+            partition = self.random.randrange(self.partitions)
+            await self.both("place_lanes", partition, [n for n, lane in lanes if lane.partition == partition][::2])
 
     async def reopen(self) -> None:
         if self.settled:

@@ -488,6 +488,13 @@ class MemoryStore:
             self._signal = Signal(paused, self._signal.version + 1)
         self._wake()
 
+    async def place_lanes(self, partition: int, numbers: Sequence[int]) -> None:
+        part = self._partitions[partition]
+        wanted = set(numbers)
+        lanes = [lane for lane in part.lanes.values() if lane.number in wanted]
+        self._place(lanes, part.tick(self._clock.now()), new_turn=True)
+        self._wake()
+
     async def reopen(self, places: Sequence[tuple[int, int]]) -> int:
         reopened = 0
         for number in sorted({number for number, _ in places}):
@@ -564,21 +571,18 @@ class MemoryStore:
             error=row.error,
         )
 
+    async def lane(self, partition: int, lane: str) -> LaneStatus | None:
+        row = self._partitions[partition].lanes.get(lane)
+        return None if row is None else _lane_status(row)
+
     async def lanes(
-        self,
-        *,
-        partition: int | None = None,
-        lane: str | None = None,
-        after: tuple[int, int] | None = None,
-        limit: int = 100,
+        self, *, after: tuple[int, int] | None = None, limit: int = 100
     ) -> Sequence[tuple[int, LaneStatus]]:
         rows = [
             (row.number, _lane_status(row))
             for part in self._partitions
             for row in part.lanes.values()
-            if partition in (None, part.number)
-            and lane in (None, row.name)
-            and (after is None or (part.number, row.number) > after)
+            if after is None or (part.number, row.number) > after
         ]
         return rows[:limit]
 

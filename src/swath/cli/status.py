@@ -318,7 +318,8 @@ def _next_ready(status: Status) -> str:
 
 
 def _progress(status: Status, total: int) -> Table:
-    settled = status.done + status.dead
+    # With the checkpoint at the end, what waits is to be visited again.
+    settled = status.done + status.dead if status.lag or status.inbox else total
     grid = Table.grid(padding=(0, 2))
     share = 100 * settled / total
     shown = f"{share:.1f} %" if share < 99.95 or settled == total else "99.9 %"

@@ -7,6 +7,8 @@ from typing import Any
 
 import typer
 
+from swath.core.clock import is_moment
+from swath.core.codec import MAX_SECONDS
 from swath.core.frontier import FRONTIER_DEFAULT
 
 _UNITS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
@@ -18,7 +20,10 @@ def duration(text: str | float) -> float:
     match = _DURATION.fullmatch(str(text).strip().lower())
     if match is None or match[2] not in _UNITS:
         raise typer.BadParameter(f"{text!r} is not a length of time: write 1.5, 70s, 10m, 2h or 1d")
-    return float(match[1]) * _UNITS[match[2]]
+    seconds = float(match[1]) * _UNITS[match[2]]
+    if seconds > MAX_SECONDS:
+        raise typer.BadParameter(f"{text!r} is more than 100 years")
+    return seconds
 
 
 _SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
@@ -58,6 +63,8 @@ def moment(text: str | datetime) -> datetime:
         raise typer.BadParameter(f"{text!r} is not a moment: write it like 2030-01-31T12:00:00Z") from None
     if found.tzinfo is None:
         raise typer.BadParameter(f"{text!r} has no time zone: add Z for UTC, or an offset like +02:00")
+    if not is_moment(found):
+        raise typer.BadParameter(f"{text!r} is no moment before the year 10000 in UTC")
     return found.astimezone(UTC)
 
 
@@ -65,13 +72,11 @@ def moment_or_duration(text: str | datetime | float) -> datetime | float:
     """A moment, or how long from now."""
     if isinstance(text, datetime):
         return moment(text)
-    try:
-        return duration(text)
-    except typer.BadParameter:
-        pass
-    if not re.match(r"\d{4}-", str(text)):
+    if re.match(r"\d{4}-", str(text)):
+        return moment(str(text))
+    if not _DURATION.match(str(text).strip()):
         raise typer.BadParameter(f"{text!r}: write a moment like 2030-01-31T12:00:00Z, or how long from now, like 10m")
-    return moment(str(text))
+    return duration(text)
 
 
 class JSONValue:

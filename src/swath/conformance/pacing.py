@@ -312,6 +312,39 @@ class Pacing(Conformance):
         await batch.finish()
         assert len((await trial.claim()).items) == 3
 
+    async def test_place_lanes_lets_go_what_rests_and_what_is_busy(self, start: Start) -> None:
+        """By what the settings say now: the lanes that are named, and not those with limits of their own."""
+        trial = await start(min_interval=100, concurrency=2)
+        for lane in ("resting", "other", "own", "busy", "paused"):
+            await trial.add(f"{lane} 1", f"{lane} 2", f"{lane} 3", lane=lane)
+        await trial.change_lane("own", min_interval=50)
+        await trial.change_lane("busy", min_interval=0)
+        batch = await trial.claim()
+        await trial.change_lane("paused", paused=True)
+        await trial.store.change_settings(min_interval=10_000_000, concurrency=3)
+        trial.clock.advance(20)
+        assert (await trial.claim()).keys == []
+        numbers = {status.lane: number for number, status in await trial.store.lanes()}
+        await trial.store.place_lanes(0, [numbers[lane] for lane in ("resting", "own", "busy", "paused")])
+        assert sorted((await trial.claim()).keys) == ["busy 3", "resting 2"]
+        assert (await trial.lane_status("own")).ready_at == batch.reply.now + 50_000_000
+        assert (await trial.lane_status("other")).ready_at == batch.reply.now + 100_000_000
+        await trial.check()
+
+    async def test_place_lanes_wakes_whoever_waits(self, start: Start) -> None:
+        trial = await start(min_interval=100)
+        await trial.add("a", "b")
+        assert (await trial.claim()).keys == ["a"]
+        await trial.store.change_settings(min_interval=0)
+        looked = await trial.claim()
+        assert looked.keys == []
+        ((number, _),) = await trial.store.lanes()
+        await trial.store.place_lanes(0, [number])
+        status = await trial.status()
+        assert status.next_ready_at is not None
+        assert status.next_ready_at <= status.time
+        assert (await trial.claim()).keys == ["b"]
+
     async def test_change_settings_makes_starts_count(self, start: Start) -> None:
         """INV-3: what is in flight under the old default counts as started with the change, whatever moves its lane."""
         for concurrency in (2, 0):

@@ -239,7 +239,8 @@ class Trial:
         return (await self.where(key, lane)).state
 
     async def lane_status(self, lane: str = LANE) -> LaneStatus:
-        ((_, status),) = await self.store.lanes(partition=address(lane, self.partitions)[0], lane=lane)
+        status = await self.store.lane(address(lane, self.partitions)[0], lane)
+        assert status is not None
         return status
 
     async def status(self, partition: int = 0) -> PartitionStatus:

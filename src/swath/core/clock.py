@@ -1,10 +1,12 @@
 """The store's time, in whole microseconds since the epoch: one unit, exact in every store."""
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 SECOND = 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 class Clock(Protocol):
@@ -41,9 +43,20 @@ def microseconds(seconds: float) -> int:
 
 def as_datetime(moment: int) -> datetime:
     """A store time as an aware datetime in UTC."""
-    return datetime.fromtimestamp(moment / SECOND, tz=UTC)
+    return _EPOCH + timedelta(microseconds=moment)
 
 
 def from_datetime(moment: datetime) -> int:
-    """An aware datetime as a store time; naive ones are refused by whoever took it from the user."""
-    return microseconds(moment.timestamp())
+    """A datetime that `is_moment` as a store time."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def is_moment(moment: datetime) -> bool:
+    """Whether a datetime has a time zone, and its year in UTC four digits."""
+    if moment.utcoffset() is None:
+        return False
+    try:
+        moment.astimezone(UTC)
+    except OverflowError:
+        return False
+    return True

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from itertools import chain
 from typing import Any, TypeGuard, assert_never
 
-from swath.core.clock import SECOND, from_datetime, microseconds
+from swath.core.clock import SECOND, from_datetime, is_moment, microseconds
 from swath.core.errors import InvalidItem, InvalidOutcome, InvalidSetting
 from swath.core.item import LEVELS, Dead, Done, Item, Outcome, Release, Retry, Split
 from swath.core.lane import KEY_HASH_BYTES, whereabouts
@@ -30,6 +30,7 @@ MAX_SECONDS = 100 * 365 * 86_400  # 100 years
 MIN_LEASE = 0.1
 MAX_CONCURRENCY = 1_000_000
 MAX_ATTEMPTS = 10_000  # retries and losses may each be as many, and PostgreSQL keeps their sum in two bytes
+NO_MOMENT = "no datetime with a time zone, up to the end of 9999: use datetime.now(UTC) + timedelta(…)"
 LANES_REMEMBERED = 120_000  # about 35 MB
 
 BACKOFF_BASE = 30.0
@@ -78,11 +79,8 @@ def _whereabouts(lane: str) -> tuple[int, bytes]:
 
 
 def _not_before(key: str, moment: object) -> int:
-    if not isinstance(moment, datetime) or moment.tzinfo is None:
-        raise InvalidItem(
-            f"not_before={_shown(moment)} of {_shown(key)} is no datetime with a time zone: "
-            "use datetime.now(UTC) + timedelta(…)"
-        )
+    if not isinstance(moment, datetime) or not is_moment(moment):
+        raise InvalidItem(f"not_before={_shown(moment)} of {_shown(key)} is {NO_MOMENT}")
     return from_datetime(moment)
 
 
@@ -184,6 +182,16 @@ def check_partitions(partitions: object) -> int:
     if not _is_int(partitions) or not 1 <= partitions <= MAX_PARTITIONS:
         raise InvalidSetting(f"partitions={_shown(partitions)}: a whole number from 1 to {MAX_PARTITIONS:,}")
     return partitions
+
+
+def check_settings(min_interval: float | None, concurrency: int | None, max_attempts: int | None) -> dict[str, int]:
+    """Those of a frontier's defaults that are given, as a store keeps them."""
+    checked = {
+        "min_interval": None if min_interval is None else check_seconds("min_interval", min_interval),
+        "concurrency": None if concurrency is None else check_concurrency("concurrency", concurrency),
+        "max_attempts": None if max_attempts is None else check_attempts(max_attempts),
+    }
+    return {name: value for name, value in checked.items() if value is not None}
 
 
 def check_seconds(name: str, seconds: object) -> int:

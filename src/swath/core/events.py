@@ -45,7 +45,8 @@ class Renewed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Settled(Event):
-    """One settlement was committed."""
+    """One settlement was committed; in a caller's own transaction, it is about to be. `discovered` counts what was sent
+    to the store: all but what this process knows to be there."""
 
     fence: int
     partition: int

@@ -7,6 +7,7 @@ import os
 import random
 import secrets
 import socket
+from collections import defaultdict
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
@@ -16,7 +17,7 @@ from typing import Any, Self
 
 from swath.core import codec, events, insight, runner
 from swath.core.claim import Claim, lease_clock
-from swath.core.clock import SECOND, from_datetime, microseconds
+from swath.core.clock import SECOND, from_datetime, is_moment, microseconds
 from swath.core.errors import InvalidSetting, StoreUnavailable, UsageError
 from swath.core.item import Item
 from swath.core.lane import address, key_hash
@@ -185,8 +186,9 @@ class Frontier:
         raises, or takes longer than `timeout` seconds, the item is retried. Leases of `lease` seconds are renewed while
         a handler needs them; when this process dies, others have its items once they end.
 
-        `until="done"` ends when all is settled: also what is delayed, and what others work on. `until="idle"` ends as
-        soon as nothing can be started and nothing of this run is in flight, `until="stopped"` never by itself.
+        `until="done"` ends when nothing is left: also what is delayed, or to be visited again, and what others work on.
+        `until="idle"` ends as soon as nothing can be started and nothing of this run is in flight, `until="stopped"`
+        never by itself.
 
         SIGINT and SIGTERM stop it cleanly: nothing is started any more, what was claimed ahead is released, handlers
         have `grace` seconds to finish before they are cancelled and their items released, and all is settled. It ends
@@ -235,8 +237,8 @@ class Frontier:
     async def block(self, lane: str, *, until: datetime | float) -> None:
         """Start nothing of a lane until a time, or for so many seconds; 0 lifts it."""
         if isinstance(until, datetime):
-            if until.tzinfo is None:
-                raise UsageError(f"until={until!r} has no time zone: use datetime.now(UTC) + timedelta(…)")
+            if not is_moment(until):
+                raise UsageError(f"until={until!r} is {codec.NO_MOMENT}")
             moment = from_datetime(until)
         else:
             seconds = codec.check_seconds("until", until)
@@ -269,18 +271,18 @@ class Frontier:
         max_attempts: int | None = None,
         paused: bool | None = None,
     ) -> None:
-        """Change the defaults of the whole frontier, for every process that works on it."""
-        await self.store.change_settings(
-            min_interval=None if min_interval is None else codec.check_seconds("min_interval", min_interval),
-            concurrency=None if concurrency is None else codec.check_concurrency("concurrency", concurrency),
-            max_attempts=None if max_attempts is None else codec.check_attempts(max_attempts),
-            paused=paused,
-        )
+        """Change the defaults of the whole frontier, for every process that works on it.
+
+        Where they allow more than before, lanes that wait are told one by one: with many, that takes a while. Done
+        again with the same values, what was broken off is made good.
+        """
+        changes = codec.check_settings(min_interval, concurrency, max_attempts)
+        await self.change_settings(changes, paused=paused)
         self.emit(events.SettingsChanged(paused))
 
     async def reopen(self, keys: Iterable[str], *, lane: str | None = None) -> int:
         """Make done or dead items ready again, by one key or several, with no attempts counted; return how many there
-        were."""
+        were. What is to be visited again anyway is left to its time."""
         reopened = 0
         for key in _keys(keys):
             places = [
@@ -350,10 +352,7 @@ class Frontier:
     async def lane(self, lane: str) -> LaneStatus | None:
         """A lane's limits and counters; None when there is no such lane."""
         codec.check_lane(lane)
-        partition, _ = address(lane, self.store.settings.partitions)
-        for _, status in await self.store.lanes(partition=partition, lane=lane, limit=1):
-            return status
-        return None
+        return await self.store.lane(address(lane, self.store.settings.partitions)[0], lane)
 
     async def lanes(self) -> AsyncIterator[LaneStatus]:
         """Every lane, page by page."""
@@ -380,14 +379,36 @@ class Frontier:
             for item in page:
                 yield item
 
-    # for Claim and the runner
+    # for `open`, Claim and the runner
+
+    async def change_settings(self, changes: Mapping[str, int], *, paused: bool | None = None) -> None:
+        before = (await self.store.status()).settings
+        await self.store.change_settings(**changes, paused=paused)
+        if "concurrency" in changes or changes.get("min_interval", before.min_interval + 1) <= before.min_interval:
+            await self._place_lanes()
+
+    async def _place_lanes(self) -> None:
+        """Lanes under the frontier's defaults that rest, or have as many in flight as they might."""
+        after, now = None, (await self.store.status()).now
+        while page := await self.store.lanes(after=after, limit=ADD_CHUNK):
+            after = (page[-1][1].partition, page[-1][0])
+            resting: defaultdict[int, list[int]] = defaultdict(list)
+            for number, lane in page:
+                late = lane.ready_at is None or lane.ready_at > now
+                if late and lane.waiting and not lane.limits.paused and None in lane.limits:
+                    resting[lane.partition].append(number)
+            for partition, numbers in resting.items():
+                await self.store.place_lanes(partition, numbers)
 
     def unknown(self, items: Iterable[NewItem]) -> list[NewItem]:
         """Those that are not known to be in the store, each once and in order."""
         if self._generation != self.store.generation:
             self._generation = self.store.generation
             self.recent.clear()
-        fresh = {item.hash: item for item in items if item.hash not in self.recent}
+        fresh: dict[bytes, NewItem] = {}
+        for item in items:
+            if item.hash not in self.recent:
+                fresh.setdefault(item.hash, item)  # the first counts, as it does from one addition to the next
         return list(fresh.values())
 
     def emit(self, event: events.Event) -> None:

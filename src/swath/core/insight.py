@@ -33,7 +33,7 @@ class Status:
 
     @property
     def waiting(self) -> int:
-        """Everything that is not settled yet."""
+        """Everything that is still to be worked on: also what was done, and is due again."""
         return self.ready + self.delayed + self.claimed + self.inbox
 
     @property
@@ -98,7 +98,9 @@ def explain(key: str, found: Sequence[Found], *, now: int, paused: bool) -> Expl
     """One sentence on a key. Where it is in several lanes, the sentence is about the first and says so."""
     first = found[0]
     sentence = f"{key} {_where(first, now)}"
-    if first.state == "ready" and paused:
+    if first.state == "delayed" and first.lane is not None and first.lane.limits.paused:
+        sentence += f" Lane {first.lane.lane} is paused."
+    if first.state in ("inbox", "ready", "delayed") and paused:
         sentence += " The frontier is paused."
     if others := [other.lane.lane for other in found[1:] if other.lane]:
         sentence += f" The same key is also in lane {', '.join(others)}."
@@ -113,17 +115,20 @@ def _where(found: Found, now: int) -> str:
             return _waiting(found, now)
         case "delayed" if found.settled_at is not None:
             return f"was done {_ago(found.settled_at, now)} and is visited again {_ahead(found.due_at, now)}."
-        case "delayed" if found.attempts:
+        case "delayed" if found.reason is not None:
             return f"failed {_times(found.attempts)} ({found.reason}) and is tried again {_ahead(found.due_at, now)}."
         case "delayed":
             return f"is not to be started before {_moment(found.due_at)}, {_ahead(found.due_at, now)}."
+        case "claimed" if found.expires_at is not None and found.expires_at <= now:
+            ended = _ago(found.expires_at, now)
+            return f"was being worked on by {found.worker}, whose lease ended {ended}: the next claim takes it back."
         case "claimed":
             return f"is being worked on by {found.worker}, whose lease ends {_ahead(found.expires_at, now)}."
         case "done":
             result = f" with {found.result}" if found.result is not None else ""
             return f"was done {_ago(found.settled_at, now)}{result}."
         case _:
-            return f"is dead since {_moment(found.settled_at)} after {_times(found.attempts)}: {found.reason}."
+            return f"is dead since {_moment(found.settled_at)}: {found.reason}."
 
 
 def _waiting(found: Found, now: int) -> str:

@@ -31,7 +31,8 @@ Until = Literal["done", "idle", "stopped"]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a run did. `lost` items were taken over by others, or left to their lease."""
+    """What a run did. `lost` items were taken over by others, or left to their lease; `discovered` ones were sent to
+    the store, which knew some of them."""
 
     done: int
     retried: int

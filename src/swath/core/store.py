@@ -276,6 +276,11 @@ class Store(Protocol):
         default, the same holds as for `change_lane`."""
         ...
 
+    async def place_lanes(self, partition: int, numbers: Sequence[int]) -> None:
+        """Give lanes, at most ADD_CHUNK of them, the place in the queue that is theirs by the settings of now: as long
+        as they wait, they keep the one they got by those of then."""
+        ...
+
     async def reopen(self, places: Sequence[tuple[int, int]]) -> int:
         """Make done or dead items, named by (partition, position), ready again under new positions; return how many."""
         ...
@@ -288,15 +293,12 @@ class Store(Protocol):
         """Everything under a key, in whichever lanes it is, in order of (partition, position); an inbox comes last."""
         ...
 
+    async def lane(self, partition: int, lane: str) -> LaneStatus | None: ...
+
     async def lanes(
-        self,
-        *,
-        partition: int | None = None,
-        lane: str | None = None,
-        after: tuple[int, int] | None = None,
-        limit: int = 100,
+        self, *, after: tuple[int, int] | None = None, limit: int = 100
     ) -> Sequence[tuple[int, LaneStatus]]:
-        """Lanes with their numbers, in order of (partition, number); `after` continues a listing, `lane` picks one."""
+        """Lanes with their numbers, in order of (partition, number); `after` continues a listing."""
         ...
 
     async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadItem]:

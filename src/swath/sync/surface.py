@@ -171,8 +171,9 @@ class Frontier:
         raises, or takes longer than `timeout` seconds, the item is retried. Leases of `lease` seconds are renewed while
         a handler needs them; when this process dies, others have its items once they end.
 
-        `until="done"` ends when all is settled: also what is delayed, and what others work on. `until="idle"` ends as
-        soon as nothing can be started and nothing of this run is in flight, `until="stopped"` never by itself.
+        `until="done"` ends when nothing is left: also what is delayed, or to be visited again, and what others work on.
+        `until="idle"` ends as soon as nothing can be started and nothing of this run is in flight, `until="stopped"`
+        never by itself.
 
         SIGINT and SIGTERM stop it cleanly: nothing is started any more, what was claimed ahead is released, handlers
         have `grace` seconds to finish before they are cancelled and their items released, and all is settled. It ends
@@ -230,7 +231,11 @@ class Frontier:
         max_attempts: int | None = None,
         paused: bool | None = None,
     ) -> None:
-        """Change the defaults of the whole frontier, for every process that works on it."""
+        """Change the defaults of the whole frontier, for every process that works on it.
+
+        Where they allow more than before, lanes that wait are told one by one: with many, that takes a while. Done
+        again with the same values, what was broken off is made good.
+        """
         self._portal.call(
             self._frontier.configure(
                 min_interval=min_interval, concurrency=concurrency, max_attempts=max_attempts, paused=paused
@@ -239,7 +244,7 @@ class Frontier:
 
     def reopen(self, keys: Iterable[str], *, lane: str | None = None) -> int:
         """Make done or dead items ready again, by one key or several, with no attempts counted; return how many there
-        were."""
+        were. What is to be visited again anyway is left to its time."""
         wanted = keys if isinstance(keys, str) else list(keys)
         return self._portal.call(self._frontier.reopen(wanted, lane=lane))
 

@@ -1558,6 +1558,22 @@ BEGIN
 END
 $$;
 
+-- name: place_lanes
+-- INV-3. Lanes that waited under other defaults take the place that is theirs under those of now.
+CREATE OR REPLACE FUNCTION {schema}.place_lanes(_format integer, _given bigint, _partition integer, _lanes bigint[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
+SET lock_timeout TO '30s' AS $$
+DECLARE
+    _old {schema}.partition_state := {schema}.lock_partition(_partition, _format, _given);
+BEGIN
+    PERFORM {schema}.write_state(
+        {schema}.change_lanes(_old, _lanes::integer[], NULL, NULL, NULL, NULL, NULL, 'limits'), _old, true
+    );
+END
+$$;
+
 -- name: reopen
 -- INV-7. Done or dead items are ready again, with no attempts counted and under new positions.
 CREATE OR REPLACE FUNCTION {schema}.reopen(_format integer, _given bigint, _partition integer, _positions bigint[])

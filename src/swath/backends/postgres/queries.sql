@@ -1,5 +1,5 @@
--- Read-only questions. None of them takes a lock, and only `recount` looks at more than it returns. The moves are in
--- `functions.sql`.
+-- Read-only questions. None of them takes a lock, and only `recount`, and `find` for an inbox, look at more than they
+-- return. The moves are in `functions.sql`.
 
 -- name: signal
 SELECT paused, signal_version FROM {schema}.frontier;
@@ -9,12 +9,14 @@ SELECT partitions, min_interval, concurrency, max_attempts, paused, signal_versi
 FROM {schema}.frontier;
 
 -- name: status
--- The inbox is small by design: claims take it in faster than settlements fill it.
+-- The inbox is small by design: claims take it in faster than settlements fill it. When something is ready is what the
+-- last move knew: it may be too early, and where nothing is left it is nothing.
 SELECT
-    s.partition, s.ready, s.delayed, s.claimed, s.done, s.visits, s.dead, s.lanes,
-    {schema}.inbox_size(s.partition, s.inbox_from, s.inbox_open),
-    s.checkpoint, s.checkpoint_dead, s.next_position - 1, s.next_ready_at, s.time
+    s.partition, s.ready, s.delayed, s.claimed, s.done, s.visits, s.dead, s.lanes, i.size,
+    s.checkpoint, s.checkpoint_dead, s.next_position - 1,
+    CASE WHEN i.size > 0 THEN s.time WHEN s.ready + s.delayed + s.claimed > 0 THEN s.next_ready_at END, s.time
 FROM {schema}.partition_now AS s
+CROSS JOIN LATERAL {schema}.inbox_size(s.partition, s.inbox_from, s.inbox_open) AS i(size)
 ORDER BY s.partition;
 
 -- name: recount
@@ -38,14 +40,19 @@ SELECT
 FROM {schema}.partition_now AS s
 ORDER BY s.partition;
 
+-- name: lane
+SELECT
+    n.name, n.partition, n.min_interval, n.concurrency, n.paused, n.blocked_until, n.waiting, n.in_flight, n.visits,
+    n.ready_at, n.last_at
+FROM {schema}.lane_now AS n
+WHERE n.partition + 0 = %(partition)s AND n.name = %(lane)s;
+
 -- name: lanes
 SELECT
     n.number, n.name, n.partition, n.min_interval, n.concurrency, n.paused, n.blocked_until, n.waiting, n.in_flight,
     n.visits, n.ready_at, n.last_at
 FROM {schema}.lane_now AS n
-WHERE (n.partition, n.number) > (%(after_partition)s, %(after_number)s)
-    AND (%(partition)s::integer IS NULL OR n.partition = %(partition)s)
-    AND (%(lane)s::text IS NULL OR n.name = %(lane)s)
+WHERE (n.partition, n.number) > (%(partition)s, %(number)s)
 ORDER BY n.partition, n.number LIMIT %(limit)s;
 
 -- name: dead

@@ -247,6 +247,11 @@ class PostgresStore:
         self.settings = (await self.status()).settings
         self._listener.wake()
 
+    async def place_lanes(self, partition: int, numbers: Sequence[int]) -> None:
+        given = (partition, number_array(numbers))
+        await self._call("place_lanes", FORMAT, self._now(), *given, doing="placing lanes")
+        self._listener.wake()
+
     async def reopen(self, places: Sequence[tuple[int, int]]) -> int:
         reopened = 0
         for partition in sorted({partition for partition, _ in places}):
@@ -280,23 +285,15 @@ class PostgresStore:
         rows = await self._ask("find", {"key": key_hash, "lane": lane_hash, "ahead": AHEAD_LIMIT})
         return [_found(row) for row in rows]
 
+    async def lane(self, partition: int, lane: str) -> LaneStatus | None:
+        rows = await self._ask("lane", {"partition": partition, "lane": lane})
+        return _lane_status(rows[0]) if rows else None
+
     async def lanes(
-        self,
-        *,
-        partition: int | None = None,
-        lane: str | None = None,
-        after: tuple[int, int] | None = None,
-        limit: int = 100,
+        self, *, after: tuple[int, int] | None = None, limit: int = 100
     ) -> Sequence[tuple[int, LaneStatus]]:
-        after_partition, after_number = after or (-1, 0)
-        given = {
-            "partition": partition,
-            "lane": lane,
-            "after_partition": after_partition,
-            "after_number": after_number,
-            "limit": limit,
-        }
-        rows = await self._ask("lanes", given)
+        partition, number = after or (-1, 0)
+        rows = await self._ask("lanes", {"partition": partition, "number": number, "limit": limit})
         return [(row[0], _lane_status(row[1:])) for row in rows]
 
     async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadItem]:

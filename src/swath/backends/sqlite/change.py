@@ -74,6 +74,16 @@ def _count_starts(session: Session, partition: Partition) -> None:
     partition.save(session)
 
 
+def place_lanes(session: Session, number: int, lane_numbers: Sequence[int]) -> None:
+    partition = Partition.load(session, number)
+    now = partition.tick(session.clock.now())
+    lanes = Lanes(session, partition)
+    for lane in lanes.take(lane_numbers).values():
+        lane.place(lane.pacing(session.pacing), now, new_turn=True)
+    lanes.write()
+    partition.save(session)
+
+
 def _save_settings(session: Session) -> None:
     settings, signal = session.settings, session.signal
     session.connection.execute(

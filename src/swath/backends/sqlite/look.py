@@ -126,33 +126,18 @@ def _lane_status(number: int, lane: Lane) -> LaneStatus:
     )
 
 
-def lanes(
-    session: Session, *, partition: int | None, lane: str | None, after: tuple[int, int] | None, limit: int
-) -> Sequence[tuple[int, LaneStatus]]:
+def lane(session: Session, number: int, name: str) -> LaneStatus | None:
+    where = {"partition": number, "names": json.dumps([name], ensure_ascii=False)}
+    row = session.connection.execute(session.sql["lanes_by_name"], where).fetchone()
+    return None if row is None else _lane_status(number, Lane(*row))
+
+
+def lanes(session: Session, *, after: tuple[int, int] | None, limit: int) -> Sequence[tuple[int, LaneStatus]]:
     """Lanes with their numbers, in order of (partition, number)."""
-    if lane is not None:
-        numbers = range(session.settings.partitions) if partition is None else [partition]
-        return [found for number in numbers for found in _named(session, number, lane, after)][:limit]
     start = (NEVER, NEVER) if after is None else after
-    where = {
-        "after_partition": start[0],
-        "after_number": start[1],
-        "last_partition": session.settings.partitions,
-        "limit": limit,
-    }
-    if partition is not None:
-        lowest = max(start, (partition, NEVER))
-        where |= {"after_partition": lowest[0], "after_number": lowest[1], "last_partition": partition}
+    where = {"after_partition": start[0], "after_number": start[1], "limit": limit}
     rows = session.connection.execute(session.sql["list_lanes"], where)
     return [(row[1], _lane_status(row[0], Lane(*row[1:]))) for row in rows]
-
-
-def _named(session: Session, number: int, name: str, after: tuple[int, int] | None) -> list[tuple[int, LaneStatus]]:
-    where = {"partition": number, "names": json.dumps([name], ensure_ascii=False)}
-    found = [Lane(*row) for row in session.connection.execute(session.sql["lanes_by_name"], where)]
-    return [
-        (lane.number, _lane_status(number, lane)) for lane in found if after is None or (number, lane.number) > after
-    ]
 
 
 def dead(session: Session, *, after: tuple[int, int] | None, limit: int) -> list[DeadItem]:

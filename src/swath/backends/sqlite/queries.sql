@@ -429,7 +429,7 @@ SELECT count(*) FROM (
 -- name: list_lanes
 SELECT partition, number, name, min_interval, concurrency, paused, blocked_until,
        waiting, in_flight, last_at, head, level, ready_at, visits
-FROM swath_lane WHERE (partition, number) > (:after_partition, :after_number) AND partition <= :last_partition
+FROM swath_lane WHERE (partition, number) > (:after_partition, :after_number)
 ORDER BY partition, number LIMIT :limit
 
 -- name: list_dead

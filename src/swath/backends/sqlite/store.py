@@ -169,6 +169,9 @@ class SqliteStore:
     async def learn(self, facts: Sequence[Fact]) -> None:
         await self._write(lambda session: changing.learn(session, facts))
 
+    async def place_lanes(self, partition: int, numbers: Sequence[int]) -> None:
+        await self._write(lambda session: changing.place_lanes(session, partition, numbers), wakes=True)
+
     async def reopen(self, places: Sequence[tuple[int, int]]) -> int:
         return await self._write(lambda session: changing.reopen(session, places), wakes=True)
 
@@ -187,17 +190,13 @@ class SqliteStore:
     async def find(self, key_hash: bytes, lane_hash: bytes | None) -> Sequence[Found]:
         return await self._read(lambda session: look.find(session, key_hash, lane_hash))
 
+    async def lane(self, partition: int, lane: str) -> LaneStatus | None:
+        return await self._read(lambda session: look.lane(session, partition, lane))
+
     async def lanes(
-        self,
-        *,
-        partition: int | None = None,
-        lane: str | None = None,
-        after: tuple[int, int] | None = None,
-        limit: int = 100,
+        self, *, after: tuple[int, int] | None = None, limit: int = 100
     ) -> Sequence[tuple[int, LaneStatus]]:
-        return await self._read(
-            lambda session: look.lanes(session, partition=partition, lane=lane, after=after, limit=limit)
-        )
+        return await self._read(lambda session: look.lanes(session, after=after, limit=limit))
 
     async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadItem]:
         return await self._read(lambda session: look.dead(session, after=after, limit=limit))
