@@ -4,6 +4,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import typer
 
 from swath.cli.app import load
 from swath.cli.exits import MEANING, exit_code
-from swath.core import errors
+from swath.core import codec, errors, events
 from swath.core.errors import SwathError
+from swath.core.store import Settings
+from swath.opening import PARTITIONS
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTICE = "<!-- Written by `python -m docs.generate`. Change the code instead. -->"
@@ -122,7 +125,84 @@ def _errors() -> Iterator[type[SwathError]]:
             yield value
 
 
-PAGES = {"cli.md": cli, "errors.md": error_reference}
+SETTINGS_INTRODUCTION = """\
+A frontier's settings are kept in its store and hold for every process that works on it. They are given to `swath.open`
+or `swath db init`, and changed by giving them again, by `frontier.configure` or by `swath lanes defaults`.
+"""
+
+SETTINGS = {
+    "partitions": (
+        f"1 to {codec.MAX_PARTITIONS:,}",
+        "How many parts of it can be worked on at once without waiting for each other; fixed when it is created.",
+    ),
+    "min_interval": (
+        f"0 to {codec.MAX_SECONDS:,} s",
+        "Seconds between items of a lane: after the last settlement where the concurrency is 1, else after the start.",
+    ),
+    "concurrency": (f"0 to {codec.MAX_CONCURRENCY:,}", "Items of a lane in flight at once; 0 for any number."),
+    "max_attempts": (
+        f"1 to {codec.MAX_ATTEMPTS:,}",
+        "After how many failed attempts an item is dead; lost workers are counted apart, up to as many.",
+    ),
+}
+
+SETTINGS_ELSEWHERE = """\
+## Of a lane
+
+`frontier.limit(lane, min_interval=…, concurrency=…)` or `swath lanes set` gives a lane values of its own; `"default"`
+goes back to the frontier's.
+
+## In a store's URL
+
+| | |
+|---|---|
+| `?schema=name` | which frontier is meant, where a database holds several or is yours already (default: `swath`) |
+| `?synchronous=normal` | SQLite: faster, and a power cut may cost the last moments (default: `full`) |
+
+Everything else in the URL of a PostgreSQL database is for libpq, such as `sslmode=require`.
+
+The options of a run are arguments of `frontier.run`, and those of the jobs are [on the command line](cli.md).
+"""
+
+
+def settings_reference() -> str:
+    """The settings of a frontier, with the values that the code takes."""
+    lines = ["# Settings", "", NOTICE, "", SETTINGS_INTRODUCTION]
+    lines += ["| setting | default | values | meaning |", "|---|---|---|---|"]
+    for name in Settings._fields:
+        default = Settings._field_defaults.get(name, f"{PARTITIONS['sqlite']}; PostgreSQL: {PARTITIONS['postgresql']}")
+        values, meaning = SETTINGS[name]
+        lines.append(f"| `{name}` | {default} | {values} | {meaning} |")
+    return "\n".join([*lines, "", SETTINGS_ELSEWHERE])
+
+
+EVENTS_INTRODUCTION = """\
+What the observer of `swath.open(url, observer=…)` is called with, in order and on the event loop. It must return
+quickly; what it raises is logged. `seconds` is how long the store took, unless the event says otherwise.
+"""
+
+
+def event_reference() -> str:
+    """Every event, from its docstring and its fields."""
+    lines = ["# Events", "", NOTICE, "", EVENTS_INTRODUCTION, "| event | meaning | fields |", "|---|---|---|"]
+    for event in _events():
+        names = ", ".join(f"`{field.name}`" for field in fields(event))
+        lines.append(f"| `swath.events.{event.__name__}` | {' '.join((event.__doc__ or '').split())} | {names} |")
+    return "\n".join(lines) + "\n"
+
+
+def _events() -> Iterator[type[events.Event]]:
+    for value in vars(events).values():
+        if isinstance(value, type) and issubclass(value, events.Event) and value is not events.Event:
+            yield value
+
+
+PAGES = {
+    "cli.md": cli,
+    "errors.md": error_reference,
+    "events.md": event_reference,
+    "settings.md": settings_reference,
+}
 
 
 def main() -> int:

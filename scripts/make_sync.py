@@ -22,11 +22,11 @@ HEADER = f"""\
 # What is for other parts of swath, and has no place in a surface.
 INTERNAL = {
     "Frontier": {"store", "recent", "claim_once", "change_settings", "unknown", "emit", "clock_seen"},
-    "Claim": {"ends_at", "tally", "writes_output", "encode", "commit", "stage"},
+    "Claim": {"tally", "writes_output", "encode", "commit", "stage"},
 }
 ATTRIBUTES = {
     "Frontier": {"worker": "str"},
-    "Claim": {"items": "Sequence[Item]", "fence": "int", "expires_at": "datetime"},
+    "Claim": {"items": "Sequence[Item]", "fence": "int", "expires_at": "datetime", "ends_at": "float"},
 }
 TYPES = {
     "AsyncIterator": "Iterator",
@@ -45,6 +45,9 @@ BODIES = {
                 self._portal.call(self._frontier.close())
             finally:
                 self._portal.close()""",
+    ("Frontier", "facts"): """
+        wanted = keys if isinstance(keys, str) else list(keys)
+        return self._portal.call(self._frontier.facts(wanted))""",
     ("Frontier", "reopen"): """
         wanted = keys if isinstance(keys, str) else list(keys)
         return self._portal.call(self._frontier.reopen(wanted, lane=lane))""",
@@ -59,11 +62,20 @@ BODIES = {
 # Arguments that make no sense there, with the paragraphs that tell of them: without a loop, a claim settles in the
 # caller's transaction.
 OMITTED = {("Frontier", "run"): "transaction"}
+# What is said otherwise there.
+SAID = {
+    ("Frontier", "add"): ("given as one, as an iterable or as an async iterable", "given as one or as an iterable"),
+    ("Frontier", "run"): ("\n        Cancelling the task that awaits it stops it as cleanly.", ""),
+    ("Claim", "settle"): ("when it was cancelled", "when it was interrupted"),
+}
 NOTES = {
     ("Frontier", "run"): """
         The handler is a plain function, called in up to `workers` threads. A function that runs cannot be cancelled:
         past its time limit, or its lease, it goes on to its end and only then makes room for another; at a stop it is
         left behind after the grace.
+
+        It takes no `transaction`: to commit writes of your own with an outcome, claim and settle by hand, with
+        `claim.settle(…, connection=…)`.
         """,
 }
 ALWAYS = [
@@ -196,6 +208,10 @@ def _method(owner: str, method: Function, attribute: str) -> str:
     else:
         body = f"{'' if returns == 'None' else 'return '}self._portal.call({call})"
     doc = _docstring(method)
+    if said := SAID.get((owner, method.name)):
+        if said[0] not in doc:
+            raise SystemExit(f"{owner}.{method.name} no longer says {said[0]!r}: look at SAID")
+        doc = doc.replace(*said)
     if omitted:
         doc = "\n\n".join(part for part in doc.split("\n\n") if not part.lstrip().startswith(f"With `{omitted}`"))
     if note := NOTES.get((owner, method.name)):

@@ -1,6 +1,5 @@
 """open(url) -> Frontier: the only place that picks a backend."""
 
-import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,10 +13,10 @@ from swath.core.clock import Clock
 from swath.core.errors import InvalidSetting, InvalidStoreURL, MissingExtra
 from swath.core.events import Observer
 from swath.core.frontier import Frontier
+from swath.core.passwords import without_password
 from swath.core.store import Settings, Store
 
 EXAMPLES = "sqlite:///work.db, postgresql://user@host/database (either with ?schema=name) or memory:"
-MAX_PARTITIONS = 1_024
 PARTITIONS = {"memory": 1, "sqlite": 1, "postgresql": 64}  # one writer needs no more than one
 
 
@@ -38,8 +37,8 @@ def open(
     `partitions` is fixed from then on; `min_interval`, `concurrency` and `max_attempts` are its defaults, and are
     changed when given for a frontier that exists. `clock` is for tests: it takes the place of the store's.
     """
-    if partitions is not None and not 1 <= partitions <= MAX_PARTITIONS:
-        raise InvalidSetting(f"partitions={partitions!r}: 1 to {MAX_PARTITIONS:,}")
+    if partitions is not None:
+        codec.check_partitions(partitions)
     changes = codec.check_settings(min_interval, concurrency, max_attempts)
     return Opening(StoreURL.parse(url), partitions, changes, create, observer, worker, clock)
 
@@ -55,40 +54,39 @@ class StoreURL:
 
     @classmethod
     def parse(cls, url: str) -> "StoreURL":
+        shown = without_password(url)
         try:
             parts = urlsplit(url)
-        except ValueError as error:
-            raise InvalidStoreURL(f"{shown(url)!r} is no URL ({error}): use {EXAMPLES}") from error
+        except ValueError:  # which may quote the password
+            raise InvalidStoreURL(f"{shown!r} is no URL: use {EXAMPLES}") from None
         match parts.scheme:
             case "memory":
                 return cls(url, "memory", "", {})
             case "sqlite":
                 if parts.netloc:
+                    host = parts.netloc.rpartition("@")[2]
                     raise InvalidStoreURL(
-                        f"{url!r} names a host ({parts.netloc!r}): a file has three slashes, "
-                        f"sqlite:///{parts.netloc}{parts.path}, or four from the root, sqlite:////var/…"
+                        f"{shown!r} names a host ({host!r}): a file has three slashes, "
+                        f"sqlite:///{host}{parts.path}, or four from the root, sqlite:////var/…"
                     )
                 if parts.fragment:
-                    raise InvalidStoreURL(f"{url!r} has a #, which ends the name of the file there: write it as %23")
+                    raise InvalidStoreURL(f"{shown!r} has a #, which ends the name of the file there: write it as %23")
                 path = unquote(parts.path.removeprefix("/"))
                 if not path:
-                    raise InvalidStoreURL(f"{url!r} names no file: use sqlite:///work.db, or memory: for none")
-                return cls(url, "sqlite", path, _query(url, parts.query, {"schema", "synchronous"}))
+                    raise InvalidStoreURL(f"{shown!r} names no file: use sqlite:///work.db, or memory: for none")
+                return cls(url, "sqlite", path, _query(shown, parts.query, {"schema", "synchronous"}))
             case "postgresql" | "postgres":
                 return cls(url, "postgresql", "", dict(parse_qsl(parts.query)))
             case _:
-                raise InvalidStoreURL(f"{shown(url)!r} names no store that swath knows: use {EXAMPLES}")
+                raise InvalidStoreURL(f"{shown!r} names no store that swath knows: use {EXAMPLES}")
 
 
-def shown(url: str) -> str:
-    """A URL as it may be shown and logged: without its password."""
-    return re.sub(r"(//[^/@:]*):[^/]*@", r"\1:***@", url)
-
-
-def _query(url: str, query: str, known: set[str]) -> dict[str, str]:
+def _query(shown: str, query: str, known: set[str]) -> dict[str, str]:
     given = dict(parse_qsl(query, keep_blank_values=True))
     if unknown := given.keys() - known:
-        raise InvalidStoreURL(f"{url!r}: {', '.join(sorted(unknown))} is not known here; {', '.join(sorted(known))} is")
+        raise InvalidStoreURL(
+            f"{shown!r}: {', '.join(sorted(unknown))} is not known here; {', '.join(sorted(known))} is"
+        )
     return given
 
 
@@ -134,8 +132,8 @@ class Opening:
         if self._partitions not in (None, stored.partitions):
             await store.close()
             raise InvalidSetting(
-                f"partitions={self._partitions}: {shown(self._url.url)} was created with {stored.partitions}, "
-                "which is fixed. Leave the argument out, or open another store"
+                f"partitions={self._partitions}: {without_password(self._url.url)} was created with "
+                f"{stored.partitions}, which is fixed. Leave the argument out, or open another store"
             )
         frontier = Frontier(store, observer=self._observer, worker=self._worker)
         if any(getattr(stored, name) != value for name, value in self._changes.items()):

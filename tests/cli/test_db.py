@@ -63,6 +63,7 @@ def texts(kept: PartitionStatus, counted: PartitionStatus = SOUND, lanes: LaneSu
 def test_what_a_check_finds() -> None:
     assert texts(SOUND) == []
     assert texts(SOUND._replace(done=4)) == ["done says 4, the rows say 3"]
+    assert texts(SOUND._replace(visits=4)) == ["visits says 4, the rows say 3"]
     assert "waiting" in texts(SOUND, lanes=LaneSums(1, 1))[0]
     assert "in flight" in texts(SOUND, lanes=LaneSums(2, 0))[0]
     too_far = SOUND._replace(checkpoint=9)

@@ -116,6 +116,9 @@ def test_block_and_unblock(url: str, swath: Run) -> None:
         (("block", "a", "--for", "1s", "--until", "2999-01-01T00:00Z"), "one of them"),
         (("block", "a", "--until", "2999-01-01T00:00"), "no time zone"),
         (("--limt", "5"), "--limit"),
+        (("a", "--waiting"), "'a' is one lane, from which --waiting cannot choose"),
+        (("a", "--paused", "--blocked"), "--paused, --blocked cannot choose"),
+        (("list", "a", "--limit", "100"), "--limit cannot choose"),
     ],
 )
 def test_wrong_ways(url: str, swath: Run, args: tuple[str, ...], complaint: str) -> None:

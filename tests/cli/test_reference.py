@@ -1,5 +1,7 @@
 """The written reference says what the code says."""
 
+import re
+
 import pytest
 from typer.testing import CliRunner
 
@@ -18,6 +20,13 @@ def test_each_error_is_a_row_of_the_table() -> None:
     table = generate.error_reference().partition("|---|---|---|---|\n")[2].splitlines()
     assert len(table) > 10
     assert [row for row in table if row.count(" | ") != 3 or not row.endswith(" |")] == []
+
+
+def test_each_event_says_what_it_is() -> None:
+    """A dataclass without a docstring is given one by Python, which is its signature."""
+    rows = generate.event_reference().partition("|---|---|---|\n")[2].splitlines()
+    assert len(rows) > 10
+    assert [row for row in rows if not re.match(r"\| `swath\.events\.(\w+)` \| (?!\1\()\w.*[.] \| `\w+`", row)] == []
 
 
 @pytest.mark.parametrize("path", [(), *(path[1:] for path, _ in generate.commands())], ids=" ".join)

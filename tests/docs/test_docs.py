@@ -74,7 +74,7 @@ async def main():
     async with swath.open("sqlite:///work.db") as frontier:
         await frontier.add([f"key {n}" for n in range(20)])
         lines = Lines(Path("lines.txt"))
-        lines.restore(await frontier.store.outputs())
+        lines.restore(await frontier.outputs())
         await frontier.run(lambda item: done(item), output=lines)
 
 async def done(item):

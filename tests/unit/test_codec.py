@@ -1,9 +1,11 @@
-"""What the codec decides by itself: how long a retry waits."""
+"""What the codec decides by itself: how long a retry waits, and which settings are none."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
+import swath
 from swath.core.clock import as_datetime
 from swath.core.codec import BACKOFF_BASE, BACKOFF_CAP, backoff
 from tests.bench import bench
@@ -43,3 +45,27 @@ async def test_a_retry_waits_longer_each_time() -> None:
             pause, waits = BACKOFF_BASE * 2**attempt, due_at - as_datetime(b.clock.now())
             assert timedelta(seconds=pause / 2) <= waits <= timedelta(seconds=pause, milliseconds=1)
             b.clock.advance(pause + 1)
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ({"partitions": value}, f"partitions={value!r}: a whole number from 1 to 1,024")
+        for value in ("4", 2.5, True, 0, 1_025)
+    ]
+    + [
+        ({"min_interval": value}, f"min_interval={value!r}: a number of seconds from 0 to 3,153,600,000")
+        for value in ("1", -1, True, float("nan"), 1e12)
+    ]
+    + [
+        (
+            {"concurrency": value},
+            f"concurrency={value!r}: a whole number of items at once, up to 1,000,000, or 0 for no limit",
+        )
+        for value in ("1", 1.5, -1, 1_000_001)
+    ],
+)
+def test_a_setting_that_is_none_is_refused_with_what_would_be_one(setting: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(swath.InvalidSetting) as error:
+        swath.open("memory:", **setting)
+    assert str(error.value) == complaint

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import swath
-from swath.backends.sqlite import SqliteStore, migrate, versions
+from swath.backends.sqlite import SqliteStore, migrate
 from swath.backends.sqlite.file import APPLICATION_ID
 from swath.backends.sqlite.migration import all_migrations
 from swath.backends.sqlite.store import POLL_SECONDS
@@ -229,7 +229,7 @@ async def test_each_frontier_has_its_own_format(path: str, monkeypatch: pytest.M
     monkeypatch.setattr("swath.backends.sqlite.migration.all_migrations", lambda: [*known, extra])
     assert await swath.opening.migrate(f"sqlite:///{path}?schema=mail") == ["0002_extra"]
     edit(path, "INSERT INTO mail_extra VALUES (1)")
-    assert [version.applied_at is None for version in await versions(path, schema="post")] == [False, True]
+    assert await swath.opening.migrate(f"sqlite:///{path}?schema=post") == ["0002_extra"]
     edit(path, "UPDATE mail_frontier SET format = 99")
     with pytest.raises(SchemaTooNew, match=r"frontier mail in .*app\.db has format 99"):
         await SqliteStore.open(path, schema="mail")

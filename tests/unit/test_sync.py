@@ -15,8 +15,10 @@ import pytest
 import swath
 import swath.sync
 from swath.core import events, runner
+from swath.core.claim import lease_clock
 from swath.core.frontier import ADD_BUFFER
 from swath.core.item import Item, Outcome
+from swath.core.store import OutputMove
 from tests.forking import passes_in_a_child
 from tests.recorder import PATIENCE
 
@@ -80,6 +82,30 @@ def test_a_text_is_one_key(frontier: swath.sync.Frontier) -> None:
     assert frontier.reopen("abc") == 1
     assert (frontier.status().ready, frontier.explain("abc").state) == (1, "ready")
     assert frontier.facts("abc") == {"abc": 1}
+
+
+def test_when_a_lease_ends_can_be_told(frontier: swath.sync.Frontier) -> None:
+    frontier.add("a")
+    before = lease_clock()
+    claim = frontier.claim(lease=30)
+    assert claim is not None
+    assert before + 30 <= claim.ends_at <= lease_clock() + 30
+
+
+def test_the_lengths_of_outputs_can_be_told(frontier: swath.sync.Frontier) -> None:
+    frontier.add("a")
+    claim = frontier.claim()
+    assert claim is not None
+    claim.settle([claim.items[0].done()], outputs=[OutputMove("file", 0, 10)])
+    assert frontier.outputs() == {"file": 10}
+
+
+def test_the_surface_promises_nothing_that_is_for_tasks() -> None:
+    for surface in (swath.sync.Frontier, swath.sync.Claim):
+        for name, method in vars(surface).items():
+            said = method.__doc__ or ""
+            assert not any(word in said for word in ("async", "await", "task")), name
+    assert "no `transaction`" in (swath.sync.Frontier.run.__doc__ or "")
 
 
 def test_handlers_run_in_as_many_threads_as_workers(frontier: swath.sync.Frontier) -> None:
@@ -170,6 +196,8 @@ def test_iterables_are_drawn_from_in_the_calling_thread(frontier: swath.sync.Fro
             yield f"k{n}"
 
     assert frontier.add(keys()) == 2_500
+    assert frontier.facts(keys()) == {}
+    assert frontier.reopen(keys()) == 0
 
 
 def test_a_bad_item_late_in_a_stream_says_how_many_went_before(frontier: swath.sync.Frontier) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from swath.core.clock import Clock, SystemClock
+from swath.core.checkpoint import halves
+from swath.core.clock import SECOND, Clock, SystemClock
 from swath.core.errors import InvalidOutcome, LeaseLost, OutputConflict, WrongTransaction
 from swath.core.item import LEVELS, Item
 from swath.core.lane import (
@@ -340,7 +341,7 @@ class MemoryStore:
         now = self._clock.now()
         held = self._held_claim(claim)
         if held.expires_at <= now:
-            raise LeaseLost(f"claim {claim.fence}: its lease ended {(now - held.expires_at) / 1e6:.1f} s ago")
+            raise LeaseLost(f"claim {claim.fence}: its lease ended {(now - held.expires_at) / SECOND:.1f} s ago")
         held.expires_at = max(held.expires_at, now + lease)  # a clock that stepped back shortens no lease
         return held.expires_at
 
@@ -432,9 +433,9 @@ class MemoryStore:
             row.settled_at, row.payload = None, move.rest.payload
             self._make_ready(partition, row, RETURNED)
             return
-        keeps = row.span // 2
+        keeps, left = halves(row.span)
         position = row.position + keeps
-        rest = move.rest._replace(span=row.span - keeps)
+        rest = move.rest._replace(span=left)
         row.state, row.result, row.attempts, row.losses = "done", move.result, 0, 0
         row.payload, row.span = move.payload, keeps
         row.reason = row.error = None

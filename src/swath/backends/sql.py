@@ -1,4 +1,5 @@
-"""Statements by name: `queries.sql` files are the only place where SQL is written.
+"""Statements by name: every move and every question of a store is written in an `.sql` file. In Python are only
+statements about a connection or a transaction, and those that create and migrate a frontier.
 
 A file is a row of blocks, each opened by `-- name: some_move`; the comment lines that follow give the reason.
 """

@@ -23,6 +23,7 @@ from swath.core import runner
 from swath.core.errors import StoreUnavailable, UsageError
 from swath.core.frontier import Frontier
 from swath.core.item import Item, Outcome
+from swath.core.passwords import without_password
 from swath.core.runner import Summary
 from swath.core.stopping import Stop
 from swath.functions import function
@@ -147,7 +148,7 @@ class Open(NamedTuple):
         elif begun:
             another = "--name" if settings.store is None else "--store"
             raise UsageError(
-                f"{swath.opening.shown(settings.store_url)} holds other work than a backfill: give another {another}"
+                f"{without_password(settings.store_url)} holds other work than a backfill: give another {another}"
             )
         return known is not None
 
@@ -282,7 +283,7 @@ def _same(before: dict[str, Any], now: dict[str, Any], *, frontier_at: str) -> N
     if changed:
         said = ", ".join(f"{_flag(name)} {before.get(name)!r}" for name in changed)
         raise UsageError(
-            f"the backfill at {swath.opening.shown(frontier_at)} was begun with {said}. Give the same again to go on "
+            f"the backfill at {without_password(frontier_at)} was begun with {said}. Give the same again to go on "
             "with it, or begin another with --name"
         )
 

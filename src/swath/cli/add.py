@@ -90,8 +90,8 @@ def add(
     """Add items by key, from arguments, a file or standard input.
 
     A key enters its lane once: running the same again adds only what is missing. The frontier is created if it is not
-    there. Any number of lines is read in bounded memory; blank ones are skipped. A bad line ends it: all before it is
-    added, nothing after it.
+    there; --min-interval and --concurrency change the defaults of one that is. Any number of lines is read in bounded
+    memory; blank ones are skipped. A bad line ends it: all before it is added, nothing after it.
     """
     recipe = Recipe(
         lane=lane,

@@ -9,7 +9,9 @@ from swath.core.frontier import Frontier
 from swath.core.store import PartitionStatus
 
 TRIES = 5  # looks at a partition that somebody works on
-COUNTED = ("ready", "delayed", "claimed", "done", "dead", "lanes", "inbox", "checkpoint", "checkpoint_dead", "end")
+COUNTED = (
+    "ready", "delayed", "claimed", "done", "visits", "dead", "lanes", "inbox", "checkpoint", "checkpoint_dead", "end"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ MinIntervalOption = Annotated[
         parser=values.duration,
         metavar="TIME",
         show_default=False,
-        help="Default for lanes: the least time between items, such as 1.5, 70s, 10m",
+        help="The least time between items, such as 1.5, 70s, 10m; becomes the frontier's default for lanes",
     ),
 ]
 ConcurrencyOption = Annotated[
@@ -46,8 +46,12 @@ ConcurrencyOption = Annotated[
         "--concurrency",
         metavar="N",
         show_default=False,
-        help="Default for lanes: items in flight at once; 0 for any number",
+        help="Items in flight at once, 0 for any number; becomes the frontier's default for lanes",
     ),
+]
+MaxAttemptsOption = Annotated[
+    int | None,
+    typer.Option("--max-attempts", metavar="N", show_default=False, help="Attempts after which an item is dead"),
 ]
 PartitionsOption = Annotated[
     int | None,

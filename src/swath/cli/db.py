@@ -1,6 +1,6 @@
 """`swath db`: create, migrate, check and describe a store."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -10,6 +10,7 @@ from swath.cli import show
 from swath.cli.common import (
     ConcurrencyOption,
     JSONOption,
+    MaxAttemptsOption,
     MinIntervalOption,
     PartitionsOption,
     StoreOption,
@@ -19,6 +20,7 @@ from swath.cli.common import (
 )
 from swath.cli.exits import Exit
 from swath.cli.info import describe
+from swath.core.clock import SECOND
 from swath.opening import migrate as migrate_store
 
 app = typer.Typer(help="Create, migrate, check and describe a store.", no_args_is_help=True)
@@ -30,10 +32,7 @@ def init(
     partitions: PartitionsOption = None,
     min_interval: MinIntervalOption = None,
     concurrency: ConcurrencyOption = None,
-    max_attempts: Annotated[
-        int | None,
-        typer.Option("--max-attempts", metavar="N", show_default=False, help="Attempts after which an item is dead"),
-    ] = None,
+    max_attempts: MaxAttemptsOption = None,
     json: JSONOption = False,
 ) -> None:
     """Create a frontier.
@@ -77,7 +76,7 @@ async def _init(store: str | None, settings: dict[str, Any], json: bool) -> None
     data = {
         "store": show.masked(store or ""),
         "partitions": kept.partitions,
-        "min_interval": kept.min_interval / 1e6,
+        "min_interval": kept.min_interval / SECOND,
         "concurrency": kept.concurrency,
         "max_attempts": kept.max_attempts,
     }
@@ -86,7 +85,7 @@ async def _init(store: str | None, settings: dict[str, Any], json: bool) -> None
     else:
         print(
             f"{show.clean(show.masked(store or ''))} is ready: {show.counted(kept.partitions, 'partition')}, "
-            f"{show.pace(kept.min_interval / 1e6, kept.concurrency)}, up to "
+            f"{show.pace(kept.min_interval / SECOND, kept.concurrency)}, up to "
             f"{show.counted(kept.max_attempts, 'attempt')}"
         )
 

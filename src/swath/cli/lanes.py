@@ -1,6 +1,6 @@
 """`swath lanes`: list lanes, and change their limits."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
@@ -12,6 +12,7 @@ from swath.cli.common import (
     ConcurrencyOption,
     GroupWithDefault,
     JSONOption,
+    MaxAttemptsOption,
     MinIntervalOption,
     StoreOption,
     lane_name,
@@ -56,7 +57,10 @@ class Now:
 def list_lanes(
     lane: Annotated[str | None, typer.Argument(metavar="LANE", show_default=False, help="Only this one")] = None,
     store: StoreOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, metavar="N", help="How many; 0 for all")] = LIMIT,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", "-n", min=0, metavar="N", show_default=str(LIMIT), help="How many; 0 for all"),
+    ] = None,
     waiting: Annotated[bool, typer.Option("--waiting", help="Only lanes with items that wait")] = False,
     paused: Annotated[bool, typer.Option("--paused", help="Only lanes that are paused")] = False,
     blocked: Annotated[bool, typer.Option("--blocked", help="Only lanes that are blocked until a time")] = False,
@@ -68,7 +72,8 @@ def list_lanes(
     With --json each lane is a line. Filters look at every lane.
     """
     if lane is not None:
-        run(store, _one(store, lane, json))
+        options = {"--limit": limit is not None, "--waiting": waiting, "--paused": paused, "--blocked": blocked}
+        run(store, _one(store, lane, [name for name, given in options.items() if given], json))
         return
 
     def wanted(found: LaneStatus, now: int) -> bool:
@@ -78,7 +83,7 @@ def list_lanes(
             and (not blocked or found.limits.blocked_until > now)
         )
 
-    run(store, _list(store, limit, wanted, json))
+    run(store, _list(store, LIMIT if limit is None else limit, wanted, json))
 
 
 @app.command("set")
@@ -170,10 +175,7 @@ def defaults(
     store: StoreOption = None,
     min_interval: MinIntervalOption = None,
     concurrency: ConcurrencyOption = None,
-    max_attempts: Annotated[
-        int | None,
-        typer.Option("--max-attempts", metavar="N", show_default=False, help="Attempts after which an item is dead"),
-    ] = None,
+    max_attempts: MaxAttemptsOption = None,
     json: JSONOption = False,
 ) -> None:
     """Show or change what holds for lanes without limits of their own."""
@@ -217,7 +219,9 @@ async def _wanted(frontier: Frontier, limit: int, wanted: Callable[[LaneStatus],
                 return
 
 
-async def _one(store: str | None, lane: str, json: bool) -> int:
+async def _one(store: str | None, lane: str, unfit: Sequence[str], json: bool) -> int:
+    if unfit:
+        raise UsageError(f"{lane!r} is one lane, from which {', '.join(unfit)} cannot choose: give one of the two")
     async with opened(store) as frontier:
         found = await frontier.lane(lane_name(lane))
         if found is None:

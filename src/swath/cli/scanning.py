@@ -116,7 +116,7 @@ class Scanning:
         if found.status.dead:
             show.complain(
                 f"{show.counted(found.status.dead, 'slice')} given up: `swath dead --store "
-                f"{show.masked(settings.store_url)}` lists them, `swath dead retry` opens them again"
+                f"'{show.masked(settings.store_url)}'` lists them, `swath dead retry` opens them again"
             )
         if stopped_by in STOPS:
             return Exit.INTERRUPTED

@@ -5,12 +5,10 @@ said can move a terminal's cursor.
 """
 
 import json
-import re
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TextIO
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -18,8 +16,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from swath.core.passwords import MASK, passwords, without_password
+
 PAGE = 1_000  # rows of a table that are laid out together; more become another table
-MASK = "***"
 SHORT_SECRET = 4  # characters; shorter ones are masked only where they stand in a URL
 
 Pairs = Iterable[tuple[str, str]]
@@ -57,30 +56,17 @@ def note(message: str, *, always: bool = False) -> None:
 
 def masked(url: str) -> str:
     """A store URL without its password."""
-    return without_secrets(url, url)
+    return without_password(url)
 
 
 def without_secrets(text: str, url: str) -> str:
     """Text in which the passwords of a store URL are masked, whether it quotes the URL or only part of it."""
-    for secret in sorted(_secrets(url), key=len, reverse=True):
+    for secret in sorted(passwords(url), key=len, reverse=True):
         if len(secret) >= SHORT_SECRET:
             text = text.replace(secret, MASK)
         else:
             text = text.replace(f":{secret}@", f":{MASK}@").replace(f"password={secret}", f"password={MASK}")
     return text
-
-
-def _secrets(url: str) -> set[str]:
-    found = set(re.findall(r"//[^:/@]*:(.*)@", url))  # also where a stray / or @ hides the password from urlsplit
-    found.update(re.findall(r"password=([^&]*)", url))
-    try:
-        parts = urlsplit(url)
-        found.add(parts.password or "")
-        found.update(value for name, value in parse_qsl(parts.query) if name in {"password", "sslpassword"})
-    except ValueError:  # not a URL: the patterns above have to do
-        pass
-    found |= {unquote(secret) for secret in found}
-    return found - {""}
 
 
 # words
@@ -156,10 +142,10 @@ def _ascii_only() -> bool:
 # layouts
 
 
-def facts(title: str, pairs: Pairs, *, footer: RenderableType | None = None) -> None:
+def facts(title: str, pairs: Pairs) -> None:
     """Names and values: a panel on a terminal, `name<tab>value` lines elsewhere."""
     if on_terminal():
-        console().print(panel(title, pairs, footer=footer))
+        console().print(panel(title, pairs))
     else:
         for name, value in pairs:
             print(f"{name}\t{clean(value)}")

@@ -399,6 +399,17 @@ class Pacing(Conformance):
         await batch.finish()
         assert (await trial.claim()).keys == []
 
+    async def test_settle_of_what_never_started_keeps_an_interval_that_runs_from_the_claim(self, start: Start) -> None:
+        for concurrency in (0, 2):
+            trial = await start(min_interval=10, concurrency=concurrency)
+            await trial.add(*"abc")
+            for move in (done, release):
+                batch = await next_start(trial)
+                trial.clock.advance(1)
+                await batch.settle(move(batch.only, started=False))
+                assert (await trial.lane_status()).ready_at == batch.reply.now + 10_000_000
+                assert (await trial.claim()).keys == []
+
     async def test_settle_gives_back_for_later(self, start: Start) -> None:
         trial = await start(min_interval=1, concurrency=1)
         await trial.add("a", "b")

@@ -35,7 +35,7 @@ IDLE = 1.0  # seconds between looks where nothing is ready, at the most
 PATIENCE = 0.002  # seconds between two looks that found nothing, doubled each time
 MOST_PATIENCE = 0.05
 LISTEN = 1.0  # seconds between looks for a pause
-AT_ONCE = 60.0  # seconds without claiming ahead, after a claim whose items had to start at once
+NOT_AHEAD = 60.0  # seconds without claiming ahead, after a claim whose items had to start at once
 TICK = 0.25  # seconds between looks at the clock, at the most
 
 
@@ -163,7 +163,7 @@ class Broker:
 
     def _start_or_give_back(self, claim: Claim) -> None:
         """An interval runs from this claim on: what waited here would start too close to the next (INV-3)."""
-        self._ahead_from = lease_clock() + AT_ONCE
+        self._ahead_from = lease_clock() + NOT_AHEAD
         if (held := self.hand.claims.get(claim.fence)) is not None:
             for item in self.hand.unstarted(held):
                 self._settler.release(held, item)

@@ -19,5 +19,5 @@ class Checkpoint:
 
 
 def halves(span: int) -> tuple[int, int]:
-    """The spans of the two parts of a range that is split: the first never empty, both adding up."""
+    """The spans of the two parts of a range that is split: they add up, and only of a span of 1 the first is empty."""
     return span // 2, span - span // 2

@@ -25,10 +25,11 @@ MAX_DEPTH = 200  # of JSON: Python reads some 1,000 levels, of which whoever rea
 MAX_REASON_CHARS = 1_000
 MAX_ERROR_CHARS = 8_000
 MAX_SPAN = 2**40
-MAX_SECONDS = 100 * 365 * 86_400
+MAX_PARTITIONS = 1_024
+MAX_SECONDS = 100 * 365 * 86_400  # 100 years
 MIN_LEASE = 0.1
 MAX_CONCURRENCY = 1_000_000
-MAX_ATTEMPTS = 30_000
+MAX_ATTEMPTS = 10_000  # retries and losses may each be as many, and PostgreSQL keeps their sum in two bytes
 NO_MOMENT = "no datetime with a time zone, up to the end of 9999: use datetime.now(UTC) + timedelta(…)"
 LANES_REMEMBERED = 120_000  # about 35 MB
 
@@ -177,6 +178,12 @@ def check_lane(lane: object) -> None:
         raise InvalidItem(f"lane {_shown(lane)} has control characters: lanes are shown to people, use a plain name")
 
 
+def check_partitions(partitions: object) -> int:
+    if not _is_int(partitions) or not 1 <= partitions <= MAX_PARTITIONS:
+        raise InvalidSetting(f"partitions={_shown(partitions)}: a whole number from 1 to {MAX_PARTITIONS:,}")
+    return partitions
+
+
 def check_settings(min_interval: float | None, concurrency: int | None, max_attempts: int | None) -> dict[str, int]:
     """Those of a frontier's defaults that are given, as a store keeps them."""
     checked = {
@@ -190,7 +197,7 @@ def check_settings(min_interval: float | None, concurrency: int | None, max_atte
 def check_seconds(name: str, seconds: object) -> int:
     """A length of time as microseconds."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= MAX_SECONDS:
-        raise InvalidSetting(f"{name}={_shown(seconds)}: a number of seconds, 0 or more")
+        raise InvalidSetting(f"{name}={_shown(seconds)}: a number of seconds from 0 to {MAX_SECONDS:,}")
     return microseconds(seconds)
 
 
@@ -202,7 +209,10 @@ def check_lease(lease: float) -> float:
 
 def check_concurrency(name: str, concurrency: object) -> int:
     if not _is_int(concurrency) or not 0 <= concurrency <= MAX_CONCURRENCY:
-        raise InvalidSetting(f"{name}={_shown(concurrency)}: a whole number of items at once, or 0 for no limit")
+        raise InvalidSetting(
+            f"{name}={_shown(concurrency)}: a whole number of items at once, up to {MAX_CONCURRENCY:,}, "
+            "or 0 for no limit"
+        )
     return concurrency
 
 

@@ -11,6 +11,8 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Added(Event):
+    """Items were offered to the store; `added` of them were new. A long addition is several of these."""
+
     offered: int
     added: int
     seconds: float
@@ -18,6 +20,8 @@ class Added(Event):
 
 @dataclass(frozen=True, slots=True)
 class Claimed(Event):
+    """A claim was made."""
+
     fence: int
     items: int
     seconds: float
@@ -33,6 +37,8 @@ class Recovered(Event):
 
 @dataclass(frozen=True, slots=True)
 class Renewed(Event):
+    """A lease was renewed."""
+
     fence: int
     seconds: float
 
@@ -73,16 +79,22 @@ class HandlerFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class LaneChanged(Event):
+    """A lane was paused, resumed, blocked or given limits."""
+
     lane: str
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsChanged(Event):
+    """Defaults of the frontier were changed, or all of it was paused or resumed; `paused` is None where it was not."""
+
     paused: bool | None
 
 
 @dataclass(frozen=True, slots=True)
 class Reopened(Event):
+    """Done or dead items were made ready again."""
+
     items: int
 
 

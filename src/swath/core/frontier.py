@@ -191,11 +191,11 @@ class Frontier:
         never by itself.
 
         SIGINT and SIGTERM stop it cleanly: nothing is started any more, what was claimed ahead is released, handlers
-        have `grace` seconds to finish before they are cancelled and their items released, and all is settled. So does
-        cancelling the task that awaits it. It ends 5 seconds after the grace at the latest, whatever handlers and store
-        do. A second signal ends it at once, with KeyboardInterrupt (SIGINT) or SystemExit (SIGTERM): what was in hand
-        is taken over when its lease ends. `handle_signals=False` leaves signals alone, and so does a run in a thread
-        that is not the main one.
+        have `grace` seconds to finish before they are cancelled and their items released, and all is settled. It ends
+        5 seconds after the grace at the latest, whatever handlers and store do. A second signal ends it at once, with
+        KeyboardInterrupt (SIGINT) or SystemExit (SIGTERM): what was in hand is taken over when its lease ends.
+        `handle_signals=False` leaves signals alone, and so does a run in a thread that is not the main one.
+        Cancelling the task that awaits it stops it as cleanly.
 
         What outcomes hand in as `output` is written by `output` and committed with their settlement (INV-5);
         without one, such an outcome is refused and its item retried.
@@ -325,6 +325,10 @@ class Frontier:
             found = await self.store.facts(wanted[start : start + ADD_CHUNK])
             known |= {key: json.loads(value) for key, value in found.items()}
         return known
+
+    async def outputs(self) -> dict[str, int]:
+        """The committed length of every output file: what an `Output` restores its own to before a run."""
+        return await self.store.outputs()
 
     async def status(self) -> insight.Status:
         """Exact counters and checkpoints, in a time that grows with the partitions only."""

@@ -44,7 +44,8 @@ class Item(NamedTuple):
         started: bool = True,
     ) -> "Done":
         """Covered. `discovered`, `facts` and `output` are committed with it (INV-5); `revisit_after` seconds opens it
-        again. What needed no work, `started=False`, does not count in its lane, which is ready for the next at once.
+        again. What needed no work, `started=False`, is no visit of its lane. Where that has a concurrency of 1, the
+        next may start at once; elsewhere the interval runs from the claim all the same.
         """
         if discovered is not NOTHING:
             # A text is one key, as in `add`, and not so many of one letter. An item is a tuple, but one item.
@@ -61,8 +62,8 @@ class Item(NamedTuple):
         return Dead(self, reason=reason, error=error, output=output)
 
     def release(self, *, started: bool = True, after: float | None = None, output: Any = None) -> "Release":
-        """Given back, for `after` seconds from now if that is given; no attempt is counted. Work that never started
-        leaves its lane ready at once."""
+        """Given back, for `after` seconds from now if that is given; no attempt is counted. Work that never started,
+        `started=False`, leaves a lane with a concurrency of 1 ready at once, as with `done`."""
         return Release(self, started=started, after=after, output=output)
 
     def split(self, *, at: Any, result: Any = None) -> "Split":

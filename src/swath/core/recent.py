@@ -8,8 +8,7 @@ CAPACITY = 200_000  # hashes, about 30 MB
 class Recent:
     """Remembers at least the last CAPACITY / 2 hashes. It never says that it knows one it was not told of (INV-7)."""
 
-    def __init__(self, capacity: int = CAPACITY) -> None:
-        self._half = capacity // 2
+    def __init__(self) -> None:
         self._young: set[bytes] = set()
         self._old: set[bytes] = set()
 
@@ -18,7 +17,7 @@ class Recent:
 
     def remember(self, hashes: Iterable[bytes]) -> None:
         self._young.update(hashes)
-        if len(self._young) >= self._half:
+        if len(self._young) >= CAPACITY // 2:
             self._old, self._young = self._young, set()
 
     def clear(self) -> None:

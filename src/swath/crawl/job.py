@@ -55,7 +55,7 @@ class Job:
                 about=_about(settings),
             )
             stack.callback(output.close)
-            await asyncio.to_thread(output.restore, await frontier.store.outputs())
+            await asyncio.to_thread(output.restore, await frontier.outputs())
             visitor = await self._visitor(stack, frontier, workers)
             looking = asyncio.create_task(self._look(frontier, visitor))
             stack.callback(looking.cancel)

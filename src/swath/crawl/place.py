@@ -13,6 +13,7 @@ import swath
 from swath.core.errors import NotAFrontier, UsageError
 from swath.core.insight import Status
 from swath.core.item import DEFAULT_PRIORITY, Item
+from swath.core.passwords import without_password
 from swath.crawl import urls
 from swath.crawl.lanes import lane_of
 from swath.crawl.output import CrawlOutput
@@ -62,7 +63,7 @@ async def prepare(settings: CrawlSettings, seeds: Iterable[str]) -> Prepared:
                 for path in made:
                     path.rmdir()
             raise
-        await asyncio.to_thread(_mend, settings, await frontier.store.outputs())
+        await asyncio.to_thread(_mend, settings, await frontier.outputs())
         _keep(settings, new)
         # Before the first seed: work without it is taken for that of others.
         await frontier.learn({SETTINGS: {**settings.saved(), "out": str(directory.resolve())}})
@@ -88,7 +89,7 @@ async def _resumed(settings: CrawlSettings) -> bool:
             begun = (await frontier.status()).begun
             if begun and SETTINGS not in await frontier.facts([SETTINGS]):
                 raise UsageError(
-                    f"{swath.opening.shown(settings.store_url)} holds other work than a crawl: name another --store"
+                    f"{without_password(settings.store_url)} holds other work than a crawl: name another --store"
                 )
             return begun
     except NotAFrontier:
@@ -103,7 +104,7 @@ async def status(settings: CrawlSettings) -> Status:
 async def committed(settings: CrawlSettings) -> dict[str, int]:
     """The committed length of every output file of the crawl, on whatever machine."""
     async with swath.open(settings.store_url, create=False) as frontier:
-        return await frontier.store.outputs()
+        return await frontier.outputs()
 
 
 def unique(directory: Path, number: int) -> str:

@@ -58,7 +58,7 @@ class Job:
             frontier = await stack.enter_async_context(swath.open(settings.store_url, create=False))
             self._output = FindingsOutput(settings.lines, name=place.output_name(settings))
             stack.callback(self._output.close)
-            await asyncio.to_thread(self._output.restore, await frontier.store.outputs())
+            await asyncio.to_thread(self._output.restore, await frontier.outputs())
             threads = Threads()
             stack.callback(threads.close)
             scanner = Scanner(

@@ -127,7 +127,7 @@ async def _own_output(frontier: Frontier, settings: ScanSettings) -> str:
     """The mark on the lines of this output. A file that is not this scan's is left alone."""
     name = output_name(settings)
     fact = f"output {name}"
-    committed = (await frontier.store.outputs()).get(file_name(name), 0)
+    committed = (await frontier.outputs()).get(file_name(name), 0)
     mark = (await frontier.facts([fact])).get(fact)
     if mark is None:
         await asyncio.to_thread(_refuse_stranger, settings, 0, None)
@@ -198,7 +198,7 @@ async def _recheck(frontier: Frontier, settings: ScanSettings, source: Source) -
             raise UsageError("--recheck: the scan is not over. Run it without --recheck first")
         known = {"round": known["round"] + 1, "ended": False, "out": name, "began": now()}
         await frontier.learn({RECHECK: known})
-    length = (await frontier.store.outputs()).get(file_name(name), 0)
+    length = (await frontier.outputs()).get(file_name(name), 0)
     await frontier.add(_each(_rechecks(settings.lines, length, known["round"], source)))
     return int(known["round"])
 

@@ -74,7 +74,7 @@ async def proof(settings: ScanSettings, *, with_examples: bool = False) -> Proof
     """Where a scan stands, from what its store has committed. Examples are looked for in the file of findings."""
     async with swath.open(settings.store_url, create=False) as frontier:
         status = await frontier.status()
-        committed = await frontier.store.outputs()
+        committed = await frontier.outputs()
         facts = await frontier.facts([place.SCAN, place.ENDED, place.RECHECK])
     recheck = facts.get(place.RECHECK, {"round": 0, "ended": True})
     ended = facts.get(place.ENDED) if recheck["ended"] else None

@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from swath.core.errors import InvalidSetting, UsageError
+from swath.core.passwords import without_password
 from swath.opening import StoreURL
-from swath.tables.opening import without_password
 
 OUTS = (".jsonl", ".parquet")
 STORE_SUFFIXES = ("", "-wal", "-shm", "-turn")  # of the files of a frontier in SQLite

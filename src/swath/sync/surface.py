@@ -76,6 +76,10 @@ class Claim:
         return self._claim.expires_at
 
     @property
+    def ends_at(self) -> float:
+        return self._claim.ends_at
+
+    @property
     def partitions(self) -> Sequence[int]:
         return self._claim.partitions
 
@@ -97,7 +101,7 @@ class Claim:
         or sqlite3 transaction on the frontier's database, everything commits with the caller's own writes: make it the
         last statement before the commit.
 
-        After StoreUnavailable, or when it was cancelled, it is not known whether the outcomes took effect. Call again
+        After StoreUnavailable, or when it was interrupted, it is not known whether the outcomes took effect. Call again
         with the same ones: what was sent before is looked up first, and stands.
         """
         settlement = self._claim.settle(list(outcomes), connection=connection, outputs=outputs)
@@ -138,7 +142,7 @@ class Frontier:
                 self._portal.close()
 
     def add(self, items: Item | str | Iterable[Item | str]) -> int:
-        """Add items, given as one, as an iterable or as an async iterable of any length; return how many were new.
+        """Add items, given as one or as an iterable of any length; return how many were new.
 
         What was returned for is durable (INV-4). Memory stays bounded however many there are (INV-9).
         """
@@ -172,11 +176,10 @@ class Frontier:
         never by itself.
 
         SIGINT and SIGTERM stop it cleanly: nothing is started any more, what was claimed ahead is released, handlers
-        have `grace` seconds to finish before they are cancelled and their items released, and all is settled. So does
-        cancelling the task that awaits it. It ends 5 seconds after the grace at the latest, whatever handlers and store
-        do. A second signal ends it at once, with KeyboardInterrupt (SIGINT) or SystemExit (SIGTERM): what was in hand
-        is taken over when its lease ends. `handle_signals=False` leaves signals alone, and so does a run in a thread
-        that is not the main one.
+        have `grace` seconds to finish before they are cancelled and their items released, and all is settled. It ends
+        5 seconds after the grace at the latest, whatever handlers and store do. A second signal ends it at once, with
+        KeyboardInterrupt (SIGINT) or SystemExit (SIGTERM): what was in hand is taken over when its lease ends.
+        `handle_signals=False` leaves signals alone, and so does a run in a thread that is not the main one.
 
         What outcomes hand in as `output` is written by `output` and committed with their settlement (INV-5);
         without one, such an outcome is refused and its item retried.
@@ -186,6 +189,9 @@ class Frontier:
         The handler is a plain function, called in up to `workers` threads. A function that runs cannot be cancelled:
         past its time limit, or its lease, it goes on to its end and only then makes room for another; at a stop it is
         left behind after the grace.
+
+        It takes no `transaction`: to commit writes of your own with an outcome, claim and settle by hand, with
+        `claim.settle(…, connection=…)`.
         """
         return self._portal.run(
             self._frontier,
@@ -252,7 +258,12 @@ class Frontier:
 
     def facts(self, keys: Iterable[str]) -> dict[str, Any]:
         """What is known of these keys."""
-        return self._portal.call(self._frontier.facts(keys))
+        wanted = keys if isinstance(keys, str) else list(keys)
+        return self._portal.call(self._frontier.facts(wanted))
+
+    def outputs(self) -> dict[str, int]:
+        """The committed length of every output file: what an `Output` restores its own to before a run."""
+        return self._portal.call(self._frontier.outputs())
 
     def status(self) -> insight.Status:
         """Exact counters and checkpoints, in a time that grows with the partitions only."""

@@ -1,15 +1,14 @@
 """open_table(url, table) -> Table: the only place that picks a kind of database."""
 
-import re
 from collections.abc import Sequence
 from urllib.parse import unquote, urlsplit
 
 from swath.core.errors import MissingExtra, UsageError
+from swath.core.passwords import without_password
 from swath.tables.sqlite import SqliteTable
 from swath.tables.table import Table
 
 CONNECTIONS = 8  # of one process to one table, at the most
-_PASSWORDS = re.compile(r"(?<=//)([^:@/?#]*):[^?#]*@|(?<=[?&])((?:ssl)?password)=[^&#]*")
 
 
 async def open_table(
@@ -35,8 +34,3 @@ async def open_table(
             raise UsageError(
                 f"{without_password(url)!r} names no database: use postgresql://user@host/database or sqlite:///file.db"
             )
-
-
-def without_password(url: str) -> str:
-    """A URL as it may be shown."""
-    return _PASSWORDS.sub(lambda found: f"{found[1]}:***@" if found[2] is None else f"{found[2]}=***", url)

@@ -22,9 +22,9 @@ AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
 class Connections:
     """Lends connections in autocommit mode, so that one call of a function is one transaction."""
 
-    def __init__(self, connect: Callable[[], Awaitable[AsyncConnection]], *, most: int = MOST) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[AsyncConnection]]) -> None:
         self._make = connect
-        self._free = asyncio.Semaphore(most)
+        self._free = asyncio.Semaphore(MOST)
         self._idle: list[AsyncConnection] = []
         self._closed = False
         self._pid = os.getpid()

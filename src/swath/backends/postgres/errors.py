@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import errors as pg
 
+from swath.core.clock import SECOND
 from swath.core.errors import (
     InvalidOutcome,
     LeaseLost,
@@ -112,7 +113,7 @@ def passes_at_once(error: psycopg.Error) -> bool:
 def wrong_format(found: int, shown: str) -> SwathError:
     if found < FORMAT:
         return SchemaOutdated(
-            f"{shown} has format {found}, this swath works with {FORMAT}: run `swath db migrate --store {shown}`"
+            f"{shown} has format {found}, this swath works with {FORMAT}: run `swath db migrate --store '{shown}'`"
         )
     return SchemaTooNew(f"{shown} has format {found}, this swath works with {FORMAT}: upgrade swath")
 
@@ -131,6 +132,6 @@ def _lost(doing: str, said: str) -> str:
         return f"{doing}: the store knows no such claim (any more). Another worker has these items; discard the results"
     what = "was replaced after its lease ended" if state == "lost" else "has no lease any more: it ended"
     return (
-        f"{doing}: the claim {what} {max(0, int(ago)) / 1e6:.1f} s ago. Another worker has these items or will; "
+        f"{doing}: the claim {what} {max(0, int(ago)) / SECOND:.1f} s ago. Another worker has these items or will; "
         "discard the results. Longer work wants a longer lease="
     )

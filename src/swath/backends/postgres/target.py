@@ -8,10 +8,10 @@ import psycopg
 from psycopg import sql
 
 from swath.core.errors import InvalidStoreURL
+from swath.core.passwords import MASK, without_password
 
 DEFAULT_SCHEMA = "swath"
 _NAME = re.compile(r"[^\W\d]\w{0,62}")
-_PASSWORDS = re.compile(r"(?<=//)([^:@/?#]*):[^?#]*@|(?<=[?&])((?:ssl)?password)=[^&#]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Target:
 
     @classmethod
     def parse(cls, url: str) -> "Target":
-        shown = _PASSWORDS.sub(lambda found: f"{found[1]}:***@" if found[2] is None else f"{found[2]}=***", url)
+        shown = without_password(url)
         # Taken apart by hand: urllib reads + as a space and drops the slashes of postgresql:///db.
         address, _, query = url.partition("?")
         fields = [field.partition("=") for field in query.split("&") if field]
@@ -48,4 +48,4 @@ class Target:
 
 def _unquoted(said: str, shown: str) -> str:
     """What libpq said of a URL, without what it quoted from a password."""
-    return re.sub(r'"(.*)"', lambda quoted: quoted[0] if quoted[1] in shown else '"***"', said.strip())
+    return re.sub(r'"(.*)"', lambda quoted: quoted[0] if quoted[1] in shown else f'"{MASK}"', said.strip())

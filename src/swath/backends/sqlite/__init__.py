@@ -1,6 +1,5 @@
 """A frontier in one SQLite file."""
 
-from swath.backends.sqlite.migration import Version
-from swath.backends.sqlite.store import SqliteStore, migrate, versions
+from swath.backends.sqlite.store import SqliteStore, migrate
 
-__all__ = ["SqliteStore", "Version", "migrate", "versions"]
+__all__ = ["SqliteStore", "migrate"]

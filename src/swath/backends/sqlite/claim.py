@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from swath.backends.sqlite.state import NEVER, Lane, Lanes, Partition, Session
+from swath.core.clock import SECOND
 from swath.core.errors import LeaseLost
 from swath.core.item import LEVELS, Item
 from swath.core.lane import FRESH, RETURNED, level_of, low_share, rank_of, room, starts_count
@@ -331,7 +332,7 @@ def held_claim(session: Session, ref: ClaimRef, claim: Claim | None) -> Claim:
             f"claim {ref.fence} is not known under its token. Its items may be with others: discard the results."
         )
     if claim.lost:
-        ago = (session.clock.now() - claim.expires_at) / 1e6
+        ago = (session.clock.now() - claim.expires_at) / SECOND
         raise LeaseLost(
             f"claim {ref.fence} of worker {claim.worker!r} was replaced after its lease ended {ago:.1f} s ago. "
             "Other workers have these items; discard the results. Longer work wants a longer `lease=`."
@@ -353,7 +354,7 @@ def renew(session: Session, ref: ClaimRef, lease: int) -> int:
     now = session.clock.now()
     ends = held_claim(session, ref, find_claim(session, ref)).expires_at
     if ends <= now:
-        raise LeaseLost(f"claim {ref.fence}: its lease ended {(now - ends) / 1e6:.1f} s ago. Discard the results.")
+        raise LeaseLost(f"claim {ref.fence}: its lease ended {(now - ends) / SECOND:.1f} s ago. Discard the results.")
     ends = max(ends, now + lease)  # a clock that stepped back shortens no lease
     where = {"fence": ref.fence, "expires_at": ends}
     session.connection.execute(session.sql["renew_claim"], where)

@@ -1,4 +1,4 @@
-"""Numbered migrations: which there are, which a frontier has, and running those it lacks."""
+"""Numbered migrations: which there are, and running those that a frontier lacks."""
 
 import sqlite3
 from importlib.resources import files
@@ -14,13 +14,6 @@ class Migration(NamedTuple):
     script: str
 
 
-class Version(NamedTuple):
-    """A migration, and when a frontier got it; None: not yet."""
-
-    name: str
-    applied_at: int | None
-
-
 def all_migrations() -> list[Migration]:
     """The migrations that this version of swath knows, in order. Files are frozen once released."""
     folder = files("swath.backends.sqlite").joinpath("migrations")
@@ -30,13 +23,6 @@ def all_migrations() -> list[Migration]:
         if file.name.endswith(".sql")
     ]
     return sorted(found)
-
-
-def applied_versions(connection: sqlite3.Connection, target: Target) -> list[Version]:
-    """Every migration known here or recorded for a frontier."""
-    recorded = dict(connection.execute(target.sql["migrations"]))
-    names = sorted({migration.name for migration in all_migrations()} | recorded.keys())
-    return [Version(name, recorded.get(name)) for name in names]
 
 
 def apply_missing(connection: sqlite3.Connection, target: Target, *, now: int) -> list[str]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ from swath.backends.sqlite import look
 from swath.backends.sqlite import settle as settling
 from swath.backends.sqlite.caller import settle_within
 from swath.backends.sqlite.file import Files, connect, locate, patiently, prepare
-from swath.backends.sqlite.migration import Version, applied_versions, apply_missing
+from swath.backends.sqlite.migration import apply_missing
 from swath.backends.sqlite.state import Session, begin, read_frontier
 from swath.backends.sqlite.target import Target
 from swath.backends.sqlite.trouble import translated
@@ -307,24 +306,19 @@ async def _set_or_timeout(event: asyncio.Event, seconds: float) -> None:
 async def migrate(path: str, *, schema: str | None = None, clock: Clock | None = None) -> Sequence[str]:
     """Bring a frontier up to the format of this version of swath; the names of the migrations applied."""
     now = (clock or SystemClock()).now()
-    return await asyncio.to_thread(_on_file, path, schema, partial(apply_missing, now=now))
+    return await asyncio.to_thread(_migrate, path, schema, now)
 
 
-async def versions(path: str, *, schema: str | None = None) -> Sequence[Version]:
-    """Every migration known here or recorded for the frontier, and when it got it."""
-    return await asyncio.to_thread(_on_file, path, schema, applied_versions)
-
-
-def _on_file(path: str, schema: str | None, action: Callable[[sqlite3.Connection, Target], T]) -> T:
-    """Run an action under the write lock of a file that holds a frontier of any format."""
+def _migrate(path: str, schema: str | None, now: int) -> Sequence[str]:
+    """Under the write lock of a file that holds a frontier of any format."""
     target = Target.of(locate(path), schema)
     prepare(target, None, create=False, now=0)
     with translated(target.path), closing(connect(target.path)) as connection:
         patiently(partial(connection.execute, "BEGIN IMMEDIATE"))
         try:
-            result = action(connection, target)
+            applied = apply_missing(connection, target, now=now)
         except BaseException:
             connection.execute("ROLLBACK")
             raise
         connection.execute("COMMIT")
-        return result
+        return applied

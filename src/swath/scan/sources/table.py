@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 
 from swath.core.errors import UsageError
 from swath.core.item import Item
+from swath.core.passwords import without_password
 from swath.scan.sources import sizer
 from swath.scan.sources.dicts import dicts
 from swath.scan.sources.keys import key_of, text_of
 from swath.scan.sources.source import Step, Task, work
 from swath.sync.portal import Portal
 from swath.tables.naming import quoted
-from swath.tables.opening import CONNECTIONS, open_table, without_password
+from swath.tables.opening import CONNECTIONS, open_table
 from swath.tables.sqlite import seen_through
 from swath.tables.table import Column, Key, Reader, Table
 from swath.tables.table import Record as TableRow
