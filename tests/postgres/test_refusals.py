@@ -11,7 +11,7 @@ from swath.backends.postgres import PostgresStore
 from swath.core.errors import StoreUnavailable, SwathError, UsageError
 from swath.core.frontier import Frontier
 from swath.core.item import Item
-from swath.core.store import Fact
+from swath.core.store import ClaimRequest, Fact
 from tests.postgres.site import POLL_SECONDS, Site
 from tests.recorder import PATIENCE
 
@@ -59,6 +59,20 @@ async def test_a_time_limit_is_waited_out(site: Site) -> None:
             await store.reopen([(0, 1)])
         await holder.rollback()
         assert await store.reopen([(0, 1)]) == 0
+
+
+async def test_a_claim_that_ran_out_of_time_says_so(site: Site) -> None:
+    """The server has said no, so there is nothing to look up: to try again without a word would hide why."""
+    await site.store()
+    limits = ["statement_timeout", "transaction_timeout"]
+    for (limit,) in await site.sql("SELECT name FROM pg_settings WHERE name = ANY (%s)", limits):
+        store = await open_with(site, limit, SHORT)  # shorter than a claim waits for a lock
+        holder = await site.lock(0)
+        request = ClaimRequest(1, 1_000_000, "worker", 1, order=[0], wait_for=0)
+        with pytest.raises(StoreUnavailable, match=r"is busy.*timeout.*Try again"):
+            await store.claim(request)
+        await holder.rollback()
+        assert (await store.claim(request)).items == []
 
 
 async def ended(site: Site, pid: int) -> None:

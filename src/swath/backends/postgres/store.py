@@ -129,7 +129,9 @@ class PostgresStore:
         before = dict(self._versions)
         try:
             row = await self._call("claim", *arguments, doing="claiming")
-        except StoreUnavailable:
+        except StoreUnavailable as failure:
+            if isinstance(failure.__cause__, psycopg.Error) and not passes_at_once(failure.__cause__):
+                raise  # the server said no, and would again: there is no doubt about the claim
             self._doubtful.add(request.token)
             return await self._find_claim(request)
         except asyncio.CancelledError:
