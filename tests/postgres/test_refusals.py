@@ -75,6 +75,21 @@ async def test_a_claim_that_ran_out_of_time_says_so(site: Site) -> None:
         assert (await store.claim(request)).items == []
 
 
+async def test_learning_waits_no_longer_than_other_moves(site: Site) -> None:
+    store = await site.store()
+    await store.learn([Fact("a", "1")])
+    await site.sql(
+        "DO $do$ BEGIN EXECUTE replace(pg_get_functiondef('{schema}.learn'::regproc), $$'30s'$$, $$'100ms'$$); END $do$"
+    )
+    holder = await site.connect()
+    await holder.execute("BEGIN")
+    await holder.execute(site.target.fill("UPDATE {schema}.fact SET value = '2'"))
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(StoreUnavailable, match=r"is busy.*lock timeout.*Try again"):
+            await store.learn([Fact("a", "3")])
+    await holder.rollback()
+
+
 async def ended(site: Site, pid: int) -> None:
     """Wait until the server has ended a session."""
     async with asyncio.timeout(PATIENCE):

@@ -1037,7 +1037,8 @@ CREATE OR REPLACE FUNCTION {schema}.find_claim(
     OUT now bigint, OUT fence bigint, OUT expires_at bigint, OUT paused boolean, OUT signal_version bigint
 )
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan AS $$
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
+SET lock_timeout TO '30s' AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM {schema}.check_format(_format);
@@ -1309,7 +1310,8 @@ $$;
 -- name: learn
 -- In the order of their keys, so that two who learn the same things do not wait for each other.
 CREATE OR REPLACE FUNCTION {schema}.learn(_format integer, _keys text[], _values text[]) RETURNS void
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE
+SET lock_timeout TO '30s' AS $$
 BEGIN
     PERFORM {schema}.check_format(_format);
     INSERT INTO {schema}.fact (key, value)
