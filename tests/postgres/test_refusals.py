@@ -2,6 +2,9 @@
 
 import asyncio
 import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 from urllib.parse import quote
 
 import psycopg
@@ -9,6 +12,7 @@ import pytest
 
 from swath.backends.postgres import PostgresStore
 from swath.core.errors import StoreUnavailable, SwathError, UsageError
+from swath.core.events import Event, Waiting
 from swath.core.frontier import Frontier
 from swath.core.item import Item
 from swath.core.store import ClaimRequest, Fact
@@ -112,6 +116,32 @@ async def test_a_caller_who_idled_too_long(site: Site) -> None:
         with pytest.raises(StoreUnavailable, match="Try again"):
             await claim.settle([claim.items[0].done()], connection=caller)
     await claim.settle([claim.items[0].done()])
+
+
+async def test_a_run_whose_transactions_take_too_long_says_so(site: Site) -> None:
+    """They are begun again, without an attempt counted: whoever runs it has to hear of that."""
+    happened: list[Event] = []
+    frontier = Frontier(await site.store(), observer=happened.append)
+    await frontier.add("a")
+    calls = 0
+
+    @asynccontextmanager
+    async def transaction() -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        async with await psycopg.AsyncConnection.connect(site.target.dsn) as connection:
+            yield connection
+
+    async def handler(item: Item, connection: psycopg.AsyncConnection[Any]) -> None:
+        nonlocal calls
+        calls += 1
+        if calls < 3:
+            await connection.execute("SET LOCAL idle_in_transaction_session_timeout = '10ms'")
+            await ended(site, connection.info.backend_pid)
+
+    summary = await frontier.run(handler, transaction=transaction, handle_signals=False)
+    assert (summary.done, summary.retried, calls) == (1, 0, 3)
+    waits = [event for event in happened if isinstance(event, Waiting)]
+    assert len(waits) == 2
+    assert all("idle-in-transaction timeout" in event.reason for event in waits)
 
 
 async def test_a_run_without_rights_ends(site: Site, role: str) -> None:
