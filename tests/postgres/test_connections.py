@@ -1,13 +1,17 @@
 """The few connections of a process: some wait for a lock, and the rest of the work goes on."""
 
 import asyncio
+import os
+import socket
 
 import pytest
 
+from swath.backends.postgres.connections import connect
 from swath.conformance.trial import done
 from swath.core.errors import StoreUnavailable, UsageError
 from swath.core.settler import AT_ONCE
 from swath.core.store import OutputMove
+from tests.conftest import StartPostgres
 from tests.forking import passes_in_a_child
 from tests.postgres.lending import Pooler
 from tests.postgres.site import Site
@@ -89,3 +93,16 @@ async def test_a_lost_deadlock_is_tried_again(site: Site) -> None:
     assert len(pooler.lent) == before + 2
     assert await trial.store.outputs() == {"one": 1, "two": 2}
     await trial.check()
+
+
+async def test_a_server_that_is_gone_is_noticed(start_postgres: StartPostgres) -> None:
+    """A machine that vanishes sends nothing. A call that waits for it would wait for as long as TCP does by itself."""
+    dsn = start_postgres(tcp=True).dsn(tcp=True)
+    for given, idle, limit in (("", 10, 30_000), ("?keepalives_idle=7&tcp_user_timeout=5000", 7, 5_000)):
+        async with await connect(dsn + given) as connection:
+            with socket.socket(fileno=os.dup(connection.fileno())) as wire:
+                assert wire.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+                assert wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == idle
+                assert wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL) == 5
+                assert wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT) == 4
+                assert wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == limit

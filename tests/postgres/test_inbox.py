@@ -263,6 +263,34 @@ async def test_a_claim_drains_a_bounded_number(site: Site, monkeypatch: pytest.M
     await trial.check()
 
 
+async def test_a_claim_drains_a_bounded_number_over_all_partitions(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds the lock of every partition that it drains. Where an inbox is above the mark nothing is claimed, so it
+    is not the end of what was wanted that ends this."""
+    partitions, rows, most = 8, 6, 5
+    monkeypatch.setattr(store_module, "INBOX_DRAIN", 1)
+    monkeypatch.setattr(store_module, "PARTITIONS_PER_CLAIM", 1)
+    trial = await site.trial(partitions=partitions)
+    others = range(1, partitions)
+    await trial.add(*(f"source{row}" for row in range(rows)), lane=trial.lane(0))
+    batch = await trial.claim(order=[0])
+    for row, item in enumerate(batch.items):
+        found = [trial.item(f"{row}.{partition}", lane=trial.lane(partition)) for partition in others]
+        await batch.settle(done(item), discovered=found)
+    inbox = rows * len(others)
+    assert await trial.total("inbox") == inbox
+    order = list(others)
+    looked = await trial.claim(order=order)
+    assert (looked.keys, await trial.total("inbox")) == ([], inbox - most)
+    assert looked.reply.next_ready_at is not None
+    assert looked.reply.next_ready_at <= looked.reply.now, "there is more: look again at once"
+    while left := await trial.total("inbox"):
+        order.append(order.pop(0))
+        await trial.claim(order=order)
+        assert left - 2 * most < await trial.total("inbox") <= left
+    assert await trial.total("ready") + await trial.total("claimed") == inbox
+    await trial.check()
+
+
 async def test_a_claim_takes_nothing_before_the_inbox_is_drained(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Above the high-water mark a claim only drains, so that the inbox cannot outgrow those who fill it. Other
     partitions are none of its business."""

@@ -2,6 +2,9 @@
 
 import asyncio
 import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 from urllib.parse import quote
 
 import psycopg
@@ -9,9 +12,10 @@ import pytest
 
 from swath.backends.postgres import PostgresStore
 from swath.core.errors import StoreUnavailable, SwathError, UsageError
+from swath.core.events import Event, Waiting
 from swath.core.frontier import Frontier
 from swath.core.item import Item
-from swath.core.store import Fact
+from swath.core.store import ClaimRequest, Fact
 from tests.postgres.site import POLL_SECONDS, Site
 from tests.recorder import PATIENCE
 
@@ -61,6 +65,35 @@ async def test_a_time_limit_is_waited_out(site: Site) -> None:
         assert await store.reopen([(0, 1)]) == 0
 
 
+async def test_a_claim_that_ran_out_of_time_says_so(site: Site) -> None:
+    """The server has said no, so there is nothing to look up: to try again without a word would hide why."""
+    await site.store()
+    limits = ["statement_timeout", "transaction_timeout"]
+    for (limit,) in await site.sql("SELECT name FROM pg_settings WHERE name = ANY (%s)", limits):
+        store = await open_with(site, limit, SHORT)  # shorter than a claim waits for a lock
+        holder = await site.lock(0)
+        request = ClaimRequest(1, 1_000_000, "worker", 1, order=[0], wait_for=0)
+        with pytest.raises(StoreUnavailable, match=r"is busy.*timeout.*Try again"):
+            await store.claim(request)
+        await holder.rollback()
+        assert (await store.claim(request)).items == []
+
+
+async def test_learning_waits_no_longer_than_other_moves(site: Site) -> None:
+    store = await site.store()
+    await store.learn([Fact("a", "1")])
+    await site.sql(
+        "DO $do$ BEGIN EXECUTE replace(pg_get_functiondef('{schema}.learn'::regproc), $$'30s'$$, $$'100ms'$$); END $do$"
+    )
+    holder = await site.connect()
+    await holder.execute("BEGIN")
+    await holder.execute(site.target.fill("UPDATE {schema}.fact SET value = '2'"))
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(StoreUnavailable, match=r"is busy.*lock timeout.*Try again"):
+            await store.learn([Fact("a", "3")])
+    await holder.rollback()
+
+
 async def ended(site: Site, pid: int) -> None:
     """Wait until the server has ended a session."""
     async with asyncio.timeout(PATIENCE):
@@ -83,6 +116,32 @@ async def test_a_caller_who_idled_too_long(site: Site) -> None:
         with pytest.raises(StoreUnavailable, match="Try again"):
             await claim.settle([claim.items[0].done()], connection=caller)
     await claim.settle([claim.items[0].done()])
+
+
+async def test_a_run_whose_transactions_take_too_long_says_so(site: Site) -> None:
+    """They are begun again, without an attempt counted: whoever runs it has to hear of that."""
+    happened: list[Event] = []
+    frontier = Frontier(await site.store(), observer=happened.append)
+    await frontier.add("a")
+    calls = 0
+
+    @asynccontextmanager
+    async def transaction() -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        async with await psycopg.AsyncConnection.connect(site.target.dsn) as connection:
+            yield connection
+
+    async def handler(item: Item, connection: psycopg.AsyncConnection[Any]) -> None:
+        nonlocal calls
+        calls += 1
+        if calls < 3:
+            await connection.execute("SET LOCAL idle_in_transaction_session_timeout = '10ms'")
+            await ended(site, connection.info.backend_pid)
+
+    summary = await frontier.run(handler, transaction=transaction, handle_signals=False)
+    assert (summary.done, summary.retried, calls) == (1, 0, 3)
+    waits = [event for event in happened if isinstance(event, Waiting)]
+    assert len(waits) == 2
+    assert all("idle-in-transaction timeout" in event.reason for event in waits)
 
 
 async def test_a_run_without_rights_ends(site: Site, role: str) -> None:

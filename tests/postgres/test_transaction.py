@@ -226,14 +226,34 @@ async def test_a_namesake_in_another_database_is_not_settled(site: Site, server:
     assert (await frontier.status()).claimed == 1
 
 
-async def test_row_factory_and_cursors_of_the_caller_do_not_matter(site: Site) -> None:
+@pytest.mark.parametrize("cursors", [psycopg.AsyncClientCursor, psycopg.AsyncRawCursor])
+async def test_row_factory_and_cursors_of_the_caller_do_not_matter(
+    site: Site, cursors: type[psycopg.AsyncCursor[Any]]
+) -> None:
     frontier, claim = await claimed(site, "a")
     async with await psycopg.AsyncConnection.connect(
-        site.target.dsn, row_factory=psycopg.rows.dict_row, cursor_factory=psycopg.AsyncClientCursor
+        site.target.dsn, row_factory=psycopg.rows.dict_row, cursor_factory=cursors
     ) as connection:
         await connection.execute("SELECT 1")
         await claim.settle([claim.items[0].done()], connection=connection)
     assert (await frontier.status()).done == 1
+
+
+async def test_raw_cursors_of_a_caller_who_blocks_do_not_matter(site: Site) -> None:
+    frontier, claim = await claimed(site, "a")
+    with psycopg.connect(site.target.dsn, cursor_factory=psycopg.RawCursor) as connection:
+        await claim.settle([claim.items[0].done()], connection=connection)
+    assert (await frontier.status()).done == 1
+
+
+async def test_an_encoding_of_the_callers_that_has_no_such_letters(site: Site) -> None:
+    frontier, claim = await claimed(site, "a")
+    async with await psycopg.AsyncConnection.connect(site.target.dsn, client_encoding="LATIN1") as connection:
+        with pytest.raises(WrongTransaction, match=r"settling claim .*iso8859-1.* has no 'я'.*client_encoding=UTF8"):
+            await claim.settle([claim.items[0].done(discovered=["я"])], connection=connection)
+        await connection.rollback()
+        await claim.settle([claim.items[0].done(discovered=["é"])], connection=connection)
+    assert (await frontier.explain("é")).state == "ready"
 
 
 async def test_waiting_for_the_partition_ends(site: Site, caller: Caller) -> None:

@@ -224,7 +224,9 @@ class Broker:
             work.task = self._loop.create_task(self._work(work))
 
     async def _work(self, work: Work) -> None:
-        outcome, failure = await perform(work, self._handler, timeout=self._timeout, transaction=self._transaction)
+        outcome, failure = await perform(
+            work, self._handler, timeout=self._timeout, transaction=self._transaction, outage=self._outage
+        )
         held = self.hand.finish(work)
         if held is None:
             return  # given up on

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from swath.core.claim import Claim, Encoded
 from swath.core.errors import InvalidOutcome, LeaseLost, StoreUnavailable, WrongTransaction
 from swath.core.item import Item, Outcome
+from swath.core.outage import Outage
 
 log = logging.getLogger("swath.runner")
 
@@ -82,22 +83,29 @@ class Ended(NamedTuple):
 
 
 async def perform(
-    work: Work, handler: Handler, *, timeout: float | None, transaction: Transaction | None = None
+    work: Work,
+    handler: Handler,
+    *,
+    timeout: float | None,
+    transaction: Transaction | None = None,
+    outage: Outage | None = None,
 ) -> Ended:
     """Run the handler and encode its outcome. Whatever it does short of ending the process, there is an outcome."""
     if not work.begin():
         return Ended(work.claim.encode(work.item.release(started=False)))
-    ended = await _called(work, handler, timeout, transaction)
+    ended = await _called(work, handler, timeout, transaction, outage)
     if work.staged and ended.outcome is not None:
         return ended._replace(outcome=ended.outcome._replace(doubtful=True))
     return ended
 
 
-async def _called(work: Work, handler: Handler, timeout: float | None, transaction: Transaction | None) -> Ended:
+async def _called(
+    work: Work, handler: Handler, timeout: float | None, transaction: Transaction | None, outage: Outage | None
+) -> Ended:
     item, claim = work.item, work.claim
     try:
         if transaction is not None:
-            return await _within(work, handler, transaction)
+            return await _within(work, handler, transaction, outage)
         return Ended(_encoded(work, await handler(item)))
     except asyncio.CancelledError:
         if work.why is not None:
@@ -114,15 +122,19 @@ async def _called(work: Work, handler: Handler, timeout: float | None, transacti
     return Ended(claim.encode(item.retry(reason=failure.reason, error=failure.error)), failure)
 
 
-async def _within(work: Work, handler: Handler, transaction: Transaction) -> Ended:
+async def _within(work: Work, handler: Handler, transaction: Transaction, outage: Outage | None) -> Ended:
     """The handler in a transaction, with the settlement as the last statement before the commit (INV-5, rule 14)."""
     try:
         async with transaction() as connection:
             outcome = _encoded(work, await handler(work.item, connection))
             committed = await work.claim.stage(outcome, connection)
             work.staged = True
-    except (LeaseLost, StoreUnavailable):
+    except (LeaseLost, StoreUnavailable) as error:
         # Rolled back, and no fault of the handler's. Whether the item is still ours is seen when it is given back.
+        # Where it is the transaction that is at fault, such as one that takes longer than the server lets it, this
+        # happens again and again: so it is said, and not done in haste.
+        if outage is not None and isinstance(error, StoreUnavailable):
+            await asyncio.sleep(outage.failed("commit", error))
         return Ended(work.claim.encode(work.item.release()))
     if not work.staged:
         raise WrongTransaction(

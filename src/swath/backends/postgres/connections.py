@@ -15,6 +15,9 @@ from swath.core.errors import UsageError
 # somebody holds, leases are renewed all the same.
 MOST = 6
 CONNECT_TIMEOUT = 10
+# A server that is gone without a word, as in a fail-over, is noticed within half a minute. By itself TCP would take a
+# quarter of an hour or, while a reply is awaited, two hours. The URL may say otherwise.
+KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4, "tcp_user_timeout": 30_000}
 
 AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
 
@@ -85,8 +88,11 @@ def _drop(note: psycopg.Notify) -> None:
 
 
 async def connect(dsn: str) -> AsyncConnection:
+    given = psycopg.conninfo.conninfo_to_dict(dsn)
+    keepalive: dict[str, Any] = {name: value for name, value in KEEPALIVE.items() if name not in given}
     return await psycopg.AsyncConnection.connect(
         dsn,
+        **keepalive,
         autocommit=True,
         prepare_threshold=None,
         connect_timeout=CONNECT_TIMEOUT,

@@ -735,6 +735,7 @@ DECLARE
     _moved integer;
     _starts boolean;
     _flooded boolean;
+    _drains integer := 0;
     _last_ready_at bigint;
     _last_lane integer;
     _last_version bigint;
@@ -770,6 +771,10 @@ BEGIN
 
     FOREACH _partition IN ARRAY _order LOOP
         EXIT WHEN _taken >= _limit OR cardinality(_held) >= _most_partitions;
+        IF _drains >= 5 * _most_partitions THEN
+            next_ready_at := now;  -- enough taken in under one lock: the rest is for the next look, which is due at once
+            EXIT;
+        END IF;
         SELECT * INTO STRICT _old FROM {schema}.partition_state
         WHERE partition = _partition ORDER BY version DESC LIMIT 1;
         IF coalesce(_old.next_ready_at > greatest(now, _old.time + 1), true) AND NOT {schema}.has_inbox(_old) THEN
@@ -803,6 +808,7 @@ BEGIN
             EXIT WHEN NOT _flooded;
             s := {schema}.drain_inbox(s, _most_inbox);
             _flooded := {schema}.has_inbox(s);
+            _drains := _drains + 1;
         END LOOP;
         IF s.delayed > 0 THEN
             s := {schema}.drain_delayed(s, _most_delayed);
@@ -1031,7 +1037,8 @@ CREATE OR REPLACE FUNCTION {schema}.find_claim(
     OUT now bigint, OUT fence bigint, OUT expires_at bigint, OUT paused boolean, OUT signal_version bigint
 )
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan AS $$
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
+SET lock_timeout TO '30s' AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM {schema}.check_format(_format);
@@ -1303,7 +1310,8 @@ $$;
 -- name: learn
 -- In the order of their keys, so that two who learn the same things do not wait for each other.
 CREATE OR REPLACE FUNCTION {schema}.learn(_format integer, _keys text[], _values text[]) RETURNS void
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE
+SET lock_timeout TO '30s' AS $$
 BEGIN
     PERFORM {schema}.check_format(_format);
     INSERT INTO {schema}.fact (key, value)

@@ -129,7 +129,9 @@ class PostgresStore:
         before = dict(self._versions)
         try:
             row = await self._call("claim", *arguments, doing="claiming")
-        except StoreUnavailable:
+        except StoreUnavailable as failure:
+            if isinstance(failure.__cause__, psycopg.Error) and not passes_at_once(failure.__cause__):
+                raise  # the server said no, and would again: there is no doubt about the claim
             self._doubtful.add(request.token)
             return await self._find_claim(request)
         except asyncio.CancelledError:
@@ -218,14 +220,21 @@ class PostgresStore:
             )
         statement = self._statement("settle", len(arguments))
         elsewhere = f"{doing}: {connection.info.dbname!r}, the database of this connection, does not hold the frontier"
-        with translated(self.target.shown, doing=doing, elsewhere=elsewhere):
-            if isinstance(connection, psycopg.Connection):
-                row: Any = (
-                    connection.cursor(row_factory=psycopg.rows.tuple_row).execute(statement, arguments).fetchone()
-                )
-            else:
-                cursor = connection.cursor(row_factory=psycopg.rows.tuple_row)
-                row = await (await cursor.execute(statement, arguments)).fetchone()
+        try:
+            with translated(self.target.shown, doing=doing, elsewhere=elsewhere):
+                # Cursors of our own kind: those that the connection makes may want other placeholders.
+                if isinstance(connection, psycopg.Connection):
+                    cursor = psycopg.Cursor(connection, row_factory=psycopg.rows.tuple_row)
+                    row = cursor.execute(statement, arguments).fetchone()
+                else:
+                    waiting = psycopg.AsyncCursor(connection, row_factory=psycopg.rows.tuple_row)
+                    row = await (await waiting.execute(statement, arguments)).fetchone()
+        except UnicodeEncodeError as error:
+            raise WrongTransaction(
+                f"{doing}: {connection.info.encoding}, the encoding of this connection, has no "
+                f"{error.object[error.start : error.end]!r:.40}: connect with client_encoding=UTF8"
+            ) from error
+        assert row is not None
         return tuple(row)
 
     # what to change
