@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -11,11 +12,11 @@ import psycopg
 import pytest
 
 from swath.backends.postgres import PostgresStore
-from swath.core.errors import StoreUnavailable, SwathError, UsageError
+from swath.core.errors import StoreUnavailable, SwathError, UsageError, WrongTransaction
 from swath.core.events import Event, Waiting
 from swath.core.frontier import Frontier
 from swath.core.item import Item
-from swath.core.store import ClaimRequest, Fact
+from swath.core.store import ClaimRequest, Fact, Settings
 from tests.postgres.site import POLL_SECONDS, Site
 from tests.recorder import PATIENCE
 
@@ -113,35 +114,51 @@ async def test_a_caller_who_idled_too_long(site: Site) -> None:
         caller.execute("BEGIN")
         caller.execute("SET idle_in_transaction_session_timeout = '10ms'")
         await ended(site, caller.info.backend_pid)
-        with pytest.raises(StoreUnavailable, match="Try again"):
+        with pytest.raises(
+            WrongTransaction, match=r"took too long \(.*idle-in-transaction timeout\)\."
+        ):
             await claim.settle([claim.items[0].done()], connection=caller)
     await claim.settle([claim.items[0].done()])
 
 
-async def test_a_run_whose_transactions_take_too_long_says_so(site: Site) -> None:
-    """They are begun again, without an attempt counted: whoever runs it has to hear of that."""
+async def test_a_run_whose_transactions_take_too_long(site: Site) -> None:
+    """That is the handler's doing: an attempt is counted, and there is an end to it."""
+    frontier = Frontier(await site.store(Settings(1, max_attempts=1)))
+    await frontier.add("a")
+
+    async def handler(item: Item, connection: psycopg.AsyncConnection[Any]) -> None:
+        await connection.execute("SET LOCAL idle_in_transaction_session_timeout = '10ms'")
+        await ended(site, connection.info.backend_pid)
+
+    summary = await frontier.run(handler, transaction=partial(transaction, site), handle_signals=False)
+    assert (summary.done, summary.died) == (0, 1)
+    assert "which took too long" in (await frontier.explain("a")).data["reason"]
+
+
+async def test_a_run_whose_transactions_cannot_write_says_so(site: Site) -> None:
+    """They are begun again, without an attempt counted, as on a stand-by: whoever runs it has to hear of that."""
     happened: list[Event] = []
     frontier = Frontier(await site.store(), observer=happened.append)
     await frontier.add("a")
     calls = 0
 
-    @asynccontextmanager
-    async def transaction() -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        async with await psycopg.AsyncConnection.connect(site.target.dsn) as connection:
-            yield connection
-
     async def handler(item: Item, connection: psycopg.AsyncConnection[Any]) -> None:
         nonlocal calls
         calls += 1
         if calls < 3:
-            await connection.execute("SET LOCAL idle_in_transaction_session_timeout = '10ms'")
-            await ended(site, connection.info.backend_pid)
+            await connection.execute("SET TRANSACTION READ ONLY")
 
-    summary = await frontier.run(handler, transaction=transaction, handle_signals=False)
+    summary = await frontier.run(handler, transaction=partial(transaction, site), handle_signals=False)
     assert (summary.done, summary.retried, calls) == (1, 0, 3)
     waits = [event for event in happened if isinstance(event, Waiting)]
     assert len(waits) == 2
-    assert all("idle-in-transaction timeout" in event.reason for event in waits)
+    assert all("read-only transaction" in event.reason for event in waits)
+
+
+@asynccontextmanager
+async def transaction(site: Site) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    async with await psycopg.AsyncConnection.connect(site.target.dsn) as connection:
+        yield connection
 
 
 async def test_a_run_without_rights_ends(site: Site, role: str) -> None:

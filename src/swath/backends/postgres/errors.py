@@ -54,8 +54,8 @@ _DENIED = re.compile(r"permission denied for (\w+) (.+)")
 
 @contextmanager
 def translated(shown: str, *, doing: str, elsewhere: str | None = None) -> Iterator[None]:
-    """Raise what psycopg raises as an error of ours. `elsewhere` is what to say when a caller's own connection leads to
-    a database without the frontier."""
+    """Raise what psycopg raises as an error of ours. `elsewhere` is for a caller's own connection: what to say when it
+    leads to a database without the frontier."""
     try:
         yield
     except _GONE as error:
@@ -63,6 +63,11 @@ def translated(shown: str, *, doing: str, elsewhere: str | None = None) -> Itera
             raise WrongTransaction(elsewhere) from error
         raise translate(error, shown, doing=doing) from error
     except psycopg.Error as error:
+        if elsewhere is not None and error.sqlstate in _OUT_OF_TIME:
+            raise WrongTransaction(
+                f"{doing}: the server has ended the transaction, which took too long ({error.diag.message_primary}). "
+                "Make it shorter, or the limit longer"
+            ) from error
         raise translate(error, shown, doing=doing) from error
 
 
