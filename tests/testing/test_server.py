@@ -123,7 +123,7 @@ async def test_a_client_that_leaves_is_logged_when_it_leaves() -> None:
         entry, _ = served.log.entries
     assert not entry.complete
     assert entry.status == 0
-    assert 0.1 <= entry.ended - entry.started < PATIENCE
+    assert 0.05 < entry.ended - entry.started < PATIENCE  # the client's wait began a little earlier
 
 
 async def test_an_answer_has_ended_when_its_last_byte_has_left() -> None:

@@ -29,15 +29,19 @@ SELECT
     (SELECT coalesce(sum(i.visits), 0)::bigint FROM {schema}.lane_now AS i WHERE i.partition = s.partition),
     (SELECT count(*) FROM {schema}.dead AS i WHERE i.partition = s.partition),
     (SELECT count(*)::integer FROM {schema}.lane AS i WHERE i.partition = s.partition),
-    (SELECT coalesce(sum(i.size), 0)::bigint FROM {schema}.inbox AS i WHERE i.partition = s.partition),
+    w.size,
     coalesce(least(
         (SELECT min(i.position) FROM {schema}.item AS i WHERE i.partition + 0 = s.partition),
         (SELECT min(i.position + 0) FROM {schema}.delayed AS i WHERE i.partition + 0 = s.partition AND NOT i.revisit),
         (SELECT min(i.position) FROM {schema}.claimed AS i WHERE i.partition = s.partition)
     ), s.next_position) - 1,
     (SELECT count(*) FROM {schema}.dead AS i WHERE i.partition = s.partition AND i.position <= s.checkpoint),
-    s.next_position - 1, s.next_ready_at, s.time
+    s.next_position - 1,
+    CASE WHEN w.size > 0 THEN s.time WHEN s.ready + s.delayed + s.claimed > 0 THEN s.next_ready_at END, s.time
 FROM {schema}.partition_now AS s
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(i.size), 0)::bigint AS size FROM {schema}.inbox AS i WHERE i.partition = s.partition
+) AS w
 ORDER BY s.partition;
 
 -- name: lane
