@@ -114,9 +114,7 @@ async def test_a_caller_who_idled_too_long(site: Site) -> None:
         caller.execute("BEGIN")
         caller.execute("SET idle_in_transaction_session_timeout = '10ms'")
         await ended(site, caller.info.backend_pid)
-        with pytest.raises(
-            WrongTransaction, match=r"took too long \(.*idle-in-transaction timeout\)\."
-        ):
+        with pytest.raises(WrongTransaction, match=r"took too long \(.*idle-in-transaction timeout\)\."):
             await claim.settle([claim.items[0].done()], connection=caller)
     await claim.settle([claim.items[0].done()])
 
