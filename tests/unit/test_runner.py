@@ -525,7 +525,7 @@ async def test_nothing_is_claimed_ahead_where_starts_are_paced(
         await asyncio.sleep(0)
 
     async with bench(min_interval=min_interval, concurrency=concurrency) as b:
-        await b.frontier.add(Item(f"k{n}", lane=f"lane {n}") for n in range(1_000))
+        await b.frontier.add(Item(f"k{n}", lane=f"lane {n}") for n in range(200))
         await b.frontier.run(handler, workers=2)
     assert (max(claimed.items for claimed in b.seen.of(events.Claimed)) > 2) is ahead
 
