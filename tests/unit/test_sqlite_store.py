@@ -472,17 +472,18 @@ def test_a_store_that_came_through_a_fork_is_refused(store: SqliteStore) -> None
 
 
 async def test_old_claims_are_pruned(store: SqliteStore, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swath.backends.sqlite.claim.CLAIMS_KEPT", 200)
-    await store.add([new(f"k{i}", f"lane {i}") for i in range(1_000)])
+    monkeypatch.setattr("swath.backends.sqlite.claim.CLAIMS_KEPT", 50)
+    monkeypatch.setattr("swath.backends.sqlite.claim.PRUNE_EVERY", 20)
+    await store.add([new(f"k{i}", f"lane {i}") for i in range(200)])
     kept = await store.claim(request(limit=1))
-    for number in range(600):
+    for number in range(150):
         reply = await store.claim(request(limit=1))
         assert reply.fence == number + 2
         await store.settle(ClaimRef(reply.fence, TOKEN), done(reply))
     with sqlite3.connect(path) as connection:
         (count,) = connection.execute("SELECT count(*) FROM swath_claim").fetchone()
     connection.close()
-    assert 200 <= count <= 400
+    assert 50 <= count <= 100
     await store.settle(ClaimRef(kept.fence, TOKEN), done(kept))
 
 
