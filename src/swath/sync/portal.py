@@ -152,13 +152,13 @@ class Portal:
         The loop stands still meanwhile, so that it looks to everything else like a step of the loop's own.
         """
         self._check(coroutine)
-        with self._parked():
+        with closing(coroutine), self._parked():
             try:
                 coroutine.send(None)
             except StopIteration as end:
                 answer: Answer = end.value
                 return answer
-            coroutine.close()
+            coroutine.close()  # while the loop stands still, which it may have to do with
         raise WrongTransaction(
             "the settlement had to wait, which it cannot do in your transaction: give it a psycopg.Connection or "
             "sqlite3.Connection (not an async one), and settle a claim from one thread at a time"
@@ -172,12 +172,12 @@ class Portal:
             parked.set()
             go_on.wait()
 
-        self._loop.call_soon_threadsafe(park)
-        parked.wait()
         try:
+            self._loop.call_soon_threadsafe(park)
+            parked.wait()
             yield
         finally:
-            go_on.set()
+            go_on.set()  # also where this thread was interrupted while it waited: the loop comes to `park` later
 
     def run(
         self, frontier: Frontier, handler: Handler, *, workers: int, handle_signals: bool, **options: Any
