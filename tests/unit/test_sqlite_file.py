@@ -209,6 +209,17 @@ async def test_a_link_leads_to_the_same_frontier(path: str) -> None:
     assert not [name for name in os.listdir(os.path.dirname(path)) if name.startswith("work.db.link-")]
 
 
+async def test_a_file_of_two_names_is_refused_under_both(path: str) -> None:
+    """Under each it would have a log of its own: what was claimed under one would be claimed again under the other."""
+    await create(path)
+    os.link(path, f"{path}.other")
+    for name in (path, f"{path}.other"):
+        with pytest.raises(InvalidStoreURL, match="has 2 names"):
+            await SqliteStore.open(name)
+    os.unlink(f"{path}.other")
+    await create(path)
+
+
 @pytest.mark.parametrize("name", [b"caf\xe9.db", "café.db".encode(), b"a#b?c%20.db"])
 async def test_any_name_of_a_file_will_do(name: bytes, tmp_path: Path) -> None:
     path = os.path.join(tmp_path, os.fsdecode(name))

@@ -53,6 +53,11 @@ def locate(path: str) -> str:
     path = os.path.realpath(path)  # as SQLite does, which puts the log beside the file and not beside a link to it
     if os.path.isdir(path):
         raise InvalidStoreURL(f"{path} is a directory: name a file in it")
+    if (names := _names(path)) > 1:
+        raise InvalidStoreURL(
+            f"{path} has {names} names (hard links), and SQLite keeps a log under each: who works under one does not "
+            "know of who works under another. Keep one of them, or use symbolic links"
+        )
     try:
         with open("/proc/self/mountinfo", encoding="utf-8") as mounts:
             kind = file_system(path, mounts.read())
@@ -64,6 +69,13 @@ def locate(path: str) -> str:
             "Put the file on a local disk, or use a postgresql:// store"
         )
     return path
+
+
+def _names(path: str) -> int:
+    try:
+        return os.stat(path).st_nlink
+    except OSError:  # it is not there yet, or cannot be reached, as opening it will tell
+        return 0
 
 
 def file_system(path: str, mountinfo: str) -> str:
