@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -492,6 +493,20 @@ async def test_a_file_locked_for_too_long_is_unavailable(path: str, monkeypatch:
     holder.close()
     assert await store.add([new("a")]) == 1
     await store.close()
+
+
+async def test_those_who_wait_for_a_locked_file_do_so_together(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await SqliteStore.open(path)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr("swath.backends.sqlite.file.BUSY_SECONDS", 0.5)
+    began = time.monotonic()
+    adding = [asyncio.create_task(store.add([new(f"{n}")])) for n in range(20)]
+    await asyncio.wait(adding)
+    await store.close()
+    assert time.monotonic() - began < 5, "and not for 10 s, each after the last one"
+    assert all(isinstance(task.exception(), StoreUnavailable) for task in adding)
+    holder.close()
 
 
 # formats

@@ -155,9 +155,10 @@ def inode_of(path: str) -> tuple[int, int]:
     return stat.st_dev, stat.st_ino
 
 
-def patiently(action: Callable[[], T]) -> T:
-    """Run an action again while somebody else holds the file, up to BUSY_SECONDS."""
-    deadline = time.monotonic() + BUSY_SECONDS
+def patiently(action: Callable[[], T], *, since: float | None = None) -> T:
+    """Run an action again while somebody else holds the file, up to BUSY_SECONDS: from now, or from a moment on the
+    monotonic clock."""
+    deadline = (time.monotonic() if since is None else since) + BUSY_SECONDS
     pause = 0.000_5
     while True:
         try:
