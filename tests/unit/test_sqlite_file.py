@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -506,6 +507,20 @@ async def test_those_who_wait_for_a_locked_file_do_so_together(path: str, monkey
     await store.close()
     assert time.monotonic() - began < 5, "and not for 10 s, each after the last one"
     assert all(isinstance(task.exception(), StoreUnavailable) for task in adding)
+    holder.close()
+
+
+async def test_a_frontier_that_cannot_be_opened_as_asked_for_is_closed(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(path)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr("swath.backends.sqlite.file.BUSY_SECONDS", 0.1)
+    before = set(threading.enumerate())
+    with pytest.raises(StoreUnavailable, match="locked by another process"):
+        await swath.open(f"sqlite:///{path}", min_interval=5)
+    assert not [thread for thread in set(threading.enumerate()) - before if path in thread.name]
     holder.close()
 
 
