@@ -126,26 +126,27 @@ def _set_up(connection: sqlite3.Connection, synchronous: str, read_only: bool) -
 
 
 class Files:
-    """The file of a frontier and its log, as they were when they were opened."""
+    """The file of a frontier, its log and the locks of both, as they were when they were opened."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self.inode, self._log_inode = self._look()
+        self._inodes = self._look()
+        self.inode = self._inodes[0]
 
-    def _look(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        return inode_of(self._path), inode_of(f"{self._path}-wal")
+    def _look(self) -> tuple[tuple[int, int], ...]:
+        return inode_of(self._path), inode_of(f"{self._path}-wal"), inode_of(f"{self._path}-shm")
 
     def check(self) -> None:
         """SQLite goes on to write into files that are gone, and tells nobody. A log also goes when a process closes the
         file by hand, and with it the locks that say that it is in use."""
         try:
-            same = self._look() == (self.inode, self._log_inode)
+            same = self._look() == self._inodes
         except OSError:
             same = False
         if not same:
             raise NotAFrontier(
-                f"{self._path} or its log was removed or replaced while this process had it open: nothing more is "
-                "written to it. See that nothing but SQLite opens it, and start again"
+                f"{self._path} or its -wal or -shm was removed or replaced while this process had it open: nothing "
+                "more is written to it. See that nothing but SQLite opens it, and start again"
             )
 
 
