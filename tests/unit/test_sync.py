@@ -201,6 +201,20 @@ def test_iterables_are_drawn_from_in_the_calling_thread(frontier: swath.sync.Fro
     assert frontier.reopen(keys()) == 0
 
 
+def test_few_items_are_drawn_at_a_time_where_their_payloads_are_large() -> None:
+    drawn, drawn_before = 0, []
+
+    def items() -> Iterator[Item]:
+        nonlocal drawn
+        for n in range(300):
+            drawn += 1
+            yield Item(f"k{n}", payload="x" * 200_000)
+
+    with swath.sync.open("memory:", observer=lambda event: drawn_before.append(drawn)) as frontier:
+        assert frontier.add(items()) == 300
+    assert drawn_before == [80, 160, 240, 300]
+
+
 def test_a_bad_item_late_in_a_stream_says_how_many_went_before(frontier: swath.sync.Frontier) -> None:
     keys = [*(f"k{n}" for n in range(ADD_BUFFER + 5)), ""]
     with pytest.raises(swath.InvalidItem) as error:
