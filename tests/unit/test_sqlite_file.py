@@ -260,6 +260,20 @@ async def test_a_run_ends_when_its_tables_are_gone(path: str) -> None:
             await frontier.run(handler)
 
 
+async def test_a_run_ends_when_its_tables_contradict_each_other(path: str) -> None:
+    await create(path)
+    edit(path, "INSERT INTO swath_seen VALUES (0, zeroblob(20), 1)")
+    edit(path, "INSERT INTO swath_done VALUES (1, 0, 1, 1, 3, zeroblob(20), 'b', NULL, 1, 1, NULL)")
+
+    async def handler(item: Item) -> None:
+        pass
+
+    async with swath.open(f"sqlite:///{path}") as frontier, asyncio.timeout(20):
+        await frontier.add("a")
+        with pytest.raises(SwathError, match="UNIQUE constraint failed"):
+            await frontier.run(handler)
+
+
 MOUNTS = """\
 22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
 30 22 0:50 / /mnt/my\\040share rw - nfs4 server:/export rw
