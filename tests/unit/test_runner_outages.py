@@ -258,6 +258,21 @@ async def test_a_full_store_is_waited_for_though_it_can_be_read(monkeypatch: pyt
     assert len(b.seen.of(events.Waiting)) == 1
 
 
+async def test_a_store_that_can_only_be_read_does_not_answer_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a file of SQLite's that somebody else has locked."""
+    monkeypatch.setattr(broker, "LISTEN", 0.01)
+    async with bench() as b:
+        b.faults.fail("claim")
+        await b.frontier.add("a")
+        running = asyncio.create_task(b.frontier.run(nothing))
+        await b.seen.saw(events.Waiting)
+        await b.faults.saw("signal", 5)
+        assert not b.seen.of(events.Reached)
+        b.faults.come_back()
+        assert (await running).done == 1
+    assert (len(b.seen.of(events.Waiting)), len(b.seen.of(events.Reached))) == (1, 1)
+
+
 async def test_a_store_that_is_away_at_the_start_is_waited_for() -> None:
     async with bench() as b:
         await b.frontier.add("a")
