@@ -33,7 +33,7 @@ class Held:
         self.ahead = len(claim.items)
         self.works: set[Work] = set()
         self.outcomes: list[Encoded] = []
-        self.weight = 0  # bytes of output that wait to be settled
+        self.weight = 0  # bytes of output, and of what was discovered, that wait to be settled
         self.sending = 0  # outcomes in a settlement under way
         self.queued = False  # for a settler, or in its hands
         self.ripe = False  # to be settled again as soon as its settler is through
@@ -63,7 +63,7 @@ class Hand:
 
     @property
     def weight(self) -> int:
-        """Bytes of output that wait to be settled."""
+        """Bytes of output, and of what was discovered, that wait to be settled."""
         return sum(held.weight for held in self.claims.values())
 
     def take(self, claim: Claim, now: float) -> None:
