@@ -130,7 +130,7 @@ class Settler:
                 await self._record(self._output, groups)
         finally:
             for held, weight in zip(batch, weights, strict=True):
-                held.weight -= weight
+                held.weight = held.weight - weight if held.outcomes else 0  # none where the claim was lost meanwhile
                 self._hand.unsettled -= held.sending  # not 0 where it was broken off: nobody waits for these any more
                 held.sending = 0
         for held in batch:
