@@ -137,7 +137,11 @@ class Opening:
             )
         frontier = Frontier(store, observer=self._observer, worker=self._worker)
         if any(getattr(stored, name) != value for name, value in self._changes.items()):
-            await frontier.change_settings(self._changes)
+            try:
+                await frontier.change_settings(self._changes)
+            except BaseException:
+                await store.close()  # nobody else can
+                raise
         return frontier
 
     async def _store(self, settings: Settings) -> Store:

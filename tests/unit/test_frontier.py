@@ -16,7 +16,7 @@ from swath.core import events
 from swath.core import frontier as frontier_module
 from swath.core.claim import Claim
 from swath.core.clock import as_datetime
-from swath.core.frontier import ADD_BUFFER, Frontier
+from swath.core.frontier import ADD_BUFFER, ADD_BYTES, Frontier
 from swath.core.item import Item
 from swath.core.store import ADD_CHUNK, MAX_CLAIM, ClaimReply, NewItem, Settings
 from tests.bench import Bench, bench, nothing
@@ -62,6 +62,24 @@ async def test_add_holds_no_more_than_a_buffer() -> None:
         assert drawn == ADD_BUFFER
         gate.set()
         assert await adding == 2 * ADD_BUFFER
+
+
+async def test_add_holds_few_items_where_their_payloads_are_large() -> None:
+    drawn = 0
+
+    def items() -> Iterator[Item]:
+        nonlocal drawn
+        for n in range(300):
+            drawn += 1
+            yield Item(f"k{n}", payload="x" * 200_000)
+
+    async with bench() as b:
+        gate = b.faults.held_up["add"] = asyncio.Event()
+        adding = asyncio.create_task(b.frontier.add(items()))
+        await b.faults.saw("add")
+        assert drawn == ADD_BYTES // 200_000
+        gate.set()
+        assert await adding == 300
 
 
 class Watched(MemoryStore):

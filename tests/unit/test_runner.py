@@ -13,7 +13,9 @@ from swath.core import broker, events
 from swath.core.clock import as_datetime
 from swath.core.frontier import Frontier
 from swath.core.item import Item, Outcome
+from swath.core.settler import DISCOVERED_BYTES
 from swath.core.store import ClaimRequest
+from swath.core.work import Handler
 from tests.bench import bench, nothing
 
 
@@ -492,6 +494,45 @@ async def test_claiming_stops_when_settling_falls_behind() -> None:
         summary = await running
     assert held_up <= 2 * broker.MAX_BATCH + broker.MAX_BATCH
     assert summary.done == 5_000
+
+
+def leads_to(count: int) -> Handler:
+    """A handler of sitemaps: each key that has no slash leads to so many that have one."""
+
+    async def handler(item: Item) -> Outcome:
+        return item.done(discovered=[f"{item.key}/{n}" for n in range(count)] if "/" not in item.key else [])
+
+    return handler
+
+
+async def test_what_was_discovered_is_settled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody else waits for the partition as long as a settlement takes."""
+    monkeypatch.setattr("swath.core.settler.MAX_DISCOVERED", 50)
+    async with bench() as b:
+        await b.frontier.add([f"map {n}" for n in range(20)])
+        assert (await b.frontier.run(leads_to(20))).done == 20 + 400
+        await b.frontier.add("large")
+        assert (await b.frontier.run(leads_to(70))).done == 1 + 70
+    sizes = [event.discovered for event in b.seen.of(events.Settled)]
+    assert (sum(sizes), max(sizes)) == (470, 70)
+    assert sorted(sizes)[-2] == 40
+
+
+async def test_nothing_is_started_while_too_much_that_was_discovered_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """INV-9."""
+    monkeypatch.setattr(broker, "MAX_OUTPUT", 100 * DISCOVERED_BYTES)
+    async with bench() as b:
+        gate = b.faults.held_up["settle"] = asyncio.Event()
+        await b.frontier.add([f"map {n}" for n in range(60)])
+        running = asyncio.create_task(b.frontier.run(leads_to(20), workers=10))
+        before, claimed = -1, 0
+        while before != claimed:
+            await asyncio.sleep(0.3)
+            before, claimed = claimed, sum(event.items for event in b.seen.of(events.Claimed))
+        assert claimed < 40
+        del b.faults.held_up["settle"]
+        gate.set()
+        assert (await running).done == 60 + 1_200
 
 
 async def test_what_was_claimed_ahead_and_cannot_be_started_in_time_is_released(

@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
-from swath.core import broker, events, outage
+from swath.core import broker, events, outage, settler
 from swath.core.claim import lease_clock
 from swath.core.errors import InvalidOutcome, LeaseLost, SchemaOutdated, StoreFull, StoreUnavailable
 from swath.core.frontier import Frontier
 from swath.core.item import Item, Outcome
+from swath.core.settler import DISCOVERED_BYTES
 from swath.core.store import SettleReply
 from tests.bench import Bench, LeaseTime, bench, nothing
 
@@ -86,6 +87,41 @@ async def test_a_lost_lease_ends_the_work_and_drops_it(lease_time: LeaseTime) ->
         assert sorted(gate.cancelled) == ["a", "b"]
         assert await b.state("a") == "claimed"
         assert b.log.of("2 results are dropped")
+
+
+async def test_what_a_lost_claim_came_to_holds_nobody_up(
+    lease_time: LeaseTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though one of its handlers goes on and on."""
+    monkeypatch.setattr(broker, "MAX_OUTPUT", DISCOVERED_BYTES)
+    monkeypatch.setattr(settler, "GROUP_SECONDS", 60)
+    go_on, others = asyncio.Event(), asyncio.Event()
+
+    async def handler(item: Item) -> Outcome | None:
+        while item.key == "deaf" and not go_on.is_set():
+            try:
+                await go_on.wait()
+            except asyncio.CancelledError:
+                continue
+        if item.key == "rich":
+            return item.done(discovered=["found"])
+        if item.key == "other":
+            others.set()
+        return None
+
+    async with bench() as b:
+        await b.frontier.add(["deaf", "rich"])
+        running = asyncio.create_task(b.frontier.run(handler, workers=2, lease=60))
+        await b.seen.saw(events.Claimed)
+        await asyncio.sleep(0.1)
+        await taken_over(b, after=61)
+        await b.frontier.add("other")
+        lease_time.advance(50)
+        await asyncio.wait([asyncio.create_task(others.wait())], timeout=10)
+        go_on.set()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert others.is_set()
 
 
 async def test_outcomes_of_a_lost_claim_are_dropped_when_they_are_settled() -> None:
@@ -256,6 +292,21 @@ async def test_a_full_store_is_waited_for_though_it_can_be_read(monkeypatch: pyt
         b.faults.come_back()
         assert (await running).done == 2
     assert len(b.seen.of(events.Waiting)) == 1
+
+
+async def test_a_store_that_can_only_be_read_does_not_answer_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a file of SQLite's that somebody else has locked."""
+    monkeypatch.setattr(broker, "LISTEN", 0.01)
+    async with bench() as b:
+        b.faults.fail("claim")
+        await b.frontier.add("a")
+        running = asyncio.create_task(b.frontier.run(nothing))
+        await b.seen.saw(events.Waiting)
+        await b.faults.saw("signal", 5)
+        assert not b.seen.of(events.Reached)
+        b.faults.come_back()
+        assert (await running).done == 1
+    assert (len(b.seen.of(events.Waiting)), len(b.seen.of(events.Reached))) == (1, 1)
 
 
 async def test_a_store_that_is_away_at_the_start_is_waited_for() -> None:

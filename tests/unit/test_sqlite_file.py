@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -209,6 +211,17 @@ async def test_a_link_leads_to_the_same_frontier(path: str) -> None:
     assert not [name for name in os.listdir(os.path.dirname(path)) if name.startswith("work.db.link-")]
 
 
+async def test_a_file_of_two_names_is_refused_under_both(path: str) -> None:
+    """Under each it would have a log of its own: what was claimed under one would be claimed again under the other."""
+    await create(path)
+    os.link(path, f"{path}.other")
+    for name in (path, f"{path}.other"):
+        with pytest.raises(InvalidStoreURL, match="has 2 names"):
+            await SqliteStore.open(name)
+    os.unlink(f"{path}.other")
+    await create(path)
+
+
 @pytest.mark.parametrize("name", [b"caf\xe9.db", "café.db".encode(), b"a#b?c%20.db"])
 async def test_any_name_of_a_file_will_do(name: bytes, tmp_path: Path) -> None:
     path = os.path.join(tmp_path, os.fsdecode(name))
@@ -244,6 +257,20 @@ async def test_a_run_ends_when_its_tables_are_gone(path: str) -> None:
     async with swath.open(f"sqlite:///{path}") as frontier:
         await frontier.add("a")
         with pytest.raises(SwathError, match="no such table"):
+            await frontier.run(handler)
+
+
+async def test_a_run_ends_when_its_tables_contradict_each_other(path: str) -> None:
+    await create(path)
+    edit(path, "INSERT INTO swath_seen VALUES (0, zeroblob(20), 1)")
+    edit(path, "INSERT INTO swath_done VALUES (1, 0, 1, 1, 3, zeroblob(20), 'b', NULL, 1, 1, NULL)")
+
+    async def handler(item: Item) -> None:
+        pass
+
+    async with swath.open(f"sqlite:///{path}") as frontier, asyncio.timeout(20):
+        await frontier.add("a")
+        with pytest.raises(SwathError, match="UNIQUE constraint failed"):
             await frontier.run(handler)
 
 
@@ -481,6 +508,34 @@ async def test_a_file_locked_for_too_long_is_unavailable(path: str, monkeypatch:
     holder.close()
     assert await store.add([new("a")]) == 1
     await store.close()
+
+
+async def test_those_who_wait_for_a_locked_file_do_so_together(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await SqliteStore.open(path)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr("swath.backends.sqlite.file.BUSY_SECONDS", 0.5)
+    began = time.monotonic()
+    adding = [asyncio.create_task(store.add([new(f"{n}")])) for n in range(20)]
+    await asyncio.wait(adding)
+    await store.close()
+    assert time.monotonic() - began < 5, "and not for 10 s, each after the last one"
+    assert all(isinstance(task.exception(), StoreUnavailable) for task in adding)
+    holder.close()
+
+
+async def test_a_frontier_that_cannot_be_opened_as_asked_for_is_closed(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(path)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr("swath.backends.sqlite.file.BUSY_SECONDS", 0.1)
+    before = set(threading.enumerate())
+    with pytest.raises(StoreUnavailable, match="locked by another process"):
+        await swath.open(f"sqlite:///{path}", min_interval=5)
+    assert not [thread for thread in set(threading.enumerate()) - before if path in thread.name]
+    holder.close()
 
 
 # formats

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from swath.backends.sqlite.add import add
+from swath.backends.sqlite.change import change_lane
 from swath.backends.sqlite.claim import claim
 from swath.backends.sqlite.file import _create
 from swath.backends.sqlite.migration import run_script
@@ -14,7 +15,18 @@ from swath.backends.sqlite.settle import settle
 from swath.backends.sqlite.state import Session
 from swath.backends.sqlite.target import Target
 from swath.core.clock import SECOND, ManualClock
-from swath.core.store import ClaimRef, ClaimRequest, Move, MoveKind, NewItem, Settings, Settlement, Signal
+from swath.core.store import (
+    ClaimRef,
+    ClaimReply,
+    ClaimRequest,
+    LaneChange,
+    Move,
+    MoveKind,
+    NewItem,
+    Settings,
+    Settlement,
+    Signal,
+)
 
 SLOW = {
     "count_rows",
@@ -123,10 +135,10 @@ class Counted:
         self.steps += 1
         return 0
 
-    def add(self, count: int, lanes: int, *, first: int = 0, not_before: int | None = None) -> None:
+    def add(self, count: int, lanes: int, *, first: int = 0, not_before: int | None = None, partition: int = 0) -> None:
         for start in range(first, first + count, 1_000):
             items = [
-                NewItem(0, f"{n:020}".encode(), f"lane {n % lanes}", 3, f"key {n}", None, not_before, 1)
+                NewItem(partition, f"{n:020}".encode(), f"lane {n % lanes}", 3, f"key {n}", None, not_before, 1)
                 for n in range(start, min(start + 1_000, first + count))
             ]
             add(self.session, items)
@@ -181,3 +193,57 @@ def test_revisits_and_delayed_items_cost_a_settlement_nothing() -> None:
 
     small, large = cost(1_000), cost(20_000)
     assert large <= small * 1.05, (small, large)
+
+
+# And what no claim can do without is done in parts: everybody else waits as long as one takes.
+
+
+def looks(frontier: Counted, limit: int, *, partitions: int = 1) -> Iterator[ClaimReply]:
+    """Claims that follow one another, up to one that leaves nothing to the next."""
+    while True:
+        reply = claim(frontier.session, ClaimRequest(limit, 1_000 * SECOND, "worker", 1, range(partitions)))
+        yield reply
+        if reply.next_ready_at is None or reply.next_ready_at > reply.now:
+            return
+
+
+def test_lanes_that_stricter_limits_hold_back_are_passed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swath.backends.sqlite.claim.CHORES", 100)
+    frontier = Counted(Settings(1, concurrency=1))
+    frontier.add(2_000, 1_000)
+    frontier.turn(1_000)
+    frontier.session.settings = frontier.session.settings._replace(min_interval=3_600 * SECOND)
+    resting = "SELECT count(*) FROM swath_lane WHERE ready_at > (SELECT time FROM swath_partition_state)"
+    passed = [0]
+    for reply in looks(frontier, 10):
+        assert not reply.items
+        passed += frontier.connection.execute(resting).fetchone()
+    assert passed == list(range(0, 1_001, 100))
+
+
+def test_claims_that_ended_are_taken_back_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swath.backends.sqlite.claim.CHORES", 100)
+    frontier = Counted(Settings(1, max_attempts=1))
+    frontier.add(1_000, 10)
+    for _ in range(25):
+        claim(frontier.session, ClaimRequest(40, SECOND, "worker", 1, [0]))
+    assert isinstance(frontier.session.clock, ManualClock)
+    frontier.session.clock.advance(2)
+    replies = list(looks(frontier, 1))
+    assert [reply.died for reply in replies] == [120] * 8 + [40]
+    state = frontier.connection.execute("SELECT claimed, dead, checkpoint FROM swath_partition_state").fetchone()
+    assert state == (0, 1_000, 1_000)
+
+
+def test_what_is_due_in_many_partitions_is_made_ready_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swath.backends.sqlite.claim.CHORES", 100)
+    frontier = Counted(Settings(10))
+    now = frontier.session.clock.now()
+    for partition in range(10):
+        frontier.add(60, 1, partition=partition, not_before=now + SECOND)
+        change_lane(frontier.session, partition, "lane 0", LaneChange(paused=True))
+    assert isinstance(frontier.session.clock, ManualClock)
+    frontier.session.clock.advance(2)
+    ready = "SELECT sum(ready) FROM swath_partition_state"
+    drained = [frontier.connection.execute(ready).fetchone()[0] for _ in looks(frontier, 10, partitions=10)]
+    assert drained == [120, 240, 360, 480, 600]

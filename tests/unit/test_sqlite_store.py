@@ -560,5 +560,13 @@ async def test_a_log_that_went_with_its_locks_is_not_written_to(store: SqliteSto
     removes the log."""
     await store.add([new("a")])
     await asyncio.to_thread(lose_log, path)
-    with pytest.raises(NotAFrontier, match="its log was removed"):
+    with pytest.raises(NotAFrontier, match="-wal or -shm was removed"):
         await store.add([new("b")])
+
+
+async def test_without_the_file_that_its_locks_are_on_nothing_is_written(store: SqliteStore, path: str) -> None:
+    """The next process to come would make one of its own, and claim what this one holds."""
+    await store.add([new("a")])
+    os.unlink(f"{path}-shm")
+    with pytest.raises(NotAFrontier, match="-wal or -shm was removed"):
+        await store.claim(request())

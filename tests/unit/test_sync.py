@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -200,6 +201,20 @@ def test_iterables_are_drawn_from_in_the_calling_thread(frontier: swath.sync.Fro
     assert frontier.reopen(keys()) == 0
 
 
+def test_few_items_are_drawn_at_a_time_where_their_payloads_are_large() -> None:
+    drawn, drawn_before = 0, []
+
+    def items() -> Iterator[Item]:
+        nonlocal drawn
+        for n in range(300):
+            drawn += 1
+            yield Item(f"k{n}", payload="x" * 200_000)
+
+    with swath.sync.open("memory:", observer=lambda event: drawn_before.append(drawn)) as frontier:
+        assert frontier.add(items()) == 300
+    assert drawn_before == [80, 160, 240, 300]
+
+
 def test_a_bad_item_late_in_a_stream_says_how_many_went_before(frontier: swath.sync.Frontier) -> None:
     keys = [*(f"k{n}" for n in range(ADD_BUFFER + 5)), ""]
     with pytest.raises(swath.InvalidItem) as error:
@@ -337,6 +352,34 @@ def test_settling_in_the_callers_sqlite_transaction(tmp_path: Path) -> None:
         assert connection.execute("SELECT key FROM mine").fetchall() == [("a",)]
         assert frontier.status().done == 2
         connection.close()
+
+
+def test_an_interrupt_before_a_settlement_in_a_transaction_leaves_the_loop_alive(tmp_path: Path) -> None:
+    path, begun, go_on = tmp_path / "work.db", threading.Event(), threading.Event()
+
+    def observe(event: events.Event) -> None:
+        if isinstance(event, events.LaneChanged):
+            begun.set()
+            go_on.wait(PATIENCE)
+
+    frontier = swath.sync.open(f"sqlite:///{path}", observer=observe)
+    frontier.add("a")
+    claim = frontier.claim()
+    assert claim is not None
+    changing = threading.Thread(target=frontier.pause, args=["lane"], daemon=True)
+    changing.start()
+    assert begun.wait(PATIENCE), "the loop is busy"
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    threading.Timer(0.1, signal.pthread_kill, [threading.get_ident(), signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        claim.settle([claim.items[0].done()], connection=connection)
+    connection.close()
+    go_on.set()
+    ending = threading.Thread(target=frontier.close, daemon=True)
+    ending.start()
+    ending.join(PATIENCE)
+    assert not ending.is_alive(), "the loop waits for a thread that is gone"
 
 
 def test_settling_in_the_callers_postgresql_transaction(database: str) -> None:

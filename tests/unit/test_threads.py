@@ -54,3 +54,31 @@ async def test_an_idle_thread_keeps_nothing_of_its_work() -> None:
     gc.collect()
     assert seen() is None
     threads.close()
+
+
+async def test_work_waits_where_there_cannot_be_more_threads(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in a container that may have so many processes: it is no fault of the work's."""
+    start = threading.Thread.start
+    started: list[threading.Thread] = []
+
+    def start_three(thread: threading.Thread) -> None:
+        if len(started) == 3:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_three)
+    threads = Threads()
+    async with asyncio.timeout(20):
+        used = await asyncio.gather(*(threads.run(threading.current_thread) for _ in range(20)))
+    assert set(used) == set(started)
+    assert "there cannot be more threads than 3" in caplog.text
+    threads.close()
+
+
+async def test_without_any_thread_nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: raising(RuntimeError("can't start new thread")))
+    with pytest.raises(RuntimeError, match="start new thread"):
+        await Threads().run(lambda: None)

@@ -22,7 +22,7 @@ import typer
 from swath.cli import values
 from swath.core import codec
 from swath.core.errors import InvalidItem, UsageError
-from swath.core.frontier import ADD_BUFFER
+from swath.core.frontier import ADD_BUFFER, ADD_BYTES
 from swath.core.item import DEFAULT_LANE, DEFAULT_PRIORITY, Item
 
 BLOCK_BYTES = 65_536
@@ -163,12 +163,13 @@ class Feed:
     async def batches(self) -> AsyncIterator[list[Item]]:
         """Items in batches that are full, or all there is for now: a slow pipe keeps nothing waiting."""
         batch: list[Item] = []
+        full_at = self.bytes_read + ADD_BYTES
         async for item in self._items():
             if item is not Mark.IDLE:
                 batch.append(item)
-            if batch and (item is Mark.IDLE or len(batch) == ADD_BUFFER):
+            if batch and (item is Mark.IDLE or len(batch) == ADD_BUFFER or self.bytes_read >= full_at):
                 yield batch
-                batch = []
+                batch, full_at = [], self.bytes_read + ADD_BYTES
         if batch:
             yield batch
 

@@ -42,6 +42,7 @@ from swath.core.work import Handler, Transaction
 log = logging.getLogger("swath")
 
 ADD_BUFFER = 10_000  # items of a long addition held in memory
+ADD_BYTES = 16_000_000  # of their payloads
 LOOK_AGAIN = (0.001, 0.05)  # seconds between looks for work that is ready and in other hands for a moment: least, most
 BUSY_SECONDS = 30.0  # for which a claim looks again
 CLOCK_TOLERANCE = 5.0  # seconds by which the store's clock may run ahead of ours before it is reported
@@ -88,12 +89,15 @@ class Frontier:
         added = 0
         partitions = self.store.settings.partitions
         buffer: list[NewItem] = []
+        size = 0
         try:
             async for item in _each(items):
-                buffer.append(codec.new_item(item, partitions))
-                if len(buffer) == ADD_BUFFER:
+                new = codec.new_item(item, partitions)
+                buffer.append(new)
+                size += len(new.payload or "")
+                if len(buffer) == ADD_BUFFER or size >= ADD_BYTES:
                     added += await self._add(buffer)
-                    buffer = []
+                    buffer, size = [], 0
         except UsageError as error:
             error.added = added + await self._add(buffer)
             raise

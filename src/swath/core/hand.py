@@ -1,11 +1,11 @@
 """Hand: what a process has in hand of the frontier, from claimed to settled."""
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 
 from swath.core.claim import Claim, Encoded
 from swath.core.item import Item
-from swath.core.suspects import company
+from swath.core.suspects import company_of
 from swath.core.work import Work
 
 
@@ -33,7 +33,7 @@ class Held:
         self.ahead = len(claim.items)
         self.works: set[Work] = set()
         self.outcomes: list[Encoded] = []
-        self.weight = 0  # bytes of output that wait to be settled
+        self.weight = 0  # bytes of output, and of what was discovered, that wait to be settled
         self.sending = 0  # outcomes in a settlement under way
         self.queued = False  # for a settler, or in its hands
         self.ripe = False  # to be settled again as soon as its settler is through
@@ -53,7 +53,7 @@ class Hand:
         self.unsettled = 0  # finished
         self.lost = 0  # items, so far
         self.changed = asyncio.Event()  # something came to its end
-        self._suspicious = False
+        self._losses: Counter[int] = Counter()  # of what waits or runs and was lost before: how many, by how often
         self._tally: dict[str, int] = {}
 
     @property
@@ -63,34 +63,39 @@ class Hand:
 
     @property
     def weight(self) -> int:
-        """Bytes of output that wait to be settled."""
+        """Bytes of output, and of what was discovered, that wait to be settled."""
         return sum(held.weight for held in self.claims.values())
 
     def take(self, claim: Claim, now: float) -> None:
         held = self.claims[claim.fence] = Held(claim, now)
         self.ahead.extend((held, item) for item in claim.items)
-        self._suspicious = self._suspicious or any(item.losses for item in claim.items)
+        self._losses.update(item.losses for item in claim.items if item.losses)
 
     def company(self, max_attempts: int) -> int | None:
         """How many items may be in hand with those that are; None: any number."""
-        if not self._suspicious:
-            return None
-        items = [item for _, item in self.ahead] + [work.item for work in self.works]
-        self._suspicious = any(item.losses for item in items)
-        return company(items, max_attempts)
+        return company_of(max(self._losses), max_attempts) if self._losses else None
+
+    def _let_go(self, item: Item) -> None:
+        """An item neither waits nor runs any more."""
+        if item.losses:
+            self._losses[item.losses] -= 1
+            if not self._losses[item.losses]:
+                del self._losses[item.losses]
 
     def beyond(self, most: int) -> list[tuple[Held, Item]]:
         """Take out what was not started beyond so many items, those last that can afford the fewest losses."""
         ordered = sorted(self.ahead, key=lambda entry: -entry[1].losses)
         self.ahead = deque(ordered[:most])
-        for held, _ in ordered[most:]:
+        for held, item in ordered[most:]:
             held.ahead -= 1
+            self._let_go(item)
         return ordered[most:]
 
     def next(self) -> tuple[Held, Item]:
         """The item that has waited longest to be started."""
         held, item = self.ahead.popleft()
         held.ahead -= 1
+        self._let_go(item)
         return held, item
 
     def unstarted(self, held: Held) -> list[Item]:
@@ -99,17 +104,22 @@ class Hand:
         if items:
             self.ahead = deque(entry for entry in self.ahead if entry[0] is not held)
             held.ahead = 0
+        for item in items:
+            self._let_go(item)
         return items
 
     def start(self, held: Held, work: Work) -> None:
         self.works[work] = held
         held.works.add(work)
+        if work.item.losses:
+            self._losses[work.item.losses] += 1
 
     def finish(self, work: Work) -> Held | None:
         """The claim that a piece of work belonged to; None if it was given up before."""
         held = self.works.pop(work, None)
         if held is not None:
             held.works.discard(work)
+            self._let_go(work.item)
         return held
 
     def retire(self, held: Held) -> None:

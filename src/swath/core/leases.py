@@ -59,6 +59,8 @@ class Leases:
         self._hand.unsettled -= held.sending + len(held.outcomes)
         held.sending = 0
         held.outcomes.clear()
+        if not held.queued:  # else its settler sees to it
+            held.weight = 0
         self._hand.unstarted(held)
         self._interrupt(held)
         self._hand.retire(held)

@@ -15,6 +15,7 @@ log = logging.getLogger("swath.runner")
 FIRST_PAUSE = 0.1  # seconds
 LONGEST_PAUSE = 5.0
 WAIT_FOR_IT = (StoreUnavailable, StoreFull)
+WORK = {"claim", "settle"}  # without which nothing goes on, though other calls may be answered
 
 Answer = TypeVar("Answer")
 
@@ -26,6 +27,7 @@ class Outage:
         self._emit = emit
         self._began: float | None = None
         self._no_room_to: set[str] = set()
+        self._cannot: set[str] = set()  # of WORK
         self._over = asyncio.Event()
 
     def failed(self, to: str, error: Exception, *, tries: int = 1) -> float:
@@ -34,6 +36,8 @@ class Outage:
         pause = random.uniform(longest / 2, longest)
         if isinstance(error, StoreFull):
             self._no_room_to.add(to)
+        if to in WORK:
+            self._cannot.add(to)
         if self._began is None:
             self._began = lease_clock()
             log.warning("waiting for the store: %s", error)
@@ -41,14 +45,18 @@ class Outage:
         return pause
 
     def worked(self, to: str) -> None:
-        """A call went through, so the store can be reached. One that is full may still have room for other things."""
+        """A call went through, so the store can be reached. One that is full may still have room for other things, and
+        a file that somebody has locked can still be read."""
         self._no_room_to.discard(to)
+        self._cannot.discard(to)
         if self._began is None or self._no_room_to:
+            return
+        self._over.set()  # perhaps: whoever waits tries again
+        self._over = asyncio.Event()
+        if self._cannot:
             return
         seconds = lease_clock() - self._began
         self._began = None
-        self._over.set()
-        self._over = asyncio.Event()
         log.warning("the store answers again, after %.1f s", seconds)
         self._emit(events.Reached(seconds))
 

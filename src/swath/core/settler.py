@@ -15,10 +15,12 @@ from swath.core.output import Output
 from swath.core.store import MoveKind, OutputMove
 
 MAX_GROUP = 500  # outcomes in one settlement
+MAX_DISCOVERED = 10_000  # items that they discovered, unless one outcome alone has more
 GROUP_COUNT = 100  # so many outcomes of a claim are settled without waiting for more
 GROUP_SECONDS = 0.02  # and fewer after this
 AT_ONCE = 4  # settlements under way; while all are busy, groups grow
-MAX_OUTPUT = 64_000_000  # bytes of output that may wait to be settled before no more work is started
+MAX_OUTPUT = 64_000_000  # bytes that may wait to be settled, of output and discoveries, before no more work is started
+DISCOVERED_BYTES = 640  # that an item which was discovered counts for there
 
 
 class Settler:
@@ -59,6 +61,7 @@ class Settler:
                 held.weight += self._output.size(outcome.output)
             except Exception as error:  # noqa: BLE001  an entry that the output cannot take is the handler's failure
                 outcome = self._retry(held, outcome, error)
+        held.weight += DISCOVERED_BYTES * len(outcome.discovered)
         held.outcomes.append(outcome)
         self._hand.unsettled += 1
         if not self._hand.works and not self._hand.ahead:
@@ -127,7 +130,7 @@ class Settler:
                 await self._record(self._output, groups)
         finally:
             for held, weight in zip(batch, weights, strict=True):
-                held.weight -= weight
+                held.weight = held.weight - weight if held.outcomes else 0  # none where the claim was lost meanwhile
                 self._hand.unsettled -= held.sending  # not 0 where it was broken off: nobody waits for these any more
                 held.sending = 0
         for held in batch:
@@ -220,12 +223,20 @@ def _taken(held: Held) -> list[_Group]:
 
 
 def _grouped(outcomes: Iterable[Encoded]) -> list[tuple[int, list[Encoded]]]:
-    """By partition, in order, and not too many at once."""
+    """By partition, in order, and not too many at once: others wait as long as one settlement takes."""
     partitions: dict[int, list[Encoded]] = {}
     for outcome in outcomes:
         partitions.setdefault(outcome.item.partition, []).append(outcome)
-    return [
-        (partition, group[start : start + MAX_GROUP])
-        for partition, group in sorted(partitions.items())
-        for start in range(0, len(group), MAX_GROUP)
-    ]
+    return [(partition, part) for partition, group in sorted(partitions.items()) for part in _parts(group)]
+
+
+def _parts(outcomes: Sequence[Encoded]) -> list[list[Encoded]]:
+    parts: list[list[Encoded]] = []
+    discovered = 0
+    for outcome in outcomes:
+        discovered += len(outcome.discovered)
+        if not parts or len(parts[-1]) == MAX_GROUP or discovered > MAX_DISCOVERED:
+            parts.append([])
+            discovered = len(outcome.discovered)
+        parts[-1].append(outcome)
+    return parts

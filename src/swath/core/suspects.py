@@ -14,11 +14,14 @@ UNLIMITED = 1 << 30
 
 def company(items: Iterable[Item], max_attempts: int) -> int | None:
     """How many items may be in hand where these are; None: any number."""
-    most = UNLIMITED
-    for item in items:
-        if item.losses and max_attempts - item.losses <= len(COMPANY):
-            most = min(most, COMPANY[max(0, max_attempts - item.losses - 1)])
-    return None if most == UNLIMITED else most
+    return company_of(max((item.losses for item in items), default=0), max_attempts)
+
+
+def company_of(losses: int, max_attempts: int) -> int | None:
+    """The same, where the worst of them was lost so often."""
+    if not losses or max_attempts - losses > len(COMPANY):
+        return None
+    return COMPANY[max(0, max_attempts - losses - 1)]
 
 
 class Caution:

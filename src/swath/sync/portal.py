@@ -11,11 +11,12 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from swath.core import runner
+from swath.core import codec, runner
 from swath.core.errors import UsageError, WrongTransaction
-from swath.core.frontier import ADD_BUFFER, Frontier
+from swath.core.frontier import ADD_BUFFER, ADD_BYTES, Frontier
 from swath.core.item import Item, Outcome
 from swath.core.stopping import Stop, stopped_by_signals
+from swath.core.store import NewItem
 from swath.threads import Threads
 
 Answer = TypeVar("Answer")
@@ -138,7 +139,7 @@ class Portal:
         if not hasattr(items, "__iter__"):
             raise UsageError(f"{items!r} is neither an item, nor a key, nor an iterable of them")
         source, added = iter(items), 0
-        while part := list(islice(source, ADD_BUFFER)):
+        while part := _drawn(source, frontier.store.settings.partitions):
             try:
                 added += self.call(frontier.add(part))
             except UsageError as error:
@@ -152,13 +153,13 @@ class Portal:
         The loop stands still meanwhile, so that it looks to everything else like a step of the loop's own.
         """
         self._check(coroutine)
-        with self._parked():
+        with closing(coroutine), self._parked():
             try:
                 coroutine.send(None)
             except StopIteration as end:
                 answer: Answer = end.value
                 return answer
-            coroutine.close()
+            coroutine.close()  # while the loop stands still, which it may have to do with
         raise WrongTransaction(
             "the settlement had to wait, which it cannot do in your transaction: give it a psycopg.Connection or "
             "sqlite3.Connection (not an async one), and settle a claim from one thread at a time"
@@ -172,12 +173,12 @@ class Portal:
             parked.set()
             go_on.wait()
 
-        self._loop.call_soon_threadsafe(park)
-        parked.wait()
         try:
+            self._loop.call_soon_threadsafe(park)
+            parked.wait()
             yield
         finally:
-            go_on.set()
+            go_on.set()  # also where this thread was interrupted while it waited: the loop comes to `park` later
 
     def run(
         self, frontier: Frontier, handler: Handler, *, workers: int, handle_signals: bool, **options: Any
@@ -210,6 +211,22 @@ class Portal:
         else:
             self._loop.call_soon_threadsafe(stop.ask, type(error).__name__)
             wait([future])
+
+
+def _drawn(source: Iterator[Item | str], partitions: int) -> list[Item | NewItem | str]:
+    """The next items, as many as are held in memory at a time. One that is wrong is the last: `add` says so."""
+    drawn: list[Item | NewItem | str] = []
+    size = 0
+    for item in islice(source, ADD_BUFFER):
+        try:
+            new = codec.new_item(item, partitions)
+        except UsageError:
+            return [*drawn, item]
+        drawn.append(new)
+        size += len(new.payload or "")
+        if size >= ADD_BYTES:
+            break
+    return drawn
 
 
 def _in_threads(handler: Handler, threads: Threads) -> Callable[[Item], Awaitable[Outcome | None]]:

@@ -20,6 +20,7 @@ from swath.core.store import (
 
 CLAIMS_KEPT = 100_000  # fences below the newest for which a lost reply can still be looked up
 PRUNE_EVERY = 100  # claims
+CHORES = 5_000  # items made ready, and lanes passed by, after which a claim leaves the rest to the next
 HEAD_COLUMNS = 7  # of a row of `ready_lanes`: the lane's first item, and the rank of its second
 
 
@@ -30,10 +31,13 @@ def claim(session: Session, request: ClaimRequest) -> ClaimReply:
     holds: list[tuple[int, int]] = []
     visited: dict[int, int | None] = {}  # partitions, and since when something was ready there
     moments: list[int | None] = []
-    recovered = died = 0
+    recovered = died = chores = 0
     starts = False
     for number in () if session.signal.paused else request.order:
         if len(taken) >= request.limit or len(holds) >= PARTITIONS_PER_CLAIM:
+            break
+        if chores >= CHORES:
+            moments.append(now)  # enough for one look: the rest is for the next, which is due at once
             break
         look = _look(session, number)
         partition = Partition.load(session, number)
@@ -48,6 +52,7 @@ def claim(session: Session, request: ClaimRequest) -> ClaimReply:
         if back or drained:
             look = _look(session, number)
         items = visit.take(look, request.limit - len(taken), fence)
+        chores += back + drained + visit.passed
         partition.save(session)
         visited[number] = look.next_ready_at
         if items:
@@ -136,6 +141,7 @@ class _Visit:
         self._now = now
         self._lanes = Lanes(session, partition)
         self.starts_count = False  # whether an interval runs from this claim on
+        self.passed = 0  # lanes in the queue that the limits of now let start nothing
         self._held: dict[int, int] = {}  # the lanes of what is taken, by position
 
     def take_back(self, look: _Look) -> tuple[int, int]:
@@ -169,10 +175,14 @@ class _Visit:
         return len(rows), len(dead)
 
     def _lose(self, number: int) -> list[tuple[int, int, int, int, int]]:
-        """Mark the claims that ended as lost, everywhere, and return what they held here (rule 3)."""
-        fences = self._connection.execute(self._sql["lost_holds"], {"partition": number, "now": self._now}).fetchall()
+        """Mark claims that ended as lost, everywhere, and return what they held here (rule 3). Where there are many,
+        the others are for the next look."""
+        where = {"partition": number, "now": self._now, "limit": CHORES}
+        fences = self._connection.execute(self._sql["lost_holds"], where).fetchall()
         rows: list[tuple[int, int, int, int, int]] = []
         for (fence,) in dict.fromkeys(fences):
+            if len(rows) >= CHORES:
+                break
             self._connection.execute(self._sql["lose_claim"], {"fence": fence})
             self._connection.execute(self._sql["lose_holds"], {"fence": fence})
             rows += self._connection.execute(self._sql["lost_items"], {"partition": number, "fence": fence})
@@ -223,7 +233,7 @@ class _Visit:
         taken: list[Item] = []
         met: set[int] = set()
         after = (NEVER, NEVER)
-        while len(taken) < limit:
+        while len(taken) < limit and self.passed < CHORES:
             wanted = limit - len(taken)
             first, looked = len(taken), 0
             rows = self._ready_lanes(level, after, wanted)
@@ -290,6 +300,8 @@ class _Visit:
             if count and starts_count(pacing):
                 lane.pace(self._now)
                 self.starts_count = self.starts_count or pacing.min_interval > 0
+        else:
+            self.passed += 1
         lane.place(pacing, self._now, new_turn=True)  # taken in part, it goes back behind the others
 
     def _move(self, items: Sequence[Item], fence: int) -> None:

@@ -53,6 +53,11 @@ def locate(path: str) -> str:
     path = os.path.realpath(path)  # as SQLite does, which puts the log beside the file and not beside a link to it
     if os.path.isdir(path):
         raise InvalidStoreURL(f"{path} is a directory: name a file in it")
+    if (names := _names(path)) > 1:
+        raise InvalidStoreURL(
+            f"{path} has {names} names (hard links), and SQLite keeps a log under each: who works under one does not "
+            "know of who works under another. Keep one of them, or use symbolic links"
+        )
     try:
         with open("/proc/self/mountinfo", encoding="utf-8") as mounts:
             kind = file_system(path, mounts.read())
@@ -64,6 +69,13 @@ def locate(path: str) -> str:
             "Put the file on a local disk, or use a postgresql:// store"
         )
     return path
+
+
+def _names(path: str) -> int:
+    try:
+        return os.stat(path).st_nlink
+    except OSError:  # it is not there yet, or cannot be reached, as opening it will tell
+        return 0
 
 
 def file_system(path: str, mountinfo: str) -> str:
@@ -114,26 +126,27 @@ def _set_up(connection: sqlite3.Connection, synchronous: str, read_only: bool) -
 
 
 class Files:
-    """The file of a frontier and its log, as they were when they were opened."""
+    """The file of a frontier, its log and the locks of both, as they were when they were opened."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self.inode, self._log_inode = self._look()
+        self._inodes = self._look()
+        self.inode = self._inodes[0]
 
-    def _look(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        return inode_of(self._path), inode_of(f"{self._path}-wal")
+    def _look(self) -> tuple[tuple[int, int], ...]:
+        return inode_of(self._path), inode_of(f"{self._path}-wal"), inode_of(f"{self._path}-shm")
 
     def check(self) -> None:
         """SQLite goes on to write into files that are gone, and tells nobody. A log also goes when a process closes the
         file by hand, and with it the locks that say that it is in use."""
         try:
-            same = self._look() == (self.inode, self._log_inode)
+            same = self._look() == self._inodes
         except OSError:
             same = False
         if not same:
             raise NotAFrontier(
-                f"{self._path} or its log was removed or replaced while this process had it open: nothing more is "
-                "written to it. See that nothing but SQLite opens it, and start again"
+                f"{self._path} or its -wal or -shm was removed or replaced while this process had it open: nothing "
+                "more is written to it. See that nothing but SQLite opens it, and start again"
             )
 
 
@@ -143,9 +156,10 @@ def inode_of(path: str) -> tuple[int, int]:
     return stat.st_dev, stat.st_ino
 
 
-def patiently(action: Callable[[], T]) -> T:
-    """Run an action again while somebody else holds the file, up to BUSY_SECONDS."""
-    deadline = time.monotonic() + BUSY_SECONDS
+def patiently(action: Callable[[], T], *, since: float | None = None) -> T:
+    """Run an action again while somebody else holds the file, up to BUSY_SECONDS: from now, or from a moment on the
+    monotonic clock."""
+    deadline = (time.monotonic() if since is None else since) + BUSY_SECONDS
     pause = 0.000_5
     while True:
         try:

@@ -155,6 +155,7 @@ SELECT coalesce(max(fence), 0) FROM swath_claim
 SELECT fence FROM swath_hold WHERE partition = :partition AND expires_at <= :now
 UNION ALL
 SELECT fence FROM swath_hold WHERE partition = :partition AND lost
+LIMIT :limit
 
 -- name: lost_items
 SELECT position, lane, priority, losses, fence FROM swath_claimed WHERE partition = :partition AND fence = :fence

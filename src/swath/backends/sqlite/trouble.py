@@ -55,7 +55,8 @@ def translate(error: sqlite3.Error, path: str) -> SwathError:
             )
         case "SQLITE_CORRUPT":
             return SwathError(f"{path} is damaged ({error}): restore it from a backup")
-        case "SQLITE_ERROR":  # waiting does not help against a table that was dropped, nor against a mistake of ours
+        # Waiting does not help against a table that was dropped or edited, nor against a mistake of ours.
+        case "SQLITE_ERROR" | "SQLITE_CONSTRAINT" | "SQLITE_MISMATCH":
             return SwathError(f"{path} refused a statement: {error}. Has something else changed its tables?")
         case "SQLITE_TOOBIG":
             return InvalidItem("a key, payload or result is larger than SQLite can hold (1 GB)")

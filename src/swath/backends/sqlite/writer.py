@@ -47,6 +47,7 @@ class Job(Generic[T]):
 
     run: Callable[[Session], T]
     future: "asyncio.Future[T]"
+    since: float  # on the monotonic clock, it has been waiting
     wakes: bool = False  # it may make work ready
     looks: bool = False  # it looks for work: what was done before it is no news any more
     leases: bool = False  # it changes who holds what, and as a rule nothing else
@@ -93,6 +94,7 @@ class Writer:
         self._version = self._data_version()  # of the file, for which that is so
         self._syncs = self._may_sync = connection.execute("PRAGMA synchronous").fetchone()[0] >= FULL
         self._sync_until = 0.0  # on the monotonic clock
+        self._begun_at = 0.0  # the same: the file could be written to then
         self._felt = self._version  # of the file, when the pulse was taken
         self.news = News(0, self._take_pulse())
         self.looked: News | None = None  # what the last claim had seen
@@ -115,11 +117,13 @@ class Writer:
         A caller that is cancelled while it waits does not stop a job that has begun.
         """
         future = asyncio.get_running_loop().create_future()
-        return await self._submit(Job(run, future, wakes=wakes, looks=looks, leases=leases), urgent=urgent)
+        job = Job(run, future, time.monotonic(), wakes=wakes, looks=looks, leases=leases)
+        return await self._submit(job, urgent=urgent)
 
     async def latest_news(self) -> News:
         """What has been made ready so far, also by others."""
-        return await self._submit(Job(self._look_around, asyncio.get_running_loop().create_future(), bare=True))
+        future = asyncio.get_running_loop().create_future()
+        return await self._submit(Job(self._look_around, future, time.monotonic(), bare=True))
 
     async def _submit(self, job: Job[T], *, urgent: bool = False) -> T:
         with self._closing:
@@ -211,7 +215,9 @@ class Writer:
         if self._may_sync and self._syncs != durable:
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._syncs = durable
-        patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"))
+        # Those that wait while the file is locked do so together, and not one after the other.
+        patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"), since=max(jobs[0].since, self._begun_at))
+        self._begun_at = time.monotonic()
         self._files.check()
         version = self._data_version()
         self._keep_session(version)
