@@ -8,6 +8,7 @@ import atexit
 import functools
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -24,7 +25,7 @@ class Forks:
         self._socket, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with there:
             command = [sys.executable, "-m", __name__, str(there.fileno())]
-            self._process = subprocess.Popen(command, pass_fds=[there.fileno()])
+            self._process = subprocess.Popen(command, pass_fds=[there.fileno()], start_new_session=True)
         atexit.register(self.close)
 
     def run(
@@ -37,7 +38,12 @@ class Forks:
             asked = json.dumps({"args": args, "env": dict(env), "cwd": os.getcwd()}).encode()
             socket.send_fds(self._socket, [asked], [file.fileno() for file in (given, out, err)])
             self._socket.settimeout(timeout)
-            code = int(self._socket.recv(MESSAGE_BYTES))
+            try:
+                code = int(self._socket.recv(MESSAGE_BYTES))
+            except TimeoutError:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                forks.cache_clear()  # the next command has another
+                raise
             out.seek(0)
             err.seek(0)
             return code, out.read(), err.read()
