@@ -66,6 +66,18 @@ async def test_a_lane_that_is_resumed_wakes(site: Site) -> None:
         await waiting
 
 
+async def test_a_lane_that_is_placed_again_wakes(site: Site) -> None:
+    other = await site.trial(settings=Settings(1, min_interval=3_600_000_000))
+    await other.add("first", "second")
+    assert (await other.claim()).keys == ["first"]
+    await other.store.change_settings(min_interval=0)
+    _, waiting = await sleeper(site)
+    site.clock.advance(1)
+    await other.store.place_lanes(0, [1])
+    async with asyncio.timeout(PATIENCE):
+        await waiting
+
+
 async def test_a_settlement_that_frees_a_lane_wakes(site: Site) -> None:
     other = await site.trial(settings=Settings(1, concurrency=1))
     await other.add("first", "second")

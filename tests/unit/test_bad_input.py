@@ -4,7 +4,6 @@ import json
 import pickle
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,16 +18,9 @@ AFTER_ALL = datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))
 BEFORE_ALL = datetime.min.replace(tzinfo=timezone(timedelta(hours=1)))
 
 
-@pytest_asyncio.fixture(params=["memory", "sqlite", "postgresql"])
-async def frontier(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Frontier]:
-    match request.param:
-        case "memory":
-            url = "memory:"
-        case "sqlite":
-            url = f"sqlite:///{tmp_path}/work.db?synchronous=normal"
-        case _:
-            url = request.getfixturevalue("database")
-    async with swath.open(url, partitions=2) as frontier:
+@pytest_asyncio.fixture
+async def frontier(any_store: str) -> AsyncIterator[Frontier]:
+    async with swath.open(any_store, partitions=2) as frontier:
         yield frontier
 
 

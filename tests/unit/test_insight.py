@@ -2,10 +2,8 @@
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 from typing import NamedTuple
 
-import pytest
 import pytest_asyncio
 
 import swath
@@ -31,17 +29,10 @@ class Desk(NamedTuple):
         return claim
 
 
-@pytest_asyncio.fixture(params=["memory", "sqlite", "postgresql"])
-async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
-    match request.param:
-        case "memory":
-            url = "memory:"
-        case "sqlite":
-            url = f"sqlite:///{tmp_path}/work.db?synchronous=normal"
-        case _:
-            url = request.getfixturevalue("database")
+@pytest_asyncio.fixture
+async def desk(any_store: str) -> AsyncIterator[Desk]:
     clock = ManualClock()
-    async with swath.open(url, partitions=1, worker="wanda", clock=clock) as frontier:
+    async with swath.open(any_store, partitions=1, worker="wanda", clock=clock) as frontier:
         yield Desk(frontier, clock)
 
 

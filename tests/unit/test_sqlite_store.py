@@ -411,6 +411,15 @@ async def test_wait_wakes_for_this_process(store: SqliteStore) -> None:
     await asyncio.wait_for(waiting, 10)
 
 
+async def test_wait_wakes_for_lanes_that_are_placed_again(store: SqliteStore) -> None:
+    await store.add([new("a")])
+    await store.claim(request())
+    waiting = asyncio.ensure_future(store.wait(60))
+    await asyncio.sleep(0.01)
+    await store.place_lanes(0, [1])
+    await asyncio.wait_for(waiting, 10)
+
+
 async def test_wait_wakes_for_what_was_added_since_the_last_claim(store: SqliteStore) -> None:
     await store.claim(request())
     await store.add([new("a")])

@@ -386,14 +386,16 @@ class Frontier:
     # for `open`, Claim and the runner
 
     async def change_settings(self, changes: Mapping[str, int], *, paused: bool | None = None) -> None:
-        before = (await self.store.status()).settings
+        before = await self.store.status()
         await self.store.change_settings(**changes, paused=paused)
-        if "concurrency" in changes or changes.get("min_interval", before.min_interval + 1) <= before.min_interval:
-            await self._place_lanes()
+        interval = before.settings.min_interval
+        if "concurrency" in changes or changes.get("min_interval", interval + 1) <= interval:
+            await self._place_lanes(before.now)
 
-    async def _place_lanes(self) -> None:
-        """Lanes under the frontier's defaults that rest, or have as many in flight as they might."""
-        after, now = None, (await self.store.status()).now
+    async def _place_lanes(self, now: int) -> None:
+        """Let lanes under the frontier's defaults that rest, or have as many in flight as they might, start by those of
+        now."""
+        after: tuple[int, int] | None = None
         while page := await self.store.lanes(after=after, limit=ADD_CHUNK):
             after = (page[-1][1].partition, page[-1][0])
             resting: defaultdict[int, list[int]] = defaultdict(list)

@@ -131,8 +131,8 @@ async def _within(work: Work, handler: Handler, transaction: Transaction, outage
             work.staged = True
     except (LeaseLost, StoreUnavailable) as error:
         # Rolled back, and no fault of the handler's. Whether the item is still ours is seen when it is given back.
-        # Where it is the transaction that is at fault, such as one that takes longer than the server lets it, this
-        # happens again and again: so it is said, and not done in haste.
+        # Where it is the transaction that is at fault, such as one that may only read, this happens again and again: so
+        # it is said, and not done in haste.
         if outage is not None and isinstance(error, StoreUnavailable):
             await asyncio.sleep(outage.failed("commit", error))
         return Ended(work.claim.encode(work.item.release()))
