@@ -60,11 +60,13 @@ class SqliteLedger(NamedTuple):
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[sqlite3.Connection]:
         connection = sqlite3.connect(self.path, isolation_level=None, timeout=30, check_same_thread=False)
+        begun = asyncio.ensure_future(asyncio.to_thread(connection.execute, "BEGIN IMMEDIATE"))
         try:
-            await asyncio.to_thread(connection.execute, "BEGIN IMMEDIATE")
+            await asyncio.shield(begun)
             yield connection
             connection.execute("COMMIT")
         finally:
+            await asyncio.wait([begun])  # closed under the thread that waits for the lock, it would crash Python
             connection.close()
 
     async def write(self, connection: sqlite3.Connection, key: str) -> None:
