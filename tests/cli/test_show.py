@@ -4,19 +4,7 @@ from swath.cli import show
 from swath.cli.progress import PLAIN_SECONDS, AddProgress
 
 
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("sqlite:///work.db", "sqlite:///work.db"),
-        ("postgresql://user@host/db", "postgresql://user@host/db"),
-        ("postgresql://user:hunter22@host/db?schema=x", "postgresql://user:***@host/db?schema=x"),
-    ],
-)
-def test_passwords_are_masked(url: str, shown: str) -> None:
-    assert show.masked(url) == shown
-
-
-def test_passwords_are_masked_in_other_texts() -> None:
+def test_passwords_are_masked_in_any_text() -> None:
     url = "postgresql://u:p%40ssword@host/db"
     assert show.without_secrets("could not log in as u with p@ssword", url) == "could not log in as u with ***"
     assert show.without_secrets(f"{url!r} was refused", url) == "'postgresql://u:***@host/db' was refused"

@@ -7,7 +7,7 @@ import asyncio
 import sqlite3
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from typing import Any, NamedTuple, Protocol
 
 import psycopg
@@ -24,6 +24,8 @@ class Ledger(Protocol):
     """A table `ledger (key, worker)` without a key of its own: whatever is written twice is in it twice."""
 
     async def create(self) -> None: ...
+    def connection(self) -> AbstractAsyncContextManager[Any]: ...
+    def within(self, connection: Any) -> AbstractAsyncContextManager[Any]: ...
     def transaction(self) -> AbstractAsyncContextManager[Any]: ...
     async def write(self, connection: Any, key: str) -> None: ...
     async def keys(self) -> list[str]: ...
@@ -35,6 +37,14 @@ class PostgresLedger(NamedTuple):
     async def create(self) -> None:
         async with await psycopg.AsyncConnection.connect(self.dsn) as connection:
             await connection.execute("CREATE TABLE ledger (key text)")
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True) as connection:
+            yield connection
+
+    def within(self, connection: psycopg.AsyncConnection[Any]) -> AbstractAsyncContextManager[Any]:
+        return connection.transaction()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
@@ -58,16 +68,28 @@ class SqliteLedger(NamedTuple):
             connection.execute("CREATE TABLE ledger (key text)")
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[sqlite3.Connection]:
-        connection = sqlite3.connect(self.path, isolation_level=None, timeout=30, check_same_thread=False)
+    async def connection(self) -> AsyncIterator[sqlite3.Connection]:
+        with closing(
+            sqlite3.connect(self.path, isolation_level=None, timeout=30, check_same_thread=False)
+        ) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def within(self, connection: sqlite3.Connection) -> AsyncIterator[None]:
         begun = asyncio.ensure_future(asyncio.to_thread(connection.execute, "BEGIN IMMEDIATE"))
         try:
             await asyncio.shield(begun)
-            yield connection
+            yield
             connection.execute("COMMIT")
         finally:
             await asyncio.wait([begun])  # closed under the thread that waits for the lock, it would crash Python
-            connection.close()
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[sqlite3.Connection]:
+        async with self.connection() as connection, self.within(connection):
+            yield connection
 
     async def write(self, connection: sqlite3.Connection, key: str) -> None:
         connection.execute("INSERT INTO ledger VALUES (?)", (key,))

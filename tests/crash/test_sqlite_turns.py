@@ -8,8 +8,9 @@ import signal
 import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from multiprocessing.process import BaseProcess
 from multiprocessing.queues import Queue
@@ -49,8 +50,9 @@ def children(targets: list[Callable[..., None]], *arguments: object) -> Iterator
 
 
 def write_for_a_while(number: int, path: str, go: Event, ready: "Queue[int]", counts: "Queue[tuple[int, int]]") -> None:
-    """In a child: small moves without a pause. What counts is how many turns they get: how much is done in one depends
-    on how much of the machine there is."""
+    """In a child: small moves without a pause, until there is a file that says enough. What counts is how many turns
+    they get: how much is done in one depends on how much of the machine there is."""
+    enough = _enough(path)
 
     async def main() -> int:
         store = await SqliteStore.open(path)
@@ -65,11 +67,10 @@ def write_for_a_while(number: int, path: str, go: Event, ready: "Queue[int]", co
         store._writer._turn.take = count  # type: ignore[method-assign]
         ready.put(number)
         go.wait(PATIENCE)
-        end = time.monotonic() + SECONDS
 
         async def write(task: int) -> None:
             for n in itertools.count():
-                if time.monotonic() > end:
+                if enough.exists():
                     return
                 key = f"{number} {task} {n}"
                 await store.add([NewItem(0, key.encode().rjust(20, b"\0"), f"lane {number}", 3, key, None, None, 1)])
@@ -81,6 +82,10 @@ def write_for_a_while(number: int, path: str, go: Event, ready: "Queue[int]", co
     counts.put((number, asyncio.run(main())))
 
 
+def _enough(path: str) -> Path:
+    return Path(path).with_name("enough")
+
+
 @pytest.mark.parametrize("kill", [False, True])
 def test_eight_processes_get_their_share(tmp_path: Path, kill: bool) -> None:
     path = str(tmp_path / "work.db")
@@ -89,10 +94,12 @@ def test_eight_processes_get_their_share(tmp_path: Path, kill: bool) -> None:
         for _ in processes:
             ready.get(timeout=PATIENCE)
         go.set()
+        time.sleep(SECONDS / 4)
         if kill:
-            time.sleep(SECONDS / 4)
             assert processes[3].pid is not None
             os.kill(processes[3].pid, signal.SIGKILL)
+        time.sleep(SECONDS * 3 / 4)
+        _enough(path).touch()
         got = dict(counts.get(timeout=PATIENCE) for _ in range(PROCESSES - kill))
         for process in processes:
             process.join(PATIENCE)
@@ -346,10 +353,23 @@ def test_a_stopped_process_does_not_stop_the_store(tmp_path: Path) -> None:
             os.kill(stopped, signal.SIGCONT)
             time.sleep(0.01)
             stop(stopped)
-        got = dict(counts.get(timeout=PATIENCE) for _ in range(2))
-        assert min(got.values()) > 10
+        before, now = _added(path), _added(path)
+        deadline = time.monotonic() + PATIENCE
+        while not all(now[lane] > before[lane] for lane in ("lane 1", "lane 2")):
+            assert time.monotonic() < deadline, (before, now)
+            time.sleep(0.05)
+            now = _added(path)
+        _enough(path).touch()
         os.kill(stopped, signal.SIGCONT)
-        counts.get(timeout=PATIENCE)
+        for _ in processes:
+            counts.get(timeout=PATIENCE)
+
+
+def _added(path: str) -> Counter[str]:
+    """How many items each of them has added."""
+    count = "SELECT name, count(*) FROM swath_item JOIN swath_lane ON lane = number GROUP BY name"
+    with closing(sqlite3.connect(path)) as connection:
+        return Counter(dict(connection.execute(count)))
 
 
 def _is_locked(path: str) -> bool:

@@ -18,11 +18,12 @@ import pytest_asyncio
 import swath
 from swath import Item
 from swath.core.claim import lease_clock
-from swath.core.errors import StoreUnavailable, UsageError
+from swath.core.errors import StoreUnavailable, UsageError, WrongTransaction
 from swath.core.frontier import Frontier
 from swath.core.item import Outcome
+from swath.core.outage import Outage
 from swath.core.store import MoveKind
-from swath.core.work import Work, perform
+from swath.core.work import Transactions, Work, perform
 from tests.crash.conftest import TIMEOUT
 from tests.crash.crew import ROOT
 from tests.crash.ledger import LEASE, Ledger, PostgresLedger, ledger_of
@@ -222,12 +223,59 @@ async def test_whoever_lost_the_lease_has_written_nothing(frontier: Frontier, le
         return item.done()
 
     ended = await perform(
-        Work(late, late.items[0], lease_clock()), handler, timeout=None, transaction=ledger.transaction
+        Work(late, late.items[0], lease_clock()),
+        handler,
+        timeout=None,
+        transactions=Transactions(ledger.transaction, Outage(frontier.emit)),
     )
     assert ended.outcome is not None
     assert ended.outcome.move.kind is MoveKind.RELEASE
     assert await ledger.keys() == []
     await successor.settle([item.done() for item in successor.items])
+
+
+async def test_one_connection_for_two_items_at_once_ends_the_run(frontier: Frontier, ledger: Ledger) -> None:
+    """Otherwise the commit of one makes the other's writes last, which its settlement may not follow."""
+    await frontier.add(["a", "b", "c"])
+
+    async def handler(item: Item, connection: Any) -> None:
+        assert item.attempts == 0
+        await ledger.write(connection, item.key)
+        await asyncio.sleep(0.05)
+
+    async with ledger.connection() as shared:
+
+        @asynccontextmanager
+        async def transaction() -> AsyncIterator[Any]:
+            yield shared
+
+        with pytest.raises(WrongTransaction, match="for two items at once"):
+            await frontier.run(handler, workers=3, transaction=transaction)
+    status = await frontier.status()
+    assert (status.ready, status.done, status.dead) == (3, 0, 0)
+    await frontier.run(handler, workers=3, transaction=ledger.transaction)
+    assert (await frontier.status()).done == 3
+
+
+async def test_a_connection_that_is_lent_again_is_not_shared(frontier: Frontier, ledger: Ledger) -> None:
+    """As from a pool: the next one has it before the first has heard that it gave it back."""
+    keys = [f"k{n}" for n in range(20)]
+    await frontier.add(keys)
+    free = asyncio.Semaphore()
+
+    async def handler(item: Item, connection: Any) -> None:
+        await ledger.write(connection, item.key)
+
+    async with ledger.connection() as connection:
+
+        @asynccontextmanager
+        async def transaction() -> AsyncIterator[Any]:
+            async with free, ledger.within(connection):
+                yield connection
+            await asyncio.sleep(0.01)
+
+        await frontier.run(handler, workers=4, transaction=transaction)
+    assert sorted(await ledger.keys()) == sorted(keys)
 
 
 async def test_output_and_transaction_exclude_each_other(frontier: Frontier, ledger: Ledger) -> None:

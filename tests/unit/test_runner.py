@@ -563,10 +563,10 @@ async def test_nothing_is_claimed_ahead_where_starts_are_paced(
     """INV-3: an interval that runs from the claim on must not be shortened by what waits in this process."""
 
     async def handler(item: Item) -> None:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
 
     async with bench(min_interval=min_interval, concurrency=concurrency) as b:
-        await b.frontier.add(Item(f"k{n}", lane=f"lane {n}") for n in range(200))
+        await b.frontier.add(Item(f"k{n}", lane=f"lane {n}") for n in range(600))  # for longer than a rate is measured
         await b.frontier.run(handler, workers=2)
     assert (max(claimed.items for claimed in b.seen.of(events.Claimed)) > 2) is ahead
 

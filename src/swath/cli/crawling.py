@@ -16,6 +16,7 @@ from swath.cli.exits import Exit
 from swath.cli.explain import explained
 from swath.core.errors import UsageError
 from swath.core.insight import Status
+from swath.core.passwords import without_password
 from swath.core.stopping import Stop, stopped_by_signals
 from swath.crawl import budget, index, place
 from swath.crawl.fleet import ChildFailed, Fleet
@@ -135,7 +136,7 @@ class Crawling:
             found = await explained(frontier, first)
         if not str(found.data.get("reason")).startswith("private:"):
             return found.sentence
-        retry = f"swath dead retry --all --store '{show.masked(settings.store_url)}'"
+        retry = f"swath dead retry --all --store '{without_password(settings.store_url)}'"
         return f"{found.sentence} Such addresses are crawled with --allow-private, after `{retry}`"
 
 

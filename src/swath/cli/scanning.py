@@ -11,6 +11,7 @@ from swath.cli import scan_view as view
 from swath.cli import show
 from swath.cli.exits import Exit
 from swath.core.errors import UsageError
+from swath.core.passwords import without_password
 from swath.core.stopping import Stop, stopped_by_signals
 from swath.functions import function
 from swath.scan import parquet_out, place
@@ -116,7 +117,7 @@ class Scanning:
         if found.status.dead:
             show.complain(
                 f"{show.counted(found.status.dead, 'slice')} given up: `swath dead --store "
-                f"'{show.masked(settings.store_url)}'` lists them, `swath dead retry` opens them again"
+                f"'{without_password(settings.store_url)}'` lists them, `swath dead retry` opens them again"
             )
         if stopped_by in STOPS:
             return Exit.INTERRUPTED

@@ -16,7 +16,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from swath.core.passwords import MASK, passwords, without_password
+from swath.core.passwords import MASK, passwords
 
 PAGE = 1_000  # rows of a table that are laid out together; more become another table
 SHORT_SECRET = 4  # characters; shorter ones are masked only where they stand in a URL
@@ -52,11 +52,6 @@ def note(message: str, *, always: bool = False) -> None:
 
 
 # secrets
-
-
-def masked(url: str) -> str:
-    """A store URL without its password."""
-    return without_password(url)
 
 
 def without_secrets(text: str, url: str) -> str:

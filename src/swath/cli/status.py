@@ -22,6 +22,7 @@ from swath.core import insight
 from swath.core.errors import UsageError
 from swath.core.frontier import Frontier
 from swath.core.insight import Status
+from swath.core.passwords import without_password
 from swath.core.store import PartitionStatus, StoreStatus
 from swath.tables.table import Key
 
@@ -84,7 +85,7 @@ async def _once(store: str | None, seconds: float | None, partitions: bool, json
     if seconds is not None:
         raise UsageError(f"SECONDS goes with --watch: swath status --watch {seconds:g}")
     async with opened(store) as frontier:
-        view = View(show.masked(store or ""), await frontier.store.status(), backfill=await progress(frontier))
+        view = View(without_password(store or ""), await frontier.store.status(), backfill=await progress(frontier))
     if json:
         show.document(as_json(view))
     elif show.on_terminal():
@@ -99,7 +100,7 @@ async def _watch(store: str | None, seconds: float | None, partitions: bool, jso
     if pause < LEAST_WATCH_SECONDS:
         raise UsageError(f"--watch {pause:g}: at least {LEAST_WATCH_SECONDS} seconds between looks")
     async with opened(store) as frontier:
-        looks = _looks(show.masked(store or ""), frontier, pause)
+        looks = _looks(without_password(store or ""), frontier, pause)
         if json:
             async for view in looks:
                 show.json_line(as_json(view))

@@ -20,7 +20,7 @@ from swath.core.output import Output
 from swath.core.settler import MAX_OUTPUT, Settler
 from swath.core.store import ClaimReply, Signal
 from swath.core.suspects import Caution, company
-from swath.core.work import Handler, Transaction, Why, Work, perform
+from swath.core.work import Handler, Transaction, Transactions, Why, Work, perform
 
 if TYPE_CHECKING:
     from swath.core.frontier import Frontier
@@ -61,7 +61,6 @@ class Broker:
         self.claim_under_way = False
         self._frontier = frontier
         self._handler = handler
-        self._transaction = transaction
         self._writes_output = output is not None
         self._workers = workers
         self._lease = lease
@@ -70,6 +69,7 @@ class Broker:
         self._until = until
         self._failed = failed
         self._outage = Outage(frontier.emit)
+        self._transactions = Transactions(transaction, self._outage) if transaction is not None else None
         self._leases = Leases(self.hand, self._outage, lease=lease, lost=self._stir)
         self._settler = Settler(
             self.hand,
@@ -224,9 +224,7 @@ class Broker:
             work.task = self._loop.create_task(self._work(work))
 
     async def _work(self, work: Work) -> None:
-        outcome, failure = await perform(
-            work, self._handler, timeout=self._timeout, transaction=self._transaction, outage=self._outage
-        )
+        outcome, failure = await perform(work, self._handler, timeout=self._timeout, transactions=self._transactions)
         held = self.hand.finish(work)
         if held is None:
             return  # given up on

@@ -30,7 +30,7 @@ class Why(enum.Enum):
 class Work:
     """One item being worked on, in a task of its own."""
 
-    __slots__ = ("began", "cancelled_at", "claim", "item", "staged", "started", "task", "warned", "why")
+    __slots__ = ("began", "cancelled_at", "claim", "item", "shared", "staged", "started", "task", "warned", "why")
 
     def __init__(self, claim: Claim, item: Item, began: float) -> None:
         self.claim = claim
@@ -39,6 +39,7 @@ class Work:
         self.task: asyncio.Task[None] | None = None
         self.started = False
         self.staged = False  # its outcome was settled in a transaction that may have committed
+        self.shared = False  # its connection was given to somebody else as well
         self.why: Why | None = None
         self.cancelled_at = 0.0
         self.warned = False
@@ -82,30 +83,74 @@ class Ended(NamedTuple):
     failure: Failure | None = None
 
 
+class Transactions:
+    """The caller's transactions: what a handler writes, and its settlement as the last statement before the commit
+    (INV-5, rule 14)."""
+
+    def __init__(self, begin: Transaction, outage: Outage) -> None:
+        self._begin = begin
+        self._outage = outage
+        self._lent: dict[int, Work] = {}  # by the identity of the connection
+
+    async def perform(self, work: Work, handler: Handler) -> Ended:
+        try:
+            async with self._begin() as connection:
+                committed = await self._settled(work, handler, connection)
+                work.staged = True
+        except (LeaseLost, StoreUnavailable) as error:
+            # Rolled back, and no fault of the handler's. Whether the item is still ours is seen when it is given back.
+            # Where it is the transaction that is at fault, such as one that may only read, this happens again and
+            # again: so it is said, and not done in haste.
+            if isinstance(error, StoreUnavailable):
+                await asyncio.sleep(self._outage.failed("commit", error))
+            return Ended(work.claim.encode(work.item.release()))
+        if not work.staged:
+            raise WrongTransaction(
+                "the transaction kept to itself what the handler raised, as psycopg does with Rollback: nothing was "
+                "settled. Raise something else to roll back and retry, or return item.done() or item.dead() to commit"
+            )
+        committed()
+        return Ended(None)
+
+    async def _settled(self, work: Work, handler: Handler, connection: Any) -> Callable[[], None]:
+        """Two on one connection would commit and roll back each other's writes, so neither of them settles."""
+        holder = self._lent.setdefault(id(connection), work)
+        if holder is not work:
+            holder.shared = work.shared = True
+            raise _shared(connection)
+        try:
+            outcome = _encoded(work, await handler(work.item, connection))
+            if work.shared:
+                raise _shared(connection)
+            return await work.claim.stage(outcome, connection)
+        finally:
+            del self._lent[id(connection)]  # before the commit, after which a pool lends it to somebody else
+
+
+def _shared(connection: Any) -> WrongTransaction:
+    return WrongTransaction(
+        f"run(transaction=) got the same {type(connection).__name__} for two items at once, and their writes would be "
+        "one transaction: open one for each, or take it from a pool"
+    )
+
+
 async def perform(
-    work: Work,
-    handler: Handler,
-    *,
-    timeout: float | None,
-    transaction: Transaction | None = None,
-    outage: Outage | None = None,
+    work: Work, handler: Handler, *, timeout: float | None, transactions: Transactions | None = None
 ) -> Ended:
     """Run the handler and encode its outcome. Whatever it does short of ending the process, there is an outcome."""
     if not work.begin():
         return Ended(work.claim.encode(work.item.release(started=False)))
-    ended = await _called(work, handler, timeout, transaction, outage)
+    ended = await _called(work, handler, timeout, transactions)
     if work.staged and ended.outcome is not None:
         return ended._replace(outcome=ended.outcome._replace(doubtful=True))
     return ended
 
 
-async def _called(
-    work: Work, handler: Handler, timeout: float | None, transaction: Transaction | None, outage: Outage | None
-) -> Ended:
+async def _called(work: Work, handler: Handler, timeout: float | None, transactions: Transactions | None) -> Ended:
     item, claim = work.item, work.claim
     try:
-        if transaction is not None:
-            return await _within(work, handler, transaction, outage)
+        if transactions is not None:
+            return await transactions.perform(work, handler)
         return Ended(_encoded(work, await handler(item)))
     except asyncio.CancelledError:
         if work.why is not None:
@@ -117,32 +162,12 @@ async def _called(
         if work.why is not None:
             return _interrupted(work, timeout)
         failure = Failure(_described(error), error=traceback.format_exc())
+        if work.shared:  # the caller's mistake, which every item would meet: the run ends, and no attempt is counted
+            failure.fatal = error
+            return Ended(claim.encode(item.release()), failure)
     except BaseException as error:  # noqa: BLE001  SystemExit and its like: it counts as an attempt, and the run ends
         failure = Failure(_described(error), error=traceback.format_exc(), fatal=error)
     return Ended(claim.encode(item.retry(reason=failure.reason, error=failure.error)), failure)
-
-
-async def _within(work: Work, handler: Handler, transaction: Transaction, outage: Outage | None) -> Ended:
-    """The handler in a transaction, with the settlement as the last statement before the commit (INV-5, rule 14)."""
-    try:
-        async with transaction() as connection:
-            outcome = _encoded(work, await handler(work.item, connection))
-            committed = await work.claim.stage(outcome, connection)
-            work.staged = True
-    except (LeaseLost, StoreUnavailable) as error:
-        # Rolled back, and no fault of the handler's. Whether the item is still ours is seen when it is given back.
-        # Where it is the transaction that is at fault, such as one that may only read, this happens again and again: so
-        # it is said, and not done in haste.
-        if outage is not None and isinstance(error, StoreUnavailable):
-            await asyncio.sleep(outage.failed("commit", error))
-        return Ended(work.claim.encode(work.item.release()))
-    if not work.staged:
-        raise WrongTransaction(
-            "the transaction kept to itself what the handler raised, as psycopg does with Rollback: nothing was "
-            "settled. Raise something else to roll back and retry, or return item.done() or item.dead() to commit"
-        )
-    committed()
-    return Ended(None)
 
 
 def _encoded(work: Work, outcome: object) -> Encoded:
