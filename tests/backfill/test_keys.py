@@ -8,6 +8,8 @@ from tests.backfill.driving import SERIES, backfill, counts, ready, running, set
 from tests.locales import german
 from tests.tables.conftest import Database
 
+TURNS = 40  # of what comes and goes: on a busy machine, more would come than is changed
+
 # The columns of a key, and a statement that gives keys.
 KEYS = {
     "holes": (
@@ -108,7 +110,7 @@ async def test_keys_come_and_go_while_it_runs(server: Database, name: str) -> No
     settings = settings_of(server, name, batch=50, target_time=0.02, workers=3)
     turn = 0
     async with running(settings) as job:
-        while not job.ended.done():
+        while turn < TURNS and not job.ended.done():
             turn += 1
             await asyncio.to_thread(
                 server.do,

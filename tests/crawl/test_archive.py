@@ -198,7 +198,8 @@ def holds_each_record_once(directory: Path) -> None:
     store = archiver.Store(directory / "store.db")
     files = sorted(directory.glob("*.warc.gz"))
     found: Counter[int] = Counter()
-    done = store.done()
+    done, committed = store.done(), store.committed()
+    store.connection.close()
     assert check(*files).returncode == 0
     for path in files:
         with path.open("rb") as file:
@@ -213,7 +214,7 @@ def holds_each_record_once(directory: Path) -> None:
     assert found == Counter(range(archiver.RECORDS))
     lines = [int(line) for path in sorted(directory.glob("*.jsonl")) for line in path.read_text().split()]
     assert Counter(lines) == Counter(range(archiver.RECORDS))
-    assert {path.name: path.stat().st_size for path in [*files, *directory.glob("*.jsonl")]} == store.committed()
+    assert {path.name: path.stat().st_size for path in [*files, *directory.glob("*.jsonl")]} == committed
 
 
 def test_names_of_the_series_are_those_of_the_convention() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -197,7 +198,7 @@ async def test_a_wrong_connection_is_refused(site: Site, thing: object) -> None:
     _, claim = await claimed(site, "a")
     with pytest.raises(WrongTransaction, match="psycopg connection"):
         await claim.settle([claim.items[0].done()], connection=thing)
-    with sqlite3.connect(":memory:") as file, pytest.raises(WrongTransaction, match="psycopg connection"):
+    with closing(sqlite3.connect(":memory:")) as file, pytest.raises(WrongTransaction, match="psycopg connection"):
         await claim.settle([claim.items[0].done()], connection=file)
 
 

@@ -50,10 +50,8 @@ async def create(path: str, settings: Settings | None = None) -> None:
 
 
 def edit(path: str, statement: str) -> None:
-    connection = sqlite3.connect(path)
-    with connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(statement)
-    connection.close()
 
 
 def write(path: str, content: bytes) -> None:

@@ -3,6 +3,7 @@
 import re
 import sqlite3
 from collections.abc import Iterator
+from typing import Self
 
 import pytest
 
@@ -131,6 +132,12 @@ class Counted:
         self.session = Session(self.connection, SQL, ManualClock(), settings, Signal(False, 0))
         self.steps = 0
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+
     def _step(self) -> int:
         self.steps += 1
         return 0
@@ -157,13 +164,13 @@ class Counted:
 
 def test_a_claim_and_its_settlement_cost_the_same_at_any_size() -> None:
     def cost(items: int) -> int:
-        frontier = Counted(Settings(1, concurrency=1))
-        frontier.add(items // 10, items // 100)
-        frontier.add(items * 9 // 10, items // 20, first=items)
-        for _ in range(items // 2_000):  # most lanes are busy: not ready
-            claim(frontier.session, ClaimRequest(80, 1_000 * SECOND, "worker", 1, [0]))
-        frontier.turn(20)
-        return frontier.turn(20)
+        with Counted(Settings(1, concurrency=1)) as frontier:
+            frontier.add(items // 10, items // 100)
+            frontier.add(items * 9 // 10, items // 20, first=items)
+            for _ in range(items // 2_000):  # most lanes are busy: not ready
+                claim(frontier.session, ClaimRequest(80, 1_000 * SECOND, "worker", 1, [0]))
+            frontier.turn(20)
+            return frontier.turn(20)
 
     small, large = cost(2_000), cost(40_000)
     assert large <= small * 1.05, (small, large)
@@ -171,10 +178,10 @@ def test_a_claim_and_its_settlement_cost_the_same_at_any_size() -> None:
 
 def test_one_long_lane_costs_no_more_than_many() -> None:
     def cost(items: int) -> int:
-        frontier = Counted(Settings(1))
-        frontier.add(items, 1)
-        frontier.turn(50)
-        return frontier.turn(50)
+        with Counted(Settings(1)) as frontier:
+            frontier.add(items, 1)
+            frontier.turn(50)
+            return frontier.turn(50)
 
     small, large = cost(1_000), cost(30_000)
     assert large <= small * 1.05, (small, large)
@@ -182,14 +189,14 @@ def test_one_long_lane_costs_no_more_than_many() -> None:
 
 def test_revisits_and_delayed_items_cost_a_settlement_nothing() -> None:
     def cost(items: int) -> int:
-        frontier = Counted(Settings(1))
-        frontier.add(items, 10)
-        while frontier.session.connection.execute("SELECT ready FROM swath_partition_state").fetchone()[0]:
-            frontier.turn(100, delay=10_000 * SECOND)
-        frontier.add(items, 10, first=10**6, not_before=10**18)
-        frontier.add(100, 10, first=10**7)
-        frontier.turn(10)
-        return frontier.turn(10)
+        with Counted(Settings(1)) as frontier:
+            frontier.add(items, 10)
+            while frontier.session.connection.execute("SELECT ready FROM swath_partition_state").fetchone()[0]:
+                frontier.turn(100, delay=10_000 * SECOND)
+            frontier.add(items, 10, first=10**6, not_before=10**18)
+            frontier.add(100, 10, first=10**7)
+            frontier.turn(10)
+            return frontier.turn(10)
 
     small, large = cost(1_000), cost(20_000)
     assert large <= small * 1.05, (small, large)
@@ -209,41 +216,41 @@ def looks(frontier: Counted, limit: int, *, partitions: int = 1) -> Iterator[Cla
 
 def test_lanes_that_stricter_limits_hold_back_are_passed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("swath.backends.sqlite.claim.CHORES", 100)
-    frontier = Counted(Settings(1, concurrency=1))
-    frontier.add(2_000, 1_000)
-    frontier.turn(1_000)
-    frontier.session.settings = frontier.session.settings._replace(min_interval=3_600 * SECOND)
-    resting = "SELECT count(*) FROM swath_lane WHERE ready_at > (SELECT time FROM swath_partition_state)"
-    passed = [0]
-    for reply in looks(frontier, 10):
-        assert not reply.items
-        passed += frontier.connection.execute(resting).fetchone()
-    assert passed == list(range(0, 1_001, 100))
+    with Counted(Settings(1, concurrency=1)) as frontier:
+        frontier.add(2_000, 1_000)
+        frontier.turn(1_000)
+        frontier.session.settings = frontier.session.settings._replace(min_interval=3_600 * SECOND)
+        resting = "SELECT count(*) FROM swath_lane WHERE ready_at > (SELECT time FROM swath_partition_state)"
+        passed = [0]
+        for reply in looks(frontier, 10):
+            assert not reply.items
+            passed += frontier.connection.execute(resting).fetchone()
+        assert passed == list(range(0, 1_001, 100))
 
 
 def test_claims_that_ended_are_taken_back_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("swath.backends.sqlite.claim.CHORES", 100)
-    frontier = Counted(Settings(1, max_attempts=1))
-    frontier.add(1_000, 10)
-    for _ in range(25):
-        claim(frontier.session, ClaimRequest(40, SECOND, "worker", 1, [0]))
-    assert isinstance(frontier.session.clock, ManualClock)
-    frontier.session.clock.advance(2)
-    replies = list(looks(frontier, 1))
-    assert [reply.died for reply in replies] == [120] * 8 + [40]
-    state = frontier.connection.execute("SELECT claimed, dead, checkpoint FROM swath_partition_state").fetchone()
-    assert state == (0, 1_000, 1_000)
+    with Counted(Settings(1, max_attempts=1)) as frontier:
+        frontier.add(1_000, 10)
+        for _ in range(25):
+            claim(frontier.session, ClaimRequest(40, SECOND, "worker", 1, [0]))
+        assert isinstance(frontier.session.clock, ManualClock)
+        frontier.session.clock.advance(2)
+        replies = list(looks(frontier, 1))
+        assert [reply.died for reply in replies] == [120] * 8 + [40]
+        state = frontier.connection.execute("SELECT claimed, dead, checkpoint FROM swath_partition_state").fetchone()
+        assert state == (0, 1_000, 1_000)
 
 
 def test_what_is_due_in_many_partitions_is_made_ready_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("swath.backends.sqlite.claim.CHORES", 100)
-    frontier = Counted(Settings(10))
-    now = frontier.session.clock.now()
-    for partition in range(10):
-        frontier.add(60, 1, partition=partition, not_before=now + SECOND)
-        change_lane(frontier.session, partition, "lane 0", LaneChange(paused=True))
-    assert isinstance(frontier.session.clock, ManualClock)
-    frontier.session.clock.advance(2)
-    ready = "SELECT sum(ready) FROM swath_partition_state"
-    drained = [frontier.connection.execute(ready).fetchone()[0] for _ in looks(frontier, 10, partitions=10)]
-    assert drained == [120, 240, 360, 480, 600]
+    with Counted(Settings(10)) as frontier:
+        now = frontier.session.clock.now()
+        for partition in range(10):
+            frontier.add(60, 1, partition=partition, not_before=now + SECOND)
+            change_lane(frontier.session, partition, "lane 0", LaneChange(paused=True))
+        assert isinstance(frontier.session.clock, ManualClock)
+        frontier.session.clock.advance(2)
+        ready = "SELECT sum(ready) FROM swath_partition_state"
+        drained = [frontier.connection.execute(ready).fetchone()[0] for _ in looks(frontier, 10, partitions=10)]
+        assert drained == [120, 240, 360, 480, 600]

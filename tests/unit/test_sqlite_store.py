@@ -104,7 +104,8 @@ class Gate:
 # group commit
 
 
-async def test_jobs_that_wait_share_a_commit(store: SqliteStore, path: str) -> None:
+async def test_jobs_that_wait_share_a_commit(store: SqliteStore, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swath.backends.sqlite.writer.GROUP_SECONDS", 30.0)
     watcher = sqlite3.connect(path)
     async with Gate(store) as gate:
         before = watcher.execute("PRAGMA data_version").fetchone()
@@ -371,8 +372,9 @@ async def test_a_wrong_transaction_is_refused_and_left_alone(
     with pytest.raises(WrongTransaction, match=r"other\.db"):
         await store.settle(ref, done(claimed), connection=other)
     assert other.in_transaction
+    memory = sqlite3.connect(":memory:")
     with pytest.raises(WrongTransaction, match="in memory"):
-        await store.settle(ref, done(claimed), connection=sqlite3.connect(":memory:"))
+        await store.settle(ref, done(claimed), connection=memory)
     with pytest.raises(WrongTransaction, match=r"builtins\.str"):
         await store.settle(ref, done(claimed), connection="work.db")
     # A transaction that read before somebody wrote can no longer write.
@@ -389,7 +391,7 @@ async def test_a_wrong_transaction_is_refused_and_left_alone(
     connection.execute("BEGIN")
     with pytest.raises(StoreUnavailable, match="BEGIN IMMEDIATE"):
         await store.settle(ref, done(claimed), connection=connection)
-    for each in (holder, connection, other):
+    for each in (holder, connection, other, memory):
         each.close()
 
 
