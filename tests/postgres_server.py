@@ -27,8 +27,8 @@ DEBIAN_ROOT = Path("/usr/lib/postgresql")
 POLL_SECONDS = 0.005
 READY_LINE = 7  # of postmaster.pid
 
-# Commits need not survive a power cut in tests that never crash the server.
-FAST_SETTINGS: Mapping[str, str] = {"fsync": "off", "full_page_writes": "off", "max_wal_size": "128MB"}
+# Commits need not survive a power cut in tests that never crash the server. To compile a recount takes longer than it.
+FAST_SETTINGS: Mapping[str, str] = {"fsync": "off", "full_page_writes": "off", "max_wal_size": "128MB", "jit": "off"}
 
 # Where their data goes, if there is room enough: a database is some 300 files, which cost some disks seconds.
 MEMORY = Path("/dev/shm")
