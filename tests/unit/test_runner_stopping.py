@@ -2,10 +2,11 @@
 
 import asyncio
 import gc
+import signal
 
 import pytest
 
-from swath.core import broker, events, runner
+from swath.core import broker, events, runner, stopping
 from swath.core.frontier import Frontier
 from swath.core.item import Item
 from swath.core.stopping import Stop
@@ -239,3 +240,22 @@ async def test_a_claim_that_brings_word_of_a_pause_starts_nothing() -> None:
         assert started == []
         await running
     assert started == ["a"]
+
+
+# signals
+
+
+def test_a_signal_that_comes_while_another_is_handled_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that follow one another at once: the second ends the run, and is not taken for the first as well."""
+    ask = stopping._Listener.ask
+
+    def interrupted(listener: stopping._Listener, reason: str) -> None:
+        monkeypatch.setattr(stopping._Listener, "ask", ask)
+        signal.raise_signal(signal.SIGTERM)
+        ask(listener, reason)
+
+    monkeypatch.setattr(stopping._Listener, "ask", interrupted)
+    loop = asyncio.new_event_loop()
+    with pytest.raises(SystemExit), stopping.stopped_by_signals(Stop(), loop):
+        signal.raise_signal(signal.SIGINT)
+    loop.close()

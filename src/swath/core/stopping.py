@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from types import FrameType
 from typing import Any
 
@@ -39,11 +40,10 @@ class _Listener:
         self.stop = stop
         self.loop = loop
         self.in_loop_thread = in_loop_thread
-        self.asked = False
+        self.signals = count()  # in one step: a signal may come while another is being handled
         self.heard = False  # by the loop, which a handler may block
 
     def ask(self, reason: str) -> None:
-        self.asked = True
         self.loop.call_soon_threadsafe(self._hear, reason)
 
     def _hear(self, reason: str) -> None:
@@ -95,9 +95,11 @@ def _restore() -> None:
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
     listeners = [listener for listener in _listeners if not listener.loop.is_closed()]
-    again = [listener for listener in listeners if listener.asked]
+    again = []
     for listener in listeners:
-        if not listener.asked:
+        if next(listener.signals):
+            again.append(listener)
+        else:
             listener.ask(signal.Signals(number).name)
     if listeners and not again:
         return
