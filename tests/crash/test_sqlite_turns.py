@@ -353,7 +353,7 @@ def test_a_stopped_process_does_not_stop_the_store(tmp_path: Path) -> None:
             os.kill(stopped, signal.SIGCONT)
             time.sleep(0.01)
             stop(stopped)
-        before, now = _added(path), _added(path)
+        before = now = _added(path)
         deadline = time.monotonic() + PATIENCE
         while not all(now[lane] > before[lane] for lane in ("lane 1", "lane 2")):
             assert time.monotonic() < deadline, (before, now)

@@ -27,7 +27,6 @@ SECRET = "s3cret"
         (f"postgresql://host/db?password={SECRET}#users", "postgresql://host/db?password=***#users"),
         ("postgresql://user@host:5432/db?schema=s", "postgresql://user@host:5432/db?schema=s"),
         ("postgresql://host:5432/db?user=me@home", "postgresql://host:5432/db?user=me@home"),
-        ("sqlite:///work.db", "sqlite:///work.db"),
         ("postgresql:///db?host=/tmp", "postgresql:///db?host=/tmp"),
         ("sqlite:///work.db?schema=s", "sqlite:///work.db?schema=s"),
     ],

@@ -185,7 +185,7 @@ def defaults(
 async def _defaults(store: str | None, json: bool, **changes: Any) -> None:
     async with opened(store) as frontier:
         if any(value is not None for value in changes.values()):
-            with show.console(stderr=True).status("telling the lanes that wait"):  # one by one, where more is allowed
+            with show.console(stderr=True).status("changing the defaults"):  # lanes are told one by one
                 await frontier.configure(**changes)
         status = await frontier.status()
     data = {name: getattr(status, name) for name in ("min_interval", "concurrency", "max_attempts")}
