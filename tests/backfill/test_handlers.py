@@ -86,7 +86,7 @@ async def test_one_that_hangs_is_given_up_and_holds_nothing(a_database: Database
     """Also one in a thread, which nobody can end: what it wrote is rolled back, and it writes nothing any more."""
     handlers.FOREVER.clear()
     handlers.woken.clear()
-    found = await backfilled(a_database, name, handler, timeout=0.7, workers=1, target_time=5.0)
+    found = await backfilled(a_database, name, handler, timeout=3.0, workers=1, target_time=5.0)
     (dead,) = found.dead
     assert "timed out" in dead.reason
     assert handlers.woken.is_set() is (handler == "hanging_plainly")
