@@ -19,7 +19,7 @@ DELAYED_DRAIN = 1_000  # delayed items made ready by one claim, in each partitio
 INBOX_DRAIN = 2_000  # discovered items taken in by one claim, in each partition
 PARTITIONS_PER_CLAIM = 4
 
-LOST_WORKER = "its worker was lost {losses} times without settling it"  # the reason of an item that kills its worker
+LOST_WORKER = "its worker was lost without settling it (losses: {losses})"  # why an item that kills its worker is dead
 
 
 class Settings(NamedTuple):
