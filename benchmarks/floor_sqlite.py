@@ -1,15 +1,17 @@
 """The floor on SQLite: the standard library's driver, one transaction for a claim and one for a settlement."""
 
+import asyncio
 import secrets
 import sqlite3
 import time
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from benchmarks.floor import LEASE, Arrival, Counted, arrivals
 from benchmarks.loading import LEVEL, RANK
-from benchmarks.work import Web
+from benchmarks.work import Link, Web
 from swath.backends.sqlite.file import CACHE_KIB, STATEMENTS, WAL_BYTES, WAL_PAGES
 
 PARTITION = 0  # a file has one
@@ -55,10 +57,20 @@ GROW_LANE = (
 )
 
 
+Taken = list[tuple[int, str, tuple[Any, ...]]]  # for each item its lane's number and name, and its row
+
+
 class SqliteFloor:
     def __init__(self, path: str, *, synchronous: str, web: Web) -> None:
         self._web = web
-        self._db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS, cached_statements=STATEMENTS)
+        self._thread = ThreadPoolExecutor(1)
+        self._db = sqlite3.connect(
+            path,
+            isolation_level=None,
+            timeout=BUSY_SECONDS,
+            cached_statements=STATEMENTS,
+            check_same_thread=False,  # used by one at a time
+        )
         for pragma in (
             "journal_mode = WAL",
             f"synchronous = {synchronous}",
@@ -72,17 +84,26 @@ class SqliteFloor:
 
     def cycle(self, batch: int, *, links: bool) -> Counted:
         fence, taken = self._claim(batch)
-        if not taken:
-            return Counted(0, 0)
-        found = [link for _, name, _ in taken for link in self._web.links(name)] if links else []
-        self._settle(fence, taken, arrivals(found, 1))
+        found = self._found(taken, links=links)
+        self._settle(fence, taken, found)
+        return Counted(len(taken), len(found))
+
+    async def cycle_in_thread(self, batch: int, *, links: bool) -> Counted:
+        """The same out of an event loop, which SQLite would block."""
+        loop = asyncio.get_running_loop()
+        fence, taken = await loop.run_in_executor(self._thread, self._claim, batch)
+        found = self._found(taken, links=links)
+        await loop.run_in_executor(self._thread, self._settle, fence, taken, found)
         return Counted(len(taken), len(found))
 
     def close(self) -> None:
+        self._thread.shutdown()
         self._db.close()
 
-    def _claim(self, batch: int) -> tuple[int, list[tuple[int, str, tuple[Any, ...]]]]:
-        """The fence, and for each item its lane's number and name and its row."""
+    def _found(self, taken: Taken, *, links: bool) -> list[Link]:
+        return [link for _, name, _ in taken for link in self._web.links(name)] if links else []
+
+    def _claim(self, batch: int) -> tuple[int, Taken]:
         db, now = self._db, time.time_ns() // 1_000
         db.execute("BEGIN IMMEDIATE")
         db.execute("SELECT * FROM swath_partition_state WHERE partition = 0").fetchone()
@@ -113,7 +134,10 @@ class SqliteFloor:
         db.execute("COMMIT")
         return fence, taken
 
-    def _settle(self, fence: int, taken: Sequence[tuple[int, str, tuple[Any, ...]]], found: Sequence[Arrival]) -> None:
+    def _settle(self, fence: int, taken: Taken, links: Sequence[Link]) -> None:
+        if not taken:
+            return
+        found = arrivals(links, 1)
         db, now = self._db, time.time_ns() // 1_000
         db.execute("BEGIN IMMEDIATE")
         db.execute("SELECT token, lost, number FROM swath_claim WHERE fence = ?", (fence,)).fetchone()

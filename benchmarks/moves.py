@@ -3,9 +3,10 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
@@ -22,13 +23,16 @@ from benchmarks.work import KNOWN_SHARE, LINKS, Web
 from swath.core.item import Item
 
 LINKS_BATCH = 500
-ORDER = ("swath", "floor", "floor", "swath") * 3  # in turns, so that whatever drifts does so under both
+SIDES = {"postgres": ("swath", "floor"), "sqlite": ("swath", "floor", "floor in a thread")}
+TURNS = 3  # there and back, so that whatever drifts does so under all of them
 WARM_UP_SECONDS = 0.3
 HEAD_START = 0.05  # seconds until a round begins, so that it has reached every process
 ANSWER_SECONDS = 120.0
 DRY_TRIES = 100  # claims without an item before a frontier counts as worked off
 LANES_PER_PARTITION = 1_000  # at least
 LEFT_SHARE = 0.4  # of the items, below which the frontiers are loaded anew
+
+Cycle = Callable[[], Awaitable[Counted]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ def _measure(lab: Lab, settings: Settings, results: Results, cases: Sequence[Cas
                 "items": site.lanes * ITEMS_PER_LANE,
                 "lanes": site.lanes,
                 "partitions": site.partitions,
-                **_case(fleet[: case.processes], case, settings.seconds),
+                **_case(fleet[: case.processes], case, SIDES[lab.store], settings.seconds),
             }
             results.add(figure)
             say(f"moves, {lab.store} {site.synchronous}, {case}: {_told(figure)}")
@@ -113,19 +117,22 @@ def _measure(lab: Lab, settings: Settings, results: Results, cases: Sequence[Cas
         lab.drop(name)
 
 
-def _case(fleet: Sequence[Child], case: Case, seconds: float) -> dict[str, float | None]:
-    for side in ("swath", "floor"):
+def _case(fleet: Sequence[Child], case: Case, sides: Sequence[str], seconds: float) -> dict[str, float | None]:
+    for side in sides:
         _round(fleet, case, side, WARM_UP_SECONDS)
-    rounds: dict[str, list[list[Measured]]] = {"swath": [], "floor": []}
-    for side in ORDER:
-        rounds[side].append(_round(fleet, case, side, seconds * 2 / len(ORDER)))
-    swath_items, floor_items = (_rate(rounds[side], lambda one: one.items) for side in ("swath", "floor"))
+    rounds: dict[str, list[list[Measured]]] = {side: [] for side in sides}
+    for side in (*sides, *reversed(sides)) * TURNS:
+        rounds[side].append(_round(fleet, case, side, seconds / (2 * TURNS)))
+    items = {side: _rate(rounds[side], lambda one: one.items) for side in sides}
+    ratios = {side: items["swath"] / rate if rate else None for side, rate in items.items()}
     return {
-        "swath_items_per_s": swath_items,
-        "floor_items_per_s": floor_items,
+        "swath_items_per_s": items["swath"],
+        "floor_items_per_s": items["floor"],
+        "threaded_items_per_s": items.get("floor in a thread"),
         "swath_links_per_s": _rate(rounds["swath"], lambda one: one.links),
         "floor_links_per_s": _rate(rounds["floor"], lambda one: one.links),
-        "ratio": swath_items / floor_items if floor_items else None,
+        "ratio": ratios["floor"],
+        "threaded_ratio": ratios.get("floor in a thread"),
         "swath_slowest": _slowest(rounds["swath"]),
         "floor_slowest": _slowest(rounds["floor"]),
     }
@@ -153,7 +160,9 @@ def _slowest(rounds: Sequence[Sequence[Measured]]) -> float | None:
 def _told(figure: Figure) -> str:
     links = f" and {figure['swath_links_per_s']:,.0f} links/s" if figure["links_per_item"] else ""
     ratio = f"{figure['ratio']:.0%}" if isinstance(figure["ratio"], float) else "no share"
-    return f"{figure['swath_items_per_s']:,.0f} items/s{links}, {ratio} of the floor"
+    threaded = figure["threaded_ratio"]
+    in_thread = f", {threaded:.0%} of the floor in a thread" if threaded is not None else ""
+    return f"{figure['swath_items_per_s']:,.0f} items/s{links}, {ratio} of the floor{in_thread}"
 
 
 def _load(lab: Lab, settings: Settings) -> Site:
@@ -225,7 +234,13 @@ class _Bench:
         time.sleep(max(0.0, question.start_at - time.monotonic()))
         if question.side == "floor":
             return _floor_round(self._floor, question)
-        return self._runner.run(_swath_round(self._frontier, self._web, question))
+        return self._runner.run(_round_in_loop(self._cycle(question), question))
+
+    def _cycle(self, question: Round) -> Cycle:
+        if question.side == "swath":
+            return partial(_swath_cycle, self._frontier, self._web, question.batch, links=question.links)
+        assert isinstance(self._floor, SqliteFloor)
+        return partial(self._floor.cycle_in_thread, question.batch, links=question.links)
 
 
 async def _open(url: str) -> swath.Frontier:
@@ -239,10 +254,10 @@ def _floor_round(floor: Floor, question: Round) -> Measured:
     return tally.measured()
 
 
-async def _swath_round(frontier: swath.Frontier, web: Web, question: Round) -> Measured:
+async def _round_in_loop(cycle: Cycle, question: Round) -> Measured:
     tally = _Tally(question)
     while tally.goes_on():
-        tally.count(await _swath_cycle(frontier, web, question.batch, links=question.links))
+        tally.count(await cycle())
     return tally.measured()
 
 

@@ -52,46 +52,39 @@ def _moves(found: Sequence[Saved]) -> str:
 
 
 def _moves_table(file: Saved) -> str:
-    rows = []
-    for figure in file["figures"]:
-        links = figure["links_per_item"]
-        rows.append(
-            [
-                str(figure["batch"]) + (f", {links} links an item" if links else ""),
-                str(figure["processes"]),
-                figure["synchronous"],
-                rate(figure["swath_items_per_s"]),
-                rate(figure["floor_items_per_s"]),
-                rate(figure["swath_links_per_s"]) if links else "",
-                rate(figure["floor_links_per_s"]) if links else "",
-                _share(figure),
-                _slowest(figure),
-            ]
-        )
+    columns: dict[str, Callable[[Saved], str]] = {
+        "batch": _batch,
+        "processes": lambda one: str(one["processes"]),
+        "synchronous": lambda one: one["synchronous"],
+        "items/s": lambda one: rate(one["swath_items_per_s"]),
+        "floor": lambda one: rate(one["floor_items_per_s"]),
+        "links/s": lambda one: rate(one["swath_links_per_s"]) if one["links_per_item"] else "",
+        "floor's links/s": lambda one: rate(one["floor_links_per_s"]) if one["links_per_item"] else "",
+        "of the floor": _share,
+        "slowest, floor's": _slowest,
+    }
+    if file["store"] == "sqlite":
+        columns["floor in a thread"] = lambda one: rate(one["threaded_items_per_s"])
+        columns["of that"] = lambda one: _percent(one["threaded_ratio"])
+    rows = [[column(figure) for column in columns.values()] for figure in file["figures"]]
     first = file["figures"][0]
-    head = [
-        "batch",
-        "processes",
-        "synchronous",
-        "items/s",
-        "floor",
-        "links/s",
-        "floor",
-        "of the floor",
-        "slowest, floor's",
-    ]
     size = (
         f"{first['items']:,} items in {first['lanes']:,} lanes of one in flight, {first['partitions']} partition(s). "
         "Rows with links: 85% of them known already."
     )
-    return "\n\n".join([size, table(head, rows), _prototype(file)])
+    return "\n\n".join([size, table(list(columns), rows), _prototype(file)])
+
+
+def _batch(figure: Saved) -> str:
+    links = figure["links_per_item"]
+    return str(figure["batch"]) + (f", {links} links an item" if links else "")
 
 
 def _share(figure: Saved) -> str:
     if figure["ratio"] is None:
         return ""
     short = figure["batch"] >= FLOOR_SHARE_FROM_BATCH and figure["ratio"] < FLOOR_SHARE
-    return f"{figure['ratio']:.0%}" + (f" (goal {FLOOR_SHARE:.0%})" if short else "")
+    return _percent(figure["ratio"]) + (f" (goal {FLOOR_SHARE:.0%})" if short else "")
 
 
 def _slowest(figure: Saved) -> str:
@@ -244,6 +237,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(lines)
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.0%}"
 
 
 def rate(value: float | None) -> str:
