@@ -2,9 +2,9 @@
 
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 
@@ -95,69 +95,124 @@ def _row(alias: str, columns: Sequence[str], changes: Mapping[str, str]) -> str:
     return ", ".join(changes.get(column, f"{alias}.{column}") for column in columns)
 
 
+Rows = list[tuple[Any, ...]]
+
+
+class Transaction(NamedTuple):
+    partition: int  # to be locked
+    names: Sequence[str]  # of statements
+    given: Mapping[str, Any]
+
+
 class PostgresFloor:
     def __init__(self, dsn: str, schema: str, *, partitions: int, first: int, web: Web) -> None:
         self._web = web
         self._partitions = partitions
         self._next = first
-        self._db = psycopg.connect(
-            dsn, autocommit=True, options=f"-c search_path={schema}", application_name="floor", prepare_threshold=0
-        )
+        self._dsn = dsn
+        self._options: dict[str, Any] = {
+            "autocommit": True,
+            "options": f"-c search_path={schema}",
+            "application_name": "floor",
+            "prepare_threshold": 0,
+        }
+        self._db = psycopg.connect(dsn, **self._options)
         for statement in SESSION:
             self._db.execute(statement)
         self._statements = _statements(self._db, schema)
+        self._loop_db: psycopg.AsyncConnection[Any] | None = None
 
     def cycle(self, batch: int, *, links: bool) -> Counted:
-        token = secrets.randbits(62)
+        transactions = self._transactions(batch, links=links)
+        try:
+            transaction = next(transactions)
+            while True:
+                transaction = transactions.send(self._transact(self._db, transaction))
+        except StopIteration as end:
+            counted: Counted = end.value
+            return counted
+
+    async def cycle_in_loop(self, batch: int, *, links: bool) -> Counted:
+        if self._loop_db is None:
+            self._loop_db = await psycopg.AsyncConnection.connect(self._dsn, **self._options)
+            for statement in SESSION:
+                await self._loop_db.execute(statement)
+        transactions = self._transactions(batch, links=links)
+        try:
+            transaction = next(transactions)
+            while True:
+                transaction = transactions.send(await self._transact_in_loop(self._loop_db, transaction))
+        except StopIteration as end:
+            counted: Counted = end.value
+            return counted
+
+    async def close(self) -> None:
+        self._db.close()
+        if self._loop_db is not None:
+            await self._loop_db.close()
+
+    def _transactions(self, batch: int, *, links: bool) -> Generator[Transaction, Rows, Counted]:
+        """Those of a cycle, each made of what came of the one before."""
         for _ in range(self._partitions):  # until one has something ready
             self._next = (self._next + 1) % self._partitions
-            rows = self._claim(self._next, batch, token, drain=links)
+            token = secrets.randbits(62)
+            rows = yield _claim(self._next, batch, token, drain=links)
             if rows:
                 break
         else:
             return Counted(0, 0)
         found = [link for row in rows for link in self._web.links(row[2])] if links else []
-        self._settle(self._next, rows, token, arrivals(found, self._partitions))
+        yield _settle(self._next, rows, token, arrivals(found, self._partitions))
         return Counted(len(rows), len(found))
 
-    def close(self) -> None:
-        self._db.close()
+    # Lock, then look; everything in one round trip. The rows of the last statement are returned.
 
-    def _claim(self, partition: int, batch: int, token: int, *, drain: bool) -> list[tuple[Any, ...]]:
-        now = time.time_ns() // 1_000
-        given = {
-            "partition": partition,
-            "now": now,
-            "limit": batch,
-            "token": token,
-            "expires_at": now + LEASE,
-            "fence": 0,
-        }
-        return self._transact(partition, ["drain", "take"] if drain else ["take"], given)
-
-    def _settle(self, partition: int, rows: Sequence[tuple[Any, ...]], token: int, found: Sequence[Arrival]) -> None:
-        mine = [one for one in found if one.partition == partition]
-        others = [one for one in found if one.partition != partition]
-        given = {
-            "partition": partition,
-            "now": time.time_ns() // 1_000,
-            "fence": rows[0][0],
-            "token": token,
-            "positions": _array(str(row[1]) for row in rows),
-            **_columns("", mine),
-            "other_partitions": _array(str(one.partition) for one in others),
-            **_columns("other_", others),
-        }
-        self._transact(partition, ["settle"], given)
-
-    def _transact(self, partition: int, names: Sequence[str], given: dict[str, Any]) -> list[tuple[Any, ...]]:
-        """Lock, then look; everything in one round trip. The rows of the last statement are returned."""
-        with self._db.pipeline():
-            self._db.execute("BEGIN")
-            self._db.execute(self._statements["lock"], {"partition": partition})
-            cursors = [self._db.execute(self._statements[name], given, binary=True) for name in names]
-            self._db.execute("COMMIT")
+    def _transact(self, db: psycopg.Connection[Any], transaction: Transaction) -> Rows:
+        partition, names, given = transaction
+        with db.pipeline():
+            db.execute("BEGIN")
+            db.execute(self._statements["lock"], {"partition": partition})
+            cursors = [db.execute(self._statements[name], given, binary=True) for name in names]
+            db.execute("COMMIT")
         return cursors[-1].fetchall()
+
+    async def _transact_in_loop(self, db: psycopg.AsyncConnection[Any], transaction: Transaction) -> Rows:
+        partition, names, given = transaction
+        async with db.pipeline():
+            await db.execute("BEGIN")
+            await db.execute(self._statements["lock"], {"partition": partition})
+            cursors = [await db.execute(self._statements[name], given, binary=True) for name in names]
+            await db.execute("COMMIT")
+        return await cursors[-1].fetchall()
+
+
+def _claim(partition: int, batch: int, token: int, *, drain: bool) -> Transaction:
+    now = time.time_ns() // 1_000
+    given = {
+        "partition": partition,
+        "now": now,
+        "limit": batch,
+        "token": token,
+        "expires_at": now + LEASE,
+        "fence": 0,
+    }
+    return Transaction(partition, ["drain", "take"] if drain else ["take"], given)
+
+
+def _settle(partition: int, rows: Rows, token: int, found: Sequence[Arrival]) -> Transaction:
+    mine = [one for one in found if one.partition == partition]
+    others = [one for one in found if one.partition != partition]
+    given = {
+        "partition": partition,
+        "now": time.time_ns() // 1_000,
+        "fence": rows[0][0],
+        "token": token,
+        "positions": _array(str(row[1]) for row in rows),
+        **_columns("", mine),
+        "other_partitions": _array(str(one.partition) for one in others),
+        **_columns("other_", others),
+    }
+    return Transaction(partition, ["settle"], given)
 
 
 def _columns(prefix: str, found: Sequence[Arrival]) -> dict[str, str]:

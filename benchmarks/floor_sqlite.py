@@ -88,15 +88,15 @@ class SqliteFloor:
         self._settle(fence, taken, found)
         return Counted(len(taken), len(found))
 
-    async def cycle_in_thread(self, batch: int, *, links: bool) -> Counted:
-        """The same out of an event loop, which SQLite would block."""
+    async def cycle_in_loop(self, batch: int, *, links: bool) -> Counted:
+        """The same in a thread: SQLite would block the loop."""
         loop = asyncio.get_running_loop()
         fence, taken = await loop.run_in_executor(self._thread, self._claim, batch)
         found = self._found(taken, links=links)
         await loop.run_in_executor(self._thread, self._settle, fence, taken, found)
         return Counted(len(taken), len(found))
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self._thread.shutdown()
         self._db.close()
 

@@ -23,7 +23,7 @@ from benchmarks.work import KNOWN_SHARE, LINKS, Web
 from swath.core.item import Item
 
 LINKS_BATCH = 500
-SIDES = {"postgres": ("swath", "floor"), "sqlite": ("swath", "floor", "floor in a thread")}
+SIDES = ("swath", "floor", "floor in a loop")
 TURNS = 3  # there and back, so that whatever drifts does so under all of them
 WARM_UP_SECONDS = 0.3
 HEAD_START = 0.05  # seconds until a round begins, so that it has reached every process
@@ -109,7 +109,7 @@ def _measure(lab: Lab, settings: Settings, results: Results, cases: Sequence[Cas
                 "items": site.lanes * ITEMS_PER_LANE,
                 "lanes": site.lanes,
                 "partitions": site.partitions,
-                **_case(fleet[: case.processes], case, SIDES[lab.store], settings.seconds),
+                **_case(fleet[: case.processes], case, settings.seconds),
             }
             results.add(figure)
             say(f"moves, {lab.store} {site.synchronous}, {case}: {_told(figure)}")
@@ -117,22 +117,22 @@ def _measure(lab: Lab, settings: Settings, results: Results, cases: Sequence[Cas
         lab.drop(name)
 
 
-def _case(fleet: Sequence[Child], case: Case, sides: Sequence[str], seconds: float) -> dict[str, float | None]:
-    for side in sides:
+def _case(fleet: Sequence[Child], case: Case, seconds: float) -> dict[str, float | None]:
+    for side in SIDES:
         _round(fleet, case, side, WARM_UP_SECONDS)
-    rounds: dict[str, list[list[Measured]]] = {side: [] for side in sides}
-    for side in (*sides, *reversed(sides)) * TURNS:
+    rounds: dict[str, list[list[Measured]]] = {side: [] for side in SIDES}
+    for side in (*SIDES, *reversed(SIDES)) * TURNS:
         rounds[side].append(_round(fleet, case, side, seconds / (2 * TURNS)))
-    items = {side: _rate(rounds[side], lambda one: one.items) for side in sides}
+    items = {side: _rate(rounds[side], lambda one: one.items) for side in SIDES}
     ratios = {side: items["swath"] / rate if rate else None for side, rate in items.items()}
     return {
         "swath_items_per_s": items["swath"],
         "floor_items_per_s": items["floor"],
-        "threaded_items_per_s": items.get("floor in a thread"),
+        "floor_in_loop_items_per_s": items["floor in a loop"],
         "swath_links_per_s": _rate(rounds["swath"], lambda one: one.links),
         "floor_links_per_s": _rate(rounds["floor"], lambda one: one.links),
         "ratio": ratios["floor"],
-        "threaded_ratio": ratios.get("floor in a thread"),
+        "ratio_in_loop": ratios["floor in a loop"],
         "swath_slowest": _slowest(rounds["swath"]),
         "floor_slowest": _slowest(rounds["floor"]),
     }
@@ -159,10 +159,12 @@ def _slowest(rounds: Sequence[Sequence[Measured]]) -> float | None:
 
 def _told(figure: Figure) -> str:
     links = f" and {figure['swath_links_per_s']:,.0f} links/s" if figure["links_per_item"] else ""
-    ratio = f"{figure['ratio']:.0%}" if isinstance(figure["ratio"], float) else "no share"
-    threaded = figure["threaded_ratio"]
-    in_thread = f", {threaded:.0%} of the floor in a thread" if threaded is not None else ""
-    return f"{figure['swath_items_per_s']:,.0f} items/s{links}, {ratio} of the floor{in_thread}"
+    shares = f"{_share(figure['ratio'])} of the floor, {_share(figure['ratio_in_loop'])} of that in a loop"
+    return f"{figure['swath_items_per_s']:,.0f} items/s{links}, {shares}"
+
+
+def _share(ratio: float | None) -> str:
+    return "no share" if ratio is None else f"{ratio:.0%}"
 
 
 def _load(lab: Lab, settings: Settings) -> Site:
@@ -227,7 +229,7 @@ class _Bench:
         self._frontier: swath.Frontier = runner.run(_open(site.swath_url))
 
     def close(self) -> None:
-        self._floor.close()
+        self._runner.run(self._floor.close())
         self._runner.run(self._frontier.close())
 
     def run(self, question: Round) -> Measured:
@@ -239,8 +241,7 @@ class _Bench:
     def _cycle(self, question: Round) -> Cycle:
         if question.side == "swath":
             return partial(_swath_cycle, self._frontier, self._web, question.batch, links=question.links)
-        assert isinstance(self._floor, SqliteFloor)
-        return partial(self._floor.cycle_in_thread, question.batch, links=question.links)
+        return partial(self._floor.cycle_in_loop, question.batch, links=question.links)
 
 
 async def _open(url: str) -> swath.Frontier:

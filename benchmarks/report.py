@@ -62,10 +62,9 @@ def _moves_table(file: Saved) -> str:
         "floor's links/s": lambda one: rate(one["floor_links_per_s"]) if one["links_per_item"] else "",
         "of the floor": _share,
         "slowest, floor's": _slowest,
+        "floor in a loop": lambda one: rate(one["floor_in_loop_items_per_s"]),
+        "of that": lambda one: _percent(one["ratio_in_loop"]),
     }
-    if file["store"] == "sqlite":
-        columns["floor in a thread"] = lambda one: rate(one["threaded_items_per_s"])
-        columns["of that"] = lambda one: _percent(one["threaded_ratio"])
     rows = [[column(figure) for column in columns.values()] for figure in file["figures"]]
     first = file["figures"][0]
     size = (
