@@ -203,7 +203,12 @@ def test_what_takes_parts_of_urls_takes_any(tail: str) -> None:
         (" example.com\r\n", "https://example.com/"),
         ("\ufeffexample.com", "https://example.com/"),
         ("example.com:8080/x?y", "https://example.com:8080/x?y"),
-        ("localhost:8080", "https://localhost:8080/"),
+        ("localhost:8080", "http://localhost:8080/"),
+        ("app.localhost/x", "http://app.localhost/x"),
+        ("127.0.0.1:8000", "http://127.0.0.1:8000/"),
+        ("[::1]:8000/x", "http://[::1]:8000/x"),
+        ("https://localhost", "https://localhost/"),
+        ("localhost.example.com", "https://localhost.example.com/"),
         ("//example.com/x", "https://example.com/x"),
         ("http://example.com", "http://example.com/"),
         ("HTTP://example.com", "http://example.com/"),
@@ -245,11 +250,6 @@ def test_a_seed_may_be_a_bare_host(text: str, url: str | None) -> None:
 def test_what_a_slip_was_meant_to_be(text: str, url: str | None) -> None:
     assert seed_url(text) is None
     assert meant(text) == url
-
-
-def test_the_scheme_of_bare_seeds_can_be_chosen() -> None:
-    assert seed_url("example.com", scheme="http") == "http://example.com/"
-    assert seed_url("https://example.com", scheme="http") == "https://example.com/"
 
 
 @settings(deadline=None)

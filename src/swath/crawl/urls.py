@@ -47,6 +47,7 @@ _PLAIN = re.compile(
 _ROOTED = re.compile(r"/(?!/)[A-Za-z0-9_~!$&()*+,;=:@/.-]*+(?:\?[A-Za-z0-9_~!$&()*+,;=:@/?.-]++)?+")
 _SCHEME = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]*://|https?:(?!\d))", re.IGNORECASE)
 _SCHEMES = ("https", "http")
+_THIS_MACHINE = re.compile(r"(?:.+\.)?localhost|127\.[0-9.]+|\[::1\]")
 _LOST_COLON = re.compile(r"[^/.:]+//")
 
 
@@ -109,11 +110,11 @@ def by_ada(text: str, base: str | None) -> str | None:
     return url if len(url) <= MAX_URL else None
 
 
-def seed_url(text: str, *, scheme: str = "https") -> str | None:
-    """The URL that a person means by a line of a seed list: `example.com` is `https://example.com/`.
+def seed_url(text: str) -> str | None:
+    """The URL that a person means by a line of a seed list: `example.com` is `https://example.com/`, and
+    `localhost:8000` is `http://localhost:8000/`.
 
-    `scheme` is the one to try where none is written. None when it is no URL to crawl, credentials included, or has a
-    slip in it that would make a host of its scheme.
+    None when it is no URL to crawl, credentials included, or has a slip in it that would make a host of its scheme.
     """
     text = text.strip().lstrip("\ufeff")
     if _SCHEME.match(text):
@@ -123,7 +124,8 @@ def seed_url(text: str, *, scheme: str = "https") -> str | None:
     # Without a scheme, "mailto:someone@example.com" would read as a host with credentials.
     if not rest or "@" in rest.partition("/")[0] or _LOST_COLON.match(rest):
         return None
-    return normalise(f"{scheme}://{rest}")
+    url = normalise(f"https://{rest}")
+    return normalise(f"http://{rest}") if url is not None and _THIS_MACHINE.fullmatch(host(url)) else url
 
 
 def meant(text: str) -> str | None:
