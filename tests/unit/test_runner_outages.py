@@ -124,6 +124,35 @@ async def test_what_a_lost_claim_came_to_holds_nobody_up(
     assert others.is_set()
 
 
+async def test_what_came_of_a_claim_while_it_was_being_lost_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker, "MAX_OUTPUT", 2 * DISCOVERED_BYTES)
+    monkeypatch.setattr(settler, "GROUP_COUNT", 1)
+    first_is_sent, others = asyncio.Event(), asyncio.Event()
+
+    async def handler(item: Item) -> Outcome | None:
+        if item.key == "other":
+            others.set()
+            return None
+        if item.key == "second":
+            await first_is_sent.wait()
+        return item.done(discovered=[f"{item.key}/{n}" for n in range(2)])
+
+    async with bench() as b:
+        settling = b.faults.held_up["settle"] = asyncio.Event()
+        await b.frontier.add(["first", "second"])
+        running = asyncio.create_task(b.frontier.run(handler, workers=2, lease=60))
+        await b.faults.saw("settle")
+        first_is_sent.set()
+        await asyncio.sleep(0.1)
+        await taken_over(b, after=61)
+        await b.frontier.add("other")
+        settling.set()
+        await asyncio.wait([asyncio.create_task(others.wait())], timeout=10)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert others.is_set()
+
+
 async def test_outcomes_of_a_lost_claim_are_dropped_when_they_are_settled() -> None:
     gate = Gate()
     async with bench() as b:

@@ -51,6 +51,7 @@ class Hand:
         self.ahead: deque[tuple[Held, Item]] = deque()  # claimed, not started
         self.works: dict[Work, Held] = {}  # started, in that order
         self.unsettled = 0  # finished
+        self.weight = 0  # of all claims
         self.lost = 0  # items, so far
         self.changed = asyncio.Event()  # something came to its end
         self._losses: Counter[int] = Counter()  # of what waits or runs and was lost before: how many, by how often
@@ -60,11 +61,6 @@ class Hand:
     def items(self) -> int:
         """How many were claimed and are not settled yet."""
         return len(self.works) + len(self.ahead) + self.unsettled
-
-    @property
-    def weight(self) -> int:
-        """Bytes of output, and of what was discovered, that wait to be settled."""
-        return sum(held.weight for held in self.claims.values())
 
     def take(self, claim: Claim, now: float) -> None:
         held = self.claims[claim.fence] = Held(claim, now)
@@ -121,6 +117,11 @@ class Hand:
             held.works.discard(work)
             self._let_go(work.item)
         return held
+
+    def weigh(self, held: Held, weight: int) -> None:
+        """What of a claim waits to be settled weighs so much now."""
+        self.weight += weight - held.weight
+        held.weight = weight
 
     def retire(self, held: Held) -> None:
         """Be done with a claim of which nothing is left in hand."""

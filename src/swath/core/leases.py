@@ -60,7 +60,7 @@ class Leases:
         held.sending = 0
         held.outcomes.clear()
         if not held.queued:  # else its settler sees to it
-            held.weight = 0
+            self._hand.weigh(held, 0)
         self._hand.unstarted(held)
         self._interrupt(held)
         self._hand.retire(held)

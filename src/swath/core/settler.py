@@ -56,12 +56,14 @@ class Settler:
         if held.lost:
             self._hand.retire(held)
             return
+        weight = 0
         if self._output is not None and outcome.output is not None:
             try:
-                held.weight += self._output.size(outcome.output)
+                weight += self._output.size(outcome.output)
             except Exception as error:  # noqa: BLE001  an entry that the output cannot take is the handler's failure
                 outcome = self._retry(held, outcome, error)
-        held.weight += DISCOVERED_BYTES * len(outcome.discovered)
+        weight += DISCOVERED_BYTES * len(outcome.discovered)
+        self._hand.weigh(held, held.weight + weight)
         held.outcomes.append(outcome)
         self._hand.unsettled += 1
         if not self._hand.works and not self._hand.ahead:
@@ -130,7 +132,8 @@ class Settler:
                 await self._record(self._output, groups)
         finally:
             for held, weight in zip(batch, weights, strict=True):
-                held.weight = held.weight - weight if held.outcomes else 0  # none where the claim was lost meanwhile
+                # Nothing is left of it where the claim was lost meanwhile.
+                self._hand.weigh(held, held.weight - weight if held.outcomes else 0)
                 self._hand.unsettled -= held.sending  # not 0 where it was broken off: nobody waits for these any more
                 held.sending = 0
         for held in batch:
