@@ -71,7 +71,7 @@ def _moves_table(file: Saved) -> str:
         f"{first['items']:,} items in {first['lanes']:,} lanes of one in flight, {first['partitions']} partition(s). "
         "Rows with links: 85% of them known already."
     )
-    return "\n\n".join([size, table(list(columns), rows), _prototype(file)])
+    return "\n\n".join(part for part in (size, table(list(columns), rows), _range(file), _prototype(file)) if part)
 
 
 def _batch(figure: Saved) -> str:
@@ -84,6 +84,17 @@ def _share(figure: Saved) -> str:
         return ""
     short = figure["batch"] >= FLOOR_SHARE_FROM_BATCH and figure["ratio"] < FLOOR_SHARE
     return _percent(figure["ratio"]) + (f" (goal {FLOOR_SHARE:.0%})" if short else "")
+
+
+def _range(file: Saved) -> str:
+    large = [one for one in file["figures"] if one["batch"] >= FLOOR_SHARE_FROM_BATCH]
+    floor, in_loop = ([one[name] for one in large if one[name] is not None] for name in ("ratio", "ratio_in_loop"))
+    if not floor or not in_loop:
+        return ""
+    return (
+        f"From batch {FLOOR_SHARE_FROM_BATCH} on, swath does {min(floor):.0%} to {max(floor):.0%} of the floor, and "
+        f"{min(in_loop):.0%} to {max(in_loop):.0%} of the floor in a loop."
+    )
 
 
 def _slowest(figure: Saved) -> str:
