@@ -338,6 +338,9 @@ async def test_a_claim_lost_in_one_partition_is_lost_in_all(tmp_path: Path) -> N
     await driver.both("change_lane", 0, lanes[0], LaneChange(blocked_until=0))  # partition 0 has seen the later time
     clock.advance(-8)
     assert (await driver.both("claim", request._replace(limit=1, token=2))).recovered == 2
-    assert (await driver.both("claim", request._replace(order=[1], token=3))).recovered == 1
+    longer = request._replace(order=[1], lease=60 * SECOND)
+    assert (await driver.both("claim", longer._replace(token=3))).recovered == 0
+    clock.advance(8)
+    assert (await driver.both("claim", longer._replace(token=4))).recovered == 1
     await driver.compare_all()
     await store.close()

@@ -71,7 +71,7 @@ def _fill(connection: sqlite3.Connection) -> None:
         "INSERT INTO swath_item VALUES (0, ?1 % 100, 9, ?1, ?1, randomblob(20), 'k' || ?1, NULL, 1, 0, 0, NULL, NULL)",
         "INSERT INTO swath_seen VALUES (0, randomblob(20), ?1)",
         "INSERT INTO swath_claimed VALUES (0, ?1 / 10, ?1, 1, 3, randomblob(20), 'k' || ?1, NULL, 1, 0, 0, NULL, NULL)",
-        "INSERT INTO swath_hold VALUES (?1, 0, ?1, 0, 10)",
+        "INSERT INTO swath_hold VALUES (?1, 0, ?1, 10)",
         "INSERT INTO swath_claim VALUES (?1, 1, 'worker', ?1, 0, 0)",
         "INSERT INTO swath_delayed VALUES (0, ?1, 1, 3, x'00', 'k', NULL, 1, 0, 0, NULL, NULL, ?1, ?1 % 2, NULL, NULL)",
         "INSERT INTO swath_done VALUES (?1, 0, ?1, 1, 3, x'00', 'key', NULL, 1, 0, NULL)",

@@ -262,14 +262,10 @@ class MemoryStore:
 
     def _take_back(self, partition: _Partition, now: int) -> tuple[int, int]:
         """Items of claims whose lease has ended are ready again, or dead when that has happened too often."""
-        rows = []
-        for row in partition.in_state("claimed"):
-            claim = self._claims[row.fence]
-            claim.lost = claim.lost or claim.expires_at <= now
-            if claim.lost:
-                rows.append(row)
+        rows = [row for row in partition.in_state("claimed") if self._claims[row.fence].expires_at <= now]
         died = 0
         for row in rows:
+            self._claims[row.fence].lost = True  # everywhere
             row.attempts, row.losses = row.attempts + 1, row.losses + 1
             row.lane.in_flight -= 1
             row.lane.last_at = now

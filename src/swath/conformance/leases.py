@@ -151,6 +151,23 @@ class Leases(Conformance):
         batch = await trial.claim()
         assert (batch.keys, batch.only.attempts) == (["b"], 1)
 
+    async def test_claim_takes_over_when_a_partition_has_come_to_the_end_of_the_lease(self, start: Start) -> None:
+        """Lost elsewhere, it is nobody's until then: a partition's time may be behind, where the clock stepped back."""
+        trial = await start(partitions=2)
+        await trial.add("a", lane=trial.lane(0))
+        await trial.add("b", lane=trial.lane(1))
+        lost = await trial.claim(lease=30)
+        trial.clock.advance(31)
+        assert (await trial.claim(order=[0])).keys == ["a"]
+        trial.clock.advance(-20)
+        await trial.add("c", lane=trial.lane(1))
+        assert (await trial.claim(order=[1])).keys == ["c"]
+        with pytest.raises(LeaseLost):
+            await lost.finish("b")
+        await trial.wait_until(lost.reply.expires_at)
+        batch = await trial.claim(order=[1])
+        assert (batch.keys, batch.reply.recovered) == (["b"], 1)
+
     async def test_claim_gives_up_on_what_kills_its_worker(self, start: Start) -> None:
         trial = await start(max_attempts=3)
         await trial.add("a")

@@ -107,7 +107,6 @@ class _Look(NamedTuple):
     levels: tuple[int | None, ...]  # the first lane of each level
     due_at: int | None
     expires_at: int | None
-    lost: bool
 
     @property
     def next_ready_at(self) -> int | None:
@@ -120,8 +119,8 @@ class _Look(NamedTuple):
 
 def _look(session: Session, number: int) -> _Look:
     row = session.connection.execute(session.sql["next_ready"], {"partition": number}).fetchone()
-    *levels, due_at, expires_at, lost = row
-    return _Look(tuple(levels), due_at, expires_at, bool(lost))
+    *levels, due_at, expires_at = row
+    return _Look(tuple(levels), due_at, expires_at)
 
 
 def next_ready_at(session: Session, number: int) -> int | None:
@@ -146,7 +145,7 @@ class _Visit:
 
     def take_back(self, look: _Look) -> tuple[int, int]:
         """Items of claims whose lease has ended are ready again, or dead when that has happened too often."""
-        if not look.lost and (look.expires_at is None or look.expires_at > self._now):
+        if look.expires_at is None or look.expires_at > self._now:
             return 0, 0
         self._session.need_durable()  # what is dead moves the checkpoint, which never moves back (INV-6)
         number, now = self._partition.number, self._now
@@ -175,16 +174,15 @@ class _Visit:
         return len(rows), len(dead)
 
     def _lose(self, number: int) -> list[tuple[int, int, int, int, int]]:
-        """Mark claims that ended as lost, everywhere, and return what they held here (rule 3). Where there are many,
-        the others are for the next look."""
+        """Mark claims that ended as lost, in all partitions, and return what they held here (rule 3). Where there are
+        many, the others are for the next look."""
         where = {"partition": number, "now": self._now, "limit": CHORES}
         fences = self._connection.execute(self._sql["lost_holds"], where).fetchall()
         rows: list[tuple[int, int, int, int, int]] = []
-        for (fence,) in dict.fromkeys(fences):
+        for (fence,) in fences:
             if len(rows) >= CHORES:
                 break
             self._connection.execute(self._sql["lose_claim"], {"fence": fence})
-            self._connection.execute(self._sql["lose_holds"], {"fence": fence})
             rows += self._connection.execute(self._sql["lost_items"], {"partition": number, "fence": fence})
         return sorted(rows)
 

@@ -46,7 +46,7 @@ UPDATE swath_partition_state SET time = time WHERE partition = ?
 
 -- name: next_ready
 -- INV-8. When something will be ready here, by one index probe for each level, the first delayed item and the first
--- lease to end; the last column tells whether a claim was lost in another partition.
+-- lease to end.
 -- Differs from PostgreSQL: exact and not stored, since probes never meet dead entries.
 SELECT (SELECT min(ready_at) FROM swath_lane WHERE partition = :partition AND level = 0),
        (SELECT min(ready_at) FROM swath_lane WHERE partition = :partition AND level = 1),
@@ -57,8 +57,7 @@ SELECT (SELECT min(ready_at) FROM swath_lane WHERE partition = :partition AND le
        (SELECT min(ready_at) FROM swath_lane WHERE partition = :partition AND level = 6),
        (SELECT min(ready_at) FROM swath_lane WHERE partition = :partition AND level = 7),
        (SELECT min(due_at) FROM swath_delayed WHERE partition = :partition),
-       (SELECT min(expires_at) FROM swath_hold WHERE partition = :partition),
-       EXISTS (SELECT 1 FROM swath_hold WHERE partition = :partition AND lost)
+       (SELECT min(expires_at) FROM swath_hold WHERE partition = :partition)
 
 -- name: lowest_unsettled
 -- INV-6. Three probes that start at the checkpoint; asked only when the item just above it was settled.
@@ -151,11 +150,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, 0)
 SELECT coalesce(max(fence), 0) FROM swath_claim
 
 -- name: lost_holds
--- Rule 3 and F9: claims that ended here, or were lost in another partition, by two index ranges and never by item.
-SELECT fence FROM swath_hold WHERE partition = :partition AND expires_at <= :now
-UNION ALL
-SELECT fence FROM swath_hold WHERE partition = :partition AND lost
-LIMIT :limit
+-- Rule 3 and F9: claims that ended, by an index range and never by item.
+SELECT fence FROM swath_hold WHERE partition = :partition AND expires_at <= :now LIMIT :limit
 
 -- name: lost_items
 SELECT position, lane, priority, losses, fence FROM swath_claimed WHERE partition = :partition AND fence = :fence
@@ -163,9 +159,6 @@ SELECT position, lane, priority, losses, fence FROM swath_claimed WHERE partitio
 -- name: lose_claim
 -- Rule 3: lost in one partition is lost in all.
 UPDATE swath_claim SET lost = 1 WHERE fence = :fence
-
--- name: lose_holds
-UPDATE swath_hold SET lost = 1 WHERE fence = :fence
 
 -- name: take_back_item
 INSERT INTO swath_item (partition, lane, rank, place, position, hash, key, payload, span, attempts, losses,

@@ -130,14 +130,11 @@ CREATE TABLE swath_hold (
     fence INTEGER NOT NULL,
     partition INTEGER NOT NULL,
     expires_at INTEGER NOT NULL,
-    lost INTEGER NOT NULL DEFAULT 0,
     held INTEGER NOT NULL,
     PRIMARY KEY (fence, partition)
 ) WITHOUT ROWID;
 
 CREATE INDEX swath_hold_expiry ON swath_hold (partition, expires_at);
-
-CREATE INDEX swath_hold_lost ON swath_hold (partition) WHERE lost;
 
 CREATE TABLE swath_seen (
     partition INTEGER NOT NULL,
