@@ -1,6 +1,7 @@
 """What is on the disk when a call returns: everything but leases, which end with the machine."""
 
 import shutil
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -109,6 +110,25 @@ async def test_the_start_of_a_lane_with_a_pace_of_its_own_is_synced(disk: Disk) 
         claim = await store.claim(request())
         assert ([item.key for item in claim.items], disk.taken()) == (["b", "a"], [SYNCED])
         assert claim.fence == 1
+
+
+async def test_others_may_write_before_a_start_is_synced(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim that is run again sees what was written since it was run in vain."""
+    monkeypatch.setattr("swath.backends.sqlite.file.BUSY_SECONDS", 1.0)
+    async with disk.open(min_interval=70 * SECOND, concurrency=1) as store:
+        await store.add([new("a", "one"), new("b", "two")])
+        others = sqlite3.connect(disk.path, isolation_level=None, check_same_thread=False)
+        written: list[str] = []
+
+        def write(statement: str) -> None:
+            if statement == "PRAGMA synchronous = FULL":
+                written.append(statement)
+                others.execute("INSERT INTO swath_fact VALUES ('a', 'b')")
+
+        store._writer._connection.set_trace_callback(write)
+        assert len((await store.claim(request())).items) == 2
+        assert len(written) == 1
+        others.close()
 
 
 async def test_what_is_taken_back_is_synced(disk: Disk) -> None:

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
 from swath.backends.sqlite.state import NEVER, Lane, Lanes, Partition, Session
@@ -234,22 +235,21 @@ class _Visit:
         while len(taken) < limit and self.passed < CHORES:
             wanted = limit - len(taken)
             first, looked = len(taken), 0
-            rows = self._ready_lanes(level, after, wanted)
-            for row in rows:
-                looked += 1
-                lane = Lane(*row[HEAD_COLUMNS:])
-                self._lanes.remember(lane)
-                after = (lane.ready_at, lane.number)
-                if lane.number in met:
-                    continue
-                met.add(lane.number)
-                self._take_lane(lane, level, row, limit - len(taken), taken)
-                self._lanes.touch(lane)
-                if lane.level is not None and lane.ready_at <= self._now:
-                    levels.add(lane.level)
-                if len(taken) >= limit:
-                    break
-            rows.close()
+            with closing(self._ready_lanes(level, after, wanted)) as rows:  # also when this is to be run again
+                for row in rows:
+                    looked += 1
+                    lane = Lane(*row[HEAD_COLUMNS:])
+                    self._lanes.remember(lane)
+                    after = (lane.ready_at, lane.number)
+                    if lane.number in met:
+                        continue
+                    met.add(lane.number)
+                    self._take_lane(lane, level, row, limit - len(taken), taken)
+                    self._lanes.touch(lane)
+                    if lane.level is not None and lane.ready_at <= self._now:
+                        levels.add(lane.level)
+                    if len(taken) >= limit:
+                        break
             self._move(taken[first:], fence)
             self._lanes.write()
             if looked < wanted:
