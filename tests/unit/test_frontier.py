@@ -278,6 +278,17 @@ async def test_an_observer_that_raises_changes_nothing(
 # lanes and settings
 
 
+async def test_a_block_for_some_seconds_holds_when_the_clock_has_stepped_back() -> None:
+    """They are counted in the time by which a lane may start, which does not run back."""
+    async with bench(partitions=2) as b:
+        await b.frontier.add([Item("a", lane="x"), Item("b", lane="y")])
+        b.clock.advance(-3_600)
+        await b.frontier.block("x", until=60)
+        assert [item.key for item in (await claimed(b, lease=600)).items] == ["b"]
+        b.clock.advance(3_661)
+        assert [item.key for item in (await claimed(b)).items] == ["a"]
+
+
 async def test_pausing_and_blocking_lanes() -> None:
     async with bench() as b:
         await b.frontier.add([Item("a", lane="x"), Item("b", lane="y")])

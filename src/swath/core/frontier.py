@@ -246,8 +246,15 @@ class Frontier:
             moment = from_datetime(until)
         else:
             seconds = codec.check_seconds("until", until)
-            moment = (await self.store.status()).now + seconds if seconds else 0
+            moment = await self._lane_time(lane) + seconds if seconds else 0
         await self._change_lane(lane, LaneChange(blocked_until=moment))
+
+    async def _lane_time(self, lane: str) -> int:
+        """What time it is for a lane: where the store's clock has stepped back, its partition's goes on from before."""
+        codec.check_lane(lane)
+        status = await self.store.status()
+        number, _ = address(lane, self.store.settings.partitions)
+        return max([status.now, *(part.time for part in status.partitions if part.partition == number)])
 
     async def limit(
         self,
