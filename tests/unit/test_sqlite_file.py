@@ -603,6 +603,17 @@ async def test_a_migration_that_fails_changes_nothing(path: str, monkeypatch: py
         edit(path, "INSERT INTO extra VALUES (1)")
 
 
+async def test_a_migration_that_sqlite_rolls_back_says_why(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it does when the disk is full."""
+    await create(path)
+    known = all_migrations()
+    script = "CREATE TABLE extra (a UNIQUE);\nINSERT OR ROLLBACK INTO extra VALUES (1), (1);\n"
+    extra = known[-1]._replace(number=2, name="0002_extra", script=script)
+    monkeypatch.setattr("swath.backends.sqlite.migration.all_migrations", lambda: [*known, extra])
+    with pytest.raises(SwathError, match="UNIQUE constraint failed"):
+        await migrate(path)
+
+
 def test_the_migrations_add_up_to_the_schema() -> None:
     def tables(*scripts: str) -> list[tuple[str, str]]:
         connection = sqlite3.connect(":memory:", isolation_level=None)

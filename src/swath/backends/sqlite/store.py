@@ -318,7 +318,8 @@ def _migrate(path: str, schema: str | None, now: int) -> Sequence[str]:
         try:
             applied = apply_missing(connection, target, now=now)
         except BaseException:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
             raise
         connection.execute("COMMIT")
         return applied
