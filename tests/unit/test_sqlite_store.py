@@ -9,6 +9,8 @@ import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
@@ -480,6 +482,29 @@ def test_a_store_that_came_through_a_fork_is_refused(store: SqliteStore) -> None
             store._check_usable()
 
     assert passes_in_a_child(in_the_child)
+
+
+async def test_opening_that_is_cancelled_leaves_nothing_open(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    await (await SqliteStore.open(path)).close()
+    began, made = threading.Event(), SimpleQueue[SqliteStore]()
+    make = SqliteStore._open
+
+    def watched(*arguments: Any) -> SqliteStore:
+        began.set()
+        store = make(*arguments)
+        made.put(store)
+        return store
+
+    monkeypatch.setattr(SqliteStore, "_open", watched)
+    opening = asyncio.ensure_future(SqliteStore.open(path))
+    await asyncio.to_thread(began.wait)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    thread = (await asyncio.to_thread(made.get))._writer._thread
+    await asyncio.to_thread(thread.join, 10)
+    assert not thread.is_alive()
+    assert [file.name for file in Path(path).parent.glob("*-wal")] == [], "the last connection to close tidies up"
 
 
 async def test_old_claims_are_pruned(store: SqliteStore, path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,7 +98,14 @@ class SqliteStore:
         power cut or a crash of the machine can take back the last moments (never a part of a commit, and a crash of
         the process takes back nothing). What was settled and announced then is worked on again.
         """
-        return await asyncio.to_thread(cls._open, path, schema, settings, create, clock or SystemClock(), synchronous)
+        opening = asyncio.get_running_loop().run_in_executor(
+            None, cls._open, path, schema, settings, create, clock or SystemClock(), synchronous
+        )
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_unwanted)
+            raise
 
     @classmethod
     def _open(
@@ -285,6 +292,12 @@ class SqliteStore:
         self._reader.shutdown()
         self._reading.close()
 
+    def _close_unused(self) -> None:
+        """The same for a store that nobody has called, without waiting for its thread."""
+        self._closed = True
+        self._close_reader()
+        self._writer.end()
+
     def _check_usable(self) -> None:
         if self._closed:
             raise UsageError(f"the frontier in {self.path} is closed: open it again")
@@ -293,6 +306,12 @@ class SqliteStore:
                 f"the frontier in {self.path} was opened by process {self._pid} and came to process {os.getpid()} by a "
                 "fork, which SQLite does not survive. Open it in the child, and start children with `spawn`"
             )
+
+
+def _close_unwanted(opening: "asyncio.Future[SqliteStore]") -> None:
+    """Whoever opened it was cancelled meanwhile."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result()._close_unused()
 
 
 async def _set_or_timeout(event: asyncio.Event, seconds: float) -> None:

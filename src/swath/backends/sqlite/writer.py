@@ -135,11 +135,15 @@ class Writer:
 
     async def close(self) -> None:
         """Finish what was submitted, then close the connection."""
+        self.end()
+        await asyncio.to_thread(self._thread.join)
+
+    def end(self) -> None:
+        """The same, without waiting for it."""
         with self._closing:
             if not self._closed:
                 self._closed = True
                 self._bell.put(False)
-        await asyncio.to_thread(self._thread.join)
 
     # In the thread.
 
