@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from swath.backends.sqlite import SqliteStore, writer
+from swath.backends.sqlite import SqliteStore, migrate, writer
 from swath.backends.sqlite import claim as claiming
 from swath.backends.sqlite.add import add
 from swath.backends.sqlite.state import Session
@@ -482,6 +482,30 @@ def test_a_store_that_came_through_a_fork_is_refused(store: SqliteStore) -> None
             store._check_usable()
 
     assert passes_in_a_child(in_the_child)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_file_that_was_open_at_a_fork_is_not_opened_in_the_child(store: SqliteStore, path: str) -> None:
+    """SQLite would believe that the child has the locks of its parent: whoever leaves last would take the log away from
+    under it, with what it has confirmed."""
+
+    async def opened() -> None:
+        with pytest.raises(UsageError, match=r"open in process \d+ when this one was forked .*spawn"):
+            await SqliteStore.open(path)
+        with pytest.raises(UsageError, match="forked"):
+            await migrate(path)
+        await (await SqliteStore.open(f"{path}.other")).close()
+
+    assert passes_in_a_child(lambda: asyncio.run(opened()))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_file_that_was_closed_before_a_fork_is_opened_in_the_child(path: str) -> None:
+    async def opened() -> None:
+        await (await SqliteStore.open(path)).close()
+
+    asyncio.run(opened())
+    assert passes_in_a_child(lambda: asyncio.run(opened()))
 
 
 async def test_opening_that_is_cancelled_leaves_nothing_open(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from typing import NamedTuple, TypeVar
 from urllib.parse import quote
@@ -14,7 +14,7 @@ from swath.backends.sqlite.migration import all_migrations, run_script
 from swath.backends.sqlite.state import FORMAT
 from swath.backends.sqlite.target import Target
 from swath.backends.sqlite.trouble import is_busy, translated
-from swath.core.errors import InvalidSetting, InvalidStoreURL, NotAFrontier, StoreUnavailable
+from swath.core.errors import InvalidSetting, InvalidStoreURL, NotAFrontier, StoreUnavailable, UsageError
 from swath.core.store import Settings
 
 T = TypeVar("T")
@@ -132,6 +132,13 @@ class Files:
         self._path = path
         self._inodes = self._look()
         self.inode = self._inodes[0]
+        self.pid = os.getpid()
+        _OPEN.append(self)
+
+    def let_go(self) -> None:
+        """They are closed."""
+        with suppress(ValueError):  # for the second time
+            _OPEN.remove(self)
 
     def _look(self) -> tuple[tuple[int, int], ...]:
         return inode_of(self._path), inode_of(f"{self._path}-wal"), inode_of(f"{self._path}-shm")
@@ -147,6 +154,24 @@ class Files:
             raise NotAFrontier(
                 f"{self._path} or its -wal or -shm was removed or replaced while this process had it open: nothing "
                 "more is written to it. See that nothing but SQLite opens it, and start again"
+            )
+
+
+_OPEN: list[Files] = []  # also those of the process that this one was forked from
+
+
+def check_fork(path: str) -> None:
+    """After a fork SQLite takes the locks of the parent for its own. Whoever closes the file next would take itself for
+    the last, and remove the log from under the child, with what that has confirmed."""
+    try:
+        inode = inode_of(path)
+    except OSError:  # it is not there yet, or cannot be reached, as opening it will tell
+        return
+    for files in _OPEN:
+        if files.inode == inode and files.pid != os.getpid():
+            raise UsageError(
+                f"{path} was open in process {files.pid} when this one was forked from it, which SQLite does not "
+                "survive. Start children with `spawn`, or close it before the fork"
             )
 
 
@@ -173,6 +198,7 @@ def patiently(action: Callable[[], T], *, since: float | None = None) -> T:
 
 def prepare(target: Target, settings: Settings | None, *, create: bool, now: int) -> None:
     """See that there is a frontier; anything else that is in the file is left untouched."""
+    check_fork(target.path)
     with translated(target.path):
         found = _find(target)
         if found.holds(target):

@@ -291,6 +291,7 @@ class SqliteStore:
     def _close_reader(self) -> None:
         self._reader.shutdown()
         self._reading.close()
+        self._files.let_go()
 
     def _close_unused(self) -> None:
         """The same for a store that nobody has called, without waiting for its thread."""
