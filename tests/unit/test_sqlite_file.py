@@ -536,6 +536,29 @@ async def test_a_frontier_that_cannot_be_opened_as_asked_for_is_closed(
     holder.close()
 
 
+# restoring
+
+
+def copy(source: str, target: str) -> None:
+    with closing(sqlite3.connect(source)) as there, closing(sqlite3.connect(target)) as here:
+        there.backup(here)
+
+
+async def test_what_a_restore_has_taken_back_can_be_added_again(path: str) -> None:
+    """INV-4, rule 4: also by a process that has the file open, and knows the key."""
+    async with swath.open(f"sqlite:///{path}") as frontier:
+        assert await frontier.add(["before"]) == 1
+        copy(path, f"{path}.copy")
+        assert await frontier.add(["since"]) == 1
+        copy(f"{path}.copy", path)
+        claim = await frontier.claim()
+        assert claim is not None
+        assert [item.key for item in claim.items] == ["before"]
+        await claim.settle([claim.items[0].done(discovered=["since"])])
+        assert (await frontier.explain("since")).state == "ready"
+        assert await frontier.add(["since"]) == 0
+
+
 # formats
 
 

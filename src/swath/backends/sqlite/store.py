@@ -51,8 +51,6 @@ POLL_SECONDS = 0.05  # how often a wait looks for what other processes did
 class SqliteStore:
     """One frontier in a file. Other processes may have it open too; each writes in its turn."""
 
-    generation = 0  # a file that was committed to stays so
-
     settings: Settings
 
     def __init__(self, target: Target, *, clock: Clock, synchronous: str) -> None:
@@ -114,6 +112,10 @@ class SqliteStore:
         target = Target.of(locate(path), schema)
         prepare(target, settings, create=create, now=clock.now())
         return cls(target, clock=clock, synchronous=synchronous)
+
+    @property
+    def generation(self) -> int:
+        return self._writer.generation
 
     # moves
 

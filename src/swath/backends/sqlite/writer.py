@@ -92,6 +92,7 @@ class Writer:
         self._closed = False
         self._session: Session | None = None  # while what it knows is true
         self._version = self._data_version()  # of the file, for which that is so
+        self.generation = 0  # rises when the file was set back to an earlier time
         self._syncs = self._may_sync = connection.execute("PRAGMA synchronous").fetchone()[0] >= FULL
         self._sync_until = 0.0  # on the monotonic clock
         self._begun_at = 0.0  # the same: the file could be written to then
@@ -253,10 +254,18 @@ class Writer:
     def _keep_session(self, version: int) -> None:
         """Forget what another connection may have changed; nobody can do so any more in this transaction."""
         if version != self._version:
+            if self._session is not None:
+                self.generation += self._is_set_back(self._session)
             self._version = version
             self._session = None
         if self._session is not None:
             self._session.trim()
+
+    def _is_set_back(self, before: Session) -> bool:
+        """Whether somebody has restored an earlier state (rule 4): partition time only ever rises."""
+        states = self._connection.execute(self._target.sql["partition_states"])
+        times = {number: time for number, time, *_ in states}
+        return any(times.get(number, 0) < partition.time for number, partition in before.partitions.items())
 
     def _begun(self) -> Session:
         if self._session is None:
