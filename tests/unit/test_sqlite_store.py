@@ -624,6 +624,19 @@ async def test_a_log_that_went_with_its_locks_is_not_written_to(store: SqliteSto
         await store.add([new("b")])
 
 
+async def test_what_went_into_a_log_that_is_gone_is_not_confirmed(store: SqliteStore, path: str) -> None:
+    """INV-4: it may go at any time, also while something is added."""
+
+    def add_and_lose_log(session: Session) -> int:
+        added = add(session, [new("b")])
+        lose_log(path)
+        return added
+
+    await store.add([new("a")])
+    with pytest.raises(NotAFrontier, match="-wal or -shm was removed"):
+        await store._writer.submit(add_and_lose_log)
+
+
 async def test_without_the_file_that_its_locks_are_on_nothing_is_written(store: SqliteStore, path: str) -> None:
     """The next process to come would make one of its own, and claim what this one holds."""
     await store.add([new("a")])

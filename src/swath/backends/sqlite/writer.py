@@ -233,6 +233,7 @@ class Writer:
             pulse = self._take_pulse() if looked else self.news.others
             settings = self._begun().settings
             self._connection.execute("COMMIT")
+            self._files.check()  # again: what went into a log that was removed meanwhile is gone
             self._felt = version if looked else self._felt
             self._tell(settings, jobs, pulse)
 
