@@ -637,6 +637,15 @@ async def test_what_went_into_a_log_that_is_gone_is_not_confirmed(store: SqliteS
         await store._writer.submit(add_and_lose_log)
 
 
+async def test_a_file_that_is_gone_answers_no_questions(store: SqliteStore, path: str) -> None:
+    """Whoever only looks would be told for ever what was true once."""
+    await store.add([new("a")])
+    os.rename(path, f"{path}.away")
+    await (await SqliteStore.open(path)).close()
+    with pytest.raises(NotAFrontier, match="removed or replaced while this process had it open"):
+        await store.status()
+
+
 async def test_without_the_file_that_its_locks_are_on_nothing_is_written(store: SqliteStore, path: str) -> None:
     """The next process to come would make one of its own, and claim what this one holds."""
     await store.add([new("a")])

@@ -232,6 +232,7 @@ class SqliteStore:
             patiently(partial(self._reading.execute, "BEGIN"))
             try:
                 session = patiently(partial(begin, self._reading, self._clock, self._target))
+                self._files.check()
                 return question(session)
             finally:
                 if self._reading.in_transaction:
