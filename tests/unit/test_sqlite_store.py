@@ -624,17 +624,47 @@ async def test_a_log_that_went_with_its_locks_is_not_written_to(store: SqliteSto
         await store.add([new("b")])
 
 
-async def test_what_went_into_a_log_that_is_gone_is_not_confirmed(store: SqliteStore, path: str) -> None:
-    """INV-4: it may go at any time, also while something is added."""
-
-    def add_and_lose_log(session: Session) -> int:
-        added = add(session, [new("b")])
-        lose_log(path)
-        return added
-
+async def test_what_goes_into_a_log_that_is_gone_is_not_confirmed(store: SqliteStore, path: str) -> None:
+    """INV-4: it may go at any time, also while something is committed."""
     await store.add([new("a")])
+
+    def lose_log_before_commit(statement: str) -> None:
+        if statement == "COMMIT":
+            lose_log(path)
+
+    store._writer._connection.set_trace_callback(lose_log_before_commit)
+    with pytest.raises(NotAFrontier, match="-wal or -shm was removed"):
+        await store.add([new("b")])
+
+
+ELSEWHERE = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.executescript(sys.argv[2])
+print(connection.execute("PRAGMA integrity_check").fetchone()[0])
+connection.close()
+"""
+
+
+def run_elsewhere(path: str, script: str) -> str:
+    """Whether the file is whole for another process, which runs a script on it first."""
+    run = subprocess.run([sys.executable, "-c", ELSEWHERE, path, script], capture_output=True, text=True, check=False)
+    return run.stdout.strip() or run.stderr
+
+
+async def test_a_log_that_went_is_not_copied_over_what_others_wrote_since(path: str) -> None:
+    store = await SqliteStore.open(path)
+
+    def add_and_lose_log(session: Session) -> None:
+        add(session, [new("a")])
+        lose_log(path)
+
     with pytest.raises(NotAFrontier, match="-wal or -shm was removed"):
         await store._writer.submit(add_and_lose_log)
+    script = "CREATE TABLE mine (a); CREATE INDEX mine_a ON mine (a); INSERT INTO mine VALUES (1)"
+    assert await asyncio.to_thread(run_elsewhere, path, script) == "ok"
+    await store.close()
+    assert await asyncio.to_thread(run_elsewhere, path, "INSERT INTO mine VALUES (2)") == "ok"
 
 
 async def test_a_file_that_is_gone_answers_no_questions(store: SqliteStore, path: str) -> None:

@@ -232,8 +232,9 @@ class Writer:
             looked = any(job.looks for job in jobs)
             pulse = self._take_pulse() if looked else self.news.others
             settings = self._begun().settings
+            self._files.check()  # what went into a log that is gone would be copied over what others have written since
             self._connection.execute("COMMIT")
-            self._files.check()  # again: what went into a log that was removed meanwhile is gone
+            self._files.check()  # and it goes with this process: it must not be confirmed
             self._felt = version if looked else self._felt
             self._tell(settings, jobs, pulse)
 
