@@ -310,6 +310,24 @@ async def test_a_handler_that_ignores_its_time_limit_keeps_its_worker_and_item()
     assert (summary.retried, summary.done) == (1, 1)
 
 
+async def test_a_handler_that_cleans_up_within_the_grace_is_not_complained_about(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(broker, "TICK", 0.01)
+
+    async def handler(item: Item) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.2)
+
+    async with bench() as b:
+        await b.frontier.add("tidy")
+        summary = await b.frontier.run(handler, timeout=0.05, grace=60, until="idle")
+        assert not b.log.of("goes on")
+    assert summary.retried == 1
+
+
 # until
 
 
