@@ -6,6 +6,7 @@ import pytest
 
 from swath.conformance.trial import Trial, done
 from swath.core.clock import SECOND
+from swath.core.codec import MAX_SPAN
 from swath.core.store import ClaimRequest
 from tests.postgres.site import Site
 
@@ -50,6 +51,18 @@ async def test_the_checkpoint_does_not_pass_a_late_commit(site: Site, ends: str,
     assert held.keys == (["held"] if ends == "COMMIT" else [])
     if held.items:
         assert (await held.finish()).checkpoint == 2
+    await trial.check()
+
+
+async def test_the_checkpoint_passes_a_million_of_the_widest_ranges(site: Site) -> None:
+    """INV-6. However far it is from one unsettled item to the next."""
+    trial = await site.trial()
+    await trial.add("first")
+    await site.sql("UPDATE {schema}.partition_state SET next_position = %s", 1_000_000 * MAX_SPAN)  # all settled
+    await trial.add("last")
+    batch = await trial.claim()
+    assert (await batch.finish("last")).checkpoint == 0
+    assert (await batch.finish("first")).checkpoint == 1_000_000 * MAX_SPAN
     await trial.check()
 
 

@@ -239,7 +239,7 @@ BEGIN
     WHILE _found IS NULL AND _upto < coalesce(_held, s.next_position) LOOP
         _above := _upto;
         _upto := least(_above + _ahead, coalesce(_held, s.next_position));
-        _ahead := _ahead * 8;
+        _ahead := least(_ahead * 8, 1::bigint << 56);
         _found := least(
             (SELECT i.position FROM {schema}.item AS i
              WHERE i.partition + 0 = s.partition AND i.position > _above AND i.position <= _upto
