@@ -736,6 +736,8 @@ DECLARE
     _starts boolean;
     _flooded boolean;
     _drains integer := 0;
+    _passed integer := 0;  -- lanes that were put off
+    _look integer;  -- lanes to look at, at least
     _last_ready_at bigint;
     _last_lane integer;
     _last_version bigint;
@@ -771,8 +773,8 @@ BEGIN
 
     FOREACH _partition IN ARRAY _order LOOP
         EXIT WHEN _taken >= _limit OR cardinality(_held) >= _most_partitions;
-        IF _drains >= 5 * _most_partitions THEN
-            next_ready_at := now;  -- enough taken in under one lock: the rest is for the next look, which is due at once
+        IF _drains >= 5 * _most_partitions OR _passed >= 5000 THEN
+            next_ready_at := now;  -- enough done under these locks: the rest is for the next look, which is due at once
             EXIT;
         END IF;
         SELECT * INTO STRICT _old FROM {schema}.partition_state
@@ -838,6 +840,7 @@ BEGIN
             WHEN _level > _lowest THEN _wanted / 10 + (s.claims_made % 10 < _wanted % 10)::integer ELSE 0
         END;
         _wanted := _wanted - _low;
+        _look := 0;
         WHILE _level IS NOT NULL LOOP
             s.version := s.version + 1;
             _version := s.version;
@@ -864,7 +867,7 @@ BEGIN
                 WHERE l.partition + 0 = _partition AND l.level = _level
                     AND (l.ready_at, l.lane, l.version) >= (_floor, _floor_lane, _floor_version)
                     AND l.ready_at <= _time
-                ORDER BY l.ready_at, l.lane LIMIT _wanted
+                ORDER BY l.ready_at, l.lane LIMIT greatest(_wanted, _look)
             ), turns AS (
                 SELECT q.*, sum(least(q.room, q.waiting)) OVER (
                     ORDER BY q.ready_at, q.lane ROWS UNBOUNDED PRECEDING
@@ -968,7 +971,11 @@ BEGIN
             _count := _count + _items;
             _wanted := _wanted - _items;
             starts_count := starts_count OR _starts;
-            IF _wanted > 0 AND _moved > 0 THEN
+            _passed := _passed + _moved;
+            _look := CASE WHEN _moved > 0 THEN 500 ELSE 0 END;
+            IF _wanted > 0 AND _passed >= 5000 THEN
+                _level := NULL;
+            ELSIF _wanted > 0 AND _moved > 0 THEN
                 CONTINUE;  -- lanes whose limits had changed were put off: others of this level may be next
             ELSIF _wanted > 0 THEN
                 _level := CASE
