@@ -2,13 +2,16 @@
 
 import asyncio
 
+import psycopg
+import pytest
+
 from swath.backends.postgres.errors import FORMAT
 from swath.core.frontier import Frontier
 from swath.core.item import Item
 from tests.postgres.site import POLL_SECONDS, Site
 from tests.recorder import PATIENCE
 
-CLAIM = "SELECT * FROM {schema}.claim(%s, %s, 900, 60000000, 'stuck', 7, ARRAY[0::smallint], NULL, 4, 1000, 1000)"
+CLAIM = "SELECT * FROM {schema}.claim(%s, %s, %s, 60000000, 'stuck', 7, ARRAY[0::smallint], NULL, 4, 1000, 1000)"
 
 
 async def answered(site: Site, pid: int) -> None:
@@ -20,12 +23,14 @@ async def answered(site: Site, pid: int) -> None:
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def test_a_client_that_does_not_read_its_reply_holds_no_partition(site: Site) -> None:
+@pytest.mark.parametrize(("items", "digits"), [(900, 500), (4_000, 4)], ids=["long keys", "short keys"])
+async def test_a_client_that_does_not_read_its_reply_holds_no_partition(site: Site, items: int, digits: int) -> None:
     """The server sends a reply before it commits, and waits where the buffers on the way are full."""
     frontier = Frontier(await site.store())
-    await frontier.add(Item(f"{number:0500}", lane=f"lane{number}") for number in range(1_000))
+    await frontier.add(Item(f"{number:0{digits}}", lane=f"{number % 100}") for number in range(items + 100))
     stuck = await site.connect()
-    stuck.pgconn.send_query((site.target.fill(CLAIM) % (FORMAT, site.clock.now())).encode())
+    statement = site.target.fill(CLAIM) % (FORMAT, site.clock.now(), items)
+    stuck.pgconn.send_query_params(statement.encode(), None, result_format=psycopg.pq.Format.BINARY)
     stuck.pgconn.flush()
     async with asyncio.timeout(PATIENCE):
         await answered(site, stuck.info.backend_pid)
@@ -36,7 +41,7 @@ async def test_a_client_that_does_not_read_its_reply_holds_no_partition(site: Si
     site.clock.advance(61)
     taken_over, reply = await frontier.claim_once(10, lease=60)
     assert taken_over is not None
-    assert reply.recovered == 1_000
+    assert reply.recovered == items + 100
 
 
 async def test_a_large_claim_has_all_that_a_small_one_has(site: Site) -> None:

@@ -1018,7 +1018,7 @@ BEGIN
     expires_at := now + _lease;
     -- A reply is sent before its transaction ends. One that the buffers on its way may not hold is left for
     -- `claimed_items`: else a client that stands still would hold the partitions for as long, whatever its lease.
-    IF pg_column_size(keys) + pg_column_size(payloads) + pg_column_size(lanes) > 65536 THEN
+    IF _taken > 1000 OR pg_column_size(keys) + pg_column_size(payloads) + pg_column_size(lanes) > 65536 THEN
         partitions := NULL; priorities := NULL; counts := NULL; positions := NULL; lanes := NULL; keys := NULL;
         payloads := NULL; attempts := NULL; spans := NULL; losses := NULL; visits := NULL; besides := NULL;
     END IF;
