@@ -8,6 +8,7 @@ import pytest
 from swath.backends.postgres.errors import FORMAT
 from swath.core.frontier import Frontier
 from swath.core.item import Item
+from swath.core.store import Settings
 from tests.postgres.site import POLL_SECONDS, Site
 from tests.recorder import PATIENCE
 
@@ -60,3 +61,15 @@ async def test_a_large_claim_has_all_that_a_small_one_has(site: Site) -> None:
     assert priorities == sorted(priorities, reverse=True)
     await claim.settle([item.done() for item in claim.items])
     assert (await frontier.status()).done == 400
+
+
+async def test_a_large_claim_says_what_is_in_flight_beside_each_item(site: Site) -> None:
+    """In a lane in which nothing else is, one of them is alone."""
+    frontier = Frontier(await site.store(Settings(1, concurrency=5)))
+    await frontier.add(Item(f"key{n}", payload="x" * 40_000) for n in range(5))
+    first = await frontier.claim(2)
+    assert first is not None
+    assert [item.lane_in_flight for item in first.items] == [0, 1]
+    second = await frontier.claim(3)
+    assert second is not None
+    assert [item.lane_in_flight for item in second.items] == [2, 3, 4]

@@ -1061,7 +1061,8 @@ END
 $$;
 
 -- name: claimed_items
--- What a claim holds, higher priorities first. No lock is held while this is sent.
+-- What a claim holds, higher priorities first. Beside an item, others of its lane count that are in flight now, and of its
+-- own claim those before it. No lock is held while this is sent.
 CREATE OR REPLACE FUNCTION {schema}.claimed_items(
     _fence bigint,
     OUT partitions smallint[], OUT positions bigint[], OUT lanes text[], OUT priorities smallint[], OUT keys text[],
@@ -1074,10 +1075,14 @@ SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_c
 BEGIN
     SELECT array_agg(i.partition), array_agg(i.position), array_agg(i.name), array_agg(i.priority), array_agg(i.key),
         array_agg(i.payload), array_agg(i.attempts), array_agg(i.span), array_agg(i.losses), array_agg(i.visits),
-        array_agg(i.in_flight - 1)
+        array_agg(i.beside)
     INTO partitions, positions, lanes, priorities, keys, payloads, attempts, spans, losses, visits, in_flights
     FROM (
-        SELECT h.*, n.name, n.visits, n.in_flight
+        SELECT
+            h.*, n.name, n.visits,
+            (n.in_flight - count(*) OVER (PARTITION BY h.partition, h.lane) + row_number() OVER (
+                PARTITION BY h.partition, h.lane ORDER BY h.priority DESC, h.position
+            ) - 1)::integer AS beside
         FROM {schema}.claim AS c
         CROSS JOIN LATERAL unnest(c.partitions) AS p(partition)
         CROSS JOIN LATERAL (
