@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from swath.conformance.trial import lane_in
 from swath.core.claim import Claim
 from swath.core.errors import StoreFull
 from swath.core.frontier import Frontier
@@ -88,4 +89,19 @@ async def test_a_settlement_without_room_settles_nothing(site: Site) -> None:
     status = await frontier.status()
     assert (status.done, status.dead, status.waiting, claim.held) == (1, 1, 10, 0)
     assert await frontier.facts(["new"]) == {"new": 1}
+    await intact(frontier.store)
+
+
+async def test_a_settlement_without_room_in_its_second_partition_is_repeated(site: Site) -> None:
+    frontier = Frontier(await site.store(partitions=2))
+    await frontier.add([Item("a", lane=lane_in(0, 2)), Item("b", lane=lane_in(1, 2))])
+    claim = await claimed(frontier)
+    outcomes = [item.done() if item.key == "a" else item.dead(reason="no use") for item in claim.items]
+    async with no_room_in(site, "dead"):
+        with pytest.raises(StoreFull):
+            await claim.settle(outcomes)
+        assert claim.held == 1
+    await claim.settle(outcomes)
+    status = await frontier.status()
+    assert (status.done, status.dead, claim.held) == (1, 1, 0)
     await intact(frontier.store)

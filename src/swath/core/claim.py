@@ -111,7 +111,8 @@ class Claim:
         last statement before the commit.
 
         After StoreUnavailable, or when it was cancelled, it is not known whether the outcomes took effect. Call again
-        with the same ones: what was sent before is looked up first, and stands.
+        with the same ones: what was sent before is looked up first, and stands. After another error, those of earlier
+        partitions may stand: they may be handed in again with the others.
         """
         grouped = self._grouped(outcomes)
         if outputs and len(grouped) > 1:
@@ -122,7 +123,7 @@ class Claim:
         try:
             for partition in sorted(grouped):
                 await self.commit(partition, grouped[partition], connection=connection, outputs=outputs)
-        except (StoreUnavailable, asyncio.CancelledError):
+        except (SwathError, asyncio.CancelledError):
             self._again.update((part, outcome.move.position) for part, group in grouped.items() for outcome in group)
             raise
         self._again.clear()
