@@ -1,7 +1,7 @@
 """Ways to hand a PostgresStore its connections: a test decides which one a move runs on, and when it commits."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from itertools import cycle
 from typing import Any
@@ -92,6 +92,25 @@ class HeldBack(Connections):
             self._hold = None
             self.answered.set()
             await hold.wait()
+
+
+class Losing(Connections):
+    """Lends as ever. Once `meanwhile` is set, the answer of a move is lost on its way: it took effect, that is called,
+    and the connection is gone."""
+
+    def __init__(self, dsn: str) -> None:
+        super().__init__(lambda: connect(dsn))
+        self.meanwhile: Callable[[], Awaitable[object]] | None = None
+
+    @asynccontextmanager
+    async def lend(self) -> AsyncIterator[AsyncConnection]:
+        async with super().lend() as connection:
+            yield connection
+            if (meanwhile := self.meanwhile) is not None:
+                self.meanwhile = None
+                await meanwhile()
+                await connection.close()
+                raise psycopg.OperationalError("the connection is lost")
 
 
 async def left_behind(connection: AsyncConnection) -> tuple[Any, ...]:

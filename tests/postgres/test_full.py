@@ -1,16 +1,17 @@
 """A server without room (SQLSTATE 53100): the move says so and changes nothing, and goes through once there is some."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
 from swath.conformance.trial import lane_in
 from swath.core.claim import Claim
-from swath.core.errors import StoreFull
+from swath.core.errors import StoreFull, StoreUnavailable
 from swath.core.frontier import Frontier
 from swath.core.item import Item, Outcome
 from swath.core.store import Store
+from tests.postgres.lending import Losing
 from tests.postgres.site import Site
 
 # Under a table that this server has no room for, its own error is raised where it would be: in the middle of the move.
@@ -24,10 +25,10 @@ $$
 
 
 @asynccontextmanager
-async def no_room_in(site: Site, table: str) -> AsyncIterator[None]:
+async def no_room_in(site: Site, table: str, event: str = "INSERT") -> AsyncIterator[None]:
     await site.sql(NO_ROOM)
     await site.sql(
-        f"CREATE TRIGGER no_room AFTER INSERT ON {{schema}}.{table} "
+        f"CREATE TRIGGER no_room AFTER {event} ON {{schema}}.{table} "
         "FOR EACH STATEMENT EXECUTE FUNCTION {schema}.no_room()"
     )
     yield
@@ -104,4 +105,36 @@ async def test_a_settlement_without_room_in_its_second_partition_is_repeated(sit
     await claim.settle(outcomes)
     status = await frontier.status()
     assert (status.done, status.dead, claim.held) == (1, 1, 0)
+    await intact(frontier.store)
+
+
+async def test_a_claim_whose_answer_was_lost_is_looked_up_once_there_is_room(site: Site) -> None:
+    """Rule 5. Without room nobody can tell whether it was made."""
+    connections = Losing(site.target.dsn)
+    frontier = Frontier(await site.store(connections=connections))
+    await frontier.add(["a", "b"])
+    async with AsyncExitStack() as full:
+        connections.meanwhile = lambda: full.enter_async_context(no_room_in(site, "claim"))
+        with pytest.raises(StoreUnavailable, match="no room left"):
+            await frontier.claim()
+    assert [item.key for item in (await claimed(frontier)).items] == ["a", "b"]
+    await intact(frontier.store)
+
+
+async def test_a_settlement_whose_answer_was_lost_is_looked_up_once_there_is_room(site: Site) -> None:
+    """Rule 5. It took effect, and is not sent under another number."""
+    connections = Losing(site.target.dsn)
+    frontier = Frontier(await site.store(connections=connections))
+    await frontier.add(["a", "b"])
+    claim = await claimed(frontier)
+    outcomes = [item.done() for item in claim.items]
+    async with AsyncExitStack() as full:
+        connections.meanwhile = lambda: full.enter_async_context(no_room_in(site, "claim", "UPDATE"))
+        with pytest.raises(StoreUnavailable, match="no room left"):
+            await claim.settle(outcomes)
+        with pytest.raises(StoreFull):
+            await claim.settle(outcomes)
+    await claim.settle(outcomes)
+    assert (await frontier.status()).done == 2
+    assert claim.held == 0
     await intact(frontier.store)

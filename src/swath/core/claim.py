@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from swath.core import codec, events
 from swath.core.clock import as_datetime, microseconds
-from swath.core.errors import InvalidOutcome, LeaseLost, StoreUnavailable, SwathError
+from swath.core.errors import InvalidOutcome, LeaseLost, StoreFull, StoreUnavailable, SwathError
 from swath.core.item import Dead, Done, Item, Outcome, Release
 from swath.core.store import ClaimRef, ClaimReply, Fact, Move, MoveKind, NewItem, OutputMove, Settlement
 
@@ -243,13 +243,14 @@ class Claim:
     async def _send_surely(self, settlement: Settlement) -> None:
         """A lost reply is looked up, not guessed: what may have taken effect is sent again, under its number, before
         anything else is."""
-        self._unsure = settlement
+        before, self._unsure = self._unsure, settlement
         try:
             seconds = await self._send(settlement, None)
         except StoreUnavailable:
             raise
-        except SwathError:  # nothing was changed
-            self._unsure = None
+        except SwathError as error:  # nothing was changed; with no room to tell, by this try
+            if not isinstance(error, StoreFull) or before is not settlement:
+                self._unsure = None
             raise
         self._unsure = None
         self._let_go(settlement)

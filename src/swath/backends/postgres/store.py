@@ -19,7 +19,7 @@ from swath.backends.postgres.migration import stored_format
 from swath.backends.postgres.notify import Listener
 from swath.backends.postgres.target import Target
 from swath.core.clock import Clock
-from swath.core.errors import InvalidStoreURL, NotAFrontier, StoreUnavailable, WrongTransaction
+from swath.core.errors import InvalidStoreURL, NotAFrontier, StoreFull, StoreUnavailable, WrongTransaction
 from swath.core.item import DEFAULT_PRIORITY, Item
 from swath.core.lane import LaneLimits
 from swath.core.store import (
@@ -342,25 +342,31 @@ class PostgresStore:
     async def _call(self, name: str, *arguments: Any, doing: str) -> tuple[Any, ...]:
         """One move: one statement, one transaction."""
         statement = self._statement(name, len(arguments))
-        (row,) = await self._run(statement, arguments, doing=doing, repeat=name != "claim")
+        (row,) = await self._run(
+            statement, arguments, doing=doing, repeat=name != "claim", unsure=name in ("find_claim", "claimed_items")
+        )
         return tuple(row)
 
     async def _ask(self, name: str, given: dict[str, Any] | None = None) -> list[Any]:
         return await self._run(self.target.fill(QUERIES[name]), given, doing="reading", repeat=True)
 
-    async def _run(self, statement: str, given: Any, *, doing: str, repeat: bool) -> list[Any]:
+    async def _run(self, statement: str, given: Any, *, doing: str, repeat: bool, unsure: bool = False) -> list[Any]:
         """Send a statement, and once more when the connection broke in it or a deadlock ended it: each is safe to
         repeat, because what was applied is looked up by its number or its hash (rule 5). An idle connection may have
-        been broken for long."""
+        been broken for long. While it is `unsure` whether something took effect, a lack of room does not say that it
+        did not."""
         while True:
             try:
                 async with self._connections.lend() as connection:
                     return await (await connection.execute(statement, given, binary=True)).fetchall()
             except psycopg.Error as error:
                 failure = translate(error, self.target.shown, doing=doing)
+                if unsure and isinstance(failure, StoreFull):
+                    said = error.diag.message_primary
+                    failure = StoreUnavailable(f"{self.target.shown} has no room left ({said}). Try again")
                 if not repeat or not isinstance(failure, StoreUnavailable) or not passes_at_once(error):
                     raise failure from error
-                repeat = False
+                repeat, unsure = False, True
 
 
 async def _open(connection: AsyncConnection, target: Target, create: Settings | None) -> Settings:
