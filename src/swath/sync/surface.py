@@ -102,7 +102,8 @@ class Claim:
         last statement before the commit.
 
         After StoreUnavailable, or when it was interrupted, it is not known whether the outcomes took effect. Call again
-        with the same ones: what was sent before is looked up first, and stands.
+        with the same ones: what was sent before is looked up first, and stands. After another error, those of earlier
+        partitions may stand: they may be handed in again with the others.
         """
         settlement = self._claim.settle(list(outcomes), connection=connection, outputs=outputs)
         if connection is None:
