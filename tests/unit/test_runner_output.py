@@ -1,6 +1,7 @@
 """The runner and its output: a file holds exactly what was settled, whatever a settlement meets (INV-5)."""
 
 import asyncio
+import errno
 import os
 import threading
 from collections import Counter
@@ -157,6 +158,44 @@ async def test_an_entry_that_the_output_cannot_take_is_a_retry(tmp_path: Path) -
         assert (await b.data("bad"))["reason"] == reason
         assert [(failed.key, failed.reason) for failed in b.seen.of(events.HandlerFailed)] == [("bad", reason)]
         await holds_what_is_settled(b, output)
+
+
+async def test_an_output_that_cannot_be_written_ends_the_run_and_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it got of a settlement must not be committed with the next one. Nobody waits for what was in hand."""
+    output = Lines(tmp_path)
+    full, gate = OSError(errno.ENOSPC, "No space left on device"), threading.Event()
+    writes = 0
+
+    def write(settlements: Sequence[Sequence[str]]) -> Sequence[Sequence[OutputMove]]:
+        nonlocal writes
+        writes += 1
+        if writes == 1:
+            gate.wait(PATIENCE)
+            with output.path.open("ab") as file:
+                output.end += file.write(b"half of")
+            raise full
+        return Lines.write(output, settlements)
+
+    monkeypatch.setattr(output, "write", write)
+    async with bench() as b:
+        await b.frontier.add(["a1", "a2", "n3", "a4"])
+
+        async def handler(item: Item) -> Outcome:
+            if item.key == "a4":
+                gate.set()
+                await asyncio.Event().wait()
+            return await write_key(item)
+
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(OSError, match="No space left") as caught:
+                await b.frontier.run(handler, workers=1, output=output)
+        assert caught.value is full
+        assert writes == 1
+        assert await b.store.outputs() == {}
+        assert [await b.state(key) for key in ("a1", "a2", "n3", "a4")] == ["ready", "ready", "done", "ready"]
+        assert (await b.data("a1"))["attempts"] == 0
 
 
 async def test_nothing_is_started_while_too_much_output_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,10 @@ class Output(Protocol):
         ...
 
     def write(self, settlements: Sequence[Sequence[Any]]) -> Sequence[Sequence[OutputMove]]:
-        """Append the entries of each settlement, in order, and make them durable. Return how each made files grow."""
+        """Append the entries of each settlement, in order, and make them durable. Return how each made files grow.
+
+        What it raises ends the run: nothing more is written, and the items whose entries were not are given back.
+        """
         ...
 
     def keep(self) -> None:

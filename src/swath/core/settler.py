@@ -49,6 +49,7 @@ class Settler:
         self._loop = asyncio.get_running_loop()
         self._ripe: deque[Held] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._torn = False  # files hold something beyond what is committed, which must not be committed with the next
 
     def collect(self, held: Held, outcome: Encoded) -> None:
         """Settle an outcome with others of its claim: when there are enough, or after a moment, or when there is
@@ -152,17 +153,33 @@ class Settler:
 
     async def _record(self, output: Output, groups: Sequence["_Group"]) -> None:
         """Commit groups with what they wrote (INV-5, rule 6): first written, then settled with the lengths, in order.
-        Where one is refused, the files are cut to what the store holds and the others are written again."""
-        while groups:
+        Where one is refused, the files are cut to what the store holds and the others are written again. Where that
+        fails, nothing is written any more, and what was to be is given back."""
+        while groups and not self._torn:
             entries = [[outcome.output for outcome in group.outcomes if outcome.output is not None] for group in groups]
-            moves = await asyncio.to_thread(output.write, entries)
+            self._torn = True
+            try:
+                moves = await asyncio.to_thread(output.write, entries)
+            except Exception as error:  # noqa: BLE001  a full disk, or whatever else: the run ends with it
+                self._failed(error)
+                break
             rest = await self._send_in_order(groups, moves)
             if rest is None:
                 output.keep()
+                self._torn = False
                 return
+            groups = rest
             committed = await self._outage.outlast("outputs", self._committed)
-            await asyncio.to_thread(output.restore, committed)
-            groups = [group for group in rest if not group.held.lost]
+            try:
+                await asyncio.to_thread(output.restore, committed)
+            except Exception as error:  # noqa: BLE001  as above
+                self._failed(error)
+                break
+            self._torn = False
+            groups = [group for group in groups if not group.held.lost]
+        for group in groups:
+            if not group.held.lost:
+                await self._commit(_unwritten(group))
 
     async def _send_in_order(
         self, groups: Sequence["_Group"], moves: Sequence[Sequence[OutputMove]]
@@ -215,6 +232,15 @@ class _Group(NamedTuple):
     held: Held
     partition: int
     outcomes: Sequence[Encoded]
+
+
+def _unwritten(group: _Group) -> _Group:
+    """What is settled of a group where nothing can be written: items that have an output are given back."""
+    claim = group.held.claim
+    outcomes = [
+        outcome if outcome.output is None else claim.encode(outcome.item.release()) for outcome in group.outcomes
+    ]
+    return group._replace(outcomes=outcomes)
 
 
 def _taken(held: Held) -> list[_Group]:

@@ -1,0 +1,87 @@
+"""The archive of a crawl beside the runner: what is committed of it was settled, also when a run fails (INV-5)."""
+
+import asyncio
+import errno
+import gzip
+import json
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from swath.core.errors import SwathError
+from swath.core.item import Item, Outcome
+from swath.core.store import Settlement
+from swath.crawl.output import CrawlOutput
+from swath.crawl.record import Capture
+from tests.bench import Bench, bench
+from tests.recorder import PATIENCE
+
+
+async def crawl(b: Bench, folder: Path, go_on: threading.Event | asyncio.Event) -> None:
+    """Cover a, then b, then c, with which the settlement of a may go on."""
+
+    async def handler(item: Item) -> Outcome:
+        if item.key == "c":
+            go_on.set()
+            await asyncio.Event().wait()
+        return item.done(output=[Capture({"url": item.key}, None)])
+
+    output = CrawlOutput(folder, unique="x", warc_size=None, about={})
+    output.restore({})
+    await b.frontier.add(["a", "b", "c"])
+    try:
+        await b.frontier.run(handler, workers=1, output=output)
+    finally:
+        output.close()
+
+
+async def listed(b: Bench, folder: Path) -> list[str]:
+    """The pages in the committed part of the files."""
+    return [
+        json.loads(line)["url"]
+        for name, length in (await b.frontier.outputs()).items()
+        for line in gzip.decompress((folder / name).read_bytes()[:length]).splitlines()
+    ]
+
+
+async def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it leaves in the file is not committed with the next settlement, though that would have room."""
+    write, room, asked = os.pwritev, threading.Event(), 0
+
+    def full_once(descriptor: int, buffers: Sequence[bytes], offset: int) -> int:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            room.wait(PATIENCE)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, buffers, offset)
+
+    monkeypatch.setattr(os, "pwritev", full_once)
+    async with bench() as b:
+        with pytest.raises(OSError, match="No space left"):
+            await crawl(b, tmp_path, room)
+        assert await listed(b, tmp_path) == []
+        assert [await b.state(key) for key in "abc"] == ["ready"] * 3
+
+
+async def test_a_settlement_that_fails(tmp_path: Path) -> None:
+    """What was written for it is not committed with the next one."""
+    async with bench() as b:
+        settle, go_on, failed = b.store.settle, asyncio.Event(), False
+
+        async def fails_once(claim: object, settlement: Settlement, **options: object) -> object:
+            nonlocal failed
+            if not failed:
+                failed = True
+                await go_on.wait()
+                raise SwathError("somebody has dropped a table")
+            return await settle(claim, settlement, **options)  # type: ignore[arg-type]
+
+        b.store.settle = fails_once  # type: ignore[assignment]
+        with pytest.raises(SwathError, match="dropped a table"):
+            await crawl(b, tmp_path, go_on)
+        assert await listed(b, tmp_path) == []
+        assert [await b.state(key) for key in "abc"] == ["claimed", "ready", "ready"]
