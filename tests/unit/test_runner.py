@@ -17,6 +17,7 @@ from swath.core.settler import DISCOVERED_BYTES
 from swath.core.store import ClaimRequest
 from swath.core.work import Handler
 from tests.bench import bench, nothing
+from tests.recorder import PATIENCE
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
@@ -199,6 +200,26 @@ async def test_what_cannot_be_settled_is_a_retry_and_spares_its_group(wrong: Any
         data = await b.data("a")
     assert (summary.done, summary.retried, summary.lost) == (2, 1, 0)
     assert data["reason"].startswith(reason)
+
+
+class Untraceable(Exception):
+    """Looks up in a reply what it is asked for, as some do: also its notes, for a traceback."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise KeyError(name)
+
+
+async def test_an_exception_that_cannot_be_traced_is_a_failure_like_others() -> None:
+    async def handler(item: Item) -> None:
+        raise Untraceable("what it says")
+
+    async with bench(max_attempts=1) as b:
+        await b.frontier.add("a")
+        async with asyncio.timeout(PATIENCE):
+            summary = await b.frontier.run(handler)
+        data = await b.data("a")
+    assert summary.died == 1
+    assert data["reason"] == "gave up after 1 attempt: Untraceable: what it says"
 
 
 async def test_a_plain_function_as_handler_is_a_retry_that_says_so() -> None:

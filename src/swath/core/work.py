@@ -155,18 +155,18 @@ async def _called(work: Work, handler: Handler, timeout: float | None, transacti
     except asyncio.CancelledError:
         if work.why is not None:
             return _interrupted(work, timeout)
-        failure = Failure("the handler was cancelled, and not by the runner", error=traceback.format_exc())
+        failure = Failure("the handler was cancelled, and not by the runner", error=_traced())
     except (Exception, GeneratorExit) as error:  # noqa: BLE001  where a handler's failure becomes a retry
         # If it is this coroutine that is closed, because the loop is gone, Python raises GeneratorExit in our callers
         # all the same, and nothing comes of what is returned.
         if work.why is not None:
             return _interrupted(work, timeout)
-        failure = Failure(_described(error), error=traceback.format_exc())
+        failure = Failure(_described(error), error=_traced())
         if work.shared:  # the caller's mistake, which every item would meet: the run ends, and no attempt is counted
             failure.fatal = error
             return Ended(claim.encode(item.release()), failure)
     except BaseException as error:  # noqa: BLE001  SystemExit and its like: it counts as an attempt, and the run ends
-        failure = Failure(_described(error), error=traceback.format_exc(), fatal=error)
+        failure = Failure(_described(error), error=_traced(), fatal=error)
     return Ended(claim.encode(item.retry(reason=failure.reason, error=failure.error)), failure)
 
 
@@ -200,3 +200,11 @@ def _described(error: BaseException) -> str:
     except Exception:  # noqa: BLE001  its __str__ is as much the handler's as the rest of it
         text = "(its text cannot be shown)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _traced() -> str:
+    """The traceback of what is being handled."""
+    try:
+        return traceback.format_exc()
+    except Exception as error:  # noqa: BLE001  it asks the exception for notes and more, which may raise whatever it likes
+        return f"(its traceback cannot be shown: {type(error).__name__})"
