@@ -417,6 +417,23 @@ async def test_of_two_outcomes_for_an_item_the_one_sent_first_stands() -> None:
         assert await b.state("a") == "done"
 
 
+async def test_a_settlement_broken_off_can_be_repeated_after_another() -> None:
+    async with bench() as b:
+        await b.frontier.add(["a", "b"])
+        claim = await b.frontier.claim()
+        assert claim is not None
+        first, second = claim.items
+        b.faults.losing["settle"] = 1
+        with pytest.raises(StoreUnavailable):
+            await claim.settle([first.done()])
+        await claim.settle([second.done()])
+        await claim.settle([first.done()])
+        assert (claim.held, claim.tally["done"]) == (0, 2)
+        for item in claim.items:
+            with pytest.raises(InvalidOutcome):
+                await claim.settle([item.done()])
+
+
 async def test_a_lost_claim_says_so_once() -> None:
     async with bench() as b:
         await b.frontier.add("a")

@@ -114,6 +114,7 @@ class Claim:
         with the same ones: what was sent before is looked up first, and stands. After another error, those of earlier
         partitions may stand: they may be handed in again with the others.
         """
+        outcomes = list(outcomes)
         grouped = self._grouped(outcomes)
         if outputs and len(grouped) > 1:
             raise InvalidOutcome(
@@ -126,7 +127,8 @@ class Claim:
         except (SwathError, asyncio.CancelledError):
             self._again.update((part, outcome.move.position) for part, group in grouped.items() for outcome in group)
             raise
-        self._again.clear()
+        if self._again:
+            self._again.difference_update((outcome.item.partition, outcome.item.position) for outcome in outcomes)
 
     def _grouped(self, outcomes: Iterable[object]) -> dict[int, list[Encoded]]:
         """Outcomes by partition. Nothing is sent before all of them are known to be good."""
