@@ -52,6 +52,23 @@ def test_retry_by_key_leaves_the_done_alone(url: str, swath: Run) -> None:
     assert swath("dead", "retry", "nobody").code == 1
 
 
+def test_retry_by_key_finds_it_in_every_lane(url: str, swath: Run) -> None:
+    async def finish(frontier: Frontier) -> None:
+        await frontier.add("a")
+        claim = await frontier.claim()
+        assert claim is not None
+        await claim.settle([claim.items[0].done()])
+
+    on(url, finish)
+    for lane in ("x", "y", "z"):
+        kill(url, "a", lane=lane)
+    assert swath("dead", "retry", "a", "--lane", "x").out == "1 dead item made ready again\n"
+    result = swath("dead", "retry", "a")
+    assert (result.code, result.out, result.err) == (0, "2 dead items made ready again\n", "")
+    status = look(url)
+    assert (status.ready, status.dead, status.done) == (3, 0, 1)
+
+
 def test_retry_by_reason_lane_and_all(url: str, swath: Run) -> None:
     kill(url, "a", "b", reason="HTTP 410")
     kill(url, "c", lane="x", reason="timed out")

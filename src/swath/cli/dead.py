@@ -11,9 +11,11 @@ from swath.cli import show
 from swath.cli.common import GroupWithDefault, JSONOption, StoreOption, lane_name, opened, run
 from swath.cli.exits import Exit
 from swath.cli.explain import explained
+from swath.core import codec
 from swath.core.clock import as_datetime
 from swath.core.errors import UsageError
 from swath.core.frontier import Frontier
+from swath.core.lane import key_hash
 from swath.core.store import DeadItem
 
 LIMIT = 100
@@ -127,12 +129,14 @@ async def _retry(
 
 
 async def _retry_key(frontier: Frontier, key: str, lane: str | None) -> int:
-    """Only what is dead: `reopen` by itself would also repeat what is done."""
-    found = await explained(frontier, key, lane=lane)
-    if found.state != "dead":
-        show.complain(f"not dead: {found.sentence}")
-        return 0
-    return await frontier.reopen([key], lane=found.data["lane"]["lane"])
+    """Only what is dead, in whichever lanes: `reopen` by itself would also repeat what is done."""
+    codec.check_key(key)
+    found = await frontier.store.find(key_hash(key), None)
+    lanes = [item.lane.lane for item in found if item.state == "dead" and item.lane is not None]
+    dead = [name for name in lanes if lane in (None, name)]
+    if not dead:
+        show.complain(f"not dead: {(await explained(frontier, key, lane=lane)).sentence}")
+    return sum([await frontier.reopen([key], lane=name) for name in dead])
 
 
 async def _print_with_errors(items: AsyncIterator[DeadItem]) -> int:
