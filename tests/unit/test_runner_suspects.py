@@ -9,7 +9,7 @@ import pytest
 from swath.core.claim import Claim
 from swath.core.frontier import Frontier
 from swath.core.hand import Hand
-from swath.core.item import Item
+from swath.core.item import Item, Outcome
 from swath.core.suspects import COMPANY, UNLIMITED, Caution, company
 from swath.core.work import Work
 from tests.bench import Bench, bench
@@ -124,3 +124,30 @@ async def test_what_is_clean_does_not_join_a_last_chance() -> None:
         assert summary.done == 51
         assert beside["suspect"] == 1
         assert max(beside.values()) > 10
+
+
+async def test_a_last_chance_comes_also_where_starts_are_paced() -> None:
+    """What has to start at once cannot wait here until the others are through: they are held back until it is there."""
+    async with bench() as b:
+        await b.frontier.add(Item("suspect", lane="suspect"))
+        await lose(b, 4)
+        await b.frontier.configure(min_interval=1)
+        await b.frontier.add(Item(f"0/{n}", lane=f"0/{n}") for n in range(8))
+        order: list[str] = []
+        beside: dict[str, int] = {}
+
+        async def handler(item: Item) -> Outcome:
+            order.append(item.key)
+            beside[item.key] = (await b.frontier.status()).claimed
+            b.clock.advance(0.1)
+            await asyncio.sleep(0.001)
+            round_, _, number = item.key.partition("/")
+            following = f"{int(round_) + 1}/{number}" if number and int(round_) < 25 else None
+            return item.done(discovered=[Item(following, lane=following)] if following else [])
+
+        summary = await b.frontier.run(handler, workers=4, until="idle")
+        assert summary.released < 10
+        assert "suspect" in order[:100]
+        assert beside["suspect"] == 1
+        assert summary.done == 209
+        assert max(beside.values()) == 4

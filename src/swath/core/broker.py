@@ -19,7 +19,7 @@ from swath.core.outage import WAIT_FOR_IT, Outage
 from swath.core.output import Output
 from swath.core.settler import MAX_OUTPUT, Settler
 from swath.core.store import ClaimReply, Signal
-from swath.core.suspects import Caution, company
+from swath.core.suspects import UNLIMITED, Caution, company
 from swath.core.work import Handler, Transaction, Transactions, Why, Work, perform
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ PATIENCE = 0.002  # seconds between two looks that found nothing, doubled each t
 MOST_PATIENCE = 0.05
 LISTEN = 1.0  # seconds between looks for a pause
 NOT_AHEAD = 60.0  # seconds without claiming ahead, after a claim whose items had to start at once
+ROOM_KEPT = 60.0  # seconds for which there is room for suspects that had to be given back, beside their lane's interval
 TICK = 0.25  # seconds between looks at the clock, at the most
 
 
@@ -91,6 +92,7 @@ class Broker:
         self._rate = Rate(lease_clock())
         self._caution = Caution()
         self._ahead_from = 0.0  # on `lease_clock`: until then nothing is claimed ahead
+        self._room_for = (UNLIMITED, 0.0)  # how many may be in hand where suspects come again, and until when they may
 
     # claiming
 
@@ -134,7 +136,7 @@ class Broker:
             return 0  # settling has fallen behind
         if any(held.outcomes or held.sending for held in self.hand.ended):
             return 0  # a claim might take them back before they are settled
-        most = self.hand.company(self._frontier.store.settings.max_attempts)
+        most = self._company()
         if most is not None and self.hand.items >= most:
             return 0
         look_ahead = self._look_ahead()
@@ -145,6 +147,14 @@ class Broker:
         if free > 0 and not self.hand.ahead:
             return room
         return room if room >= max(1, look_ahead // 2) else 0
+
+    def _company(self) -> int | None:
+        """How many items may be in hand with those that are, and with suspects that come again; None: any number."""
+        most = self.hand.company(self._frontier.store.settings.max_attempts)
+        expected, until = self._room_for
+        if lease_clock() >= until:
+            return most
+        return expected if most is None else min(most, expected)
 
     def _look_ahead(self) -> int:
         now = lease_clock()
@@ -162,11 +172,22 @@ class Broker:
             self.give_back()
 
     def _start_or_give_back(self, claim: Claim) -> None:
-        """An interval runs from this claim on: what waited here would start too close to the next (INV-3)."""
-        self._ahead_from = lease_clock() + NOT_AHEAD
-        if (held := self.hand.claims.get(claim.fence)) is not None:
-            for item in self.hand.unstarted(held):
-                self._settler.release(held, item)
+        """An interval runs from this claim on: what waited here would start too close to the next (INV-3).
+
+        A suspect that was in too large a company comes again after its interval. If it met as many then, it never had
+        its turn, and nor had its lane.
+        """
+        now, settings = lease_clock(), self._frontier.store.settings
+        self._ahead_from = now + NOT_AHEAD
+        if (held := self.hand.claims.get(claim.fence)) is None:
+            return
+        given_back = self.hand.unstarted(held)
+        if company(claim.items, settings.max_attempts) is not None:
+            most = company(given_back, settings.max_attempts)
+            until = 0.0 if most is None else now + ROOM_KEPT + settings.min_interval / SECOND
+            self._room_for = (most or UNLIMITED, until)
+        for item in given_back:
+            self._settler.release(held, item)
 
     async def _covered(self, reply: ClaimReply) -> bool:
         """Whether the end is reached that this run goes on until."""
