@@ -131,6 +131,27 @@ async def test_idle_workers_cost_no_tasks() -> None:
     assert most < 15
 
 
+def eager(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
+    """As `asyncio.eager_task_factory` of Python 3.12 makes tasks of handlers that wait for nothing."""
+    if coroutine.__qualname__ != "Broker._work":
+        return asyncio.Task(coroutine, loop=loop, **options)
+    ended = loop.create_future()
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        ended.set_result(end.value)
+    return ended
+
+
+async def test_handlers_may_end_before_their_task_is_there() -> None:
+    asyncio.get_running_loop().set_task_factory(eager)
+    async with bench() as b:
+        await b.frontier.add(f"k{n}" for n in range(2_000))
+        async with asyncio.timeout(PATIENCE):
+            summary = await b.frontier.run(nothing, workers=2_000)
+    assert summary.done == 2_000
+
+
 async def test_each_item_has_a_context_of_its_own() -> None:
     seen = contextvars.ContextVar("seen", default="nothing")
     found: list[str] = []

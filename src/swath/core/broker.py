@@ -88,6 +88,7 @@ class Broker:
         self._room = asyncio.Event()
         self._news = asyncio.Event()
         self._patience = PATIENCE
+        self._handing_out = False
         self._signal: Signal | None = None
         self._rate = Rate(lease_clock())
         self._caution = Caution()
@@ -226,15 +227,26 @@ class Broker:
     # handing out
 
     def _hand_out(self) -> None:
+        """Start what there are workers for. A loop may run a task as soon as it is made: what ends in here leaves the
+        next one to whoever handed it out, or each would be started from within the one before."""
+        if self._handing_out:
+            return
+        self._handing_out = True
+        try:
+            self._hand_out_what_may_start()
+        finally:
+            self._handing_out = False
+
+    def _hand_out_what_may_start(self) -> None:
         most = self.hand.company(self._frontier.store.settings.max_attempts)
         if most is not None:
             for held, item in self.hand.beyond(most):
                 self._settler.release(held, item)
             if self.hand.items > most:
                 return  # until what runs is settled
-        if self.hand.weight >= MAX_OUTPUT:
-            return  # until it is settled (INV-9)
         while self.hand.ahead and len(self.hand.works) < self._workers and not self.closing:
+            if self.hand.weight >= MAX_OUTPUT:
+                return  # until it is settled (INV-9)
             held, item = self.hand.next()
             now = lease_clock()
             if not self._leases.allows_start(held, now):
