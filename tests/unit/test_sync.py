@@ -240,6 +240,9 @@ def test_a_time_limit_that_the_coroutine_ran_into_is_raised(frontier: swath.sync
 def test_errors_are_those_of_swath() -> None:
     with pytest.raises(swath.InvalidStoreURL):
         swath.sync.open("nonsense:")
+    for path in (Path("work.db"), b"sqlite:///work.db", None):
+        with pytest.raises(swath.InvalidStoreURL, match="and no URL: use sqlite:///"):
+            swath.sync.open(path)  # type: ignore[arg-type]
     with pytest.raises(swath.InvalidSetting), swath.sync.open("memory:", partitions=0):
         pass
     frontier = swath.sync.open("memory:")
