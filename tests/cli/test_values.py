@@ -31,6 +31,13 @@ def test_what_is_no_duration(text: str) -> None:
         values.duration(text)
 
 
+def test_sizes() -> None:
+    assert [values.size(text) for text in ("10MB", "1.5 kB", "512KiB", "7")] == [10_000_000, 1_500, 524_288, 7]
+    for text in ("", "-1", "10x", "much", "9" * 400):
+        with pytest.raises(typer.BadParameter, match="is not a size"):
+            values.size(text)
+
+
 def test_limits_of_a_lane() -> None:
     assert values.interval("default") == "default"
     assert values.at_once("default") == "default"

@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 import typer
@@ -33,9 +34,10 @@ _SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
 def size(text: str | int) -> int:
     """`10MB`, `1GB`, `512KiB` as bytes."""
     match = _DURATION.fullmatch(str(text).strip().lower())
-    if match is None or match[2] not in _SIZES:
+    count = float(match[1]) * _SIZES[match[2]] if match is not None and match[2] in _SIZES else inf
+    if count == inf:  # also of more digits than a float takes
         raise typer.BadParameter(f"{text!r} is not a size: write 10MB, 1GB or a number of bytes")
-    return int(float(match[1]) * _SIZES[match[2]])
+    return int(count)
 
 
 def interval(text: str | float) -> float | str:
