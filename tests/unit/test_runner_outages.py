@@ -6,7 +6,7 @@ import pytest
 
 from swath.core import broker, events, outage, settler
 from swath.core.claim import lease_clock
-from swath.core.errors import InvalidOutcome, LeaseLost, SchemaOutdated, StoreFull, StoreUnavailable
+from swath.core.errors import InvalidOutcome, LeaseLost, SchemaOutdated, StoreFull, StoreUnavailable, SwathError
 from swath.core.frontier import Frontier
 from swath.core.item import Item, Outcome
 from swath.core.settler import DISCOVERED_BYTES
@@ -358,6 +358,29 @@ async def test_what_waiting_cannot_mend_ends_the_run() -> None:
         gate.open.set()
         with pytest.raises(SchemaOutdated):
             await running
+
+
+async def test_after_a_settlement_that_failed_what_else_was_in_hand_is_given_back() -> None:
+    async with bench() as b:
+        started = asyncio.Event()
+
+        async def handler(item: Item) -> None:
+            if item.key == "b":
+                started.set()
+                await asyncio.Event().wait()
+            await started.wait()
+
+        b.faults.fail("settle", error=SwathError)
+        await b.frontier.add(["a", "b"])
+        running = asyncio.create_task(b.frontier.run(handler, workers=2))
+        await b.faults.saw("settle")
+        b.faults.come_back()
+        began = lease_clock()
+        with pytest.raises(SwathError, match="pulled the plug"):
+            await running
+        assert (await b.state("a"), await b.state("b")) == ("claimed", "ready")
+        assert [lost.items for lost in b.seen.of(events.Lost)] == [1]
+        assert lease_clock() - began < 2
 
 
 async def test_a_stop_does_not_wait_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ class Held:
 
     __slots__ = (
         "ahead",
+        "broken_off",
         "claim",
         "ended",
         "lost",
@@ -35,6 +36,7 @@ class Held:
         self.outcomes: list[Encoded] = []
         self.weight = 0  # bytes of output, and of what was discovered, that wait to be settled
         self.sending = 0  # outcomes in a settlement under way
+        self.broken_off = False  # a settlement failed for good: some of it stays claimed until the lease ends
         self.queued = False  # for a settler, or in its hands
         self.ripe = False  # to be settled again as soon as its settler is through
         self.timer: asyncio.TimerHandle | None = None
@@ -125,7 +127,8 @@ class Hand:
 
     def retire(self, held: Held) -> None:
         """Be done with a claim of which nothing is left in hand."""
-        if not (held.ahead or held.works or held.outcomes or held.queued) and held.claim.fence in self.claims:
+        left = held.ahead or held.works or held.outcomes or held.queued or held.broken_off
+        if not left and held.claim.fence in self.claims:
             del self.claims[held.claim.fence]
             self.ended.discard(held)
             _add_up(self._tally, held.claim.tally)

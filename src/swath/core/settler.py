@@ -131,14 +131,18 @@ class Settler:
                         await self._commit(group)
             else:
                 await self._record(self._output, groups)
+        except Exception:
+            for held in batch:
+                held.broken_off = True
+            raise
         finally:
             for held, weight in zip(batch, weights, strict=True):
                 # Nothing is left of it where the claim was lost meanwhile.
                 self._hand.weigh(held, held.weight - weight if held.outcomes else 0)
                 self._hand.unsettled -= held.sending  # not 0 where it was broken off: nobody waits for these any more
                 held.sending = 0
+                held.queued = False  # what else is in hand of it is still given back
         for held in batch:
-            held.queued = False
             if held.ripe and held.outcomes:
                 self._ripen(held)
             self._hand.retire(held)
