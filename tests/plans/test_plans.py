@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 import pytest_asyncio
 
+from swath.backends.postgres import PostgresStore
 from swath.backends.postgres.connections import connect
 from swath.backends.postgres.store import QUERIES
 from swath.conformance.trial import Batch, Trial, dead, done, release, retry
@@ -28,6 +29,7 @@ CHUNK = 1_000
 FRONT = 100
 PER_ITEM = 16  # rows of any one table, or entries of any one index, that an item may cost
 AT_LEAST = 40  # and a move, however small
+READ = "SELECT * FROM {schema}.claimed_items(%s)"
 
 Outcome = Callable[[Item], Move]
 OUTCOMES: Sequence[Outcome] = [done, done, retry, release, dead]
@@ -46,6 +48,7 @@ LITTLE = Size(lanes=1_600, depth=2, waiting=200)
 
 class Round(NamedTuple):
     claim: Cost
+    read: Cost  # what the claim holds, as where there is too much of it for the reply
     settle: Cost  # which discovers
     drain: Cost  # a claim in the other partition, which takes that in
 
@@ -61,13 +64,20 @@ class Worker:
         batch = await self.trial.claim(BATCH, order=[0])
         assert len(batch.items) == BATCH
         claim = self.meter.take()
+        read = await self._read(batch)
         before = (await self.trial.status()).checkpoint
         await self._settle(batch)
         assert (await self.trial.status()).checkpoint == before + 1
         settle = self.meter.take()
         self.trial.clock.advance(0.001)
         assert len((await self.trial.claim(BATCH, order=[1])).items) == BATCH
-        return Round(claim, settle, self.meter.take())
+        return Round(claim, read, settle, self.meter.take())
+
+    async def _read(self, batch: Batch) -> Cost:
+        assert isinstance(self.trial.store, PostgresStore)
+        async with self.meter.lend() as connection:
+            await connection.execute(self.trial.store.target.fill(READ), (batch.reply.fence,))
+        return self.meter.take()
 
     async def _settle(self, batch: Batch) -> None:
         """Every kind of outcome. Of what is discovered half is known, and half is for the other partition."""

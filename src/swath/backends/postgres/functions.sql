@@ -1079,16 +1079,21 @@ BEGIN
     INTO partitions, positions, lanes, priorities, keys, payloads, attempts, spans, losses, visits, in_flights
     FROM (
         SELECT
-            h.*, n.name, n.visits,
-            (n.in_flight - count(*) OVER (PARTITION BY h.partition, h.lane) + row_number() OVER (
+            h.*, l.visits,
+            (SELECT n.name FROM {schema}.lane AS n WHERE n.partition = h.partition AND n.number = h.lane) AS name,
+            (l.in_flight - count(*) OVER (PARTITION BY h.partition, h.lane) + row_number() OVER (
                 PARTITION BY h.partition, h.lane ORDER BY h.priority DESC, h.position
             ) - 1)::integer AS beside
         FROM {schema}.claim AS c
         CROSS JOIN LATERAL unnest(c.partitions) AS p(partition)
         CROSS JOIN LATERAL (
             SELECT * FROM {schema}.claimed AS k WHERE k.partition = p.partition AND k.fence = c.fence
+            OFFSET 0  -- so that it is looked up: a join may read all that is claimed
         ) AS h
-        JOIN {schema}.lane_now AS n ON n.partition = h.partition AND n.number = h.lane
+        CROSS JOIN LATERAL (
+            SELECT q.visits, q.in_flight FROM {schema}.lane_state AS q
+            WHERE q.partition = h.partition AND q.lane = h.lane ORDER BY q.version DESC LIMIT 1
+        ) AS l
         WHERE c.fence = _fence ORDER BY h.priority DESC, h.position
     ) AS i;
 END
