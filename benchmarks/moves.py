@@ -30,7 +30,7 @@ HEAD_START = 0.05  # seconds until a round begins, so that it has reached every 
 ANSWER_SECONDS = 120.0
 DRY_TRIES = 100  # claims without an item before a frontier counts as worked off
 LANES_PER_PARTITION = 1_000  # at least
-LEFT_SHARE = 0.4  # of the items, below which the frontiers are loaded anew
+LEFT_SHARE = 0.6  # of the items, below which the frontiers are loaded anew
 
 Cycle = Callable[[], Awaitable[Counted]]
 
