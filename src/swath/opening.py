@@ -55,7 +55,7 @@ class StoreURL:
     @classmethod
     def parse(cls, url: str) -> "StoreURL":
         if not isinstance(url, str):
-            raise InvalidStoreURL(f"{url!r} is a {type(url).__name__} and no URL: use {EXAMPLES}")
+            raise InvalidStoreURL(f"{without_password(repr(url))} is a {type(url).__name__} and no URL: use {EXAMPLES}")
         shown = without_password(url)
         try:
             parts = urlsplit(url)

@@ -60,6 +60,14 @@ def test_a_url_is_refused_without_its_password(url: str) -> None:
     assert caught.value.__cause__ is None
 
 
+def test_what_is_no_text_is_refused_without_its_password() -> None:
+    """As the settings of an application may hold it: bytes, or a URL of some library's."""
+    for url in (f"postgresql://user:{SECRET}@host/db".encode(), [f"postgresql://host/db?password={SECRET}"]):
+        with pytest.raises(swath.InvalidStoreURL, match=r"postgresql://.*\*\*\*.* and no URL: use") as caught:
+            swath.open(url)  # type: ignore[arg-type]
+        assert SECRET not in str(caught.value)
+
+
 async def test_what_a_frontier_was_created_with_is_told_without_the_password(database: str) -> None:
     async with swath.open(database, partitions=2):
         pass
