@@ -559,6 +559,22 @@ async def test_what_a_restore_has_taken_back_can_be_added_again(path: str) -> No
         assert await frontier.add(["since"]) == 0
 
 
+async def test_a_restore_is_noticed_also_where_others_have_gone_on_since(path: str) -> None:
+    """Their moves take partition time to the present again."""
+    async with swath.open(f"sqlite:///{path}") as frontier, swath.open(f"sqlite:///{path}") as other:
+        assert await frontier.add(["before"]) == 1
+        copy(path, f"{path}.copy")
+        assert await frontier.add(["since"]) == 1
+        copy(f"{path}.copy", path)
+        claim = await other.claim()
+        assert claim is not None
+        await claim.settle([claim.items[0].release()])
+        claim = await frontier.claim()
+        assert claim is not None
+        await claim.settle([claim.items[0].done(discovered=["since"])])
+        assert (await frontier.explain("since")).state == "ready"
+
+
 # formats
 
 
@@ -600,6 +616,18 @@ async def test_a_store_that_is_open_stops_when_the_format_changes_under_it(path:
     assert (found.state, found.expires_at) == ("claimed", reply.expires_at)
     assert (await store.signal(), await store.facts(["a"])) == (reply.signal, {})
     assert await store.add([new("a")]) == 1
+    await store.close()
+
+
+async def test_a_newer_format_is_named_also_where_its_tables_are_others(path: str) -> None:
+    """Rule 16: what a process knows from before is not compared with tables that it does not know."""
+    store = await SqliteStore.open(path)
+    await store.add([new("a")])
+    edit(path, "UPDATE swath_frontier SET format = 99")
+    edit(path, "ALTER TABLE swath_partition_state RENAME COLUMN visits TO calls")
+    for _ in range(2):
+        with pytest.raises(SchemaTooNew, match="format 99"):
+            await store.add([new("b")])
     await store.close()
 
 

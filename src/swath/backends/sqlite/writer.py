@@ -256,18 +256,23 @@ class Writer:
     def _keep_session(self, version: int) -> None:
         """Forget what another connection may have changed; nobody can do so any more in this transaction."""
         if version != self._version:
-            if self._session is not None:
-                self.generation += self._is_set_back(self._session)
-            self._version = version
-            self._session = None
+            before, self._session, self._version = self._session, None, version
+            if before is not None:
+                self._begun()  # first of all: a format that is not ours may have other tables
+                self.generation += self._is_set_back(before)
         if self._session is not None:
             self._session.trim()
 
     def _is_set_back(self, before: Session) -> bool:
-        """Whether somebody has restored an earlier state (rule 4): partition time only ever rises."""
-        states = self._connection.execute(self._target.sql["partition_states"])
-        times = {number: time for number, time, *_ in states}
-        return any(times.get(number, 0) < partition.time for number, partition in before.partitions.items())
+        """Whether somebody has restored an earlier state (rule 4): partition time only ever rises, and so do positions,
+        which tell also where others have worked on since."""
+        rows = self._connection.execute(self._target.sql["partition_states"])
+        states = {number: (time, position) for number, time, position, *_ in rows}
+        for number, partition in before.partitions.items():
+            time, position = states.get(number, (0, 0))
+            if time < partition.time or position < partition.next_position:
+                return True
+        return False
 
     def _begun(self) -> Session:
         if self._session is None:
