@@ -151,3 +151,27 @@ async def test_a_last_chance_comes_also_where_starts_are_paced() -> None:
         assert beside["suspect"] == 1
         assert summary.done == 209
         assert max(beside.values()) >= 4
+
+
+async def test_others_are_not_held_back_for_all_of_a_long_interval() -> None:
+    """Only towards its end, when the suspect comes again."""
+    async with bench() as b:
+        await b.frontier.add(Item("suspect", lane="suspect"))
+        await lose(b, 4)
+        await b.frontier.configure(min_interval=3_600)
+        assert await b.frontier.claim() is None, "it is taken back, and its interval runs from now"
+        await b.frontier.add(Item(f"{n}", lane=f"{n}", priority=1) for n in range(300))
+        b.clock.advance(3_601)
+        running: set[str] = set()
+        most = 0
+
+        async def handler(item: Item) -> None:
+            nonlocal most
+            running.add(item.key)
+            most = max(most, len(running))
+            await asyncio.sleep(0.001)
+            running.discard(item.key)
+
+        await b.frontier.run(handler, workers=50, until="idle")
+        assert await b.state("suspect") == "ready", "it was given back, with what was claimed beside it"
+        assert most > 10

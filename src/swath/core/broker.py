@@ -36,7 +36,8 @@ PATIENCE = 0.002  # seconds between two looks that found nothing, doubled each t
 MOST_PATIENCE = 0.05
 LISTEN = 1.0  # seconds between looks for a pause
 NOT_AHEAD = 60.0  # seconds without claiming ahead, after a claim whose items had to start at once
-ROOM_KEPT = 60.0  # seconds for which there is room for suspects that had to be given back, beside their lane's interval
+ROOM_KEPT = 60.0  # seconds before and after the end of their lane's interval with room for suspects given back
+ROOM_SHARE = 0.1  # of a longer interval, for which there is room before its end: what runs then has so long to end
 TICK = 0.25  # seconds between looks at the clock, at the most
 
 
@@ -93,7 +94,7 @@ class Broker:
         self._rate = Rate(lease_clock())
         self._caution = Caution()
         self._ahead_from = 0.0  # on `lease_clock`: until then nothing is claimed ahead
-        self._room_for = (UNLIMITED, 0.0)  # how many may be in hand where suspects come again, and until when they may
+        self._room_for = (UNLIMITED, 0.0, 0.0)  # how many may be in hand where suspects come again, and when they may
 
     # claiming
 
@@ -152,8 +153,8 @@ class Broker:
     def _company(self) -> int | None:
         """How many items may be in hand with those that are, and with suspects that come again; None: any number."""
         most = self.hand.company(self._frontier.store.settings.max_attempts)
-        expected, until = self._room_for
-        if lease_clock() >= until:
+        expected, since, until = self._room_for
+        if not since <= lease_clock() < until:
             return most
         return expected if most is None else min(most, expected)
 
@@ -185,8 +186,9 @@ class Broker:
         given_back = self.hand.unstarted(held)
         if company(claim.items, settings.max_attempts) is not None:
             most = company(given_back, settings.max_attempts)
-            until = 0.0 if most is None else now + ROOM_KEPT + settings.min_interval / SECOND
-            self._room_for = (most or UNLIMITED, until)
+            interval = settings.min_interval / SECOND
+            since, until = now + interval - max(ROOM_KEPT, ROOM_SHARE * interval), now + interval + ROOM_KEPT
+            self._room_for = (UNLIMITED, 0.0, 0.0) if most is None else (most, since, until)
         for item in given_back:
             self._settler.release(held, item)
 
