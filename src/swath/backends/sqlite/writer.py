@@ -256,7 +256,9 @@ class Writer:
     def _keep_session(self, version: int) -> None:
         """Forget what another connection may have changed; nobody can do so any more in this transaction."""
         if version != self._version:
-            before, self._session, self._version = self._session, None, version
+            before = self._session
+            self._version = version
+            self._session = None
             if before is not None:
                 self._begun()  # first of all: a format that is not ours may have other tables
                 self.generation += self._is_set_back(before)
