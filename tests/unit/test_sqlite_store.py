@@ -603,6 +603,8 @@ async def test_a_file_that_is_gone_is_not_written_to(store: SqliteStore, path: s
     os.rename(path, f"{path}.away")
     with pytest.raises(NotAFrontier, match="removed or replaced while this process had it open"):
         await store.add([new("b")])
+    with pytest.raises(NotAFrontier):  # nor is anything refused by what it holds
+        await store.renew(ClaimRef(1, 1), 60_000_000)
     os.rename(f"{path}.away", path)
     assert await store.add([new("b")]) == 1
 
