@@ -88,6 +88,19 @@ async def test_a_store_belongs_to_one_database(a_database: Database, table: str,
         await backfill(settings_of(other, table, store=store, set="v = lower(v)"))
 
 
+async def test_the_database_of_the_store_is_another_one_as_well(
+    a_database: Database, table: str, tmp_path: Path
+) -> None:
+    """A table of the same name beside the frontier is not the one that was begun."""
+    other = Database(f"sqlite:///{tmp_path}/other.db")
+    fill(other, table)
+    store = f"{other.url}?schema=progress"
+    await backfill(settings_of(a_database, table, store=store, set="v = lower(v)"))
+    with pytest.raises(UsageError, match="was begun with --db"):
+        await backfill(settings_of(other, table, store=store, set="v = lower(v)"))
+    assert other.do(f"SELECT v, count(*) FROM {table} GROUP BY v") == [("A", ROWS)]
+
+
 @pytest.mark.parametrize(
     ("db", "store", "same"),
     [

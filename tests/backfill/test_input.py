@@ -7,7 +7,7 @@ import pytest
 from swath.backfill.job import Job, opened
 from swath.core.errors import NotAFrontier, UsageError
 from swath.core.stopping import Stop
-from tests.backfill.driving import SERIES, backfill, ready, settings_of
+from tests.backfill.driving import SERIES, backfill, counts, ready, settings_of
 from tests.tables.conftest import Database
 
 
@@ -86,6 +86,39 @@ async def test_a_backfill_is_not_changed_while_it_goes_on(a_database: Database, 
         assert not begun.resumed
     async with ready(settings_of(a_database, table, workers=1, batch=7)) as (_, _, _, begun, _, _):
         assert begun.resumed
+
+
+async def test_a_name_that_leads_to_another_table_is_another_backfill(server: Database, name: str) -> None:
+    """Each tenant has a table of this name, and their search paths tell which one is meant."""
+    tenants = []
+    for schema in (f"{name}_a", f"{name}_b"):
+        server.do(f"CREATE SCHEMA {schema}")
+        tenants.append(Database(f"{server.url}{'&' if '?' in server.url else '?'}options=-csearch_path%3D{schema}"))
+        tenants[-1].do(
+            f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer NOT NULL)", f"INSERT INTO {name} VALUES (1, 0)"
+        )
+    one, other = tenants
+    await backfill(settings_of(one, name))
+    with pytest.raises(UsageError, match=f"was begun with --table '{name}_a.{name}'"):
+        await backfill(settings_of(other, name))
+    assert counts(one, name) == {1: 1}
+    assert counts(other, name) == {0: 1}
+    assert (await backfill(settings_of(one, f"{name}_a.{name}", name=f"swath_backfill_{name}"))).begun.resumed
+
+
+async def test_a_primary_key_that_became_another_one_is_another_backfill(server: Database, name: str) -> None:
+    """What is covered is covered in the order of the key that it was begun with."""
+    server.do(
+        f"CREATE TABLE {name} (id integer PRIMARY KEY, back integer NOT NULL UNIQUE, n integer NOT NULL DEFAULT 0)",
+        f"INSERT INTO {name} (id, back) {SERIES.format(100)} SELECT g, 1000 - g FROM s",
+    )
+    async with ready(settings_of(server, name)):
+        pass
+    server.do(f"ALTER TABLE {name} DROP CONSTRAINT {name}_pkey, ADD PRIMARY KEY (back), ADD UNIQUE (id)")
+    with pytest.raises(UsageError, match=r"was begun with --key \['id'\]"):
+        await backfill(settings_of(server, name))
+    assert (await backfill(settings_of(server, name, key=("id",)))).begun.resumed
+    assert counts(server, name) == {1: 100}
 
 
 async def test_a_row_that_is_locked_does_not_keep_it_from_beginning(server: Database, name: str) -> None:

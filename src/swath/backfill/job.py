@@ -144,7 +144,10 @@ class Open(NamedTuple):
         begun = (await frontier.status()).begun  # first: another process may begin the backfill meanwhile
         known = await about(frontier)
         if known is not None:
-            _same(known["purpose"], self._purpose(), frontier_at=settings.store_url)
+            # By what they stand for: a name may lead to another table now, and a primary key may be another one.
+            found = {"table": self.table.about.name, "key": list(self.table.about.key_names)}
+            before = known["purpose"] | {"table": known["table"], "key": known["key_columns"]}
+            _same(before, self._purpose() | found, frontier_at=settings.store_url)
         elif begun:
             another = "--name" if settings.store is None else "--store"
             raise UsageError(
@@ -279,7 +282,7 @@ def _without_schema(url: str) -> str:
 
 
 def _same(before: dict[str, Any], now: dict[str, Any], *, frontier_at: str) -> None:
-    changed = [name for name, value in now.items() if before.get(name) != value]
+    changed = [name for name in before | now if before.get(name) != now.get(name)]
     if changed:
         said = ", ".join(f"{_flag(name)} {before.get(name)!r}" for name in changed)
         raise UsageError(
