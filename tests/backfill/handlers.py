@@ -6,6 +6,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+import psycopg
+
 FOREVER, woken = threading.Event(), threading.Event()
 LAST = 60
 POISON = 13
@@ -87,6 +89,25 @@ async def slow(rows: Sequence[dict[str, Any]], connection: Any) -> None:
 async def very_slow(rows: Sequence[dict[str, Any]], connection: Any) -> None:
     await asyncio.sleep(0.15 * len(rows))
     await _add_one(rows, connection)
+
+
+async def slow_in_sqlite(rows: Sequence[dict[str, Any]], connection: sqlite3.Connection) -> None:
+    slow_in_sqlite_plainly(rows, connection)
+
+
+def slow_in_sqlite_plainly(rows: Sequence[dict[str, Any]], connection: sqlite3.Connection) -> None:
+    """One statement that takes some milliseconds for each row."""
+    long = "WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 30000 + 0 * id)"
+    connection.execute(
+        f"UPDATE {rows[0]['own']} SET n = n + 1 + 0 * ({long} SELECT count(*) FROM c) WHERE id BETWEEN ? AND ?",
+        (rows[0]["id"], rows[-1]["id"]),
+    )
+
+
+async def losing_another_server(rows: Sequence[dict[str, Any]], connection: Any) -> None:
+    await _add_one(rows, connection)
+    if _poisoned(rows):
+        raise psycopg.OperationalError("another server is gone")
 
 
 def _poisoned(rows: Sequence[dict[str, Any]]) -> bool:

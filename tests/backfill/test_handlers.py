@@ -46,6 +46,7 @@ async def test_rows_and_a_transaction(a_database: Database, name: str, handler: 
         ("nonsense_plainly", "returned -1"),
         ("committing", "commit"),
         ("committing_plainly", "commit"),
+        ("losing_another_server", "OperationalError: another server is gone"),
     ],
 )
 async def test_what_goes_wrong_is_a_dead_letter_and_the_rest_goes_on(
@@ -102,6 +103,17 @@ async def test_one_that_is_slow_gets_smaller_slices(a_database: Database, name: 
     assert found.job.sizer.size < BATCH
     assert found.job.tally.overruns["took too long"] > 0
     assert not found.dead
+
+
+@pytest.mark.parametrize("handler", ["slow_in_sqlite", "slow_in_sqlite_plainly"])
+async def test_one_whose_statement_is_interrupted_gets_smaller_slices(file: Database, name: str, handler: str) -> None:
+    """What SQLite raises in the handler then is no fault of the handler's, and the same rows would take as long."""
+    fill(file, name)
+    settings = settings_of(file, name, run=handler, batch=ROWS, workers=1, target_time=0.05)
+    found = await backfill(settings, attempts=1)
+    assert not found.dead
+    assert counts(file, name) == {1: ROWS}
+    assert found.job.tally.overruns["took too long"] > 0
 
 
 async def test_one_that_needs_long_for_a_row_is_let_to(a_database: Database, name: str) -> None:

@@ -174,6 +174,8 @@ def handlers_errors() -> Iterator[None]:
     except _OURS:
         raise
     except Exception as error:  # it is code of the user's
+        if limits.was_interrupted(error):
+            raise
         raise HandlerRaised(error) from error
 
 

@@ -106,7 +106,7 @@ class Cover:
             except REFUSED as error:
                 return item.dead(reason=f"{type(error).__name__}: {error}".strip(), error=traceback.format_exc())
             except limits.GONE as error:
-                if connection.closed:
+                if getattr(connection, "closed", False):
                     raise
                 return _again(item, f"{type(error).__name__}: {error}".strip(), traceback.format_exc())  # a full disk
             except asyncio.CancelledError:

@@ -39,6 +39,11 @@ def allowed(target: float) -> float:
     return max(LEAST, FACTOR * target)
 
 
+def was_interrupted(error: Exception) -> bool:
+    """Whether a statement in SQLite was ended because it took too long."""
+    return getattr(error, "sqlite_errorname", None) == "SQLITE_INTERRUPT"
+
+
 @asynccontextmanager
 async def attempt(connection: Any, target: float) -> AsyncIterator[None]:
     """A part of the transaction that is undone when it raises, with the locks it took: also when it takes too long."""
@@ -87,7 +92,7 @@ async def _attempt_in_file(connection: sqlite3.Connection, seconds: float) -> As
             connection.execute("ROLLBACK TO attempt")
         else:
             await seen_through(connection, connection.execute, "BEGIN IMMEDIATE")
-        if getattr(error, "sqlite_errorname", None) == "SQLITE_INTERRUPT":
+        if was_interrupted(error):
             raise Interrupted("it took longer than the time limit of a slice") from error
         raise
     finally:
