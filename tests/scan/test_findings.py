@@ -13,7 +13,7 @@ from swath.core.errors import UsageError
 from swath.files.archive import ArchiveBusy
 from swath.files.growing import GrowingFile
 from swath.scan import Finding, place
-from swath.scan.counts import Counts
+from swath.scan.counts import MAX_CODES, Counts
 from swath.scan.finding import Context, State, Word, line
 from swath.scan.output import Entry, FindingsOutput
 from swath.scan.sources.tree import TreeSource
@@ -186,6 +186,20 @@ def test_what_was_written_and_not_settled_is_taken_back(tmp_path: Path) -> None:
     assert again == first
     output.close()
     assert (tmp_path / "out.jsonl").read_bytes() == b"one\n"
+
+
+def test_what_is_open_is_right_where_there_are_more_codes_than_are_counted_apart() -> None:
+    """What is closed is taken off where it was counted, in whatever order that happens."""
+    counts, codes = Counts(), [f"code {number}" for number in range(MAX_CODES + 100)]
+    for code in codes:
+        counts.add(Counts(opened=Counter({code: 2})))
+    for code in reversed(codes):
+        counts.add(Counts(closed=Counter({code: 1})))
+    assert counts.open.total() == len(codes)
+    for code in codes[100:]:
+        counts.add(Counts(closed=Counter({code: 1})))
+    assert counts.open == dict.fromkeys(codes[:100], 1)
+    assert len(counts.named("out.jsonl")) <= 2 * (MAX_CODES + 1)
 
 
 def test_a_recheck_that_goes_on_has_the_same_items(tmp_path: Path) -> None:

@@ -40,9 +40,11 @@ class Counts:
     def add(self, other: "Counts") -> None:
         for name in PLAIN:
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for mine, theirs in zip(self._by_code(), other._by_code(), strict=True):
+        for mine, theirs in ((self.opened, other.opened), (self.fixed, other.fixed)):
             for code, number in theirs.items():
                 mine[code if code in mine or len(mine) < MAX_CODES else OTHERS] += number
+        for code, number in other.closed.items():  # under the name that it was opened by
+            self.closed[code if code in self.opened else OTHERS] += number
 
     def _by_code(self) -> tuple[Counter[str], Counter[str], Counter[str]]:
         return self.opened, self.closed, self.fixed
