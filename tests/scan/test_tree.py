@@ -210,6 +210,20 @@ def test_a_directory_that_comes_back_is_looked_at_by_a_recheck(tmp_path: Path, m
     assert [finding["state"] for finding in again.findings if finding["code"] == "vanished"] == ["open", "resolved"]
 
 
+def test_a_directory_that_stays_away_is_resolved_by_a_recheck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a file is that is gone. The tree itself is not: if that is away, nobody knows what is in it."""
+    root = tmp_path / "tree"
+    keys = grow(root, folders=4, files=3)
+    monkeypatch.setattr(LocalPlace, "list", _vanishing(LocalPlace.list, "2"))
+    scan(root, tmp_path / "out.jsonl", check="every")
+    again = scan(root, tmp_path / "out.jsonl", check="every", recheck=True)
+    assert [finding["state"] for finding in again.findings if finding["code"] == "vanished"] == ["open", "resolved"]
+    assert again.proof.open == {"seen": sum(not key.startswith("2/") for key in keys)}
+    monkeypatch.setattr(LocalPlace, "list", _vanishing(LocalPlace.list, ""))
+    (trouble,) = TreeSource(str(root)).read({"dir": "", "round": 1, "before": {"./": {"unreadable": 1}}})
+    assert isinstance(trouble, Trouble)
+
+
 def _vanishing(listed: Callable[[LocalPlace, str], Iterator[Entry]], gone: str) -> object:
     def listing(self: LocalPlace, path: str) -> Iterator[Entry]:
         if path == gone:

@@ -60,14 +60,13 @@ class TreeSource:
         path = path_of(task["dir"])
         if "files" in task:
             return self._files(path, [unpacked(fields) for fields in task["files"]])
-        return self._walk([path], task.get("bucket"))
+        steps = self._walk([path], task.get("bucket"))
+        return _unless_gone(folder_key(path), steps) if path and "before" in task else steps
 
     def fetch(self, keys: Sequence[str]) -> Iterator[Step]:
         for path in map(path_of, keys):
             entry = Entry(path.rpartition("/")[2], "file")
-            for step in self._looked([(path, entry)]):
-                if not (isinstance(step, Trouble) and step.finding.code == "vanished"):  # gone is gone
-                    yield step
+            yield from _unless_gone(key_of(path), self._looked([(path, entry)]))
 
     def rest(self, key: str, finding: Mapping[str, Any]) -> Task | None:
         if not key.endswith("/"):
@@ -145,6 +144,13 @@ class TreeSource:
     def _trouble(self, key: str, error: OSError, data: Any = None) -> Trouble:
         finding = Finding(final_code(error, remote=self.place.remote), said(error), data)
         return Trouble(key, finding, records=0 if key.endswith("/") else 1)
+
+
+def _unless_gone(key: str, steps: Iterable[Step]) -> Iterator[Step]:
+    """What is looked at because of a finding on a key, which has nothing wrong any more once it is gone."""
+    for step in steps:
+        if not (isinstance(step, Trouble) and step.key == key and step.finding.code == "vanished"):
+            yield step
 
 
 def final_code(error: OSError, *, remote: bool) -> str:
