@@ -68,6 +68,7 @@ SQLITE_KEYS = {
         "id NOT NULL",
         "SELECT CASE g % 3 WHEN 0 THEN g WHEN 1 THEN 't' || g ELSE CAST('b' || g AS BLOB) END FROM s",
     ),
+    "real": ("id REAL", "SELECT CASE g WHEN 1 THEN -9e999 WHEN 5000 THEN 9e999 ELSE g / 7.0 - 300 END FROM s"),
     "composite": ("tenant TEXT, number INTEGER", "SELECT 't' || (g % 3), g FROM s"),
 }
 

@@ -184,3 +184,25 @@ async def test_keys_are_read_as_the_database_reads_them(a_database: Database, na
     a_database.do(f"CREATE TABLE {name} (a integer, b text, PRIMARY KEY (a, b))")
     table = await opened(a_database, name)
     assert [str(value) for value in await table.parse_key([" 07", " x"])] == ["7", " x"]
+
+
+@pytest.mark.parametrize(
+    ("type_", "text", "value"),
+    [("DATETIME", "2024-01-02", "2024-01-02"), ("DATE", "20240102", 20240102), ("UUID", "-a", "-a"), ("REAL", "2", 2)],
+)
+async def test_sqlite_keeps_the_texts_of_types_that_it_does_not_have(
+    tmp_path: Path, name: str, opened: Open, type_: str, text: str, value: object
+) -> None:
+    database = Database(f"sqlite:///{tmp_path}/app.db")
+    database.do(f"CREATE TABLE {name} (id {type_} PRIMARY KEY)", f"INSERT INTO {name} VALUES ('{text}')")
+    table = await opened(database, name)
+    assert await table.parse_key([text]) == await table.first_key() == (value,)
+
+
+@pytest.mark.parametrize("type_", ["INTEGER", "REAL", "DECIMAL(9, 2)"])
+async def test_sqlite_has_no_texts_among_numbers(tmp_path: Path, name: str, opened: Open, type_: str) -> None:
+    database = Database(f"sqlite:///{tmp_path}/app.db")
+    database.do(f"CREATE TABLE {name} (id {type_} PRIMARY KEY)")
+    table = await opened(database, name)
+    with pytest.raises(UsageError, match="is no value of id"):
+        await table.parse_key(["2024-01-02"])

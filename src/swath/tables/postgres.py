@@ -1,6 +1,7 @@
 """A table in PostgreSQL."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, Self
@@ -320,9 +321,16 @@ def _placeholder(column: Column) -> str:
     return f"CAST(%s AS {_escaped(column.type)}){collate}"
 
 
+# An aggregate of arrays is one array of more dimensions, and a domain's name does not tell what it is over.
+_SCALARS = frozenset(
+    {"smallint", "integer", "bigint", "numeric", "real", "double precision", "text", "character", "character varying"}
+    | {"uuid", "bytea", "date", "timestamp with time zone", "timestamp without time zone"}
+)
+
+
 def _last(column: Column) -> str:
     name = _name(column.name)
-    if column.type.endswith("[]"):  # an aggregate of arrays is one array of more dimensions
+    if re.sub(r"\(.*?\)", "", column.type) not in _SCALARS:
         name = f"CAST({name} AS text)"
     return f"CAST((array_agg({name}))[count(*)] AS text)"
 

@@ -1,6 +1,7 @@
 """A table in an SQLite file."""
 
 import asyncio
+import math
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -70,7 +71,7 @@ class SqliteTable:
         row = await self._one(
             f"SELECT {self._keys} FROM {self.about.quoted} WHERE {where.sql} ORDER BY {order} LIMIT 1", where.values
         )
-        return None if row is None else tuple(map(_carried, row))
+        return None if row is None else tuple(map(carried, row))
 
     async def slice_end(self, limit: int, *, after: Key | None = None, upto: Key | None = None) -> SliceEnd | None:
         where = self.within(after=after, upto=upto)
@@ -80,12 +81,12 @@ class SqliteTable:
             # Within the slice the rows before its end are passed over by SQLite itself: no Python for each of them.
             ending = connection.execute(f"{statement} LIMIT 1 OFFSET {limit - 1:d}", where.values).fetchone()
             if ending is not None:
-                return SliceEnd(tuple(map(_carried, ending)), limit)
+                return SliceEnd(tuple(map(carried, ending)), limit)
             last: Sequence[Any] | None = None
             rows = 0
             for rows, last in enumerate(connection.execute(f"{statement} LIMIT {limit:d}", where.values), start=1):  # noqa: B007  the last
                 pass
-            return None if last is None else SliceEnd(tuple(map(_carried, last)), rows)
+            return None if last is None else SliceEnd(tuple(map(carried, last)), rows)
 
         return await self._read(look)
 
@@ -124,7 +125,7 @@ class SqliteTable:
             cursor = connection.execute(statement, where.values)
             names = [column[0] for column in cursor.description[keys:]]
             return [
-                Record(tuple(map(_carried, row[:keys])), dict(zip(names, row[keys:], strict=True))) for row in cursor
+                Record(tuple(map(carried, row[:keys])), dict(zip(names, row[keys:], strict=True))) for row in cursor
             ]
 
         return await self._read(look)
@@ -320,13 +321,17 @@ def translated(path: str) -> Iterator[None]:
         raise StoreUnavailable(f"{path}: {error}") from error
 
 
-def _carried(value: Any) -> Any:
+def carried(value: Any) -> Any:
     """A value of a key as JSON can hold it."""
-    return {"hex": value.hex()} if isinstance(value, bytes) else value
+    if isinstance(value, bytes):
+        return {"hex": value.hex()}
+    return {"real": str(value)} if isinstance(value, float) and math.isinf(value) else value
 
 
 def _bound(value: Any) -> Any:
-    return bytes.fromhex(value["hex"]) if isinstance(value, dict) else value
+    if not isinstance(value, dict):
+        return value
+    return bytes.fromhex(value["hex"]) if "hex" in value else float(value["real"])
 
 
 def _parsed(text: str, column: Column, about: Description) -> Any:
@@ -339,7 +344,9 @@ def _parsed(text: str, column: Column, about: Description) -> Any:
             return text
         if not kind or "BLOB" in kind:
             return {"hex": bytes.fromhex(text).hex()}
-        return int(text) if text.lstrip("-").isdigit() else float(text)
+        if any(word in kind for word in ("REAL", "FLOA", "DOUB", "NUM", "DEC")):
+            return int(text) if text.lstrip("-").isdigit() else float(text)
+        return int(text) if text.lstrip("-").isdecimal() else text  # DATE and its like, which have texts in them
     except ValueError as error:
         raise UsageError(f"{text!r} is no value of {column.name} of {about.name}, which is {kind or 'BLOB'}") from error
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 # One value for each column of the key, as JSON can hold it. PostgreSQL's are texts; SQLite's are numbers, texts, and
-# {"hex": "…"} for blobs.
+# {"hex": "…"} for blobs, {"real": "inf"} for what JSON has no number for.
 Key = tuple[Any, ...]
 
 

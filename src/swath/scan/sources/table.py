@@ -19,7 +19,7 @@ from swath.scan.sources.source import Step, Task, work
 from swath.sync.portal import Portal
 from swath.tables.naming import quoted
 from swath.tables.opening import CONNECTIONS, open_table
-from swath.tables.sqlite import seen_through
+from swath.tables.sqlite import carried, seen_through
 from swath.tables.table import Column, Key, Reader, Table
 from swath.tables.table import Record as TableRow
 from swath.tables.table import Rows as RawRows
@@ -136,7 +136,7 @@ class Rows:
 
     def key_in(self, row: Mapping[str, Any]) -> Key:
         """The key of a row, where that is plain."""
-        write = str if self.kind == "postgresql" else _carried
+        write = str if self.kind == "postgresql" else carried
         return tuple(write(row[name]) for name in self.table.about.key_names)
 
     def text_in(self, row: Mapping[str, Any]) -> str:
@@ -189,11 +189,6 @@ class Rows:
 def _is_plain(column: Column, kind: str) -> bool:
     """Whether Python writes a value of this column as its database does."""
     return kind == "sqlite" or column.type in PLAIN or column.type.startswith("character varying")
-
-
-def _carried(value: Any) -> Any:
-    """A value of SQLite as keys hold it."""
-    return {"hex": value.hex()} if isinstance(value, bytes) else value
 
 
 class TableSource:
