@@ -1,8 +1,9 @@
 """Tables looked at and compared, in PostgreSQL and SQLite."""
 
 import random
+import secrets
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -23,6 +24,8 @@ from swath.scan.sources.compared_rows import equal
 from swath.scan.sources.dicts import dicts
 from swath.scan.sources.keys import key_of, text_of
 from tests.conftest import Server, StartPostgres, fresh_database
+from tests.locales import german
+from tests.postgres_server import installations
 from tests.scan import checks
 from tests.scan.driving import Scanned, scan, settings_of
 
@@ -401,6 +404,33 @@ def test_keys_that_are_ordered_differently_are_refused(tmp_path: Path, request: 
         base.run("CREATE TABLE numbers (name integer PRIMARY KEY)")
         with pytest.raises(UsageError, match="are text and integer"):
             scan(base.table("here"), tmp_path / "out.jsonl", against=base.table("numbers"), key="name")
+
+
+@pytest.mark.parametrize("major", [major for major in installations() if major >= 15])
+def test_a_database_has_the_order_of_its_provider(
+    tmp_path: Path, postgres_of: Callable[[int | None], Server], major: int
+) -> None:
+    """Where that is not the C library, LC_COLLATE says nothing: ICU with C orders words, and what is built in bytes."""
+    server = postgres_of(major)
+    other, german_name = f"swath_test_{secrets.token_hex(6)}", german()
+    built_in = f"LOCALE_PROVIDER builtin BUILTIN_LOCALE 'C.UTF-8' LC_COLLATE '{german_name}' LC_CTYPE '{german_name}'"
+    provided = built_in if major >= 17 else "LOCALE_PROVIDER icu ICU_LOCALE 'en-US' LC_COLLATE 'C' LC_CTYPE 'C'"
+    with psycopg.connect(server.dsn(), autocommit=True) as connection, fresh_database(server) as here:
+        connection.execute(f"CREATE DATABASE {other} TEMPLATE template0 ENCODING 'UTF8' {provided}".encode())
+        try:
+            for url in (here, server.dsn(other)):
+                Database("postgresql", url).run(
+                    "CREATE TABLE words (word text PRIMARY KEY)",
+                    "INSERT INTO words SELECT chr(65 + g % 2 * 32) || g FROM generate_series(1, 1000) AS g",
+                )
+            names = f"{here}#words", f"{server.dsn(other)}#words"
+            if major >= 17:
+                assert scan(names[0], tmp_path / "out.jsonl", against=names[1]).proof.clean
+            else:
+                with pytest.raises(UsageError, match="are ordered by bytes and en-US"):
+                    scan(names[0], tmp_path / "out.jsonl", against=names[1])
+        finally:
+            connection.execute(f"DROP DATABASE {other} WITH (FORCE)".encode())
 
 
 def test_only_things_of_a_kind_are_compared(tmp_path: Path) -> None:

@@ -4,14 +4,18 @@ from swath.core.errors import UsageError
 from swath.scan.sources.table import Rows
 from swath.tables.table import Column
 
-# A library of another version may order otherwise under the same name.
+# A library of another version may order otherwise under the same name. What `datcollate` says is how the C library
+# orders: with ICU it stands for nothing, and what PostgreSQL has built in goes by the bytes, whatever it is called.
 _DEFAULT = """
-SELECT concat_ws(' ', datcollate, to_jsonb(d) ->> 'datlocprovider', to_jsonb(d) ->> 'datcollversion')
+SELECT CASE WHEN to_jsonb(d) ->> 'datlocprovider' = 'b' THEN 'C' ELSE concat_ws(' ',
+    coalesce(to_jsonb(d) ->> 'datlocale', to_jsonb(d) ->> 'daticulocale', datcollate),
+    to_jsonb(d) ->> 'datlocprovider', to_jsonb(d) ->> 'datcollversion', to_jsonb(d) ->> 'daticurules') END
 FROM pg_database AS d WHERE datname = current_database()
 """
 _NAMED = """
-SELECT concat_ws(' ', coalesce(collcollate, to_jsonb(c) ->> 'colllocale', to_jsonb(c) ->> 'colliculocale'),
-    collprovider, collversion)
+SELECT CASE WHEN collprovider = 'b' THEN 'C' ELSE concat_ws(' ',
+    coalesce(collcollate, to_jsonb(c) ->> 'colllocale', to_jsonb(c) ->> 'colliculocale'),
+    collprovider, collversion, to_jsonb(c) ->> 'collicurules') END
 FROM pg_collation AS c WHERE oid = %s::regcollation
 """
 _TEXTS = ("text", "character", "name", "citext", "VARCHAR", "CHAR", "TEXT", "CLOB")
