@@ -160,6 +160,21 @@ async def test_rows_that_the_database_refuses_are_a_dead_letter(server: Database
     assert counts(server, table) == {0: 50, 1: ROWS - 50}
 
 
+async def test_what_is_checked_at_the_commit_is_refused_with_its_slice(server: Database, name: str) -> None:
+    server.do(
+        f"CREATE TABLE {name}_known (n integer PRIMARY KEY)",
+        f"INSERT INTO {name}_known VALUES (0), (1)",
+        f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer REFERENCES {name}_known INITIALLY DEFERRED)",
+        f"INSERT INTO {name} {SERIES.format(60)} SELECT g, CASE g WHEN 55 THEN 1 ELSE 0 END FROM s",
+    )
+    found = await backfill(settings_of(server, name, batch=10))
+    (dead,) = found.dead
+    assert dead.attempts == 1
+    assert "ForeignKeyViolation" in dead.reason
+    assert found.job.tally.changed == 50
+    assert counts(server, name) == {0: 9, 1: 51}
+
+
 async def test_what_the_server_has_no_room_for_is_no_outage(server: Database, table: str) -> None:
     """The connection stands, so waiting for the server would be waiting for ever."""
     server.do(f"ALTER TABLE {table} ADD COLUMN v text", f"CREATE INDEX ON {table} (v)")
