@@ -323,8 +323,22 @@ def _placeholder(column: Column) -> str:
 
 # An aggregate of arrays is one array of more dimensions, and a domain's name does not tell what it is over.
 _SCALARS = frozenset(
-    {"smallint", "integer", "bigint", "numeric", "real", "double precision", "text", "character", "character varying"}
-    | {"uuid", "bytea", "date", "timestamp with time zone", "timestamp without time zone"}
+    (
+        "smallint",
+        "integer",
+        "bigint",
+        "numeric",
+        "real",
+        "double precision",
+        "text",
+        "character",
+        "character varying",
+        "uuid",
+        "bytea",
+        "date",
+        "timestamp with time zone",
+        "timestamp without time zone",
+    )
 )
 
 
