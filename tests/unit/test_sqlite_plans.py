@@ -65,17 +65,17 @@ def connection(request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
 
 
 def _fill(connection: sqlite3.Connection) -> None:
-    numbers = [(n,) for n in range(1, 2_001)]
+    numbers = [{"n": n} for n in range(1, 2_001)]
     for statement in (
-        "INSERT INTO swath_lane (partition, number, name, level, ready_at) VALUES (0, ?1, 'lane ' || ?1, 3, ?1)",
-        "INSERT INTO swath_item VALUES (0, ?1 % 100, 9, ?1, ?1, randomblob(20), 'k' || ?1, NULL, 1, 0, 0, NULL, NULL)",
-        "INSERT INTO swath_seen VALUES (0, randomblob(20), ?1)",
-        "INSERT INTO swath_claimed VALUES (0, ?1 / 10, ?1, 1, 3, randomblob(20), 'k' || ?1, NULL, 1, 0, 0, NULL, NULL)",
-        "INSERT INTO swath_hold VALUES (?1, 0, ?1, 10)",
-        "INSERT INTO swath_claim VALUES (?1, 1, 'worker', ?1, 0, 0)",
-        "INSERT INTO swath_delayed VALUES (0, ?1, 1, 3, x'00', 'k', NULL, 1, 0, 0, NULL, NULL, ?1, ?1 % 2, NULL, NULL)",
-        "INSERT INTO swath_done VALUES (?1, 0, ?1, 1, 3, x'00', 'key', NULL, 1, 0, NULL)",
-        "INSERT INTO swath_dead VALUES (0, ?1, 1, 3, x'00', 'key', NULL, 1, 1, 0, NULL, NULL)",
+        "INSERT INTO swath_lane (partition, number, name, level, ready_at) VALUES (0, :n, 'lane ' || :n, 3, :n)",
+        "INSERT INTO swath_item VALUES (0, :n % 100, 9, :n, :n, randomblob(20), 'k' || :n, NULL, 1, 0, 0, NULL, NULL)",
+        "INSERT INTO swath_seen VALUES (0, randomblob(20), :n)",
+        "INSERT INTO swath_claimed VALUES (0, :n / 10, :n, 1, 3, randomblob(20), 'k' || :n, NULL, 1, 0, 0, NULL, NULL)",
+        "INSERT INTO swath_hold VALUES (:n, 0, :n, 10)",
+        "INSERT INTO swath_claim VALUES (:n, 1, 'worker', :n, 0, 0)",
+        "INSERT INTO swath_delayed VALUES (0, :n, 1, 3, x'00', 'k', NULL, 1, 0, 0, NULL, NULL, :n, :n % 2, NULL, NULL)",
+        "INSERT INTO swath_done VALUES (:n, 0, :n, 1, 3, x'00', 'key', NULL, 1, 0, NULL)",
+        "INSERT INTO swath_dead VALUES (0, :n, 1, 3, x'00', 'key', NULL, 1, 1, 0, NULL, NULL)",
     ):
         connection.executemany(statement, numbers)
 
