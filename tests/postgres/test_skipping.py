@@ -72,6 +72,25 @@ async def test_a_claim_that_waited_goes_by_the_default_of_then(site: Site) -> No
     assert (await trial.claim()).keys == [], "it was started a moment ago"
 
 
+@pytest.mark.parametrize("concurrency", [0, 1])
+async def test_a_looser_default_reaches_lanes_that_are_placed_meanwhile(site: Site, concurrency: int) -> None:
+    """Whoever places a lane at that moment goes by the default of before, and could commit when the lanes that wait
+    have been told: so the default waits for the partition."""
+    trial = await site.trial(settings=Settings(1, 3_600 * SECOND, concurrency))
+    await trial.add("first")
+    await (await trial.claim()).finish()
+    frontier = Frontier(trial.store)
+    async with site.held_open() as (other, transaction):
+        await other.add("second")
+        changing = asyncio.create_task(frontier.configure(min_interval=0))
+        await site.waiting()
+        await transaction.commit()
+    async with asyncio.timeout(PATIENCE):
+        await changing
+    assert (await trial.claim()).keys == ["second"]
+    await trial.check()
+
+
 async def test_a_claim_gets_what_was_held_for_a_moment(site: Site) -> None:
     frontier = Frontier(await site.store())
     await frontier.add(Item("held"))

@@ -1534,7 +1534,8 @@ $$;
 -- name: change_settings
 -- INV-3. Where starts begin to count, what is in flight in lanes without a concurrency of their own counts as started now.
 -- They are found from what is claimed, however many lanes there are, with all partitions locked: in order, and before the
--- frontier's row, as `change_lane` does.
+-- frontier's row, as `change_lane` does. For a shorter interval, too: then whoever places a lane by the one of before has
+-- committed when the lanes that wait are told.
 CREATE OR REPLACE FUNCTION {schema}.change_settings(
     _format integer, _given bigint, _min_interval bigint, _concurrency integer, _max_attempts integer, _paused boolean
 ) RETURNS void
@@ -1547,7 +1548,7 @@ DECLARE
     _partition integer;
     _lanes integer[];
 BEGIN
-    IF _concurrency <> 1 THEN
+    IF _concurrency <> 1 OR _min_interval <= (SELECT min_interval FROM {schema}.frontier) THEN
         PERFORM 1 FROM {schema}.partition ORDER BY partition FOR UPDATE;
     END IF;
     PERFORM {schema}.check_format(_format);
