@@ -397,6 +397,25 @@ async def test_a_step_of_the_stores_clock_is_reported() -> None:
         assert b.log.of("stepped forward")
 
 
+async def test_a_step_back_of_the_stores_clock_is_no_step_forward() -> None:
+    """Replies tell the clock or, where work is, the time that its partition had reached before."""
+    async with bench() as b:
+        await b.frontier.add([f"k{n}" for n in range(5)])
+        b.clock.advance(-3_600)
+        for _ in range(5):
+            claim = await b.frontier.claim(1)
+            assert claim is not None
+            await claim.settle([claim.items[0].done()])
+            await b.frontier.pause()
+            assert await b.frontier.claim() is None
+            await b.frontier.resume()
+        assert not b.seen.of(events.ClockStepped)
+        b.clock.advance(7_200)
+        await b.frontier.claim()
+        (stepped,) = b.seen.of(events.ClockStepped)
+        assert 7_190 < stepped.seconds < 7_210
+
+
 async def test_a_settlement_that_was_cut_off_between_two_partitions_can_be_repeated() -> None:
     async with bench(partitions=2) as b:
         await b.frontier.add([Item(f"k{n}", lane=f"lane{n}") for n in range(20)])

@@ -65,6 +65,7 @@ class Frontier:
         self._unanswered: list[int] = []  # tokens
         self._skips: dict[int, int] = {}
         self._clocks: tuple[float, float] | None = None
+        self._latest = 0.0  # that the store's clock was told to be
         self._generation = store.generation
 
     async def __aenter__(self) -> Self:
@@ -440,11 +441,13 @@ class Frontier:
         ours, theirs = lease_clock(), now / SECOND
         if self._clocks is not None:
             step = (theirs - self._clocks[1]) - (ours - self._clocks[0])
-            if step > CLOCK_TOLERANCE:
+            # Where it stepped back, some replies tell the time that a partition had reached before.
+            if step > CLOCK_TOLERANCE and theirs > self._latest + CLOCK_TOLERANCE:
                 log.warning("the store's clock stepped forward by %.1f s: leases may have ended early", step)
                 self.emit(events.ClockStepped(step))
         # The reply may have waited for us, if the loop was blocked: the store's clock was read after it was asked.
         self._clocks = ours - seconds, theirs
+        self._latest = max(self._latest, theirs)
 
 
 def _more_is_ready(reply: ClaimReply) -> bool:
