@@ -34,6 +34,7 @@ from swath.core.errors import (
     SwathError,
 )
 from swath.core.store import ClaimRef, ClaimRequest, Fact, LaneChange, Move, MoveKind, NewItem, Settings, Settlement
+from tests.forking import passes_in_a_child
 
 
 @pytest.fixture
@@ -243,6 +244,32 @@ async def test_a_damaged_file_says_so(path: str) -> None:
     with pytest.raises(SwathError, match="damaged") as raised:
         await SqliteStore.open(path)
     assert not isinstance(raised.value, StoreUnavailable), "waiting does not mend it"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("edited", "back", "said"),
+    [
+        (
+            "ALTER TABLE swath_partition_state RENAME COLUMN time TO moment",
+            "ALTER TABLE swath_partition_state RENAME COLUMN moment TO time",
+            "no such column: time.*changed its tables",
+        ),
+        (
+            "DELETE FROM swath_frontier",
+            f"INSERT INTO swath_frontier VALUES (1, {FORMAT}, 1, 0, 0, 5, 0, 0)",
+            "own row is missing.*backup",
+        ),
+    ],
+)
+def test_tables_that_were_edited_are_told_and_let_go(path: str, edited: str, back: str, said: str) -> None:
+    asyncio.run(create(path))
+    edit(path, edited)
+    with pytest.raises(SwathError, match=said):
+        asyncio.run(create(path))
+    assert not os.path.exists(f"{path}-wal"), "whoever closes the file last removes it"
+    edit(path, back)
+    assert passes_in_a_child(lambda: asyncio.run(create(path)))
 
 
 async def test_a_run_ends_when_its_tables_are_gone(path: str) -> None:

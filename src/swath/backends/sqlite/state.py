@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from swath.backends.sql import Statements
 from swath.backends.sqlite.target import Target
 from swath.core.clock import Clock
-from swath.core.errors import SchemaOutdated, SchemaTooNew
+from swath.core.errors import SchemaOutdated, SchemaTooNew, SwathError
 from swath.core.lane import Pacing, earliest_start, rank_of
 from swath.core.store import Settings, Signal
 
@@ -72,7 +72,10 @@ def begin(connection: sqlite3.Connection, clock: Clock, target: Target) -> Sessi
 
 
 def read_frontier(connection: sqlite3.Connection, target: Target) -> tuple[Settings, Signal]:
-    stored, *settings, paused, version = connection.execute(target.sql["frontier"]).fetchone()
+    row = connection.execute(target.sql["frontier"]).fetchone()
+    if row is None:
+        raise SwathError(f"{target} is damaged (the frontier's own row is missing): restore it from a backup")
+    stored, *settings, paused, version = row
     check_format(stored, target)
     return Settings(*settings), Signal(bool(paused), version)
 

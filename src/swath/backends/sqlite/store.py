@@ -69,14 +69,18 @@ class SqliteStore:
             self._reading = opened.enter_context(closing(connect(path, synchronous=synchronous, read_only=True)))
             try:
                 self._files = Files(path)
+                opened.callback(self._files.let_go)
                 turn = Turn(f"{path}-turn")
+                opened.callback(turn.close)
             except OSError as error:
                 raise StoreUnavailable(f"{error.filename} cannot be opened: {error.strerror}") from error
+            self._writer = patiently(
+                lambda: Writer(
+                    connection, turn, files=self._files, clock=clock, target=target, committed=self._committed
+                )
+            )
             opened.pop_all()
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"swath reader of {path}")
-        self._writer = Writer(
-            connection, turn, files=self._files, clock=clock, target=target, committed=self._committed
-        )
 
     @classmethod
     async def open(
