@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -25,6 +26,7 @@ from swath.core.errors import (
     NotAFrontier,
     OutputConflict,
     StoreUnavailable,
+    SwathError,
     UsageError,
     WrongTransaction,
 )
@@ -80,6 +82,19 @@ async def claimed(store: SqliteStore) -> ClaimReply:
     """A claim on two items."""
     await store.add([new("a"), new("b")])
     return await store.claim(request())
+
+
+async def test_positions_that_are_used_up_are_told(path: str) -> None:
+    await (await SqliteStore.open(path)).close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE swath_partition_state SET next_position = ?", (2**63 - 3,))
+    store = await SqliteStore.open(path)
+    assert await store.add([new("last")]) == 1
+    with pytest.raises(SwathError, match="no positions left for 2 more"):
+        await store.add([new("too wide")._replace(span=2)])
+    reply = await store.claim(request())
+    assert [(item.key, item.position) for item in reply.items] == [("last", 2**63 - 3)]
+    await store.close()
 
 
 class Gate:

@@ -18,6 +18,7 @@ from swath.core.store import Settings, Signal
 
 FORMAT = 1  # the number of the last migration
 NEVER = -1  # before every moment
+MAX_POSITION = 2**63 - 1  # that SQLite can keep
 LANES_KEPT = 10_000  # in memory, from one transaction to the next
 HOLDS_KEPT = 64
 
@@ -145,6 +146,11 @@ class Partition:
 
     def allot(self, span: int) -> int:
         position = self.next_position
+        if position > MAX_POSITION - span:
+            raise SwathError(
+                f"partition {self.number} has no positions left for {span:,} more, after {position - 1:,}: nothing was "
+                "changed. Go on in a new frontier, with narrower ranges"
+            )
         self.next_position += span
         return position
 
