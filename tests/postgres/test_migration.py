@@ -9,9 +9,10 @@ import pytest
 from swath.backends import sql
 from swath.backends.postgres import PostgresStore, errors, migrate, migration
 from swath.conformance.trial import Trial, done
-from swath.core.errors import NotAFrontier, SchemaOutdated, SchemaTooNew
+from swath.core.errors import NotAFrontier, SchemaOutdated, SchemaTooNew, StoreUnavailable
 from swath.core.store import ClaimRequest, Fact, LaneChange, Settings
 from tests.postgres.site import Site
+from tests.recorder import PATIENCE
 
 NEXT = errors.FORMAT + 1
 ADDITION = "ALTER TABLE {schema}.done ADD COLUMN later integer"
@@ -109,6 +110,22 @@ async def test_older_workers_stop_with_their_own_error(site: Site) -> None:
     assert (await trial.status()).claimed == 1
     assert await trial.store.facts(["a"]) == {}
     assert not (await trial.store.signal()).paused
+
+
+async def test_a_partition_that_is_held_for_long_stops_the_migration_and_not_the_others(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it waits for the last partition, it holds all the others."""
+    monkeypatch.setattr(migration, "LOCK_SECONDS", 0.1)
+    trial = await site.trial(partitions=2)
+    await trial.add("a", lane=trial.lane(0))
+    holder = await site.lock(1)
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(StoreUnavailable, match="lock timeout"):
+            await migrate(site.url)
+    assert (await trial.claim()).keys == ["a"]
+    await holder.commit()
+    assert await migrate(site.url) == []
 
 
 async def test_older_workers_stop_also_when_there_is_nothing_to_do(site: Site) -> None:

@@ -12,6 +12,7 @@ from swath.core.errors import NotAFrontier, StoreUnavailable
 from swath.core.store import LOST_WORKER, Settings
 
 PACKAGE = "swath.backends.postgres"
+LOCK_SECONDS = 30.0  # for which a migration waits for a lock, while it holds others
 
 
 def migrations() -> Sequence[tuple[int, str]]:
@@ -51,6 +52,7 @@ async def migrate(url: str) -> Sequence[str]:
     """Bring the frontier at `url` up to date while others work on it; return the names of what was applied.
 
     It holds every partition's lock, in order; workers with an older format stop with SchemaTooNew at their next move.
+    Where somebody else holds one for too long, nothing is changed and StoreUnavailable is raised.
     """
     target = Target.parse(url)
     with translated(target.shown, doing="migrating"):
@@ -59,6 +61,7 @@ async def migrate(url: str) -> Sequence[str]:
             async with connection.transaction():
                 if await stored_format(connection, target) is None:
                     raise NotAFrontier(f"{target.shown} has no frontier to migrate: `swath db init` makes one")
+                await connection.execute(f"SET LOCAL lock_timeout TO {LOCK_SECONDS * 1_000:.0f}")
                 await connection.execute(
                     target.fill("SELECT partition FROM {schema}.partition ORDER BY partition FOR UPDATE")
                 )
