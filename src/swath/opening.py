@@ -39,6 +39,8 @@ def open(
     """
     if partitions is not None:
         codec.check_partitions(partitions)
+    if worker is not None:
+        codec.check_worker(worker)
     changes = codec.check_settings(min_interval, concurrency, max_attempts)
     return Opening(StoreURL.parse(url), partitions, changes, create, observer, worker, clock)
 

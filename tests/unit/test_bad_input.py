@@ -10,9 +10,18 @@ import pytest
 import pytest_asyncio
 
 import swath
-from swath import Claim, Frontier, InvalidItem, InvalidOutcome, Item, UsageError
-from swath.core.codec import MAX_DEPTH, MAX_LANE_BYTES, MAX_PAYLOAD_BYTES, MAX_RESULT_BYTES, MAX_SPAN, held_items
+from swath import Claim, Frontier, InvalidItem, InvalidOutcome, InvalidSetting, Item, UsageError
+from swath.core.codec import (
+    MAX_DEPTH,
+    MAX_LANE_BYTES,
+    MAX_OUTPUT_BYTES,
+    MAX_PAYLOAD_BYTES,
+    MAX_RESULT_BYTES,
+    MAX_SPAN,
+    held_items,
+)
 from swath.core.item import Outcome
+from swath.core.store import OutputMove
 
 AFTER_ALL = datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))
 BEFORE_ALL = datetime.min.replace(tzinfo=timezone(timedelta(hours=1)))
@@ -170,6 +179,37 @@ async def test_an_outcome_that_cannot_be_stored_settles_nothing(frontier: Fronti
     await claim.settle([a.done(discovered=["new"]), b.done(result=1)])
     status = await frontier.status()
     assert (status.claimed, status.done, status.waiting, claim.held) == (0, 2, 1, 0)
+
+
+NO_OUTPUTS: list[tuple[Any, str]] = [
+    (("x", 0, 1), "is not an OutputMove"),
+    (OutputMove("", 0, 1), "a name is a text"),
+    (OutputMove("a\0b", 0, 1), "a name is a text"),
+    (OutputMove("caf\udcff", 0, 1), "a name is a text"),
+    (OutputMove("x" * (MAX_OUTPUT_BYTES + 1), 0, 1), "a name is a text of 1 to 2,000 bytes"),
+    (OutputMove(7, 0, 1), "a name is a text"),  # type: ignore[arg-type]
+    (OutputMove("x", 0, 2**63), "lengths are whole numbers"),
+    (OutputMove("x", -1, 1), "lengths are whole numbers"),
+    (OutputMove("x", 0, 1.5), "lengths are whole numbers"),  # type: ignore[arg-type]
+]
+
+
+async def test_an_output_that_cannot_be_stored_settles_nothing(frontier: Frontier) -> None:
+    """And the claim can be settled afterwards: nothing was sent whose reply would have to be looked up."""
+    await frontier.add("k")
+    claim = await frontier.claim()
+    assert claim is not None
+    for output, message in NO_OUTPUTS:
+        with pytest.raises(InvalidOutcome, match=message):
+            await claim.settle([claim.items[0].done()], outputs=[output])
+    await claim.settle([claim.items[0].done()], outputs=[OutputMove("é" * 1_000, 0, 2**63 - 1)])
+    assert await frontier.outputs() == {"é" * 1_000: 2**63 - 1}
+
+
+@pytest.mark.parametrize("worker", [7, "a\0b", "caf\udcff", "a\nb", "x" * 513])
+def test_a_worker_that_cannot_be_named_is_refused(any_store: str, worker: Any) -> None:
+    with pytest.raises(InvalidSetting, match=r"worker=.*: a printable text of up to 512 characters"):
+        swath.open(any_store, worker=worker)
 
 
 async def test_an_item_twice_in_a_settlement_settles_nothing(frontier: Frontier) -> None:

@@ -115,6 +115,7 @@ class Claim:
         partitions may stand: they may be handed in again with the others.
         """
         outcomes = list(outcomes)
+        codec.check_outputs(outputs)
         grouped = self._grouped(outcomes)
         if outputs and len(grouped) > 1:
             raise InvalidOutcome(

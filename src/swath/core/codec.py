@@ -13,7 +13,7 @@ from swath.core.clock import SECOND, from_datetime, is_moment, microseconds
 from swath.core.errors import InvalidItem, InvalidOutcome, InvalidSetting
 from swath.core.item import LEVELS, Dead, Done, Item, Outcome, Release, Retry, Split
 from swath.core.lane import KEY_HASH_BYTES, whereabouts
-from swath.core.store import Fact, Move, MoveKind, NewItem
+from swath.core.store import Fact, Move, MoveKind, NewItem, OutputMove
 
 MAX_KEY_BYTES = 8_192
 MAX_LANE_BYTES = 512
@@ -22,6 +22,8 @@ MAX_RESULT_BYTES = 65_536
 MAX_FACT_BYTES = 1_048_576
 MAX_FACT_KEY_BYTES = 2_000  # an index of PostgreSQL keeps no more than 2,704 bytes
 MAX_DEPTH = 200  # of JSON: Python reads some 1,000 levels, of which whoever reads has used a part
+MAX_OUTPUT_BYTES = 2_000  # of its name, for the same reason
+MAX_WORKER_CHARS = 512
 MAX_REASON_CHARS = 1_000
 MAX_ERROR_CHARS = 8_000
 MAX_SPAN = 2**40
@@ -166,6 +168,25 @@ def facts(known: Mapping[str, Any]) -> list[Fact]:
                 f"the key {_shown(key)} of a fact has {size:,} bytes; {MAX_FACT_KEY_BYTES:,} is the most. Use a digest"
             )
     return [Fact(key, _json("fact", key, value, MAX_FACT_BYTES)) for key, value in known.items()]
+
+
+def check_outputs(outputs: Sequence[object]) -> None:
+    for output in outputs:
+        if not isinstance(output, OutputMove):
+            raise InvalidOutcome(f"{_shown(output)} is not an OutputMove, which has a name, an old and a new length")
+        try:
+            _encoded("output", output.name, MAX_OUTPUT_BYTES)
+        except InvalidItem:
+            raise InvalidOutcome(
+                f"output {_shown(output.name)}: a name is a text of 1 to {MAX_OUTPUT_BYTES:,} bytes of UTF-8, no NUL"
+            ) from None
+        if not all(_is_int(length) and 0 <= length < 2**63 for length in output[1:]):
+            raise InvalidOutcome(f"output {_shown(output.name)}: lengths are whole numbers, not {_shown(output[1:])}")
+
+
+def check_worker(worker: object) -> None:
+    if not isinstance(worker, str) or not worker.isprintable() or len(worker) > MAX_WORKER_CHARS:
+        raise InvalidSetting(f"worker={_shown(worker)}: a printable text of up to {MAX_WORKER_CHARS} characters")
 
 
 def check_key(key: object) -> None:
