@@ -1,6 +1,7 @@
 """Pacing: a lane never starts too many or too soon, whatever changes meanwhile (INV-3)."""
 
 from swath.conformance.trial import LANE, Batch, Conformance, Start, Trial, dead, done, release, retry, split
+from swath.core.lane import LaneLimits
 from swath.core.store import DEFAULT, Move
 
 
@@ -152,6 +153,18 @@ class Pacing(Conformance):
         limits = (await trial.lane_status()).limits
         assert (limits.min_interval, limits.concurrency) == (None, None)
         assert (await trial.claim()).keys == []
+
+    async def test_change_lane_leaves_what_is_not_given(self, start: Start) -> None:
+        trial = await start(min_interval=10, concurrency=1)
+        until = trial.clock.now() + 70_000_000
+        await trial.change_lane(min_interval=20, concurrency=3, paused=True, blocked_until=until)
+        limits = (await trial.lane_status()).limits
+        assert limits == LaneLimits(20_000_000, 3, True, until)
+        await trial.change_lane(min_interval=20)
+        await trial.change_lane(concurrency=3)
+        await trial.change_lane(paused=True)
+        await trial.change_lane(blocked_until=until)
+        assert (await trial.lane_status()).limits == limits
 
     async def test_change_lane_before_its_first_item(self, start: Start) -> None:
         """F11: the lane is there from then on, with its limits."""
