@@ -263,6 +263,18 @@ async def test_a_claim_drains_a_bounded_number(site: Site, monkeypatch: pytest.M
     await trial.check()
 
 
+async def test_more_settlements_discover_than_one_look_reads(site: Site) -> None:
+    """INV-4. However few each of them has found: the next look begins where this one ended."""
+    rows = 1_001
+    trial = await site.trial(partitions=2)
+    await trial.add(*(f"source{row}" for row in range(rows)), lane=trial.lane(0))
+    batch = await trial.claim(rows, order=[0])
+    for row, item in enumerate(batch.items):
+        await batch.settle(done(item), discovered=[trial.item(f"found{row}", lane=trial.lane(1))])
+    assert len((await trial.claim(rows, order=[1])).keys) == rows
+    await trial.check()
+
+
 async def test_a_claim_drains_a_bounded_number_over_all_partitions(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds the lock of every partition that it drains. Where an inbox is above the mark nothing is claimed, so it
     is not the end of what was wanted that ends this."""
