@@ -6,6 +6,7 @@ import asyncio
 import pytest
 
 from swath.conformance.trial import Trial, release
+from swath.core.errors import LeaseLost
 from tests.postgres.site import Site
 from tests.recorder import PATIENCE
 
@@ -68,4 +69,21 @@ async def test_claims_that_ended_long_ago_are_forgotten(site: Site, claims_later
     young = await claim_and_release(trial, 30)
     assert await kept(site, old) == []
     assert await kept(site, young) == young
+    await trial.check()
+
+
+async def test_what_a_forgotten_claim_holds_is_taken_back(site: Site) -> None:
+    """INV-4. Nobody was in its partition for as long: there is no row left on which take-over could begin."""
+    trial = await site.trial(partitions=2)
+    await trial.add("held", lane=trial.lane(0))
+    await trial.add("work", lane=trial.lane(1))
+    lost = await trial.claim(order=[0])
+    await site.sql("SELECT setval('{schema}.fence', %s)", lost.reply.fence + 100_000 - 1)
+    site.clock.advance(3_700)
+    assert (await trial.claim(order=[1])).keys == ["work"]
+    assert await kept(site, [lost.reply.fence]) == []
+    with pytest.raises(LeaseLost, match="knows no such claim"):
+        await lost.finish()
+    batch = await trial.claim(order=[0])
+    assert (batch.keys, batch.only.attempts, batch.reply.recovered) == (["held"], 1, 1)
     await trial.check()

@@ -168,6 +168,20 @@ class Leases(Conformance):
         batch = await trial.claim(order=[1])
         assert (batch.keys, batch.reply.recovered) == (["b"], 1)
 
+    async def test_claim_takes_over_one_lease_after_the_other(self, start: Start) -> None:
+        """Also where the first leaves nothing to claim: somebody has to come back for the second."""
+        trial = await start(max_attempts=1)
+        await trial.add("a", "b")
+        for lease in (30, 60):
+            assert len((await trial.claim(1, lease=lease)).items) == 1
+        for key in "ab":
+            moment = (await trial.claim()).reply.next_ready_at
+            assert moment is not None
+            await trial.wait_until(moment)
+            reply = (await trial.claim()).reply
+            assert (reply.fence, reply.recovered, reply.died) == (0, 1, 1)
+            assert await trial.state(key) == "dead"
+
     async def test_claim_gives_up_on_what_kills_its_worker(self, start: Start) -> None:
         trial = await start(max_attempts=3)
         await trial.add("a")
