@@ -9,6 +9,7 @@ from swath.core.clock import SECOND
 from swath.core.codec import MAX_SPAN
 from swath.core.store import ClaimRequest
 from tests.postgres.site import Site
+from tests.recorder import PATIENCE
 
 
 async def test_an_uncommitted_addition_is_waited_for(site: Site) -> None:
@@ -63,6 +64,26 @@ async def test_the_checkpoint_passes_a_million_of_the_widest_ranges(site: Site) 
     batch = await trial.claim()
     assert (await batch.finish("last")).checkpoint == 0
     assert (await batch.finish("first")).checkpoint == 1_000_000 * MAX_SPAN
+    await trial.check()
+
+
+async def test_a_claim_looks_again_once_it_has_the_lock(site: Site) -> None:
+    """What told it that there is something to do is old by then: it is held up after that, and somebody adds."""
+    trial = await site.trial(partitions=2)
+    await trial.add("source", lane=trial.lane(0))
+    batch = await trial.claim()
+    await batch.settle(done(batch.only), discovered=[trial.item("found", lane=trial.lane(1))])
+    await site.sql("ALTER FUNCTION {schema}.claim SET lock_timeout TO '60s'")
+    holder = await site.connect()
+    await holder.execute("BEGIN")
+    await holder.execute(site.target.fill("LOCK TABLE {schema}.inbox IN ACCESS EXCLUSIVE MODE"))
+    claiming = asyncio.create_task(trial.claim(order=[1]))
+    await site.waiting()
+    await trial.add("added", lane=trial.lane(1))
+    await holder.commit()
+    async with asyncio.timeout(PATIENCE):
+        batch = await claiming
+    assert [(item.key, item.position) for item in batch.items] == [("added", 1), ("found", 2)]
     await trial.check()
 
 
