@@ -91,6 +91,25 @@ async def test_a_looser_default_reaches_lanes_that_are_placed_meanwhile(site: Si
     await trial.check()
 
 
+async def test_a_claim_does_not_wait_for_whoever_settles_after_the_end_of_its_lease(site: Site) -> None:
+    """Rule 3. They meet on the row of the lease that ended: its holder lives, and keeps what it has elsewhere."""
+    trial = await site.trial(partitions=2)
+    await trial.add("a", lane=trial.lane(0))
+    await trial.add("b", "c", lane=trial.lane(1))
+    late = await trial.claim(2, lease=30)
+    assert late.keys == ["a", "b"]
+    site.clock.advance(31)
+    async with site.held_open() as (holder, transaction):
+        late.store = holder.store
+        await late.finish("a")
+        batch = await trial.claim(order=[1])
+        assert (batch.keys, batch.reply.recovered) == (["c"], 0)
+        await transaction.commit()
+    late.store = trial.store
+    await late.finish("b")
+    await trial.check()
+
+
 async def test_a_claim_gets_what_was_held_for_a_moment(site: Site) -> None:
     frontier = Frontier(await site.store())
     await frontier.add(Item("held"))
