@@ -6,7 +6,9 @@ import asyncio
 import pytest
 
 from swath.conformance.trial import Trial, release
+from swath.core.clock import SECOND
 from swath.core.errors import LeaseLost
+from tests.postgres.lending import Losing
 from tests.postgres.site import Site
 from tests.recorder import PATIENCE
 
@@ -86,4 +88,27 @@ async def test_what_a_forgotten_claim_holds_is_taken_back(site: Site) -> None:
         await lost.finish()
     batch = await trial.claim(order=[0])
     assert (batch.keys, batch.only.attempts, batch.reply.recovered) == (["held"], 1, 1)
+    await trial.check()
+
+
+@pytest.mark.parametrize(("passed", "ends"), [(59, 119), (-10, 60), (60, None)])
+async def test_a_claim_whose_answer_was_lost_begins_its_lease_anew(site: Site, passed: int, ends: int | None) -> None:
+    """Rule 5. No sooner does it end where the clock stepped back, and what has ended is not found (INV-2)."""
+    connections = Losing(site.target.dsn)
+    trial = await site.trial(connections=connections)
+    await trial.add("a")
+    began = site.clock.now() + 1  # partition time: something was added just now
+
+    async def meanwhile() -> None:
+        await trial.wait_until(began + passed * SECOND)
+
+    connections.meanwhile = meanwhile
+    batch = await trial.claim(lease=60)
+    if ends is not None:
+        assert (batch.keys, batch.reply.expires_at) == (["a"], began + ends * SECOND)
+        await trial.wait_until(batch.reply.expires_at)
+    else:
+        assert (batch.reply.fence, batch.keys) == (0, [])
+    batch = await trial.claim()
+    assert (batch.keys, batch.only.attempts, batch.reply.recovered) == (["a"], 1, 1)
     await trial.check()
