@@ -737,6 +737,7 @@ DECLARE
     _flooded boolean;
     _drains integer := 0;
     _passed integer := 0;  -- lanes that were put off
+    _most_passed CONSTANT integer := 5000;
     _look integer;  -- lanes to look at, at least
     _last_ready_at bigint;
     _last_lane integer;
@@ -773,7 +774,7 @@ BEGIN
 
     FOREACH _partition IN ARRAY _order LOOP
         EXIT WHEN _taken >= _limit OR cardinality(_held) >= _most_partitions;
-        IF _drains >= 5 * _most_partitions OR _passed >= 5000 THEN
+        IF _drains >= 5 * _most_partitions OR _passed >= _most_passed THEN
             next_ready_at := now;  -- enough done under these locks: the rest is for the next look, which is due at once
             EXIT;
         END IF;
@@ -973,7 +974,7 @@ BEGIN
             starts_count := starts_count OR _starts;
             _passed := _passed + _moved;
             _look := CASE WHEN _moved > 0 THEN 500 ELSE 0 END;
-            IF _wanted > 0 AND _passed >= 5000 THEN
+            IF _wanted > 0 AND _passed >= _most_passed THEN
                 _level := NULL;
             ELSIF _wanted > 0 AND _moved > 0 THEN
                 CONTINUE;  -- lanes whose limits had changed were put off: others of this level may be next
