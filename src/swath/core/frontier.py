@@ -85,7 +85,8 @@ class Frontier:
     async def add(self, items: ItemsIn) -> int:
         """Add items, given as one, as an iterable or as an async iterable of any length; return how many were new.
 
-        What was returned for is durable (INV-4). Memory stays bounded however many there are (INV-9).
+        What was returned for is durable (INV-4). Memory stays bounded however many there are (INV-9). Where the
+        connection broke while some were added, they are sent again, and not counted if they were in already.
         """
         added = 0
         partitions = self.store.settings.partitions
@@ -294,7 +295,8 @@ class Frontier:
 
     async def reopen(self, keys: Iterable[str], *, lane: str | None = None) -> int:
         """Make done or dead items ready again, by one key or several, with no attempts counted; return how many there
-        were. What is to be visited again anyway is left to its time."""
+        were. What is to be visited again anyway is left to its time. Where the connection broke meanwhile, it may be
+        fewer than there were, as with `add`."""
         reopened = 0
         for key in _keys(keys):
             places = [

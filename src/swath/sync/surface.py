@@ -145,7 +145,8 @@ class Frontier:
     def add(self, items: Item | str | Iterable[Item | str]) -> int:
         """Add items, given as one or as an iterable of any length; return how many were new.
 
-        What was returned for is durable (INV-4). Memory stays bounded however many there are (INV-9).
+        What was returned for is durable (INV-4). Memory stays bounded however many there are (INV-9). Where the
+        connection broke while some were added, they are sent again, and not counted if they were in already.
         """
         return self._portal.add(self._frontier, items)
 
@@ -245,7 +246,8 @@ class Frontier:
 
     def reopen(self, keys: Iterable[str], *, lane: str | None = None) -> int:
         """Make done or dead items ready again, by one key or several, with no attempts counted; return how many there
-        were. What is to be visited again anyway is left to its time."""
+        were. What is to be visited again anyway is left to its time. Where the connection broke meanwhile, it may be
+        fewer than there were, as with `add`."""
         wanted = keys if isinstance(keys, str) else list(keys)
         return self._portal.call(self._frontier.reopen(wanted, lane=lane))
 
