@@ -202,6 +202,9 @@ async def test_an_output_that_cannot_be_stored_settles_nothing(frontier: Frontie
     for output, message in NO_OUTPUTS:
         with pytest.raises(InvalidOutcome, match=message):
             await claim.settle([claim.items[0].done()], outputs=[output])
+    for second in (OutputMove("x", 5, 9), OutputMove("x", 0, 9)):
+        with pytest.raises(InvalidOutcome, match="named twice"):
+            await claim.settle([claim.items[0].done()], outputs=[OutputMove("x", 0, 5), second])
     await claim.settle([claim.items[0].done()], outputs=[OutputMove("é" * 1_000, 0, 2**63 - 1)])
     assert await frontier.outputs() == {"é" * 1_000: 2**63 - 1}
 

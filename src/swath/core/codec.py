@@ -171,6 +171,7 @@ def facts(known: Mapping[str, Any]) -> list[Fact]:
 
 
 def check_outputs(outputs: Sequence[object]) -> None:
+    names = set[str]()
     for output in outputs:
         if not isinstance(output, OutputMove):
             raise InvalidOutcome(f"{_shown(output)} is not an OutputMove, which has a name, an old and a new length")
@@ -182,6 +183,9 @@ def check_outputs(outputs: Sequence[object]) -> None:
             ) from None
         if not all(_is_int(length) and 0 <= length < 2**63 for length in output[1:]):
             raise InvalidOutcome(f"output {_shown(output.name)}: lengths are whole numbers, not {_shown(output[1:])}")
+        if output.name in names:
+            raise InvalidOutcome(f"output {_shown(output.name)} is named twice in one settlement: it grows once")
+        names.add(output.name)
 
 
 def check_worker(worker: object) -> None:
