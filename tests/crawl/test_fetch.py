@@ -234,6 +234,20 @@ async def test_handles_go_from_host_to_host_mapped_or_not() -> None:
             assert (len(fetcher._free), len(mapped.requests), len(named.requests)) == (1, 3, 9)
 
 
+async def test_a_handle_that_returns_to_its_host_is_bound_to_its_address() -> None:
+    """Also when another was at that host meanwhile and went on: libcurl would ask for the name by itself."""
+    both = asyncio.Barrier(2)
+
+    async def together(exchange: Exchange) -> None:
+        await both.wait()
+        await exchange.ok()
+
+    async with serving(together) as server, a_fetcher(keep_alive=0) as fetcher:
+        for hosts in (("a.example", "a.example"), ("b.example", "a.example"), ("a.example", "b.example")):
+            answers = await asyncio.gather(*(fetcher.fetch(server.url(host=host)) for host in hosts))
+            assert [answer.error for answer in answers] == [None, None], hosts
+
+
 async def test_a_name_that_moves_is_followed() -> None:
     names = Fixed(everything=["127.0.0.9"])
     async with serving(hello) as server, a_fetcher(resolver=names, keep_alive=0) as fetcher:

@@ -113,13 +113,13 @@ class Transfer:
         if sent is not self.sent:
             self.curl.setopt(pycurl.HTTPHEADER, sent)
             self.sent = sent
-        if pin != self._pin:
-            self._bind(self._pin, pin)
-            self._pin = pin
+        self._bind(self._pin, pin)
+        self._pin = pin
 
     def _bind(self, before: Pin | None, now: Pin | None) -> None:
         """An address given for a host stays in libcurl's cache until it is taken out, which the next host sees to. So
-        the cache holds no more than there are handles."""
+        the cache holds no more than there are handles. It is one for all of them: what this one put there for the same
+        host may have been taken out by another, so that it is given each time."""
         if before is not None and before.to_connect and (now is None or not now.to_connect):
             self.curl.unsetopt(pycurl.CONNECT_TO)
         if now is not None and now.to_connect:
