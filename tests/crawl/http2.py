@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING = 0, 1, 3, 4, 6
 END_STREAM, ACK, END_HEADERS = 1, 1, 4
+REFUSED_STREAM = 7
 STATUS_200 = b"\x88"  # an index into the static table of HPACK
 
 
@@ -22,8 +23,10 @@ def field(name: bytes, value: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def serving_http2(context: ssl.SSLContext, body: bytes, *, reset: bool = False) -> AsyncIterator[int]:
-    """Serve `body` to every request, or only half of it before a reset; yields the port."""
+async def serving_http2(
+    context: ssl.SSLContext, body: bytes, *, reset: bool = False, refuse: bool = False
+) -> AsyncIterator[int]:
+    """Serve `body` to every request, or only half of it before a reset, or refuse them all; yields the port."""
     context.set_alpn_protocols(["h2"])
     tasks: set[asyncio.Task[None]] = set()
 
@@ -37,6 +40,8 @@ async def serving_http2(context: ssl.SSLContext, body: bytes, *, reset: bool = F
                 kind, flags, stream = head[3], head[4], int.from_bytes(head[5:], "big")
                 if kind == SETTINGS and not flags & ACK:
                     writer.write(frame(SETTINGS, ACK, 0))
+                elif kind == HEADERS and refuse:
+                    writer.write(frame(RST_STREAM, 0, stream, struct.pack("!I", REFUSED_STREAM)))
                 elif kind == HEADERS:
                     block = STATUS_200 + field(b"content-type", b"text/html") + field(b"x-two", b"a")
                     writer.write(frame(HEADERS, END_HEADERS, stream, block))

@@ -114,6 +114,13 @@ async def test_a_stream_that_is_reset(issued: Certificate) -> None:
     assert (answer.status, answer.truncated, answer.body) == (200, "disconnect", b"only")
 
 
+async def test_a_stream_that_is_refused_on_a_new_connection_is_the_hosts_doing(issued: Certificate) -> None:
+    """Whoever tries again on a new connection has no third way: it has to count, or the page is tried for ever."""
+    async with serving_http2(issued[1], b"", refuse=True) as port, a_fetcher() as fetcher:
+        answers = [await fetcher.fetch(f"https://a.example:{port}/", fresh=fresh) for fresh in (False, True, True)]
+    assert [answer.error for answer in answers] == ["closed", "reset", "reset"]
+
+
 async def test_http_2_can_be_left_out(issued: Certificate) -> None:
     async with serving_http2(issued[1], b"hello") as port, a_fetcher(http2=False, limits=PATIENT) as fetcher:
         answer = await fetcher.fetch(f"https://a.example:{port}/")

@@ -69,12 +69,12 @@ class Transfer:
     """A handle of libcurl with the lists that its callbacks fill. Options are set once, or when they change."""
 
     __slots__ = (
-        "_fresh",
         "_limit",
         "_pin",
         "curl",
         "done",
         "errno",
+        "fresh",
         "full",
         "lines",
         "parts",
@@ -95,7 +95,7 @@ class Transfer:
         self.errno = 0  # why no socket could be opened
         self.sent: tuple[str, ...] | None = None
         self.done: Callable[[int, str], None] | None = None
-        self._fresh = False
+        self.fresh = False  # on a connection of its own
         self._limit = limits.size
         self._pin: Pin | None = None
         curl.setopt(pycurl.WRITEFUNCTION, self._on_body)
@@ -106,9 +106,9 @@ class Transfer:
 
     def prepare(self, target: Target, *, sent: tuple[str, ...], pin: Pin | None, fresh: bool) -> None:
         """Set what differs from the transfer before."""
-        if fresh != self._fresh:
+        if fresh != self.fresh:
             self.curl.setopt(pycurl.FRESH_CONNECT, int(fresh))
-            self._fresh = fresh
+            self.fresh = fresh
         self.curl.setopt(pycurl.URL, target.url)
         if sent is not self.sent:
             self.curl.setopt(pycurl.HTTPHEADER, sent)
@@ -255,7 +255,7 @@ def failure(transfer: Transfer, code: int) -> Failure:
     if code == pycurl.E_COULDNT_CONNECT:
         return BY_ERRNO.get(number, "unreachable")
     if transfer.requests > 1:
-        return "closed"
+        return "reset" if transfer.fresh else "closed"  # over HTTP/2 a new connection may refuse a request as well
     if code == pycurl.E_OK:
         return "reset"  # in mid-header, of which libcurl makes nothing
     if code == pycurl.E_OPERATION_TIMEDOUT:
