@@ -6,6 +6,7 @@ import os
 import random
 import socket
 import sys
+import tracemalloc
 
 import pytest
 
@@ -171,7 +172,7 @@ async def test_a_reset_in_mid_body() -> None:
         await server.until(lambda: len(server.requests) == 1)
         (transfer,) = fetcher._busy.values()
         async with asyncio.timeout(10):
-            while not transfer.parts:  # noqa: ASYNC110 - libcurl has no event for it
+            while not transfer.body:  # noqa: ASYNC110 - libcurl has no event for it
                 await asyncio.sleep(0)
         arrived.set()
         answer = await fetch
@@ -214,6 +215,24 @@ async def test_the_limit_on_size_is_exact(framed: bool, size: int, truncated: st
         answer = await fetcher.fetch(server.url())
         assert (answer.status, answer.truncated, len(answer.body)) == (200, truncated, min(size, 10_000))
         assert (await fetcher.fetch(server.url())).truncated == truncated
+
+
+async def test_a_body_in_tiny_chunks_takes_no_more_memory_than_it_has_bytes() -> None:
+    size = 500_000
+    some = b"2\r\nab\r\n" * 10_000
+
+    async def tiny(exchange: Exchange) -> None:
+        await exchange.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", *[some] * 25, b"0\r\n\r\n")
+
+    async with serving(tiny) as server, a_fetcher(limits=Limits(size=size)) as fetcher:
+        tracemalloc.start()
+        try:
+            answer = await fetcher.fetch(server.url())
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert (answer.truncated, answer.body) == (None, b"ab" * (size // 2))
+    assert most < 6 * size, f"{most:,} bytes"
 
 
 async def test_a_bomb_is_stored_as_it_came_and_cut_when_decoded() -> None:

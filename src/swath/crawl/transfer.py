@@ -66,29 +66,27 @@ class Pin(NamedTuple):
 
 
 class Transfer:
-    """A handle of libcurl with the lists that its callbacks fill. Options are set once, or when they change."""
+    """A handle of libcurl with what its callbacks fill. Options are set once, or when they change."""
 
     __slots__ = (
         "_limit",
         "_pin",
+        "body",
         "curl",
         "done",
         "errno",
         "fresh",
         "full",
         "lines",
-        "parts",
         "refused",
         "requests",
         "sent",
-        "size",
     )
 
     def __init__(self, curl: pycurl.Curl, *, limits: Limits, guarded: bool) -> None:
         self.curl = curl
         self.lines: list[bytes] = []
-        self.parts: list[bytes] = []
-        self.size = 0
+        self.body = bytearray()  # not a list of what came: a host can send it two bytes at a time
         self.full = False
         self.refused: str | None = None
         self.requests = 0
@@ -135,8 +133,8 @@ class Transfer:
     def clear(self) -> None:
         """Forget what came, before the handle is used again."""
         self.lines.clear()
-        self.parts.clear()
-        self.size = self.errno = self.requests = 0
+        self.body = bytearray()
+        self.errno = self.requests = 0
         self.full = False
         self.refused = self.done = None
 
@@ -156,12 +154,11 @@ class Transfer:
         return int(pycurl.PREREQFUNC_OK if self.requests == 1 else pycurl.PREREQFUNC_ABORT)
 
     def _on_body(self, data: bytes) -> int | None:
-        self.size += len(data)
-        if self.size <= self._limit:
-            self.parts.append(data)
+        self.body += data
+        if len(self.body) <= self._limit:
             return None
         self.full = True
-        self.parts.append(data[: self._limit - self.size])
+        del self.body[self._limit :]
         return 0  # which ends the transfer
 
     def _on_open(self, purpose: int, where: tuple[int, int, int, tuple[str, int]]) -> "_Opened | int":
@@ -217,7 +214,6 @@ def conclude(
     if len(head) > limits.header_bytes or len(lines) > limits.header_lines:
         detail = f"{len(lines)} lines, {len(head)} bytes of headers"
         return failed(url, "too-large-headers", detail, started=started, ended=ended, request=request, address=address)
-    parts = transfer.parts
     return Answer(
         url,
         curl.getinfo(pycurl.RESPONSE_CODE),
@@ -225,7 +221,7 @@ def conclude(
         request,
         head,
         Headers(head),
-        parts[0] if len(parts) == 1 else b"".join(parts),
+        bytes(transfer.body),
         address,
         started,
         started + curl.getinfo(pycurl.STARTTRANSFER_TIME),
