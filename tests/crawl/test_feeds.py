@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swath.crawl import feeds
-from swath.crawl.feeds import MAX_ENTRIES, MAX_UNPACKED, read_feed
+from swath.crawl.feeds import CHUNK, MAX_ENTRIES, MAX_UNPACKED, read_feed
 from swath.crawl.reading import Reading
 from swath.crawl.urls import normalise
 
@@ -248,3 +248,11 @@ def test_any_bytes_are_a_feed(body: bytes) -> None:
     read_feed(body, URL, None)
     read_feed(b"\x1f\x8b" + body, URL, None)
     read_feed(gzip.compress(body), URL, None)
+
+
+def test_an_escape_sequence_that_a_chunk_ends_in() -> None:
+    """Python's decoder of ISO-2022-JP cannot stop in the middle of one that does not end."""
+    start = b"<rss><channel><item><link>http://host.example/a</link></item>"
+    body = start + b" " * (2 * CHUNK - len(start) - 12) + b"\x1b$((((((((((" + b"</channel></rss>"
+    found = read_feed(body, URL, "application/rss+xml; charset=iso-2022-jp")
+    assert ([link.url for link in found.links], found.broken) == (["http://host.example/a"], True)

@@ -46,7 +46,7 @@ def read_feed(body: bytes, url: str, content_type: str | None = None) -> Reading
             _read_lines(feed, head.lstrip("\ufeff"), text)
     except _Enough:
         pass
-    except (expat.ExpatError, zlib.error):
+    except (expat.ExpatError, zlib.error, UnicodeError):  # the last from a decoder that cannot stop where a chunk ends
         feed.broken = True
     return Reading(
         title=title_of(feed.title), links=tuple(feed.links.values()), base=url, cut=feed.cut, broken=feed.broken
