@@ -1,13 +1,16 @@
 """Bytes become text as in a browser, and always."""
 
+import asyncio
 import codecs
+import random
 import time
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from swath.crawl.charset import _NAMES, LABELS_CACHED, PRESCAN, _encoding_of, codec_of, decode, encoding_of
+from swath.crawl import charset
+from swath.crawl.charset import _NAMES, CHUNK, LABELS_CACHED, PRESCAN, _encoding_of, codec_of, decode, encoding_of
 
 META = b'<meta charset="%s">'
 
@@ -148,3 +151,26 @@ def test_unknown_labels_do_not_pile_up() -> None:
     for number in range(2 * LABELS_CACHED):
         encoding_of(f"x-{number}")
     assert _encoding_of.cache_info().currsize <= LABELS_CACHED
+
+
+async def test_decoding_in_a_thread_leaves_time_to_others() -> None:
+    """Also where every byte is an error: the codec would not be interrupted before its end."""
+    decoding = asyncio.ensure_future(
+        asyncio.to_thread(decode, b"\x81" * (50 * CHUNK), "text/html; charset=windows-1252")
+    )
+    turns = 0
+    while not decoding.done():
+        await asyncio.sleep(0.001)
+        turns += 1
+    assert (await decoding)[0] == "\ufffd" * (50 * CHUNK)
+    assert turns > 10
+
+
+@pytest.mark.parametrize("name", sorted(set(_NAMES.values())))
+def test_a_long_body_is_decoded_like_a_short_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(name)
+    for _ in range(100):
+        pieces = (draw.randbytes(1), b"\x1b$B", b"\x1b$((((((((")
+        body = b"".join(draw.choice(pieces) for _ in range(draw.randrange(30)))
+        monkeypatch.setattr(charset, "CHUNK", draw.randint(1, 9))
+        assert charset._text(body, name) == body.decode(codec_of(name), "replace"), body

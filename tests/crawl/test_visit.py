@@ -1,16 +1,21 @@
 """One visit at a time: robots.txt that is waited for, that leads elsewhere, and that fails there."""
 
 import asyncio
+import gzip
+import threading
 import time
+from typing import Any
 
 import pytest
 
 from swath.core.clock import SECOND
 from swath.core.frontier import Frontier
 from swath.core.item import Dead, Done, Item, Release, Retry
+from swath.crawl import read
 from swath.crawl.answer import Answer, failed
 from swath.crawl.rules import verdict_of_answer
 from swath.crawl.settings import CrawlSettings
+from swath.crawl.visit import THREADED
 from tests.crawl.visiting import answered, settle, visiting, visitor_on
 
 
@@ -281,3 +286,33 @@ async def test_a_kept_connection_that_was_closed_is_not_held_against_a_page() ->
         assert first.started
         assert isinstance(await visitor(item("http://a.example/")), Dead)
     assert actor.fresh == [False, True]
+
+
+LONG = gzip.compress(b"<b>" * THREADED)
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "aside"),
+    [
+        (gzip.compress(b"<b>short"), {"Content_Encoding": "gzip"}, False),
+        (LONG, {"Content_Encoding": "gzip"}, True),
+        (gzip.compress(LONG), {"Content_Encoding": "gzip, gzip"}, True),
+        (LONG, {"Content_Type": "application/gzip"}, True),
+    ],
+    ids=["short", "long", "twice", "sitemap"],
+)
+async def test_what_unpacks_to_much_is_read_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch, body: bytes, headers: dict[str, str], aside: bool
+) -> None:
+    """However little came: all other fetches would stand still until it is read."""
+    threads = []
+
+    def reading(*given: Any) -> None:
+        threads.append(threading.current_thread())
+
+    monkeypatch.setattr(read, "_reading", reading)
+    headers = {"Content_Type": "text/html"} | headers
+    async with visiting(lambda url: answered(url, 200, body, **headers), robots=False) as (_, visitor, _):
+        page = item("http://a.example/")
+        await visitor(page._replace(payload={"depth": 0, "kind": "sitemap"}))
+    assert [thread is not threading.main_thread() for thread in threads] == [aside]

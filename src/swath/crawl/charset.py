@@ -14,6 +14,7 @@ MAX_HEADER = 1_000
 MAX_LABEL = 40
 LABELS_CACHED = 256
 FALLBACK = "windows-1252"
+CHUNK = 64 * 1024  # bytes decoded in one go: a codec that meets errors is slow, and no other thread runs meanwhile
 
 # Names of the Encoding standard whose codec in Python is called differently.
 _CODECS = {
@@ -75,8 +76,7 @@ def decode(body: bytes, content_type: str | None) -> tuple[str, str]:
     """The text of a body and the name of its encoding. What cannot be decoded becomes U+FFFD."""
     name = _mark(body)
     if name is not None:
-        text = body.decode(codec_of(name), "replace")
-        return text.removeprefix("\ufeff"), name
+        return _text(body, name).removeprefix("\ufeff"), name
     name = header_charset(content_type) or declared_charset(body)
     if name is None:
         try:
@@ -84,7 +84,15 @@ def decode(body: bytes, content_type: str | None) -> tuple[str, str]:
             return codecs.utf_8_decode(body, "strict", False)[0], "utf-8"
         except UnicodeDecodeError:
             name = FALLBACK
-    return body.decode(codec_of(name), "replace"), name
+    return _text(body, name), name
+
+
+def _text(body: bytes, name: str) -> str:
+    if len(body) <= CHUNK or name == "iso-2022-jp":  # which cannot stop within an escape sequence, and is never slow
+        return body.decode(codec_of(name), "replace")
+    decoder = codecs.getincrementaldecoder(codec_of(name))("replace")
+    chunks = [decoder.decode(body[at : at + CHUNK]) for at in range(0, len(body), CHUNK)]
+    return "".join(chunks) + decoder.decode(b"", True)
 
 
 def header_charset(content_type: str | None) -> str | None:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from swath.crawl import charset
 from swath.crawl.answer import Answer
-from swath.crawl.decode import decode
+from swath.crawl.decode import Decoded, decode
 from swath.crawl.feeds import read_feed
 from swath.crawl.html import read_html
 from swath.crawl.kinds import kind_of
@@ -24,12 +24,21 @@ class Read(NamedTuple):
     wrong: str | None = None
 
 
+def unpacked(answer: Answer, *, limit: int) -> Decoded:
+    """A body without its content codings, and at most `limit` bytes of it."""
+    return decode(answer.body, answer.headers.joined("content-encoding"), limit=limit)
+
+
 def read(url: str, answer: Answer, *, limit: int, agent: str, sitemap: bool = False) -> Read:
     """Read a body of at most `limit` bytes without its content codings. Never raises: what cannot be read has no
     links."""
+    return read_unpacked(url, answer, unpacked(answer, limit=limit), agent=agent, sitemap=sitemap)
+
+
+def read_unpacked(url: str, answer: Answer, decoded: Decoded, *, agent: str, sitemap: bool = False) -> Read:
+    """The same for a body that has been unpacked."""
     headers = answer.headers
     asked = x_robots_tag(headers.all("x-robots-tag"), agent)
-    decoded = decode(answer.body, headers.joined("content-encoding"), limit=limit)
     wrong = decoded.error or ("cut at the limit" if decoded.truncated else None)
     content_type = headers.get("content-type")
     reading = _reading(decoded.body, url, content_type, agent, sitemap)

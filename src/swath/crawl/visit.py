@@ -12,6 +12,7 @@ from swath.crawl import lanes, politeness, urls, warc
 from swath.crawl.address import literal
 from swath.crawl.answer import Answer
 from swath.crawl.decode import decode
+from swath.crawl.feeds import GZIP
 from swath.crawl.fetch import Fetcher
 from swath.crawl.lanes import Addresses
 from swath.crawl.links import Links
@@ -19,7 +20,7 @@ from swath.crawl.lookup import Lookup
 from swath.crawl.origins import KEY, TOP_PRIORITY, WAIT_SECONDS, Hop, Known, Origins, redirect_of
 from swath.crawl.pace import Paces
 from swath.crawl.patient import Patient
-from swath.crawl.read import Read, read
+from swath.crawl.read import Read, read, read_unpacked, unpacked
 from swath.crawl.record import Capture, Exchange, Original, records
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.tally import Tally
@@ -355,10 +356,13 @@ class Visitor:
         return found
 
     async def _read(self, url: str, answer: Answer, *, sitemap: bool) -> Read:
+        """What counts is how long it is when unpacked: a few kilobytes may become as many megabytes."""
         limit, agent = self._settings.max_size * EXPANSION, self._settings.user_agent
-        if len(answer.body) > THREADED:
-            return await asyncio.to_thread(read, url, answer, limit=limit, agent=agent, sitemap=sitemap)
-        return read(url, answer, limit=limit, agent=agent, sitemap=sitemap)
+        if len(answer.body) <= THREADED:
+            decoded = unpacked(answer, limit=min(limit, THREADED))
+            if not decoded.truncated and decoded.body[:2] != GZIP:
+                return read_unpacked(url, answer, decoded, agent=agent, sitemap=sitemap)
+        return await asyncio.to_thread(read, url, answer, limit=limit, agent=agent, sitemap=sitemap)
 
     def _capture(
         self,
