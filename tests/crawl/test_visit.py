@@ -274,6 +274,28 @@ async def test_a_robots_that_fails_stops_its_own_host_only(lane: str) -> None:
         assert (await frontier.claim(limit=1) is None) == (lane == "host")
 
 
+async def test_a_machine_that_is_short_of_files_does_not_take_a_robots_for_lost() -> None:
+    """For the whole fleet, and in the end all pages would be excluded: the host has nothing to do with it."""
+    short = True
+
+    def say(url: str) -> Answer:
+        if short:
+            return failed(url, "descriptors", "Too many open files", started=0.0, ended=0.0)
+        return answered(url, 404 if "robots" in url else 200)
+
+    hop = {"origin": "http://b.example", "url": "http://a.example/b", "hops": 1, "lane": "b.example"}
+    async with visiting(say, delay=0.0, retries=0) as (frontier, visitor, actor):
+        for one in (item("http://a.example/"), Item("robots http://b.example", "a.example", payload=hop)):
+            outcome = await visitor(one)
+            assert isinstance(outcome, Release)
+            assert outcome.after
+        assert await frontier.facts(["robots http://a.example", "robots http://b.example"]) == {}
+        short = False
+        assert isinstance(await visitor(item("http://a.example/")), Release)
+        assert isinstance(await visitor(item("http://a.example/")), Done)
+    assert actor.asked[2:] == ["http://a.example/robots.txt", "http://a.example/"]
+
+
 async def test_a_kept_connection_that_was_closed_is_not_held_against_a_page() -> None:
     """It has another turn, on a new connection; what happens there counts."""
 

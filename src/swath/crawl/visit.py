@@ -168,6 +168,8 @@ class Visitor:
         if hop is not None and isinstance(where, str) and where != lane:
             return await self._send_hop(item, origin, hop, where)
         answer = await self._fetch(url, lane, fresh=True) if isinstance(where, str) else where
+        if answer.error == "descriptors":  # which says nothing of the host
+            return await self._failed(item, answer)
         if hop is None and answer.error == "private":  # nor will it be later, and the page is at the same address
             return await self._failed(item, answer)
         known = await self._heard(origin, answer, lane=lane, hops=hop.hops if hop else 0)
@@ -218,6 +220,8 @@ class Visitor:
         if isinstance(before, Known) and not item.attempts:
             return item.done(result={"known": origin}, started=False)
         answer = await self._fetch(url, item.lane, fresh=True)
+        if answer.error == "descriptors":
+            return await self._failed(item, answer)
         known = await self._heard(origin, answer, lane=item.lane, hops=hops)
         captures = [self._capture(answer, {"kind": "robots"})]
         onward: list[Item] = []
