@@ -16,7 +16,7 @@ from swath.crawl.answer import Answer, failed
 from swath.crawl.rules import verdict_of_answer
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.visit import THREADED
-from tests.crawl.visiting import answered, settle, visiting, visitor_on
+from tests.crawl.visiting import answered, said, settle, visiting, visitor_on
 
 
 def item(url: str, *, attempts: int = 0, losses: int = 0) -> Item:
@@ -272,6 +272,24 @@ async def test_a_robots_that_fails_stops_its_own_host_only(lane: str) -> None:
         await frontier.add([Item("http://a.shop.example/wait", name)])
         assert isinstance(await visitor(Item("http://a.shop.example/", name, payload={"depth": 0})), Release)
         assert (await frontier.claim(limit=1) is None) == (lane == "host")
+
+
+@pytest.mark.parametrize(
+    ("status", "rule"), [(200, "robots.txt could not be fetched"), (404, None), (503, "robots.txt answered 503")]
+)
+async def test_a_robots_that_breaks_off_has_said_its_status(status: int, rule: str | None) -> None:
+    """Half of a file says nothing; half of an error page is as good as all of it."""
+
+    def say(url: str) -> Answer:
+        if "robots" not in url:
+            return answered(url)
+        return said(url, status, b"HTTP/1.1 %d x\r\n\r\n" % status, b"User-agent: *\nAl", truncated="disconnect")
+
+    async with visiting(say, delay=0.0, retries=0) as (_, visitor, _):
+        await visitor(item("http://a.example/"))
+        outcome = await visitor(item("http://a.example/"))
+    assert isinstance(outcome, Done)
+    assert (outcome.result or {}).get("rule") == rule
 
 
 async def test_a_machine_that_is_short_of_files_does_not_take_a_robots_for_lost() -> None:

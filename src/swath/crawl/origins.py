@@ -94,8 +94,9 @@ class Origins:
             # How long it has been failing is not forgotten on the way.
             await self._lookup.learn({KEY + origin: {"hop": list(hop), "before": before}})
             return hop
+        cut = answer.truncated in ("time", "disconnect") and 200 <= answer.status < 300  # no other's body matters
         rules = verdict_of_answer(
-            None if answer.truncated in ("time", "disconnect") else answer.status or None,
+            None if cut else answer.status or None,
             now=now,
             body=body,
             cache_control=answer.headers.joined("cache-control"),
