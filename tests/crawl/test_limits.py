@@ -1,6 +1,7 @@
 """The limits of a crawl, its clean end, and what it refuses to begin."""
 
 import asyncio
+import gzip
 import os
 import signal
 import sqlite3
@@ -23,6 +24,7 @@ from swath.testing.web import Spawned, Web, spawn, too_close, too_many_at_once
 from tests.crawl.archives import archived_urls, check_records
 from tests.crawl.driving import begin, crawl, crawl_here, crawl_words, environment, swath_command
 from tests.crawl.killing import children, wait
+from tests.crawl.web import Exchange, serving
 
 DELAY = "0.02"
 SEEDS = 100_000 if os.environ.get("SWATH_SOAK") == "1" else 20_000
@@ -79,6 +81,23 @@ def test_a_crawl_has_no_more_pages_than_it_may(spawned: Spawned, tmp_path: Path)
     ran = crawl(spawned, out, "--scope", "domain", "--delay", DELAY, urls=WEB.seeds)
     assert (ran.code, ran.summary["stopped_by"]) == (0, "done")
     assert WEB.check({entry.url for entry in spawned.entries}, archived_urls(out)) == []
+
+
+@pytest.mark.parametrize("coded", [False, True])
+async def test_a_robots_is_read_whole_however_small_pages_have_to_be(tmp_path: Path, coded: bool) -> None:
+    rules = b"User-agent: *\n#" + b"x" * 2_000 + b"\nDisallow: /secret\n"
+
+    async def answer(exchange: Exchange) -> None:
+        if exchange.path == "/robots.txt":
+            await exchange.ok(gzip.compress(rules) if coded else rules, headers=b"Content-Encoding: gzip\r\n" * coded)
+        else:
+            await exchange.ok(b'<a href="/secret">x</a>' + b" " * 2_000, headers=b"Content-Type: text/html\r\n")
+
+    async with serving(answer) as server:
+        settings = CrawlSettings(out=str(tmp_path), allow_private=True, delay=0.0, max_size=1_000)
+        _, job = await crawl_here(settings, [server.url(host="127.0.0.1")])
+    assert [request.split()[1] for request in server.requests] == [b"/robots.txt", b"/"]
+    assert job.tally.refused == {"robots": 1}
 
 
 def test_a_crawl_ends_in_time(spawned: Spawned, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ async def test_pages_that_waited_for_robots_do_not_all_go_at_once() -> None:
     async with visiting(answered, delay=1.0, max_workers_per_host=3) as (_, visitor, actor):
         plain = actor.fetch
 
-        async def slowly(url: str, *, fresh: bool = False, address: str | None = None) -> Answer:
+        async def slowly(url: str, *, fresh: bool = False, address: str | None = None, size: int = 0) -> Answer:
             answer = await plain(url, fresh=fresh)
             await arrived.wait()
             return answer
@@ -251,7 +251,7 @@ async def test_pages_wait_for_a_robots_that_is_asked_for_again() -> None:
     async with visiting(lambda url: answered(url, 500), delay=0.0, retries=1) as (_, visitor, actor):
         plain = actor.fetch
 
-        async def slowly(url: str, *, fresh: bool = False, address: str | None = None) -> Answer:
+        async def slowly(url: str, *, fresh: bool = False, address: str | None = None, size: int = 0) -> Answer:
             await arrived.wait()
             return await plain(url, fresh=fresh)
 

@@ -31,7 +31,7 @@ class Actor:
         self.fresh: list[bool] = []  # whether each was to have a new connection
         self.names: dict[str, list[str]] = {}
 
-    async def fetch(self, url: str, *, fresh: bool = False, address: str | None = None) -> Answer:
+    async def fetch(self, url: str, *, fresh: bool = False, address: str | None = None, size: int = 0) -> Answer:
         self.asked.append(url)
         self.fresh.append(fresh)
         return self._say(url)

@@ -80,11 +80,18 @@ class Fetcher:
         self._closed = False
 
     async def fetch(
-        self, url: str, *, headers: Mapping[str, str] | None = None, fresh: bool = False, address: str | None = None
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        fresh: bool = False,
+        address: str | None = None,
+        size: int = 0,
     ) -> Answer:
         """GET a URL, with one request. Whatever goes wrong on the way is an answer with an `error`: also that a
         connection which was kept alive proves closed. `fresh` wants a new one, and is for who tries again. Where
-        `address` is one of the host's, no other is connected to."""
+        `address` is one of the host's, no other is connected to. A body may have `size` bytes, or as many as the
+        limits say if that is more."""
         target = split(url)
         if target is None:
             return self._failed(url, "url", "not an http or https URL that can be fetched")
@@ -93,7 +100,7 @@ class Fetcher:
             pin = await self._pin(url, target, address)
             if isinstance(pin, Answer):
                 return pin
-            return await self._run(url, target, sent, pin, fresh)
+            return await self._run(url, target, sent, pin, fresh, max(size, self._limits.size))
 
     async def close(self) -> None:
         """End all transfers, whose `fetch` is cancelled, and close all connections."""
@@ -165,14 +172,16 @@ class Fetcher:
             return None
         return Pin(f"{host}:{port}", ",".join(map(_bracketed, allowed)))
 
-    async def _run(self, url: str, target: Target, sent: tuple[str, ...], pin: Pin | None, fresh: bool) -> Answer:
+    async def _run(
+        self, url: str, target: Target, sent: tuple[str, ...], pin: Pin | None, fresh: bool, size: int
+    ) -> Answer:
         if self._closed:
             raise UsageError("fetch() on a fetcher that has been closed")
         transfer = self._free.pop() if self._free else self._new_transfer()
         curl = transfer.curl
         ended: asyncio.Future[tuple[int, str]] = self._loop.create_future()
         transfer.done = lambda code, message: None if ended.done() else ended.set_result((code, message))
-        transfer.prepare(target, sent=sent, pin=pin, fresh=fresh)
+        transfer.prepare(target, sent=sent, pin=pin, fresh=fresh, limit=size)
         started = self._clock()
         self._multi.add(curl)
         self._busy[curl] = transfer
@@ -270,7 +279,7 @@ class Fetcher:
             curl.setopt(pycurl.MAXAGE_CONN, max(1, round(self._keep_alive)))
         else:
             curl.setopt(pycurl.FORBID_REUSE, 1)
-        return Transfer(curl, limits=limits, guarded=not self._allow_private and self._proxy is None)
+        return Transfer(curl, guarded=not self._allow_private and self._proxy is None)
 
     def _set_tls(self, curl: pycurl.Curl) -> None:
         curl.setopt(pycurl.SSL_VERIFYPEER, int(self._verify))

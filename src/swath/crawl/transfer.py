@@ -83,7 +83,7 @@ class Transfer:
         "sent",
     )
 
-    def __init__(self, curl: pycurl.Curl, *, limits: Limits, guarded: bool) -> None:
+    def __init__(self, curl: pycurl.Curl, *, guarded: bool) -> None:
         self.curl = curl
         self.lines: list[bytes] = []
         self.body = bytearray()  # not a list of what came: a host can send it two bytes at a time
@@ -94,7 +94,7 @@ class Transfer:
         self.sent: tuple[str, ...] | None = None
         self.done: Callable[[int, str], None] | None = None
         self.fresh = False  # on a connection of its own
-        self._limit = limits.size
+        self._limit = 0  # of a body
         self._pin: Pin | None = None
         curl.setopt(pycurl.WRITEFUNCTION, self._on_body)
         curl.setopt(pycurl.HEADERFUNCTION, self.lines.append)
@@ -102,8 +102,9 @@ class Transfer:
         if guarded:
             curl.setopt(pycurl.OPENSOCKETFUNCTION, self._on_open)
 
-    def prepare(self, target: Target, *, sent: tuple[str, ...], pin: Pin | None, fresh: bool) -> None:
-        """Set what differs from the transfer before."""
+    def prepare(self, target: Target, *, sent: tuple[str, ...], pin: Pin | None, fresh: bool, limit: int) -> None:
+        """Set what differs from the transfer before. `limit` is for the body."""
+        self._limit = limit
         if fresh != self.fresh:
             self.curl.setopt(pycurl.FRESH_CONNECT, int(fresh))
             self.fresh = fresh

@@ -11,7 +11,6 @@ from swath.core.item import Done, Item, Outcome
 from swath.crawl import lanes, politeness, urls, warc
 from swath.crawl.address import literal
 from swath.crawl.answer import Answer
-from swath.crawl.decode import decode
 from swath.crawl.feeds import GZIP
 from swath.crawl.fetch import Fetcher
 from swath.crawl.lanes import Addresses
@@ -22,11 +21,13 @@ from swath.crawl.pace import Paces
 from swath.crawl.patient import Patient
 from swath.crawl.read import Read, read, read_unpacked, unpacked
 from swath.crawl.record import Capture, Exchange, Original, records
+from swath.crawl.robots import MAX_BODY
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.tally import Tally
 
 THREADED = 200_000  # bytes of a body from which on it is read and packed in a thread, so that other fetches go on
 EXPANSION = 5  # how many times --max-size a body may have without its content codings
+ROBOTS_SIZE = MAX_BODY + 1  # bytes of a robots.txt, whatever --max-size is: so many that it shows if there are more
 LEAST_WAIT = 0.01  # seconds, for what is due just now
 DIGEST = "sha1 "  # before the digest: the key of a fact
 
@@ -104,9 +105,9 @@ class Visitor:
         self._tally.refused[why] += 1
         return item.done(result={"excluded": why, "rule": rule}, started=False)
 
-    async def _fetch(self, url: str, lane: str, *, fresh: bool) -> Answer:
+    async def _fetch(self, url: str, lane: str, *, fresh: bool, size: int = 0) -> Answer:
         address = None if self._addresses is None else literal(lane)
-        answer = await self._fetcher.fetch(url, fresh=fresh, address=address)
+        answer = await self._fetcher.fetch(url, fresh=fresh, address=address, size=size)
         self._tally.took(urls.host(url), answer.ended - answer.started)
         return answer
 
@@ -167,7 +168,7 @@ class Visitor:
         where = lane if hop is None else await self._lane(url)
         if hop is not None and isinstance(where, str) and where != lane:
             return await self._send_hop(item, origin, hop, where)
-        answer = await self._fetch(url, lane, fresh=True) if isinstance(where, str) else where
+        answer = await self._fetch(url, lane, fresh=True, size=ROBOTS_SIZE) if isinstance(where, str) else where
         if answer.error == "descriptors":  # which says nothing of the host
             return await self._failed(item, answer)
         if hop is None and answer.error == "private":  # nor will it be later, and the page is at the same address
@@ -196,7 +197,7 @@ class Visitor:
             self._tally.robots_fetched += 1
         body = b""
         if 200 <= answer.status < 300:
-            body = decode(answer.body, answer.headers.joined("content-encoding"), limit=self._settings.max_size).body
+            body = unpacked(answer, limit=max(ROBOTS_SIZE, self._settings.max_size)).body
         first_retry = politeness.robots_retry(self._settings.min_interval)
         if answer.status in BUSY:
             first_retry = max(first_retry, _retry_after(answer) or 0.0)
@@ -219,7 +220,7 @@ class Visitor:
         # One that was lost with its process may be what they came by, and is not in the archive: it is asked for again.
         if isinstance(before, Known) and not item.attempts:
             return item.done(result={"known": origin}, started=False)
-        answer = await self._fetch(url, item.lane, fresh=True)
+        answer = await self._fetch(url, item.lane, fresh=True, size=ROBOTS_SIZE)
         if answer.error == "descriptors":
             return await self._failed(item, answer)
         known = await self._heard(origin, answer, lane=item.lane, hops=hops)
