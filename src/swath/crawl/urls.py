@@ -233,7 +233,11 @@ def strip_session(url: str) -> str:
     """The URL without the session id that a server wrote into its path parameters or query."""
     if "?" not in url and ";" not in url:
         return url
-    return _SESSION.sub("", url).rstrip("?&") if _SESSION.search(url) else url
+    if not _SESSION.search(url):
+        return url
+    stripped = _SESSION.sub("", url).rstrip("?&")
+    # What is left of `..;jsessionid=1` leads up.
+    return by_ada(stripped, None) or stripped if "/." in stripped else stripped
 
 
 MAX_UNQUOTES = 8
