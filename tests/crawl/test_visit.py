@@ -328,6 +328,24 @@ async def test_a_kept_connection_that_was_closed_is_not_held_against_a_page() ->
     assert actor.fresh == [False, True]
 
 
+@pytest.mark.parametrize(("status", "body"), [(200, b"new"), (200, b"known"), (200, b""), (301, b""), (404, b"gone")])
+async def test_what_asks_not_to_be_archived_is_listed_only(status: int, body: bytes) -> None:
+    """Also what is not read: an error, a redirect, a body that came before from elsewhere."""
+
+    def say(url: str) -> Answer:
+        if url.endswith("/first"):
+            return answered(url, 200, b"known")
+        return answered(url, status, body, X_Robots_Tag="noarchive", Location="/first")
+
+    async with visiting(say, robots=False) as (frontier, visitor, _):
+        first = await visitor(item("http://a.example/first"))
+        assert isinstance(first, Done)
+        await frontier.learn(first.facts or {})
+        outcome = await visitor(item("http://a.example/"))
+    assert isinstance(outcome, Done)
+    assert [capture.archived is None for capture in (*(first.output or ()), *(outcome.output or ()))] == [False, True]
+
+
 LONG = gzip.compress(b"<b>" * THREADED)
 
 

@@ -20,6 +20,7 @@ from swath.crawl.origins import KEY, TOP_PRIORITY, WAIT_SECONDS, Hop, Known, Ori
 from swath.crawl.pace import Paces
 from swath.crawl.patient import Patient
 from swath.crawl.read import Read, read, read_unpacked, unpacked
+from swath.crawl.reading import x_robots_tag
 from swath.crawl.record import Capture, Exchange, Original, records
 from swath.crawl.robots import MAX_BODY
 from swath.crawl.settings import CrawlSettings
@@ -320,7 +321,10 @@ class Visitor:
         if original is not None:
             self._tally.duplicates += 1
             page["duplicate_of"] = original.url
-        archived = reading is None or not reading.noarchive
+        asked = (
+            x_robots_tag(answer.headers.all("x-robots-tag"), self._settings.user_agent) if reading is None else reading
+        )
+        archived = not asked.noarchive
         record_id = warc.new_id()
         capture = self._capture(answer, page, digest=digest, record_id=record_id, original=original, archived=archived)
         facts = {}
