@@ -1,9 +1,11 @@
 """One visit at a time: robots.txt that is waited for, that leads elsewhere, and that fails there."""
 
 import asyncio
+import gc
 import gzip
 import threading
 import time
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from swath.core.clock import SECOND
 from swath.core.frontier import Frontier
 from swath.core.item import Dead, Done, Item, Release, Retry
-from swath.crawl import read
+from swath.crawl import origins, read
 from swath.crawl.answer import Answer, failed
 from swath.crawl.rules import verdict_of_answer
 from swath.crawl.settings import CrawlSettings
@@ -374,3 +376,22 @@ async def test_what_unpacks_to_much_is_read_in_a_thread(
         page = item("http://a.example/")
         await visitor(page._replace(payload={"depth": 0, "kind": "sitemap"}))
     assert [thread is not threading.main_thread() for thread in threads] == [aside]
+
+
+async def test_the_memory_for_robots_is_bounded_whatever_they_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parsed, a file of short lines takes thirty times as much as its bytes."""
+    most = 1_000_000
+    monkeypatch.setattr(origins, "CACHED_BYTES", most)
+    body = b"User-agent: *\n" + b"".join(b"allow:/%x\n" % number for number in range(1_000))
+    async with visiting(lambda url: answered(url, 200, body if "robots" in url else b""), delay=0.0) as (_, visitor, _):
+        await visitor(item("http://first.example/"))
+        tracemalloc.start()
+        try:
+            for number in range(40):
+                for _ in range(2):
+                    await visitor(item(f"http://h{number}.example/"))
+            gc.collect()
+            taken, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert taken < 4 * most

@@ -23,8 +23,9 @@ from swath.crawl.robots import Robots
 from swath.crawl.rules import Rules, verdict_of_answer
 
 KEY = "robots "  # before the origin: the key of a fact, and of an item that follows a redirect
-CACHED_BYTES = 50_000_000  # of robots.txt files whose parsed rules are kept in memory
-CACHED_EACH = 2_000  # bytes that an origin counts beside its file
+CACHED_BYTES = 50_000_000  # of memory for robots.txt files and their parsed rules
+CACHED_EACH = 1_000  # bytes that an origin takes beside its file
+CACHED_LINE = 350  # and each line of it, once it is parsed: many times as much as a short one has itself
 MAX_HOPS = 5
 WAIT_SECONDS = 300.0
 TOP_PRIORITY = 7
@@ -73,14 +74,14 @@ class Origins:
     def _keep(self, origin: str, rules: Rules) -> Known:
         self._forget(self._known.pop(origin, None))
         known = self._known[origin] = Known(rules, rules.robots())
-        self._bytes += CACHED_EACH + len(rules.body)
+        self._bytes += _size(rules)
         while self._bytes > CACHED_BYTES and len(self._known) > 1:
             self._forget(self._known.popitem(last=False)[1])
         return known
 
     def _forget(self, known: Known | None) -> None:
         if known is not None:
-            self._bytes -= CACHED_EACH + len(known.rules.body)
+            self._bytes -= _size(known.rules)
 
     async def heard(self, origin: str, answer: Answer, *, body: bytes, hops: int, first_retry: float) -> Known | Hop:
         """Take in what an origin answered, and let the fleet know."""
@@ -106,6 +107,11 @@ class Origins:
         )
         await self._lookup.learn({KEY + origin: rules.to_json()})
         return self._keep(origin, rules)
+
+
+def _size(rules: Rules) -> int:
+    lines = rules.body.count(b"\n") + rules.body.count(b"\r")
+    return CACHED_EACH + len(rules.body) + CACHED_LINE * lines
 
 
 def redirect_of(answer: Answer) -> str | None:
