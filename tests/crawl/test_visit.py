@@ -197,18 +197,22 @@ async def test_a_lost_worker_is_not_held_against_a_page() -> None:
         assert isinstance(await visitor(item("http://a.example/", attempts=3, losses=3)), Retry)
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("then", [{"Retry_After": "5"}, {"Retry_After": "0"}, {}], ids=["less", "none", "unsaid"])
 @pytest.mark.parametrize("attempts", [0, 9])
-async def test_a_host_that_asks_for_peace_gets_it(attempts: int) -> None:
-    """Also when the page that met it is given up, and when another page hears of a shorter time."""
-    waits = iter(("100", "5"))
+async def test_a_host_that_asks_for_peace_gets_it(attempts: int, then: dict[str, str], processes: int) -> None:
+    """Also when the page that met it is given up, and when another, in whatever process, hears of a shorter time."""
+    waits = iter(({"Retry_After": "100"}, then))
 
     def say(url: str) -> Answer:
-        return answered(url, 503, Retry_After=next(waits))
+        return answered(url, 503, b"", **next(waits))
 
-    async with visiting(say, delay=0.0, robots=False, retries=3) as (frontier, visitor, _):
+    async with visiting(say, delay=0.0, robots=False, retries=3) as (frontier, visitor, actor):
+        settings = CrawlSettings(out="nowhere", scope="any", delay=0.0, robots=False, retries=3)
+        visitors = [visitor, visitor if processes == 1 else visitor_on(frontier, settings, actor)]
         await frontier.add([Item("http://a.example/wait", "a.example")])
-        for number in range(2):
-            await visitor(item(f"http://a.example/{number}", attempts=attempts))
+        for number, one in enumerate(visitors):
+            await one(item(f"http://a.example/{number}", attempts=attempts))
         found = await frontier.explain("http://a.example/wait")
     assert "blocked until" in found.sentence, found.sentence
     assert "in 100" in found.sentence or "in 99" in found.sentence, found.sentence

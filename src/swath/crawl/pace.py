@@ -2,6 +2,7 @@
 
 import time
 
+from swath.core.clock import as_datetime
 from swath.crawl import politeness
 from swath.crawl.lookup import Lookup
 from swath.crawl.patient import Patient
@@ -80,9 +81,14 @@ class Paces:
             await self._lookup.learn({KEY + lane: wanted})
 
     async def block(self, lane: str, seconds: float) -> None:
-        """Leave a host alone for so long; one of several pages at once that asks for less does not shorten it."""
+        """Leave a host alone for so long; one of several pages at once that asks for less does not shorten it, here or
+        in another process."""
         pace = self.of(lane)
         until = time.monotonic() + seconds
-        if until > pace.blocked_until:
+        if seconds and until > pace.blocked_until:
             pace.blocked_until = until
+            before = await self._frontier.blocked_until(lane)
             await self._frontier.block(lane, until=seconds)
+            # Compared as the store has them: its clock need not agree with ours.
+            if before > await self._frontier.blocked_until(lane):
+                await self._frontier.block(lane, until=as_datetime(before))
