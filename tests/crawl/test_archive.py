@@ -124,11 +124,17 @@ def test_a_store_that_went_back_is_followed(tmp_path: Path) -> None:
         assert archive.append("warc", [b"e"]) == [Placed(FIRST, OPENING + 10, 1)]
 
 
-def test_what_was_never_committed_goes_when_the_archive_is_closed(tmp_path: Path) -> None:
+def test_what_was_not_committed_is_decided_on_by_the_store(tmp_path: Path) -> None:
+    """Whoever closes the archive may not have heard of the settlement that took place."""
     with an_archive(tmp_path) as archive:
         archive.append("warc", [b"a" * 10])
-    assert files_of(tmp_path) == {}
+        moves = archive.moves()
     archive.close()
+    before = files_of(tmp_path)
+    with an_archive(tmp_path, {move.name: move.new for move in moves}):
+        assert files_of(tmp_path) == before == {FIRST: FIRST.encode() + b"a" * 10}
+    with an_archive(tmp_path, {}):
+        assert files_of(tmp_path) == {}
 
 
 def test_a_second_owner_is_refused(tmp_path: Path) -> None:

@@ -11,16 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from swath.core import runner
 from swath.core.errors import SwathError
 from swath.core.item import Item, Outcome
+from swath.core.stopping import Stop
 from swath.core.store import Settlement
+from swath.crawl import place
 from swath.crawl.output import CrawlOutput
 from swath.crawl.record import Capture
 from tests.bench import Bench, bench
 from tests.recorder import PATIENCE
 
 
-async def crawl(b: Bench, folder: Path, go_on: threading.Event | asyncio.Event) -> None:
+async def crawl(b: Bench, folder: Path, go_on: threading.Event | asyncio.Event, *, stop: Stop | None = None) -> None:
     """Cover a, then b, then c, with which the settlement of a may go on."""
 
     async def handler(item: Item) -> Outcome:
@@ -29,11 +32,14 @@ async def crawl(b: Bench, folder: Path, go_on: threading.Event | asyncio.Event) 
             await asyncio.Event().wait()
         return item.done(output=[Capture({"url": item.key}, None)])
 
-    output = CrawlOutput(folder, unique="x", warc_size=None, about={})
+    output = CrawlOutput(folder, unique="x~0", warc_size=None, about={})
     output.restore({})
     await b.frontier.add(["a", "b", "c"])
     try:
-        await b.frontier.run(handler, workers=1, output=output)
+        await runner.run(
+            b.frontier, handler, workers=1, lease=60.0, timeout=None, grace=1.0, until="done", handle_signals=False,
+            output=output, stop=stop,
+        )  # fmt: skip
     finally:
         output.close()
 
@@ -65,6 +71,7 @@ async def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             await crawl(b, tmp_path, room)
         assert await listed(b, tmp_path) == []
         assert [await b.state(key) for key in "abc"] == ["ready"] * 3
+    assert place.outputs(tmp_path) == []
 
 
 async def test_a_settlement_that_fails(tmp_path: Path) -> None:
@@ -85,3 +92,20 @@ async def test_a_settlement_that_fails(tmp_path: Path) -> None:
             await crawl(b, tmp_path, go_on)
         assert await listed(b, tmp_path) == []
         assert [await b.state(key) for key in "abc"] == ["claimed", "ready", "ready"]
+
+
+async def test_a_settlement_whose_reply_nobody_waits_for(tmp_path: Path) -> None:
+    """What it committed stays in the files, though the run ended at once, as after a second Ctrl-C."""
+    async with bench() as b:
+        settle, go_on, stop = b.store.settle, asyncio.Event(), Stop()
+
+        async def commits_and_hangs(claim: object, settlement: Settlement, **options: object) -> object:
+            await settle(claim, settlement, **options)  # type: ignore[arg-type]
+            stop.now(KeyboardInterrupt())
+            return await asyncio.Event().wait()
+
+        b.store.settle = commits_and_hangs  # type: ignore[assignment]
+        with pytest.raises(KeyboardInterrupt):
+            await crawl(b, tmp_path, go_on, stop=stop)
+        assert await listed(b, tmp_path) == ["a"]
+        assert await b.state("a") == "done"

@@ -148,6 +148,21 @@ def test_one_process_writes_to_a_file(tree: Path, tmp_path: Path) -> None:
     assert scan(tree, out, check="empty").proof.complete
 
 
+def test_what_a_scan_that_ended_at_once_wrote_is_decided_on_by_the_store(tmp_path: Path) -> None:
+    """Whoever closes the file may not have heard of the settlement that took place."""
+    out = tmp_path / "out.jsonl"
+    output = FindingsOutput(out, name="out.jsonl")
+    output.restore({})
+    ((move, *_),) = output.write([[Entry(b"one\n", Counts())]])
+    output.close()
+    output = FindingsOutput(out, name="out.jsonl")
+    output.restore({move.name: move.new})
+    assert out.read_bytes() == b"one\n"
+    output.restore({})
+    output.close()
+    assert out.read_bytes() == b""
+
+
 def test_findings_as_parquet(tree: Path, tmp_path: Path) -> None:
     out = tmp_path / "findings.parquet"
     found = scan(tree, out, check="empty")
@@ -185,7 +200,6 @@ def test_what_was_written_and_not_settled_is_taken_back(tmp_path: Path) -> None:
     (again,) = output.write([[entry]])
     assert again == first
     output.close()
-    assert (tmp_path / "out.jsonl").read_bytes() == b"one\n"
 
 
 def test_what_is_open_is_right_where_there_are_more_codes_than_are_counted_apart() -> None:

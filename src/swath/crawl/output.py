@@ -44,10 +44,14 @@ class CrawlOutput:
         with self._one_at_a_time:
             ends: dict[str, int] = {}
             moves = []
-            for entries in settlements:
-                self._append([capture for entry in entries for capture in entry])
-                moves.append(self._growth(ends))
-            self._archive.sync()
+            try:
+                for entries in settlements:
+                    self._append([capture for entry in entries for capture in entry])
+                    moves.append(self._growth(ends))
+                self._archive.sync()
+            except BaseException:
+                self._archive.cut()  # none of it will be settled
+                raise
             return moves
 
     def keep(self) -> None:

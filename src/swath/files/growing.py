@@ -63,10 +63,9 @@ class GrowingFile:
         self.committed = self.end
 
     def close(self) -> None:
-        """Cut off what was never committed, and let another owner in."""
+        """Let another owner in. What was appended and not committed stays, for `restore` to decide on: a settlement
+        whose reply nobody waited for may have taken place."""
         if self._descriptor >= 0:
-            if self.end > self.committed:
-                os.ftruncate(self._descriptor, self.committed)
             os.close(self._descriptor)
             self._descriptor = -1
 

@@ -33,8 +33,12 @@ class FindingsOutput:
 
     def write(self, settlements: Sequence[Sequence[Entry]]) -> Sequence[Sequence[OutputMove]]:
         with self._one_at_a_time:
-            moves = [self._append(entries) for entries in settlements]
-            self._file.sync()
+            try:
+                moves = [self._append(entries) for entries in settlements]
+                self._file.sync()
+            except BaseException:
+                self._file.restore(self._file.committed)  # none of it will be settled
+                raise
             return moves
 
     def keep(self) -> None:
