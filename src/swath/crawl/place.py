@@ -1,6 +1,8 @@
 """Place: the directory of a crawl: its settings, seeds and output, made ready before any process starts."""
 
 import asyncio
+import fcntl
+import os
 import re
 import secrets
 import socket
@@ -109,12 +111,15 @@ async def committed(settings: CrawlSettings) -> dict[str, int]:
 
 def unique(directory: Path, number: int) -> str:
     """What the files of one process are told apart by; the same when the crawl is resumed, on whatever machine."""
-    path = directory / NAME
-    try:
-        name = path.read_text().strip()
-    except FileNotFoundError:
-        name = f"{re.sub(r'[^A-Za-z0-9.-]', '', socket.gethostname())[:40]}-{secrets.token_hex(4)}"
-        path.write_text(f"{name}\n")
+    with (directory / NAME).open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # processes that begin together mean the same
+        file.seek(0)
+        name = file.read().strip()
+        if not name:
+            name = f"{re.sub(r'[^A-Za-z0-9.-]', '', socket.gethostname())[:40]}-{secrets.token_hex(4)}"
+            file.write(f"{name}\n")
+            file.flush()
+            os.fsync(file.fileno())
     return f"{name}~{number}"
 
 
