@@ -1,13 +1,18 @@
 """The directory of a crawl is made ready by one run at a time, and whole after any crash."""
 
+import asyncio
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
+import pytest
+
 from swath.crawl import place
+from swath.crawl.settings import CrawlSettings
+from tests.crawl.driving import swath_command
 from tests.recorder import PATIENCE
 
 TOGETHER = 4
@@ -54,3 +59,30 @@ def test_a_name_that_a_crash_kept_from_being_written_is_made_anew(tmp_path: Path
     name = place.unique(tmp_path, 0)
     assert len(name) > len("~0")
     assert place.unique(tmp_path, 0) == name
+
+
+def _seeds(first: int, last: int) -> list[str]:
+    return [f"https://h{number}.example/" for number in range(first, last)]
+
+
+@pytest.mark.parametrize("end", [1, 300, 18_000])
+def test_what_a_crash_left_of_a_seed_does_not_become_part_of_the_next(tmp_path: Path, end: int) -> None:
+    """The host of that would be out of scope, and nobody would be told."""
+    settings = CrawlSettings(out=str(tmp_path / "out"), contact="me@example.org")
+    asyncio.run(place.prepare(settings, _seeds(0, 1_000)))
+    kept = tmp_path / "out" / place.SEEDS
+    os.truncate(kept, end)
+    asyncio.run(place.prepare(settings, _seeds(0, 1_000)))
+    assert kept.read_text().splitlines() == _seeds(0, 1_000)
+
+
+def test_a_run_that_is_refused_takes_no_seeds_from_one_that_begins(tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+
+    def seeds() -> Iterator[str]:
+        yield from _seeds(0, 2_000)
+        refused = swath_command("crawl", "htp://x", "--out", out)
+        assert (refused.code, "no URL" in refused.err) == (2, True), refused.err
+        yield from _seeds(2_000, 3_000)
+
+    assert asyncio.run(place.prepare(CrawlSettings(out=out, contact="me@example.org"), seeds())).added == 3_000

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import BinaryIO, TextIO
 
 import swath
 from swath.core.errors import NotAFrontier, UsageError
@@ -24,7 +26,6 @@ from swath.crawl.settings import MANY_HOSTS, CrawlSettings
 from swath.opening import Opening
 
 SEEDS = "seeds.txt"
-NEW_SEEDS = "seeds.new"
 NAME = "archive-name"
 AT_ONCE = 1_000
 MIN_ATTEMPTS = 5
@@ -48,19 +49,18 @@ async def prepare(settings: CrawlSettings, seeds: Iterable[str]) -> Prepared:
     directory = settings.directory
     made = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
-    new = directory / NEW_SEEDS
     async with AsyncExitStack() as stack:
         try:
+            new = stack.enter_context(TemporaryFile("w+", dir=directory))  # noqa: SIM115  the stack closes it
             changes = settings.changes()
             resumed = await _resumed(settings)
             if not resumed:
                 _refuse_orphans(directory)
             _check_seeds(settings, seeds, new)
-            if not new.stat().st_size:
+            if not new.tell():
                 _refuse_no_seeds(settings, resumed)
             frontier = await stack.enter_async_context(_opened(settings))
         except BaseException:  # what is refused leaves nothing behind
-            new.unlink(missing_ok=True)
             with suppress(OSError):
                 for path in made:
                     path.rmdir()
@@ -71,7 +71,6 @@ async def prepare(settings: CrawlSettings, seeds: Iterable[str]) -> Prepared:
         await frontier.learn({SETTINGS: {**settings.saved(), "out": str(directory.resolve())}})
         added = await frontier.add(_items(settings, new))
     settings.save()
-    new.unlink(missing_ok=True)
     return Prepared(added, changes, resumed)
 
 
@@ -180,41 +179,43 @@ def read_seeds(lines: Iterable[str], *, file: str | None = None) -> Iterator[str
         yield url
 
 
-def _check_seeds(settings: CrawlSettings, seeds: Iterable[str], path: Path) -> None:
+def _check_seeds(settings: CrawlSettings, seeds: Iterable[str], new: TextIO) -> None:
     """A file of the seeds, written in a stream: what is wrong with any is said before the first is queued."""
     hosts: set[str] = set()
-    with path.open("w") as kept:
-        for chunk in _chunks(seeds):
-            if settings.contact is None:
-                hosts.update(map(urls.host, chunk))
-                if len(hosts) > MANY_HOSTS:
-                    raise UsageError(want_contact(f"the seeds are on more than {MANY_HOSTS} hosts"))
-            kept.writelines(f"{url}\n" for url in chunk)
+    for chunk in _chunks(seeds):
+        if settings.contact is None:
+            hosts.update(map(urls.host, chunk))
+            if len(hosts) > MANY_HOSTS:
+                raise UsageError(want_contact(f"the seeds are on more than {MANY_HOSTS} hosts"))
+        new.writelines(f"{url}\n" for url in chunk)
 
 
-def _keep(settings: CrawlSettings, new: Path) -> None:
+def _keep(settings: CrawlSettings, new: TextIO) -> None:
     """Seeds are kept, by which the scope is drawn again; a resume that gives the same ones adds nothing."""
-    path = settings.directory / SEEDS
-    known = _kept_seeds(path)
-    with new.open() as source, path.open("a") as kept:
-        kept.writelines(line for line in source if line.rstrip("\n") not in known)
+    with (settings.directory / SEEDS).open("a+b") as kept:
+        fcntl.flock(kept, fcntl.LOCK_EX)  # runs that begin together do not write into each other's lines
+        known = Footprint(_whole_lines(kept))
+        new.seek(0)
+        kept.writelines(line.encode() for line in new if line.rstrip("\n") not in known)
 
 
-async def _items(settings: CrawlSettings, new: Path) -> AsyncIterator[Item]:
+def _whole_lines(file: BinaryIO) -> Iterator[str]:
+    """The lines of a file. What a crash left of one is cut off, or the next seed would become part of it."""
+    end = file.seek(0)
+    for line in file:
+        if line.endswith(b"\n"):
+            end += len(line)
+            yield line.decode().rstrip("\n")
+    file.truncate(end)
+
+
+async def _items(settings: CrawlSettings, new: TextIO) -> AsyncIterator[Item]:
     """Items for the seeds, in a stream."""
     lane = lane_of(settings.lane)
-    with new.open() as lines:
-        for line in lines:
-            url = line.rstrip("\n")
-            yield Item(url, lane(url), DEFAULT_PRIORITY, {"depth": 0})
-
-
-def _kept_seeds(path: Path) -> Footprint:
-    try:
-        with path.open() as lines:
-            return Footprint(line.strip() for line in lines)
-    except FileNotFoundError:
-        return Footprint()
+    new.seek(0)
+    for line in new:
+        url = line.rstrip("\n")
+        yield Item(url, lane(url), DEFAULT_PRIORITY, {"depth": 0})
 
 
 def want_contact(why: str) -> str:
