@@ -75,7 +75,7 @@ class StoreURL:
                     )
                 if parts.fragment:
                     raise InvalidStoreURL(f"{shown!r} has a #, which ends the name of the file there: write it as %23")
-                path = unquote(parts.path.removeprefix("/"))
+                path = unquote(parts.path.removeprefix("/"), errors="surrogateescape")  # as Python has names of files
                 if not path:
                     raise InvalidStoreURL(f"{shown!r} names no file: use sqlite:///work.db, or memory: for none")
                 return cls(url, "sqlite", path, _query(shown, parts.query, {"schema", "synchronous"}))

@@ -61,6 +61,13 @@ def test_a_name_that_a_crash_kept_from_being_written_is_made_anew(tmp_path: Path
     assert place.unique(tmp_path, 0) == name
 
 
+@pytest.mark.parametrize("name", ["a b", "a%20b", "a?b", "a#b", "a\nb", "\udcff"])
+def test_a_directory_of_any_name_has_its_own_frontier(tmp_path: Path, name: str) -> None:
+    for out in (tmp_path / "a b", tmp_path / name):
+        asyncio.run(place.prepare(CrawlSettings(out=str(out)), _seeds(0, 1)))
+        assert (out / "frontier.db").exists()
+
+
 def _seeds(first: int, last: int) -> list[str]:
     return [f"https://h{number}.example/" for number in range(first, last)]
 

@@ -139,6 +139,12 @@ def test_a_file_that_is_not_ours_is_left_alone(tree: Path, tmp_path: Path) -> No
         scan(tree, out, check="empty", recheck=True)
 
 
+@pytest.mark.parametrize("name", ["a b", "a%20b", "a?b", "a#b", "\udcff"])
+def test_an_output_of_any_name_has_its_own_frontier(tree: Path, tmp_path: Path, name: str) -> None:
+    assert scan(tree, tmp_path / f"{name}.jsonl", check="empty").proof.complete
+    assert (tmp_path / f"{name}.jsonl.swath.db").exists()
+
+
 def test_one_process_writes_to_a_file(tree: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     other = GrowingFile(out)

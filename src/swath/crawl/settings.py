@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import swath
 from swath.core.errors import InvalidSetting
@@ -97,7 +97,7 @@ class CrawlSettings:
 
     @property
     def store_url(self) -> str:
-        return self.store or f"sqlite:///{self.directory / 'frontier.db'}"
+        return self.store or f"sqlite:///{quote(str(self.directory / 'frontier.db'), errors='surrogateescape')}"
 
     @property
     def min_interval(self) -> float:

@@ -15,6 +15,7 @@ from swath.core.item import Item
 from swath.files.growing import GrowingFile
 from swath.scan.counts import file_name
 from swath.scan.ledger import Ledger, lines_of
+from swath.scan.names import key_of
 from swath.scan.settings import ScanSettings, differences
 from swath.scan.sources.source import Source, work
 
@@ -41,7 +42,7 @@ def now() -> str:
 
 def output_name(settings: ScanSettings) -> str:
     """What the store knows this output by. Not its path: directories are moved, and machines have other ones."""
-    return settings.lines.name
+    return key_of(settings.lines.name)
 
 
 async def prepare(settings: ScanSettings, source: Source) -> Prepared:

@@ -63,7 +63,7 @@ class ScanSettings:
 
     @property
     def store_url(self) -> str:
-        return self.store or f"sqlite:///{quote(str(self.store_path))}"
+        return self.store or f"sqlite:///{quote(str(self.store_path), errors='surrogateescape')}"
 
     @property
     def store_files(self) -> Sequence[str]:
