@@ -274,6 +274,14 @@ def test_export_says_what_is_wrong(tmp_path: Path) -> None:
     assert "there is no frontier" in run_swath("export", "--out", str(tmp_path)).err
 
 
+def test_parquet_is_exported_to_a_file_of_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asyncio.run(place.prepare(CrawlSettings(out=str(tmp_path)), ["https://a.example/"]))
+    monkeypatch.chdir(tmp_path)
+    for name in ("at-12:30.parquet", "\udcff.parquet"):
+        assert run_swath("export", name, "--out", str(tmp_path)).code == 0
+        assert (tmp_path / name).stat().st_size
+
+
 # the display
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -169,15 +170,22 @@ def test_what_a_scan_that_ended_at_once_wrote_is_decided_on_by_the_store(tmp_pat
     assert out.read_bytes() == b""
 
 
-def test_findings_as_parquet(tree: Path, tmp_path: Path) -> None:
-    out = tmp_path / "findings.parquet"
+@pytest.mark.parametrize("name", ["findings", "at-12:30", "\udcff"])
+def test_findings_as_parquet(tree: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # what begins with a slash is no URL
+    out = Path(f"{name}.parquet")
     found = scan(tree, out, check="empty")
-    rows = pq.read_table(out).to_pylist()
+    rows = _rows(out)
     assert [row["key"] for row in rows] == [finding["key"] for finding in found.findings]
     assert {row["state"] for row in rows} == {"open"}
     (tree / "a").write_bytes(b"x")
     scan(tree, out, check="empty", recheck=True)
-    assert len(pq.read_table(out)) == 10
+    assert len(_rows(out)) == 10
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    with path.open("rb") as file:
+        return list(pq.read_table(file).to_pylist())
 
 
 def test_every_line_says_what_it_is_about(tree: Path, tmp_path: Path) -> None:

@@ -119,7 +119,8 @@ def _parquet(pages: Iterator[dict[str, Any]], file: str) -> None:
         raise MissingExtra("Parquet needs pyarrow: pip install pyarrow") from error
     kinds = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64(), bool: pyarrow.bool_()}
     schema = pyarrow.schema([(name, kinds[kind]) for name, kind in FIELDS.items()])
-    with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+    # Of a name, it would take one with a colon for a URL.
+    with open(file, "wb") as stream, parquet.ParquetWriter(stream, schema, compression="zstd") as writer:
         rows: list[dict[str, Any]] = []
         for page in pages:
             rows.append({name: page.get(name) for name in FIELDS})

@@ -30,7 +30,8 @@ def write(path: Path, lines: Path, length: int) -> None:
         ]
     )
     made = path.with_name(f"{path.name}.new")
-    with arrow.parquet.ParquetWriter(made, schema) as writer:
+    # Of a name, it would take one with a colon for a URL.
+    with made.open("wb") as stream, arrow.parquet.ParquetWriter(stream, schema) as writer:
         rows = _rows(lines_of(lines, length))
         while chunk := list(islice(rows, ROWS)):
             writer.write_table(arrow.Table.from_pylist(chunk, schema=schema))
