@@ -254,6 +254,16 @@ def test_export_is_utf_8_in_any_locale(tmp_path: Path) -> None:
     assert "Grün" in {json.loads(line).get("title") for line in done.stdout.decode().splitlines()}
 
 
+def test_an_index_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "index.cdxj.new").mkdir()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Green) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        seed = f"http://127.0.0.1:{server.server_port}/"
+        ran = run_swath("crawl", seed, "--allow-private", "--delay", "0s", "--out", str(tmp_path), "-q")
+        server.shutdown()
+    assert (ran.code, ran.err) == (2, f"swath: --out {tmp_path} cannot be written to: Is a directory\n")
+
+
 def test_explain_knows_what_a_crawl_refuses(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/frontier.db"
     limits = ("--exclude", "/private/", "--connect-to", "::127.0.0.1:1", "--allow-private", "--retries", "0")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from swath.core import runner
-from swath.core.errors import SwathError
+from swath.core.errors import SwathError, UsageError
 from swath.core.item import Item, Outcome
 from swath.core.stopping import Stop
 from swath.core.store import Settlement
@@ -67,7 +67,7 @@ async def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(os, "pwritev", full_once)
     async with bench() as b:
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(UsageError, match=f"--out {tmp_path} cannot be written to: No space left"):
             await crawl(b, tmp_path, room)
         assert await listed(b, tmp_path) == []
         assert [await b.state(key) for key in "abc"] == ["ready"] * 3

@@ -20,6 +20,7 @@ from swath.core.passwords import without_password
 from swath.core.stopping import Stop, stopped_by_signals
 from swath.crawl import budget, index, place
 from swath.crawl.fleet import ChildFailed, Fleet
+from swath.crawl.output import writing_to
 from swath.crawl.scope import scope_of
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.target import ConnectTo
@@ -43,10 +44,8 @@ class Crawling:
         settings = self._settings
         await asyncio.to_thread(_check, settings)
         with stopped_by_signals(self._stop, asyncio.get_running_loop()):
-            try:
+            with writing_to(settings.directory):
                 prepared = await place.prepare(settings, _seeds(urls, seeds))
-            except OSError as error:
-                raise UsageError(f"--out {settings.out} cannot be written to: {_said(error)}") from error
             before = await place.status(settings)
             self._say_what_begins(prepared, before)
             began = time.monotonic()
@@ -110,7 +109,8 @@ class Crawling:
             show.complain(failure if stopped_by == FAILED else f"{failure}; the others went on")
         status = await place.status(settings)
         if stopped_by == "done" and settings.warc:
-            await asyncio.to_thread(index.write, settings.directory, await place.committed(settings))
+            with writing_to(settings.directory):
+                await asyncio.to_thread(index.write, settings.directory, await place.committed(settings))
         tally = self._fleet.tally()
         if self._json:
             show.json_line(

@@ -2,13 +2,15 @@
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from isal import igzip
 
 import swath
+from swath.core.errors import UsageError
 from swath.core.store import OutputMove
 from swath.crawl import warc
 from swath.crawl.record import Capture, Exchange, line, records
@@ -17,6 +19,15 @@ from swath.files.series import Series
 
 PAGES_SIZE: Final = 256_000_000
 Entry = Sequence[Capture]
+
+
+@contextmanager
+def writing_to(directory: Path) -> Iterator[None]:
+    """A full disk, and whatever else keeps files from being written, is said in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"--out {directory} cannot be written to: {error.strerror or error}") from error
 
 
 class CrawlOutput:
@@ -41,7 +52,7 @@ class CrawlOutput:
         return sum(capture.size for capture in entry)
 
     def write(self, settlements: Sequence[Sequence[Entry]]) -> Sequence[Sequence[OutputMove]]:
-        with self._one_at_a_time:
+        with self._one_at_a_time, writing_to(self._archive.directory):
             ends: dict[str, int] = {}
             moves = []
             try:
@@ -58,7 +69,7 @@ class CrawlOutput:
         self._archive.commit()
 
     def restore(self, committed: Mapping[str, int]) -> None:
-        with self._one_at_a_time:
+        with self._one_at_a_time, writing_to(self._archive.directory):
             self._archive.recover(committed)
 
     def close(self) -> None:
