@@ -6,7 +6,7 @@ import gzip
 import json
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,10 +15,11 @@ from swath.core import runner
 from swath.core.errors import SwathError, UsageError
 from swath.core.item import Item, Outcome
 from swath.core.stopping import Stop
-from swath.core.store import Settlement
-from swath.crawl import place
+from swath.core.store import OutputMove, Settlement
+from swath.crawl import index, place
 from swath.crawl.output import CrawlOutput
 from swath.crawl.record import Capture
+from swath.files.archive import ArchiveDamaged
 from tests.bench import Bench, bench
 from tests.recorder import PATIENCE
 
@@ -109,3 +110,34 @@ async def test_a_settlement_whose_reply_nobody_waits_for(tmp_path: Path) -> None
             await crawl(b, tmp_path, go_on, stop=stop)
         assert await listed(b, tmp_path) == ["a"]
         assert await b.state("a") == "done"
+
+
+def changed(data: bytes) -> bytes:
+    return data[:20] + bytes(255 - byte for byte in data[20:30]) + data[30:]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data, first: data[:first],  # of whole settlements
+        lambda data, first: data[: first + 5],
+        lambda data, first: changed(data),
+        lambda data, first: b"x" + data[1:],
+    ],
+)
+def test_a_list_of_pages_that_is_not_as_it_was_written_is_no_shorter_list(
+    tmp_path: Path, damage: Callable[[bytes, int], bytes]
+) -> None:
+    output = CrawlOutput(tmp_path, unique="x~0", warc_size=None, about={})
+    output.restore({})
+    moves: list[OutputMove] = []
+    for key in "ab":
+        moves += output.write([[[Capture({"url": key}, None)]]])[0]
+        output.keep()
+    output.close()
+    committed = {moves[0].name: moves[1].new}
+    assert [page["url"] for page in index.pages(tmp_path, committed)] == ["a", "b"]
+    path = tmp_path / moves[0].name
+    path.write_bytes(damage(path.read_bytes(), moves[0].new))
+    with pytest.raises(ArchiveDamaged, match=f"{path.name} is not as it was written"):
+        list(index.pages(tmp_path, committed))

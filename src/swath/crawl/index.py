@@ -3,12 +3,14 @@
 import gzip
 import io
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from swath.crawl import cdxj, urls
 from swath.crawl.place import outputs
+from swath.files.archive import ArchiveDamaged
 
 FILE = "index.cdxj"
 
@@ -19,8 +21,13 @@ def pages(directory: Path, committed: Mapping[str, int]) -> Iterator[dict[str, A
         if path.name.startswith("pages-") and path.name in committed:
             with path.open("rb") as file:
                 there = io.BufferedReader(_Committed(file, committed[path.name]))
-                for line in gzip.GzipFile(mode="rb", fileobj=there):
-                    yield json.loads(line)
+                try:
+                    yield from map(json.loads, gzip.GzipFile(mode="rb", fileobj=there))
+                except (EOFError, gzip.BadGzipFile, zlib.error, ValueError) as error:
+                    raise ArchiveDamaged(
+                        f"{path} is not as it was written ({error}): pages are gone. "
+                        "Put it back from a copy, or move it away to go on without it"
+                    ) from error
 
 
 class _Committed(io.RawIOBase):
@@ -35,6 +42,8 @@ class _Committed(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         data = self._file.read(min(len(buffer), self._left))
+        if self._left and not data:
+            raise EOFError(f"it ends {self._left:,} bytes too early")
         buffer[: len(data)] = data
         self._left -= len(data)
         return len(data)
