@@ -11,11 +11,12 @@ import pytest
 
 from swath.cli.scanning import Scanning
 from swath.core.errors import UsageError
-from swath.files.archive import ArchiveBusy
+from swath.files.archive import ArchiveBusy, ArchiveDamaged
 from swath.files.growing import GrowingFile
 from swath.scan import Finding, place
 from swath.scan.counts import MAX_CODES, Counts
 from swath.scan.finding import Context, State, Word, line
+from swath.scan.ledger import lines_of
 from swath.scan.output import Entry, FindingsOutput
 from swath.scan.sources.tree import TreeSource
 from tests.scan.driving import Scanned, read, scan, settings_of
@@ -186,6 +187,28 @@ def test_findings_as_parquet(tree: Path, tmp_path: Path, name: str, monkeypatch:
 def _rows(path: Path) -> list[dict[str, Any]]:
     with path.open("rb") as file:
         return list(pq.read_table(file).to_pylist())
+
+
+def test_parquet_that_cannot_be_written_is_said(tree: Path, tmp_path: Path) -> None:
+    out = tmp_path / "findings.parquet"
+    out.mkdir()
+    with pytest.raises(UsageError, match=f"--out {out} cannot be written to: Is a directory"):
+        scan(tree, out, check="empty")
+    out.rmdir()
+    scan(tree, out, check="empty")
+    assert len(_rows(out)) == 5
+
+
+def test_findings_that_are_not_as_they_were_written_are_refused(tree: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    scan(tree, out, check="empty")
+    lines = out.read_bytes()
+    out.write_bytes(lines[:300] + b"\0" * 10 + lines[310:])
+    with pytest.raises(ArchiveDamaged, match=f"{out} is not as it was written"):
+        list(lines_of(out, len(lines)))
+    out.unlink()
+    with pytest.raises(ArchiveDamaged, match=f"{out} is not as it was written"):
+        list(lines_of(out, len(lines)))
 
 
 def test_every_line_says_what_it_is_about(tree: Path, tmp_path: Path) -> None:

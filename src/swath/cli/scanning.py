@@ -3,6 +3,8 @@
 import asyncio
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.live import Live
@@ -50,16 +52,21 @@ class Scanning:
             fix = None if settings.fix is None else function(settings.fix, flag="--fix")
             job = Job(settings, source, check=check, fix=fix, stop=self._stop)
             await asyncio.to_thread(source.state)
-            try:
+            with self._writing():
                 prepared = await place.prepare(settings, source)
                 before = await proof(settings)
                 self._say_what_begins(prepared, before)
                 stopped_by, began = "done", time.monotonic()
                 if not before.complete:
                     stopped_by = await self._scan(job, prepared)
-            except OSError as error:
-                raise UsageError(f"--out {settings.out} cannot be written to: {error.strerror or error}") from error
         return await self._finish(stopped_by, time.monotonic() - began)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UsageError(f"--out {self._settings.out} cannot be written to: {error.strerror or error}") from error
 
     async def _scan(self, job: Job, prepared: place.Prepared) -> str:
         showing = asyncio.create_task(self._show(job))
@@ -107,7 +114,8 @@ class Scanning:
         settings = self._settings
         found = await proof(settings, with_examples=not (self._quiet or self._json))
         if settings.out.endswith(".parquet"):
-            await asyncio.to_thread(parquet_out.write, Path(settings.out), settings.lines, found.length)
+            with self._writing():
+                await asyncio.to_thread(parquet_out.write, Path(settings.out), settings.lines, found.length)
         if self._json:
             show.json_line({"event": "summary", "stopped_by": stopped_by, "seconds": seconds, **found.as_dict()})
         elif not self._quiet:

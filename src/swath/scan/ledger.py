@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from swath.files.archive import ArchiveDamaged
+
 EXAMPLES = 3
 AT_ONCE = 10_000  # lines
 
@@ -34,11 +36,14 @@ def lines_of(path: Path, length: int) -> Iterator[dict[str, Any]]:
     """The findings in a file, up to its committed length."""
     if not length:
         return
-    with path.open("rb") as file:
-        for line in file:
-            if (length := length - len(line)) < 0:
-                return
-            yield json.loads(line)
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                if (length := length - len(line)) < 0:
+                    return
+                yield json.loads(line)
+    except (FileNotFoundError, ValueError) as error:
+        raise ArchiveDamaged(f"{path} is not as it was written ({error}): put it back from a copy") from error
 
 
 def examples(findings: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[str, str]]]:
