@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from swath.crawl import place
+from swath.crawl.output import CrawlOutput
+from swath.crawl.record import Capture
 from swath.crawl.settings import CrawlSettings
+from swath.files.archive import ArchiveBusy
 from tests.crawl.driving import swath_command
 from tests.recorder import PATIENCE
 
@@ -93,3 +96,18 @@ def test_a_run_that_is_refused_takes_no_seeds_from_one_that_begins(tmp_path: Pat
         yield from _seeds(2_000, 3_000)
 
     assert asyncio.run(place.prepare(CrawlSettings(out=out, contact="me@example.org"), seeds())).added == 3_000
+
+
+def test_a_run_that_is_refused_leaves_the_pace_of_the_other_alone(tmp_path: Path) -> None:
+    settings = CrawlSettings(out=str(tmp_path), delay=70.0)
+    asyncio.run(place.prepare(settings, _seeds(0, 1)))
+    crawling = CrawlOutput(tmp_path, unique=place.unique(tmp_path, 0), warc_size=None, about={})
+    for more in ([], [Capture({"url": "https://h0.example/"}, None)]):  # before its first page, and then
+        crawling.restore({})
+        crawling.write([[more]])
+        with pytest.raises(ArchiveBusy, match="is being written to by process"):
+            asyncio.run(place.prepare(CrawlSettings(out=str(tmp_path), delay=0.0), _seeds(0, 2)))
+        status = asyncio.run(place.status(settings))
+        assert (status.min_interval, status.ready) == (70.0, 1)
+    crawling.close()
+    assert (tmp_path / place.SEEDS).read_text().splitlines() == _seeds(0, 1)

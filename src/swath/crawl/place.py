@@ -59,13 +59,14 @@ async def prepare(settings: CrawlSettings, seeds: Iterable[str]) -> Prepared:
             _check_seeds(settings, seeds, new)
             if not new.tell():
                 _refuse_no_seeds(settings, resumed)
+            if resumed:
+                await asyncio.to_thread(_mend, settings, await committed(settings))
             frontier = await stack.enter_async_context(_opened(settings))
         except BaseException:  # what is refused leaves nothing behind
             with suppress(OSError):
                 for path in made:
                     path.rmdir()
             raise
-        await asyncio.to_thread(_mend, settings, await frontier.outputs())
         _keep(settings, new)
         # Before the first seed: work without it is taken for that of others.
         await frontier.learn({SETTINGS: {**settings.saved(), "out": str(directory.resolve())}})
@@ -149,9 +150,12 @@ def _refuse_no_seeds(settings: CrawlSettings, resumed: bool) -> None:
 
 
 def _mend(settings: CrawlSettings, committed: dict[str, int]) -> None:
-    """Cut off what processes of an earlier run wrote and did not settle, also those that this run has not."""
+    """Cut off what processes of an earlier run wrote and did not settle, also those that this run has not. Refused
+    while one of them writes."""
+    if not (settings.directory / NAME).exists():
+        return
     found = [_OURS.fullmatch(path.name) for path in outputs(settings.directory)]
-    for number in sorted({int(match["number"]) for match in found if match}):
+    for number in sorted({0, *(int(match["number"]) for match in found if match)}):
         output = CrawlOutput(
             settings.directory, unique=unique(settings.directory, number), warc_size=settings.warc_size, about={}
         )
