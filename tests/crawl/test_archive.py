@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,26 @@ def test_recovery_refuses_a_file_that_has_lost_records_and_changes_nothing(tmp_p
         assert len(files_of(tmp_path)) == 2
         with pytest.raises(UsageError, match="before recover"):
             archive.append("warc", [b"a"])
+
+
+@pytest.mark.parametrize("first", [[b"b"], []])
+@pytest.mark.parametrize(
+    ("change", "said"), [(Path.unlink, "is gone"), (lambda path: os.truncate(path, 5), "is 5 bytes long and not")]
+)
+def test_a_file_that_is_changed_while_it_is_written_to(
+    tmp_path: Path, first: list[bytes], change: Callable[[Path], None], said: str
+) -> None:
+    """Nothing more is settled with records in a file that nobody finds, or that has a gap."""
+    with an_archive(tmp_path) as archive:
+        archive.append("warc", [b"a" * 10])
+        archive.commit()
+        archive.append("warc", first)
+        change(tmp_path / FIRST)
+        after = files_of(tmp_path)
+        with pytest.raises(ArchiveDamaged, match=f"{FIRST} {said}.*something else has changed it"):
+            archive.append("warc", [b"c"])
+        archive.cut()
+        assert files_of(tmp_path) == after
 
 
 def test_a_store_that_went_back_is_followed(tmp_path: Path) -> None:

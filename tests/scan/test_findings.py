@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -209,6 +210,21 @@ def test_findings_that_are_not_as_they_were_written_are_refused(tree: Path, tmp_
     out.unlink()
     with pytest.raises(ArchiveDamaged, match=f"{out} is not as it was written"):
         list(lines_of(out, len(lines)))
+
+
+def test_a_file_that_is_changed_while_it_is_written_to(tmp_path: Path) -> None:
+    output = FindingsOutput(tmp_path / "out.jsonl", name="out.jsonl")
+    output.restore({})
+    output.write([[Entry(b"one\n", Counts())]])
+    output.keep()
+    os.truncate(tmp_path / "out.jsonl", 2)
+    with pytest.raises(ArchiveDamaged, match=r"is 2 bytes long and"):
+        output.write([[Entry(b"two\n", Counts())]])
+    (tmp_path / "out.jsonl").write_bytes(b"one\n")
+    (tmp_path / "out.jsonl").unlink()
+    with pytest.raises(ArchiveDamaged, match=r"is gone"):
+        output.write([[Entry(b"two\n", Counts())]])
+    output.close()
 
 
 def test_every_line_says_what_it_is_about(tree: Path, tmp_path: Path) -> None:

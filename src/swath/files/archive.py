@@ -122,6 +122,8 @@ class Archive:
         placed: list[Placed] = []
         pending: list[bytes] = []
         file = writer.current
+        if file is not None:
+            refuse_damaged(self._path(file.name), file.descriptor, file.end)
         for record in records:
             if file is None or file.end >= writer.series.size:
                 _flush(file, pending)
@@ -163,7 +165,8 @@ class Archive:
             while writer.touched:
                 file = writer.touched[-1]
                 if file.committed:
-                    os.ftruncate(file.descriptor, file.committed)
+                    if os.fstat(file.descriptor).st_size > file.committed:  # else it would grow
+                        os.ftruncate(file.descriptor, file.committed)
                     file.end = file.synced = file.committed
                     writer.current = file
                 else:
@@ -235,6 +238,14 @@ class Archive:
                     f"{self._path(name)} is {found} bytes long and {length} are committed: records are gone. "
                     "Put the file back from a copy, or move it away to go on without it."
                 )
+
+
+def refuse_damaged(path: Path, descriptor: int, end: int) -> None:
+    """Before anything is written: it would go into a file that nobody finds, or beyond a gap."""
+    found = os.fstat(descriptor)
+    if not found.st_nlink or found.st_size < end:
+        how = f"is {found.st_size} bytes long and not {end}" if found.st_nlink else "is gone"
+        raise ArchiveDamaged(f"{path} {how}: something else has changed it while it was written to")
 
 
 def _lock(path: Path) -> int:

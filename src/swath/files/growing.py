@@ -8,7 +8,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from swath.files.archive import ArchiveBusy, ArchiveDamaged
+from swath.files.archive import ArchiveBusy, ArchiveDamaged, refuse_damaged
 
 
 class GrowingFile:
@@ -46,6 +46,7 @@ class GrowingFile:
         self.committed = self.end = self._synced = length
 
     def append(self, data: bytes) -> None:
+        refuse_damaged(self.path, self._descriptor, self.end)
         view = memoryview(data)
         while view:
             taken = os.pwrite(self._descriptor, view, self.end)
