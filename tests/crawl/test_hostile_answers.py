@@ -112,7 +112,8 @@ def answers(draw: st.DrawFn, url: str = URL) -> Answer:
         return failed(url, draw(st.sampled_from(get_args(Failure))), draw(st.text(max_size=20)), started=0.0, ended=5.0)
     status = draw(statuses)
     fields = "".join(f"{name}: {value}\r\n" for name, value in draw(header_lines))
-    head = f"HTTP/1.1 {status} x\r\n{fields}\r\n".encode("latin-1")
+    first = draw(st.sampled_from((f"HTTP/1.1 {status} x", f"HTTP/2 {status}", "HTTP/2")))
+    head = f"{first}\r\n{fields}\r\n".encode("latin-1")
     truncated = draw(st.sampled_from((None, None, None, "length", "time", "disconnect")))
     return said(url, status, head, draw(bodies), truncated=truncated)
 

@@ -136,6 +136,13 @@ def test_http_2_is_written_as_text() -> None:
     assert content == BODY
 
 
+@pytest.mark.parametrize("rest", [b"", b" ", b" 200", b".0 200 OK"])
+def test_of_a_status_line_the_version_alone_is_replaced(rest: bytes) -> None:
+    """Whatever a host says for one, also where it says no more."""
+    for fields in (b"\r\n\r\n", b"\r\nA:b\r\n\r\n", b"\nLength: 2\n\n"):
+        assert warc.stored_head(b"HTTP/2" + rest + fields) == b"HTTP/1.1" + rest.removeprefix(b".0") + fields
+
+
 @pytest.mark.parametrize(
     ("head", "stored"),
     [

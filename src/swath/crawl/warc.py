@@ -28,6 +28,7 @@ STREAMED = 1024 * 1024
 REVISIT_PROFILE = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
 CONFORMS_TO = "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"
 ORIGINAL = b"X-Archive-Orig-"
+WITHOUT_TEXT = re.compile(rb"\AHTTP/[23][^ \r\n]*")  # a host may say so and no more in HTTP/1.1, too
 TRANSFER_ENCODING = re.compile(rb"^transfer-encoding(?=[ \t]*:)", re.IGNORECASE | re.MULTILINE)
 END_OF_RECORD = b"\r\n\r\n"
 _CRLF = "\r\n"
@@ -143,8 +144,7 @@ def request(
 
 def stored_head(head: bytes) -> bytes:
     """Status line and headers as they go into a record."""
-    if head.startswith((b"HTTP/2", b"HTTP/3")):
-        head = b"HTTP/1.1" + head[head.index(b" ") :]
+    head = WITHOUT_TEXT.sub(b"HTTP/1.1", head, count=1)
     if b"transfer-encoding" in head.lower():
         return TRANSFER_ENCODING.sub(lambda found: ORIGINAL + found[0], head)
     return head
