@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from swath.core.errors import UsageError
 from swath.crawl import place
 from swath.crawl.output import CrawlOutput
 from swath.crawl.record import Capture
@@ -111,3 +112,22 @@ def test_a_run_that_is_refused_leaves_the_pace_of_the_other_alone(tmp_path: Path
         assert (status.min_interval, status.ready) == (70.0, 1)
     crawling.close()
     assert (tmp_path / place.SEEDS).read_text().splitlines() == _seeds(0, 1)
+
+
+def test_the_archive_of_another_crawl_is_left_alone(tmp_path: Path) -> None:
+    """As when SWATH_STORE still names another: its files are no remains of a crash, whoever does not know them."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    for out in (one, two):
+        asyncio.run(place.prepare(CrawlSettings(out=str(out)), _seeds(0, 1)))
+        output = CrawlOutput(out, unique=place.unique(out, 0), warc_size=None, about={})
+        output.restore({})
+        output.write([[[Capture({"url": "https://h0.example/"}, None)]]])
+        output.close()
+    (page,) = place.outputs(one)
+    before = page.read_bytes()
+    wrong = CrawlSettings(out=str(one), store=CrawlSettings(out=str(two)).store_url)
+    with pytest.raises(UsageError, match=f"has an archive .* not of the crawl in sqlite:///{two}/frontier.db"):
+        asyncio.run(place.prepare(wrong, _seeds(0, 1)))
+    assert page.read_bytes() == before
+    asyncio.run(place.prepare(CrawlSettings(out=str(one)), _seeds(0, 1)))
+    assert place.outputs(one) == []  # nothing of it was settled

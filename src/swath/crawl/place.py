@@ -30,6 +30,7 @@ NAME = "archive-name"
 AT_ONCE = 1_000
 MIN_ATTEMPTS = 5
 SETTINGS = "crawl settings"  # the key of a fact: what `swath explain` and other machines go by
+ARCHIVE = "archive "  # before the name of an archive: the key of a fact, by which a crawl knows its own
 
 _OURS = re.compile(r"(?:swath|pages)-\d{17}-\d+-(?P<name>.+)~(?P<number>\d+)\.(?:warc\.gz|jsonl\.gz)")
 
@@ -60,7 +61,7 @@ async def prepare(settings: CrawlSettings, seeds: Iterable[str]) -> Prepared:
             if not new.tell():
                 _refuse_no_seeds(settings, resumed)
             if resumed:
-                await asyncio.to_thread(_mend, settings, await committed(settings))
+                await asyncio.to_thread(_mend, settings, await _own_lengths(settings))
             frontier = await stack.enter_async_context(_opened(settings))
         except BaseException:  # what is refused leaves nothing behind
             with suppress(OSError):
@@ -69,7 +70,8 @@ async def prepare(settings: CrawlSettings, seeds: Iterable[str]) -> Prepared:
             raise
         _keep(settings, new)
         # Before the first seed: work without it is taken for that of others.
-        await frontier.learn({SETTINGS: {**settings.saved(), "out": str(directory.resolve())}})
+        out = str(directory.resolve())
+        await frontier.learn({SETTINGS: {**settings.saved(), "out": out}, ARCHIVE + archive_name(directory): out})
         added = await frontier.add(_items(settings, new))
     settings.save()
     return Prepared(added, changes, resumed)
@@ -111,6 +113,11 @@ async def committed(settings: CrawlSettings) -> dict[str, int]:
 
 def unique(directory: Path, number: int) -> str:
     """What the files of one process are told apart by; the same when the crawl is resumed, on whatever machine."""
+    return f"{archive_name(directory)}~{number}"
+
+
+def archive_name(directory: Path) -> str:
+    """What the files of a directory have in common; made up when it is first asked for."""
     with (directory / NAME).open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # processes that begin together mean the same
         file.seek(0)
@@ -120,7 +127,7 @@ def unique(directory: Path, number: int) -> str:
             file.write(f"{name}\n")
             file.flush()
             os.fsync(file.fileno())
-    return f"{name}~{number}"
+    return name
 
 
 def outputs(directory: Path) -> list[Path]:
@@ -136,6 +143,22 @@ def _refuse_orphans(directory: Path) -> None:
             f"{directory} has an archive ({found[0].name}) and its frontier is empty or gone: "
             "give another --out, or put the frontier back"
         )
+
+
+async def _own_lengths(settings: CrawlSettings) -> dict[str, int]:
+    """The committed length of every output file. UsageError where the directory has the archive of another crawl: files
+    that the frontier does not know would be taken for remains of a crash."""
+    found = outputs(settings.directory)
+    async with swath.open(settings.store_url, create=False) as frontier:
+        lengths = await frontier.outputs()
+        if found and not any(path.name in lengths for path in found):
+            name = ARCHIVE + archive_name(settings.directory)
+            if name not in await frontier.facts([name]):
+                raise UsageError(
+                    f"{settings.directory} has an archive ({found[0].name}) that is not of the crawl in "
+                    f"{without_password(settings.store_url)}: give another --out, or the --store that it belongs to"
+                )
+    return lengths
 
 
 def _refuse_no_seeds(settings: CrawlSettings, resumed: bool) -> None:
