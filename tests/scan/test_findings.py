@@ -142,6 +142,22 @@ def test_a_file_that_is_not_ours_is_left_alone(tree: Path, tmp_path: Path) -> No
         scan(tree, out, check="empty", recheck=True)
 
 
+@pytest.mark.parametrize("end", [1, 15, 40, None])
+def test_what_a_crash_left_in_the_file_is_its_own(tree: Path, tmp_path: Path, end: int | None) -> None:
+    """Half of its first line, or a very long one: a scan goes on, and cuts it off."""
+    out = tmp_path / "out.jsonl"
+    settings, source = settings_of(tree, out, check="empty"), TreeSource(str(tree))
+    prepared = asyncio.run(place.prepare(settings, source))
+    context = Context(prepared.scan, str(tree), 0, "now")
+    out.write_bytes(line("a", Word(Finding("odd", "x" * 2_000_000), "open"), context)[:end])
+    assert asyncio.run(place.prepare(settings, source)).scan == prepared.scan
+    assert out.read_bytes() == b""
+    context = context._replace(scan="another")
+    out.write_bytes(line("a", Word(Finding("odd"), "open"), context))
+    with pytest.raises(UsageError, match="holds something else"):
+        asyncio.run(place.prepare(settings, source))
+
+
 @pytest.mark.parametrize("name", ["a b", "a%20b", "a?b", "a#b", "\udcff"])
 def test_an_output_of_any_name_has_its_own_frontier(tree: Path, tmp_path: Path, name: str) -> None:
     assert scan(tree, tmp_path / f"{name}.jsonl", check="empty").proof.complete

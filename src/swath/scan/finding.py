@@ -74,10 +74,16 @@ def _gone(before: Iterable[Finding], left: Counter[str]) -> Iterable[Finding]:
             yield finding
 
 
+def start(scan: str) -> bytes:
+    """What the lines of an output begin with: its mark."""
+    return _encode({"scan": scan}).removesuffix("}").encode()
+
+
 def line(key: str, word: Word, context: Context) -> bytes:
-    """One line of JSON. Text that is not Unicode is written as the escapes that JSON has for it."""
+    """One line of JSON, which begins with `start`. Text that is not Unicode is written as the escapes that JSON has."""
     finding, state = word
     said = {
+        "scan": context.scan,
         "key": key,
         "code": finding.code,
         "message": finding.message,
@@ -86,7 +92,6 @@ def line(key: str, word: Word, context: Context) -> bytes:
         "round": context.round,
         "time": context.time,
         "source": context.source,
-        "scan": context.scan,
     }
     try:
         text = _encode(said)

@@ -1,7 +1,6 @@
 """Place: the frontier and the file of findings of a scan, made ready before anything is looked at."""
 
 import asyncio
-import json
 import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from swath.core.frontier import Frontier
 from swath.core.item import Item
 from swath.files.growing import GrowingFile
 from swath.scan.counts import file_name
+from swath.scan.finding import start
 from swath.scan.ledger import Ledger, lines_of
 from swath.scan.names import key_of
 from swath.scan.settings import ScanSettings, differences
@@ -157,19 +157,16 @@ def _refuse_stranger(settings: ScanSettings, committed: int, mark: str | None) -
             f"{path} is {size:,} bytes long and the store has {committed:,} of it: it is gone, or belongs to another "
             "machine. Put it back; or give each machine an --out of its own name"
         )
-    if size and (mark is None or _mark(path) != mark):
+    if size and (mark is None or not _marked(path, mark)):
         anew = "" if settings.store else ", or --fresh to begin anew"
         raise UsageError(f"{path} holds something else than what this scan has found: give another --out{anew}")
 
 
-def _mark(path: Path) -> str | None:
+def _marked(path: Path, mark: str) -> bool:
+    """Whether a file begins as this scan's does, as far as a crash has let it."""
+    begins = start(mark)
     with path.open("rb") as file:
-        first = file.readline(1_000_000)
-    try:
-        mark = json.loads(first)["scan"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return str(mark)
+        return begins.startswith(file.read(len(begins)))
 
 
 def _remove(settings: ScanSettings) -> None:
