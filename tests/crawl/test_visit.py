@@ -399,3 +399,24 @@ async def test_the_memory_for_robots_is_bounded_whatever_they_hold(monkeypatch: 
         finally:
             tracemalloc.stop()
     assert taken < 4 * most
+
+
+async def test_no_record_refers_to_a_body_that_was_not_archived() -> None:
+    """In a crawl that began without an archive, the first that is archived has the body, and others refer to that."""
+
+    def say(url: str) -> Answer:
+        return answered(url, 200, b"the same everywhere")
+
+    async with visiting(say, delay=0.0, robots=False, warc=False) as (frontier, listing, actor):
+        archiving = visitor_on(frontier, CrawlSettings(out="nowhere", scope="any", delay=0.0, robots=False), actor)
+        duplicate_of = []
+        for number, visitor in enumerate((listing, listing, archiving, archiving)):
+            await frontier.add([Item(f"http://a.example/{number}", "a.example")])
+            claim = await frontier.claim(limit=1)
+            assert claim is not None
+            outcome = await visitor(claim.items[0])
+            assert isinstance(outcome, Done)
+            ((page, _),) = outcome.output
+            duplicate_of.append(page.get("duplicate_of"))
+            await settle(claim, outcome)
+    assert duplicate_of == [None, "http://a.example/0", None, "http://a.example/2"]

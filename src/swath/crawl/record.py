@@ -11,9 +11,9 @@ PAGE_BYTES: Final = 2_000  # of memory that a page's line takes before it is one
 
 
 class Original(NamedTuple):
-    """The record that has a body which came again: what a revisit refers to."""
+    """The record that has a body which came again: what a revisit refers to. Without an id it is in no archive."""
 
-    record_id: str
+    record_id: str | None
     url: str
     time: float
 
@@ -47,7 +47,7 @@ class Capture(NamedTuple):
 def records(exchange: Exchange) -> tuple[bytes, bytes]:
     """The answer's record and the request's, in this order: the first is what the list of pages points to."""
     answer, record_id, digest, original = exchange
-    if original is not None:
+    if original is not None and original.record_id is not None:
         first = warc.revisit(
             answer.url,
             record_id=record_id,

@@ -329,16 +329,19 @@ class Visitor:
         capture = self._capture(answer, page, digest=digest, record_id=record_id, original=original, archived=archived)
         facts = {}
         if archived and original is None and answer.status == 200 and answer.body and answer.truncated is None:
-            facts = {DIGEST + digest: [record_id, item.key, answer.started]}
+            facts = {DIGEST + digest: [record_id if self._settings.warc else None, item.key, answer.started]}
         self._tally.discovered += len(discovered)
         return item.done(result=result, discovered=discovered, facts=facts, output=[capture])
 
     async def _seen_before(self, url: str, answer: Answer, digest: str) -> Original | None:
-        """The settled record that has the same body, if there is one of another URL."""
+        """The settled record that has the same body, if there is one of another URL. In a crawl that began without an
+        archive it may be none, which will do as long as there is none."""
         if answer.status != 200 or not answer.body or answer.truncated is not None:
             return None
         fact = await self._lookup.fact(DIGEST + digest)
-        return None if fact is None or fact[1] == url else Original(*fact)
+        if fact is None or fact[1] == url or (fact[0] is None and self._settings.warc):
+            return None
+        return Original(*fact)
 
     def _redirected(
         self, item: Item, target: str, depth: int, payload: dict[str, Any], result: dict[str, Any]
