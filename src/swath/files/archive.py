@@ -243,8 +243,9 @@ class Archive:
 def refuse_damaged(path: Path, descriptor: int, end: int) -> None:
     """Before anything is written: it would go into a file that nobody finds, or beyond a gap."""
     found = os.fstat(descriptor)
-    if not found.st_nlink or found.st_size < end:
-        how = f"is {found.st_size} bytes long and not {end}" if found.st_nlink else "is gone"
+    gone = not found.st_nlink and not path.exists()  # some file systems have no number of links
+    if gone or found.st_size < end:
+        how = "is gone" if gone else f"is {found.st_size} bytes long and not {end}"
         raise ArchiveDamaged(f"{path} {how}: something else has changed it while it was written to")
 
 
