@@ -4,6 +4,9 @@ import asyncio
 import json
 import os
 from collections import Counter
+from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from swath.scan.finding import Context, State, Word, line
 from swath.scan.ledger import lines_of
 from swath.scan.output import Entry, FindingsOutput
 from swath.scan.sources.tree import TreeSource
+from tests.recorder import PATIENCE
 from tests.scan.driving import Scanned, read, scan, settings_of
 
 
@@ -140,6 +144,31 @@ def test_a_file_that_is_not_ours_is_left_alone(tree: Path, tmp_path: Path) -> No
     out.unlink()
     with pytest.raises(UsageError, match="it is gone, or belongs to another machine"):
         scan(tree, out, check="empty", recheck=True)
+
+
+def _prepare(tree: Path, outs: list[Path], barrier: Barrier, tell: Callable[[list[str]], None]) -> None:
+    marks = []
+    for out in outs:
+        barrier.wait(PATIENCE)
+        try:
+            marks.append(asyncio.run(place.prepare(settings_of(tree, out, check="empty"), TreeSource(str(tree)))).scan)
+        except ArchiveBusy:
+            marks.append("")
+    tell(marks)
+
+
+def test_of_two_scans_that_begin_at_once_the_file_has_the_mark_of_one(tree: Path, tmp_path: Path) -> None:
+    """Or the one that works could not be gone on with: its lines would bear another mark than the frontier has."""
+    context = get_context("spawn")
+    barrier, told = context.Barrier(2), context.Queue()
+    outs = [tmp_path / f"{number}.jsonl" for number in range(20)]
+    processes = [context.Process(target=_prepare, args=(tree, outs, barrier, told.put)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    both = [told.get(timeout=PATIENCE) for _ in processes]
+    for process in processes:
+        process.join()
+    assert [len({*marks} - {""}) for marks in zip(*both, strict=True)] == [1] * len(outs)
 
 
 @pytest.mark.parametrize("end", [1, 15, 40, None])

@@ -125,28 +125,22 @@ def _some(each: Iterator[Item]) -> list[Item]:
 
 
 async def _own_output(frontier: Frontier, settings: ScanSettings) -> str:
-    """The mark on the lines of this output. A file that is not this scan's is left alone."""
+    """The mark on the lines of this output, from which is cut off what a run before this one wrote and did not settle,
+    also when nothing is left to do. A file that is not this scan's is left alone."""
     name = output_name(settings)
     fact = f"output {name}"
-    committed = (await frontier.outputs()).get(file_name(name), 0)
-    mark = (await frontier.facts([fact])).get(fact)
-    if mark is None:
-        await asyncio.to_thread(_refuse_stranger, settings, 0, None)
-        mark = secrets.token_hex(4)
-        await frontier.learn({fact: mark})
-    else:
-        await asyncio.to_thread(_refuse_stranger, settings, committed, mark)
-    await asyncio.to_thread(_mend, settings, committed)
-    return str(mark)
-
-
-def _mend(settings: ScanSettings, committed: int) -> None:
-    """Cut off what a run before this one wrote and did not settle, also when nothing is left to do."""
-    file = GrowingFile(settings.lines)
+    file = await asyncio.to_thread(GrowingFile, settings.lines)  # of two that begin at once, one has its mark
     try:
-        file.restore(committed)
+        committed = (await frontier.outputs()).get(file_name(name), 0)
+        mark = (await frontier.facts([fact])).get(fact)
+        await asyncio.to_thread(_refuse_stranger, settings, committed, mark)
+        if mark is None:
+            mark = secrets.token_hex(4)
+            await frontier.learn({fact: mark})
+        await asyncio.to_thread(file.restore, committed)
     finally:
         file.close()
+    return str(mark)
 
 
 def _refuse_stranger(settings: ScanSettings, committed: int, mark: str | None) -> None:
