@@ -278,7 +278,12 @@ async def test_the_last_attempt_is_dead() -> None:
     assert "Traceback" in dead.error
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+class UnprintableExit(SystemExit):
+    def __str__(self) -> str:
+        raise RuntimeError("not even this")
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), UnprintableExit()])
 async def test_what_ends_the_process_ends_the_run_and_counts_an_attempt(error: BaseException) -> None:
     async def handler(item: Item) -> None:
         if item.key == "a":
@@ -289,7 +294,8 @@ async def test_what_ends_the_process_ends_the_run_and_counts_an_attempt(error: B
         await b.frontier.add(["a", "b"])
         caught: BaseException | None = None
         try:
-            await b.frontier.run(handler)
+            async with asyncio.timeout(PATIENCE):
+                await b.frontier.run(handler)
         except (SystemExit, KeyboardInterrupt) as raised:
             caught = raised
         assert caught is error

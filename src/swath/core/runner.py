@@ -14,7 +14,7 @@ from swath.core.clock import SECOND
 from swath.core.errors import InvalidSetting, UsageError
 from swath.core.output import Output
 from swath.core.stopping import Stop, stopped_by_signals
-from swath.core.work import Handler, Transaction
+from swath.core.work import Handler, Transaction, described
 
 if TYPE_CHECKING:
     from swath.core.frontier import Frontier
@@ -147,7 +147,7 @@ class _Run:
         if self._failure is None:
             self._failure = error
         if not self._end.done():
-            self._end.set_result(f"{type(error).__name__}: {error}")
+            self._end.set_result(described(error))
         self._broker.hand.changed.set()
 
     def _stop_changed(self) -> None:

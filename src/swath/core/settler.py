@@ -13,6 +13,7 @@ from swath.core.item import Item
 from swath.core.outage import Outage
 from swath.core.output import Output
 from swath.core.store import MoveKind, OutputMove
+from swath.core.work import described
 
 MAX_GROUP = 500  # outcomes in one settlement
 MAX_DISCOVERED = 10_000  # items that they discovered, unless one outcome alone has more
@@ -225,7 +226,7 @@ class Settler:
         return [group._replace(outcomes=[self._retry(group.held, refused, error)])]
 
     def _retry(self, held: Held, refused: Encoded, error: Exception) -> Encoded:
-        reason = f"{type(error).__name__}: {error}"
+        reason = described(error)
         self._emit(events.HandlerFailed(refused.item.key, reason, None))
         return held.claim.encode(refused.item.retry(reason=reason))
 

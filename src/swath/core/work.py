@@ -161,12 +161,12 @@ async def _called(work: Work, handler: Handler, timeout: float | None, transacti
         # all the same, and nothing comes of what is returned.
         if work.why is not None:
             return _interrupted(work, timeout)
-        failure = Failure(_described(error), error=_traced())
+        failure = Failure(described(error), error=_traced())
         if work.shared:  # the caller's mistake, which every item would meet: the run ends, and no attempt is counted
             failure.fatal = error
             return Ended(claim.encode(item.release()), failure)
     except BaseException as error:  # noqa: BLE001  SystemExit and its like: it counts as an attempt, and the run ends
-        failure = Failure(_described(error), error=_traced(), fatal=error)
+        failure = Failure(described(error), error=_traced(), fatal=error)
     return Ended(claim.encode(item.retry(reason=failure.reason, error=failure.error)), failure)
 
 
@@ -194,7 +194,7 @@ def _own(outcome: object, item: Item) -> Outcome:
     return outcome
 
 
-def _described(error: BaseException) -> str:
+def described(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception:  # noqa: BLE001  its __str__ is as much the handler's as the rest of it
