@@ -22,7 +22,7 @@ HEADER = f"""\
 # What is for other parts of swath, and has no place in a surface.
 INTERNAL = {
     "Frontier": {"store", "recent", "claim_once", "change_settings", "unknown", "emit", "clock_seen"},
-    "Claim": {"tally", "writes_output", "encode", "commit", "stage"},
+    "Claim": {"tally", "writes_output", "prolong", "encode", "commit", "stage", "lose"},
 }
 ATTRIBUTES = {
     "Frontier": {"worker": "str"},

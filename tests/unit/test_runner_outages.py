@@ -1,9 +1,11 @@
 """The runner, its leases, and a store that goes away."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from swath.backends.memory import MemoryStore
 from swath.core import broker, events, outage, runner, settler
 from swath.core.claim import lease_clock
 from swath.core.errors import InvalidOutcome, LeaseLost, SchemaOutdated, StoreFull, StoreUnavailable, SwathError
@@ -227,6 +229,37 @@ async def test_a_late_renewal_does_not_drop_what_can_still_be_settled(lease_time
         b.faults.come_back()
         summary = await running
     assert (summary.done, summary.lost) == (2, 0)
+    assert b.seen.of(events.Lost) == []
+
+
+async def test_what_was_settled_before_a_lease_was_lost_is_not_counted_as_lost(lease_time: LeaseTime) -> None:
+    """Its reply comes after the word of the renewal. What still runs ends at once all the same."""
+    gate, replying, settle_in_store = Gate(), asyncio.Event(), MemoryStore.settle
+
+    async def handler(item: Item) -> None:
+        if item.key == "b":
+            await gate(item)
+
+    async def settle(*args: Any, **options: Any) -> SettleReply:
+        reply = await settle_in_store(b.store, *args, **options)
+        await replying.wait()
+        return reply
+
+    async with bench() as b:
+        await b.frontier.add(["a", "b"])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(b.store, "settle", settle)
+            running = asyncio.create_task(b.frontier.run(handler, lease=60, until="idle"))
+            await b.faults.saw("settle")
+            assert await taken_over(b, after=61) == ["b"]
+            lease_time.advance(41)
+            await b.faults.saw("renew")
+            async with asyncio.timeout(PATIENCE):
+                await gate.ended.wait()
+        replying.set()
+        summary = await running
+        (lost,) = b.seen.of(events.Lost)
+    assert (summary.done, summary.lost, lost.items) == (1, 1, 1)
 
 
 # outages

@@ -90,14 +90,17 @@ class Claim:
 
     async def renew(self, *, lease: float | None = None) -> None:
         """Make the lease end `lease` seconds from now; as long as it was before, if not given."""
-        lease = self._lease if lease is None else codec.check_lease(lease)
+        try:
+            await self.prolong(self._lease if lease is None else codec.check_lease(lease))
+        except LeaseLost as lost:
+            self.lose(lost)
+            raise
+
+    async def prolong(self, lease: float) -> None:
+        """Renew for a runner, which tells by itself when something is lost."""
         asked_at = lease_clock()
         began = perf_counter()
-        try:
-            expires_at = await self._frontier.store.renew(self._ref, microseconds(lease))
-        except LeaseLost as lost:
-            self._lose(lost)
-            raise
+        expires_at = await self._frontier.store.renew(self._ref, microseconds(lease))
         self.expires_at, self.ends_at, self._lease = as_datetime(expires_at), asked_at + lease, lease
         self._frontier.emit(events.Renewed(self.fence, perf_counter() - began))
 
@@ -265,7 +268,7 @@ class Claim:
         try:
             reply = await self._frontier.store.settle(self._ref, settlement, connection=connection)
         except LeaseLost as lost:
-            self._lose(lost)
+            self.lose(lost)
             raise
         seconds = perf_counter() - began
         self._frontier.clock_seen(reply.now, seconds)
@@ -283,7 +286,8 @@ class Claim:
             self.tally[name] += getattr(settled, name)
         self._frontier.emit(settled)
 
-    def _lose(self, lost: LeaseLost) -> None:
+    def lose(self, lost: LeaseLost) -> None:
+        """Say that what is held is dropped, once."""
         if not self._lost:
             self._lost = True
             self._frontier.emit(events.Lost(self.fence, self.held, str(lost)))

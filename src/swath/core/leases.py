@@ -39,12 +39,14 @@ class Leases:
 
     async def _renew(self, held: Held) -> None:
         try:
-            await held.claim.renew()
+            await held.claim.prolong(self._lease)
         except WAIT_FOR_IT as error:
             # Not as StoreFull: a claim that is given up is not renewed again, and must not keep an outage from ending.
             await self._outage.wait(self._outage.failed("renew", StoreUnavailable(str(error))))
         except LeaseLost as lost:
-            if not held.ended:  # else it is for the settlement of what is finished to find out
+            if held.sending:  # it may have been settled before: it is for the settlement to find out what was lost
+                held.claim.ends_at = 0.0  # the work ends nevertheless
+            elif not held.ended:  # else likewise, of what is finished
                 self.lose(held, lost)
         else:
             self._outage.worked("renew")
@@ -54,6 +56,7 @@ class Leases:
         if held.lost:
             return
         held.lost = held.ended = True
+        held.claim.lose(lost)
         log.warning("%s; %d results are dropped", lost, held.claim.held)
         self._hand.lost += held.claim.held
         self._hand.unsettled -= held.sending + len(held.outcomes)
