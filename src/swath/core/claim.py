@@ -44,7 +44,7 @@ class Encoded(NamedTuple):
     discovered: Sequence[NewItem]
     facts: Sequence[Fact]
     output: Any
-    doubtful: bool = False  # the item may have been settled already, by a commit whose end was not seen
+    doubtful: Callable[[], None] | None = None  # settled already, by a commit whose end was not seen? This counts it
 
 
 def _keys(items: Iterable[Item]) -> dict[int, dict[int, str]]:
@@ -169,7 +169,7 @@ class Claim:
         if output is not None:
             self._check_output(item)
         move = codec.done(item, result, revisit_after, started)
-        return tuple.__new__(Encoded, (item, move, found, known, output, False))
+        return tuple.__new__(Encoded, (item, move, found, known, output, None))
 
     def _encode_other(self, outcome: object) -> Encoded:
         if not isinstance(outcome, Outcome):

@@ -206,8 +206,7 @@ class Settler:
                 "settle", lambda: held.claim.commit(group.partition, group.outcomes, outputs=outputs)
             )
         except LeaseLost as lost:
-            if not all(outcome.doubtful for outcome in group.outcomes):  # else a commit settled the last of the claim
-                self._lost(held, lost)
+            self._lost(held, lost)
         if held.lost:  # perhaps in the meantime, and all is counted
             return False
         held.sending -= len(group.outcomes)
@@ -219,8 +218,9 @@ class Settler:
         if len(group.outcomes) > 1:
             return [group._replace(outcomes=[outcome]) for outcome in group.outcomes]
         refused = group.outcomes[0]
-        if refused.doubtful:
-            return []  # it was settled by its transaction: nothing is left to say
+        if refused.doubtful is not None:
+            refused.doubtful()  # it was settled by its transaction
+            return []
         if refused.move.kind is MoveKind.RETRY:
             raise error
         return [group._replace(outcomes=[self._retry(group.held, refused, error)])]

@@ -38,7 +38,7 @@ class Work:
         self.began = began
         self.task: asyncio.Task[None] | None = None
         self.started = False
-        self.staged = False  # its outcome was settled in a transaction that may have committed
+        self.staged: Callable[[], None] | None = None  # counts its settlement in a transaction that may have committed
         self.shared = False  # its connection was given to somebody else as well
         self.why: Why | None = None
         self.cancelled_at = 0.0
@@ -95,8 +95,7 @@ class Transactions:
     async def perform(self, work: Work, handler: Handler) -> Ended:
         try:
             async with self._begin() as connection:
-                committed = await self._settled(work, handler, connection)
-                work.staged = True
+                work.staged = await self._settled(work, handler, connection)
         except (LeaseLost, StoreUnavailable) as error:
             # Rolled back, and no fault of the handler's. Whether the item is still ours is seen when it is given back.
             # Where it is the transaction that is at fault, such as one that may only read, this happens again and
@@ -104,12 +103,12 @@ class Transactions:
             if isinstance(error, StoreUnavailable):
                 await asyncio.sleep(self._outage.failed("commit", error))
             return Ended(work.claim.encode(work.item.release()))
-        if not work.staged:
+        if work.staged is None:
             raise WrongTransaction(
                 "the transaction kept to itself what the handler raised, as psycopg does with Rollback: nothing was "
                 "settled. Raise something else to roll back and retry, or return item.done() or item.dead() to commit"
             )
-        committed()
+        work.staged()
         return Ended(None)
 
     async def _settled(self, work: Work, handler: Handler, connection: Any) -> Callable[[], None]:
@@ -141,9 +140,9 @@ async def perform(
     if not work.begin():
         return Ended(work.claim.encode(work.item.release(started=False)))
     ended = await _called(work, handler, timeout, transactions)
-    if work.staged and ended.outcome is not None:
-        return ended._replace(outcome=ended.outcome._replace(doubtful=True))
-    return ended
+    if ended.outcome is None:
+        return ended
+    return ended._replace(outcome=ended.outcome._replace(doubtful=work.staged))
 
 
 async def _called(work: Work, handler: Handler, timeout: float | None, transactions: Transactions | None) -> Ended:
