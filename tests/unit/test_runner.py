@@ -410,6 +410,7 @@ async def test_until_stopped_goes_on_when_all_is_done() -> None:
         running = asyncio.create_task(b.frontier.run(nothing, until="stopped"))
         await b.seen.saw(events.Settled)
         await b.faults.saw("claim", 3)
+        await b.faults.saw("wait")
         assert not running.done()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -620,6 +621,17 @@ async def test_what_was_claimed_ahead_and_cannot_be_started_in_time_is_released(
         found = await b.data("k1")
     assert (status.ready, status.claimed) == (10, 0)
     assert found["attempts"] == 0
+
+
+@pytest.mark.parametrize(("lease", "ahead"), [(60, 200), (0.8, 100)])
+async def test_no_more_is_claimed_ahead_than_can_start_in_a_part_of_the_lease(
+    monkeypatch: pytest.MonkeyPatch, lease: float, ahead: int
+) -> None:
+    monkeypatch.setattr(broker.Rate, "at", lambda self, now: 1_000.0)
+    async with bench() as b:
+        await b.frontier.add(f"k{n}" for n in range(1_000))
+        await b.frontier.run(nothing, workers=10, lease=lease)
+    assert b.seen.of(events.Claimed)[0].items == 10 + ahead
 
 
 @pytest.mark.parametrize(("min_interval", "concurrency", "ahead"), [(1, 0, False), (1, 1, True), (0, 0, True)])

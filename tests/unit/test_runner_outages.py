@@ -75,6 +75,28 @@ async def test_leases_are_renewed_while_handlers_work(lease_time: LeaseTime) -> 
     assert (summary.done, summary.lost, gate.cancelled) == (2, 0, {})
 
 
+async def test_a_claim_of_which_nothing_is_left_is_let_go(lease_time: LeaseTime) -> None:
+    """INV-9: it is neither kept nor renewed."""
+    gate = Gate()
+
+    async def handler(item: Item) -> None:
+        if item.key == "b":
+            await gate(item)
+
+    async with bench() as b:
+        await b.frontier.add("a")
+        running = asyncio.create_task(b.frontier.run(handler, lease=60))
+        await b.seen.saw(events.Settled)
+        await b.frontier.add("b")
+        await gate.started.wait()
+        lease_time.advance(41)
+        await b.seen.saw(events.Renewed)
+        gate.open.set()
+        assert (await running).done == 2
+    first, second = b.seen.of(events.Claimed)
+    assert {renewed.fence for renewed in b.seen.of(events.Renewed)} == {second.fence} != {first.fence}
+
+
 async def test_a_lost_lease_ends_the_work_and_drops_it(lease_time: LeaseTime) -> None:
     """INV-2, F13: who slept past the lease changes nothing."""
     gate = Gate()

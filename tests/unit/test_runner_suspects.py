@@ -6,13 +6,14 @@ from typing import NamedTuple, cast
 
 import pytest
 
+from swath.core.broker import ROOM_KEPT
 from swath.core.claim import Claim
 from swath.core.frontier import Frontier
 from swath.core.hand import Hand
 from swath.core.item import Item, Outcome
 from swath.core.suspects import COMPANY, UNLIMITED, Caution, company
 from swath.core.work import Work
-from tests.bench import Bench, bench
+from tests.bench import Bench, LeaseTime, bench
 
 
 @pytest.mark.parametrize(
@@ -175,3 +176,33 @@ async def test_others_are_not_held_back_for_all_of_a_long_interval() -> None:
         await b.frontier.run(handler, workers=50, until="idle")
         assert await b.state("suspect") == "ready", "it was given back, with what was claimed beside it"
         assert most > 10
+
+
+async def test_others_are_not_held_back_for_a_suspect_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else may have it by now, or its lane is paused."""
+    lease_time = LeaseTime()
+    monkeypatch.setattr("swath.core.claim.time", lease_time)
+    async with bench() as b:
+        await b.frontier.add(Item("suspect", lane="suspect"))
+        await lose(b, 4)
+        await b.frontier.configure(min_interval=1)
+        assert await b.frontier.claim() is None, "it is taken back, and its interval runs from now"
+        await b.frontier.add(Item(f"{n}", lane=f"{n}", priority=1) for n in range(60))
+        b.clock.advance(2)
+        running: set[str] = set()
+        beside: list[int] = []
+
+        async def handler(item: Item) -> None:
+            await b.frontier.pause("suspect")
+            running.add(item.key)
+            await asyncio.sleep(0.001)
+            beside.append(len(running))
+            running.discard(item.key)
+            if len(beside) == 10:
+                lease_time.advance(1 + ROOM_KEPT)
+
+        summary = await b.frontier.run(handler, workers=4, lease=3_600, until="idle")
+        assert await b.state("suspect") == "ready", "it was given back, with what was claimed beside it"
+        assert summary.done > 20
+    assert max(beside[:10]) == 1
+    assert max(beside[10:]) > 1
