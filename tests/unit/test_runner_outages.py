@@ -75,6 +75,26 @@ async def test_leases_are_renewed_while_handlers_work(lease_time: LeaseTime) -> 
     assert (summary.done, summary.lost, gate.cancelled) == (2, 0, {})
 
 
+async def test_the_lease_that_ends_first_is_renewed_first(lease_time: LeaseTime) -> None:
+    """Only so many are renewed at once. One that was renewed before ends after one that was claimed later."""
+    gate = Gate()
+    async with bench() as b:
+        running = asyncio.create_task(b.frontier.run(gate, lease=60, until="stopped"))
+        for key, seconds in (("a", 30), ("b", 12)):
+            gate.started.clear()
+            await b.frontier.add(key)
+            await gate.started.wait()
+            lease_time.advance(seconds)
+        await b.seen.saw(events.Renewed)
+        lease_time.advance(41)
+        await b.seen.saw(events.Renewed, 3)
+        running.cancel()
+        gate.open.set()
+        await asyncio.wait([running])
+    first, second = (claimed.fence for claimed in b.seen.of(events.Claimed))
+    assert [renewed.fence for renewed in b.seen.of(events.Renewed)] == [first, second, first]
+
+
 async def test_a_claim_of_which_nothing_is_left_is_let_go(lease_time: LeaseTime) -> None:
     """INV-9: it is neither kept nor renewed."""
     gate = Gate()
