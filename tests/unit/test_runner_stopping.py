@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import signal
+from typing import Any
 
 import pytest
 
@@ -259,3 +260,21 @@ def test_a_signal_that_comes_while_another_is_handled_counts(monkeypatch: pytest
     with pytest.raises(SystemExit), stopping.stopped_by_signals(Stop(), loop):
         signal.raise_signal(signal.SIGINT)
     loop.close()
+
+
+async def test_a_signal_that_is_handled_outside_of_python_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a program that Python is a part of: Python says None for its handler, and could not restore that."""
+    get = signal.getsignal
+    monkeypatch.setattr(signal, "getsignal", lambda number: None if number == signal.SIGTERM else get(number))
+    installed: list[int] = []
+    install = signal.signal
+
+    def note(number: int, handler: Any) -> Any:
+        installed.append(number)
+        return install(number, handler)
+
+    monkeypatch.setattr(signal, "signal", note)
+    async with bench() as b:
+        await b.frontier.add("a")
+        assert (await b.frontier.run(nothing)).done == 1
+    assert installed == [signal.SIGINT, signal.SIGINT]

@@ -64,7 +64,7 @@ def stopped_by_signals(stop: Stop, loop: asyncio.AbstractEventLoop, *, in_loop_t
 
     All runs of the process are asked by the same signal. Python hands signals to the main thread only; in any other
     this does nothing. A signal that the process was told to ignore, as `nohup` and shells do for jobs in the
-    background, stays ignored.
+    background, stays ignored; one that is handled outside of Python, which could not be restored, is left alone.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -82,7 +82,7 @@ def stopped_by_signals(stop: Stop, loop: asyncio.AbstractEventLoop, *, in_loop_t
 
 def _install() -> None:
     if not _before:
-        _before.update({n: signal.getsignal(n) for n in SIGNALS if signal.getsignal(n) != signal.SIG_IGN})
+        _before.update({n: signal.getsignal(n) for n in SIGNALS if signal.getsignal(n) not in (signal.SIG_IGN, None)})
         for number in _before:
             signal.signal(number, _on_signal)
 
