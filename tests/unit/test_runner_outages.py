@@ -1,10 +1,14 @@
 """The runner, its leases, and a store that goes away."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import swath
 from swath.backends.memory import MemoryStore
 from swath.core import broker, events, outage, runner, settler
 from swath.core.claim import lease_clock
@@ -14,7 +18,7 @@ from swath.core.item import Item, Outcome
 from swath.core.settler import DISCOVERED_BYTES
 from swath.core.store import SettleReply
 from tests.bench import Bench, LeaseTime, bench, nothing
-from tests.recorder import PATIENCE
+from tests.recorder import PATIENCE, Recorder
 
 
 @pytest.fixture(autouse=True)
@@ -302,6 +306,34 @@ async def test_what_was_settled_before_a_lease_was_lost_is_not_counted_as_lost(l
         summary = await running
         (lost,) = b.seen.of(events.Lost)
     assert (summary.done, summary.lost, lost.items) == (1, 1, 1)
+
+
+async def test_claims_of_one_number_are_told_apart_after_a_restore(lease_time: LeaseTime, tmp_path: Path) -> None:
+    """Rule 4: the store counts on from an earlier number, while a claim from before the restore is still in hand."""
+    gates = {"a": Gate(), "b": Gate()}
+    seen = Recorder()
+    async with swath.open(f"sqlite:///{tmp_path}/work.db", observer=seen) as frontier:
+        with closing(sqlite3.connect(tmp_path / "work.db")) as file, closing(sqlite3.connect(":memory:")) as before:
+            file.backup(before)
+            await frontier.add("a")
+            running = asyncio.create_task(
+                frontier.run(lambda item: gates[item.key](item), lease=60, until="stopped", grace=0)
+            )
+            await gates["a"].started.wait()
+            before.backup(file)
+        await frontier.add("b")
+        await gates["b"].started.wait()
+        first, second = seen.of(events.Claimed)
+        assert first.fence == second.fence
+        gates["a"].open.set()
+        await seen.saw(events.Lost)
+        lease_time.advance(41)
+        await seen.saw(events.Renewed)
+        lease_time.advance(41)
+        await seen.saw(events.Renewed, 2)
+        assert gates["b"].cancelled == {}
+        running.cancel()
+        await asyncio.wait([running])
 
 
 # outages

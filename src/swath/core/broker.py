@@ -181,7 +181,7 @@ class Broker:
         """
         now, settings = lease_clock(), self._frontier.store.settings
         self._ahead_from = now + NOT_AHEAD
-        if (held := self.hand.claims.get(claim.fence)) is None:
+        if (held := self.hand.claims.get(claim)) is None:
             return
         given_back = self.hand.unstarted(held)
         if company(claim.items, settings.max_attempts) is not None:

@@ -48,7 +48,7 @@ class Hand:
     """The claims in hand, and their items in the order in which they go on."""
 
     def __init__(self) -> None:
-        self.claims: dict[int, Held] = {}  # by fence
+        self.claims: dict[Claim, Held] = {}  # not by fence, which may come again after a restore (rule 4)
         self.ended: set[Held] = set()  # of those, whose lease ran out
         self.ahead: deque[tuple[Held, Item]] = deque()  # claimed, not started
         self.works: dict[Work, Held] = {}  # started, in that order
@@ -65,7 +65,7 @@ class Hand:
         return len(self.works) + len(self.ahead) + self.unsettled
 
     def take(self, claim: Claim, now: float) -> None:
-        held = self.claims[claim.fence] = Held(claim, now)
+        held = self.claims[claim] = Held(claim, now)
         self.ahead.extend((held, item) for item in claim.items)
         self._losses.update(item.losses for item in claim.items if item.losses)
 
@@ -128,8 +128,8 @@ class Hand:
     def retire(self, held: Held) -> None:
         """Be done with a claim of which nothing is left in hand."""
         left = held.ahead or held.works or held.outcomes or held.queued or held.broken_off
-        if not left and held.claim.fence in self.claims:
-            del self.claims[held.claim.fence]
+        if not left and held.claim in self.claims:
+            del self.claims[held.claim]
             self.ended.discard(held)
             _add_up(self._tally, held.claim.tally)
 
