@@ -10,7 +10,7 @@ import pytest
 
 import swath
 from swath.backends.memory import MemoryStore
-from swath.core import broker, events, outage, runner, settler
+from swath.core import broker, codec, events, outage, runner, settler
 from swath.core.claim import lease_clock
 from swath.core.errors import InvalidOutcome, LeaseLost, SchemaOutdated, StoreFull, StoreUnavailable, SwathError
 from swath.core.frontier import Frontier
@@ -566,6 +566,30 @@ async def test_a_settlement_broken_off_can_be_repeated_after_another() -> None:
         for item in claim.items:
             with pytest.raises(InvalidOutcome):
                 await claim.settle([item.done()])
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable, StoreFull])
+async def test_what_a_store_that_was_set_back_has_lost_is_discovered_again(error: type[Exception]) -> None:
+    """INV-4, rule 4: the settlement itself is the first to hear of it, and what it left out as known is added then."""
+    async with bench() as b:
+        await b.frontier.add("a")
+        claim = await b.frontier.claim()
+        assert claim is not None
+        b.frontier.recent.remember([codec.new_item("gone", 1).hash])
+
+        def set_back(reply: SettleReply) -> SettleReply:
+            b.store.generation = 1
+            return reply
+
+        b.faults.changed["settle"] = set_back
+        b.faults.fail("add", error=error)
+        outcomes = [claim.items[0].done(discovered=["gone"])]
+        with pytest.raises(error):
+            await claim.settle(outcomes)
+        b.faults.come_back()
+        await claim.settle(outcomes)
+        assert (await b.state("a"), await b.state("gone")) == ("done", "ready")
+        assert (claim.held, claim.tally["done"]) == (0, 1)
 
 
 async def test_a_lost_claim_says_so_once() -> None:

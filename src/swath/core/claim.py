@@ -47,6 +47,14 @@ class Encoded(NamedTuple):
     doubtful: Callable[[], None] | None = None  # settled already, by a commit whose end was not seen? This counts it
 
 
+class _Sent(NamedTuple):
+    """A settlement, what it was made of, and what the store was like when it was known what that holds."""
+
+    settlement: Settlement
+    outcomes: Sequence[Encoded]
+    generation: int
+
+
 def _keys(items: Iterable[Item]) -> dict[int, dict[int, str]]:
     """By partition and position. Those of another frontier have the same places, so it takes a key to tell an item."""
     keys: defaultdict[int, dict[int, str]] = defaultdict(dict)
@@ -69,7 +77,7 @@ class Claim:
         self._number = 0
         self._held = _keys(self.items)  # not settled yet
         self._lost = False
-        self._unsure: Settlement | None = None  # sent, and not answered: whether it took effect is not known
+        self._unsure: _Sent | None = None  # and not answered: whether it took effect is not known
         self._again: set[tuple[int, int]] = set()  # what a settlement that was broken off may be repeated with
         self._one_at_a_time = asyncio.Lock()
         self.tally = dict.fromkeys([*_COUNTED.values(), "discovered"], 0)  # of what was settled
@@ -221,7 +229,8 @@ class Claim:
             held = [outcome for outcome in outcomes if outcome.move.position in mine]
             if held:
                 self._number += 1
-                await self._send_surely(self._settlement(partition, self._number, held, outputs))
+                settlement = self._settlement(partition, self._number, held, outputs)
+                await self._send_surely(_Sent(settlement, held, self._frontier.store.generation))
 
     async def stage(self, outcome: Encoded, connection: Any) -> Callable[[], None]:
         """Settle an outcome inside an open transaction; what is returned is to be called once that has committed."""
@@ -246,18 +255,21 @@ class Claim:
             facts=list({fact.key: fact for outcome in outcomes if outcome.facts for fact in outcome.facts}.values()),
         )
 
-    async def _send_surely(self, settlement: Settlement) -> None:
+    async def _send_surely(self, sent: "_Sent") -> None:
         """A lost reply is looked up, not guessed: what may have taken effect is sent again, under its number, before
         anything else is."""
-        before, self._unsure = self._unsure, settlement
+        before, self._unsure = self._unsure, sent
+        settlement = sent.settlement
         try:
             seconds = await self._send(settlement, None)
         except StoreUnavailable:
             raise
         except SwathError as error:  # nothing was changed; with no room to tell, by this try
-            if not isinstance(error, StoreFull) or before is not settlement:
+            if not isinstance(error, StoreFull) or before is not sent:
                 self._unsure = None
             raise
+        if sent.generation != self._frontier.store.generation:  # what was known to be in the store may have gone
+            await self._frontier.add(chain.from_iterable([outcome.discovered for outcome in sent.outcomes]))
         self._unsure = None
         self._let_go(settlement)
         self._count(settlement, seconds)
