@@ -589,6 +589,7 @@ async def test_what_a_store_that_was_set_back_has_lost_is_discovered_again(error
         b.faults.come_back()
         await claim.settle(outcomes)
         assert (await b.state("a"), await b.state("gone")) == ("done", "ready")
+        assert b.faults.calls["settle"] == 1
         assert (claim.held, claim.tally["done"]) == (0, 1)
 
 

@@ -53,6 +53,7 @@ class _Sent(NamedTuple):
     settlement: Settlement
     outcomes: Sequence[Encoded]
     generation: int
+    seconds: float | None = None  # that it took, once it is answered
 
 
 def _keys(items: Iterable[Item]) -> dict[int, dict[int, str]]:
@@ -77,7 +78,7 @@ class Claim:
         self._number = 0
         self._held = _keys(self.items)  # not settled yet
         self._lost = False
-        self._unsure: _Sent | None = None  # and not answered: whether it took effect is not known
+        self._unsure: _Sent | None = None  # and not through: perhaps it is not known whether it took effect
         self._again: set[tuple[int, int]] = set()  # what a settlement that was broken off may be repeated with
         self._one_at_a_time = asyncio.Lock()
         self.tally = dict.fromkeys([*_COUNTED.values(), "discovered"], 0)  # of what was settled
@@ -259,9 +260,8 @@ class Claim:
         """A lost reply is looked up, not guessed: what may have taken effect is sent again, under its number, before
         anything else is."""
         before, self._unsure = self._unsure, sent
-        settlement = sent.settlement
         try:
-            seconds = await self._send(settlement, None)
+            seconds = await self._send(sent.settlement, None) if sent.seconds is None else sent.seconds
         except StoreUnavailable:
             raise
         except SwathError as error:  # nothing was changed; with no room to tell, by this try
@@ -269,10 +269,11 @@ class Claim:
                 self._unsure = None
             raise
         if sent.generation != self._frontier.store.generation:  # what was known to be in the store may have gone
+            self._unsure = sent._replace(seconds=seconds)
             await self._frontier.add(chain.from_iterable([outcome.discovered for outcome in sent.outcomes]))
         self._unsure = None
-        self._let_go(settlement)
-        self._count(settlement, seconds)
+        self._let_go(sent.settlement)
+        self._count(sent.settlement, seconds)
 
     async def _send(self, settlement: Settlement, connection: Any) -> float:
         """Settle, and return the seconds that it took."""
