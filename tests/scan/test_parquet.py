@@ -1,5 +1,6 @@
 """Parquet by row groups."""
 
+from datetime import date, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -93,3 +94,24 @@ def test_rows_without_columns_are_rows(tmp_path: Path) -> None:
     source = tmp_path / "data.parquet"
     pq.write_table(pa.table({"n": range(7)}).select([]), source)
     assert scan(source, tmp_path / "out.jsonl", check="every").proof.counts.records == pq.read_metadata(source).num_rows
+
+
+def test_values_that_python_has_none_for_are_texts_and_no_row_is_lost(tmp_path: Path) -> None:
+    source = tmp_path / "data.parquet"
+    nanoseconds = [1_577_836_800_000_000_000, 1_577_836_800_000_000_001]
+    texts = pa.array([b"ok", b"a\xff"], pa.binary())
+    columns = {
+        "time": pa.array(nanoseconds, pa.timestamp("ns")),
+        "far": pa.array([0, 2**62], pa.timestamp("us")),
+        "day": pa.array([0, 2**30], pa.date32()),
+        "text": pa.Array.from_buffers(pa.string(), 2, texts.buffers()),
+        "nested": pa.array([[nanoseconds[0]], [nanoseconds[1]]], pa.list_(pa.timestamp("ns"))),
+    }
+    pq.write_table(pa.table(columns), source)
+    (records,) = module.ParquetSource(str(source)).read({"group": 0, "from": 0})
+    first, second = (record.value for record in records)
+    assert (first["time"], second["time"]) == (datetime.fromisoformat("2020-01-01"), "2020-01-01 00:00:00.000000001")
+    assert (first["far"], str(2**62) in second["far"]) == (datetime.fromisoformat("1970-01-01"), True)
+    assert (first["day"], str(2**30) in second["day"]) == (date(1970, 1, 1), True)
+    assert (first["text"], second["text"]) == ("ok", b"a\xff")
+    assert (first["nested"], "00:00:00.000000001" in second["nested"]) == ([datetime.fromisoformat("2020-01-01")], True)

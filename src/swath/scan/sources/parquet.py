@@ -125,6 +125,26 @@ class ParquetSource:
 
 
 def _values(batch: Any) -> list[dict[str, Any]]:
-    columns = [column.to_pylist() for column in batch.columns]
+    columns = [_listed(column) for column in batch.columns]
     rows = zip(*columns, strict=True) if columns else repeat((), batch.num_rows)
     return dicts(tuple(batch.schema.names))(rows)
+
+
+def _listed(column: Any) -> list[Any]:
+    try:
+        listed: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError):
+        return [_alone(column, row) for row in range(len(column))]
+    return listed
+
+
+def _alone(column: Any, row: int) -> Any:
+    """One value. What Python has no value for, such as a time of nanoseconds, is a text, and a text that is not UTF-8
+    is bytes, so that it does not make a whole row group unreadable."""
+    one = column.slice(row, 1)
+    for kind in (column.type, "string", "binary"):
+        try:
+            return one.cast(kind)[0].as_py()
+        except (ValueError, OverflowError, NotImplementedError):
+            continue
+    return one.to_string()
