@@ -232,3 +232,25 @@ async def test_transactions_commit_or_roll_back(a_database: Database, name: str,
         except KeyError:
             pass
     assert a_database.do(f"SELECT id FROM {name} ORDER BY id") == [(1,), (3,)]
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        ("time", "24:00:00"),
+        ("timetz", "24:00:00+02"),
+        ("interval", "170000000 years"),
+        ("json", "9" * 5_000),
+        ("jsonb", "9" * 5_000),
+    ],
+)
+async def test_values_that_psycopg_cannot_make_are_texts(
+    postgres_database: Database, name: str, opened: Open, type_: str, value: str
+) -> None:
+    """They would make their whole slice unreadable."""
+    postgres_database.do(
+        f"CREATE TABLE {name} (id integer PRIMARY KEY, value {type_})",
+        f"INSERT INTO {name} VALUES (1, '{value}'), (2, NULL)",
+    )
+    one, two = await (await opened(postgres_database, name)).records()
+    assert (one.row["value"], two.row["value"]) == (value, None)

@@ -7,7 +7,7 @@ import psycopg
 from psycopg.abc import AdaptContext, Buffer, Loader
 from psycopg.pq import Format
 
-FORGIVEN = ("date", "timestamp", "timestamptz")
+FORGIVEN = ("date", "timestamp", "timestamptz", "time", "timetz", "interval", "json", "jsonb")
 
 
 def forgive(connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any]) -> None:
@@ -28,7 +28,7 @@ def _forgiving(strict: type[Loader]) -> type[Loader]:
         def load(self, data: Buffer) -> Any:
             try:
                 return self._strict.load(data)
-            except psycopg.DataError:
+            except (psycopg.DataError, ValueError, OverflowError, RecursionError):
                 return bytes(data).decode()
 
     return Forgiving
