@@ -206,3 +206,19 @@ async def test_sqlite_has_no_texts_among_numbers(tmp_path: Path, name: str, open
     table = await opened(database, name)
     with pytest.raises(UsageError, match="is no value of id"):
         await table.parse_key(["2024-01-02"])
+
+
+async def test_a_column_that_is_not_null_for_new_rows_only_is_no_key(
+    postgres_database: Database, name: str, opened: Open
+) -> None:
+    """PostgreSQL has it since 18; in older ones the column may simply be NULL."""
+    not_valid = f"ALTER TABLE {name} ADD CONSTRAINT {name}_id NOT NULL id NOT VALID"
+    postgres_database.do(
+        f"CREATE TABLE {name} (id integer UNIQUE)",
+        f"INSERT INTO {name} VALUES (1), (NULL)",
+        f"DO $$BEGIN IF current_setting('server_version_num')::integer >= 180000 THEN {not_valid}; END IF; END$$",
+    )
+    with pytest.raises(UsageError, match=f'ALTER TABLE "public"."{name}" ALTER COLUMN "id" SET NOT NULL'):
+        await opened(postgres_database, name, key=["id"])
+    postgres_database.do(f"DELETE FROM {name} WHERE id IS NULL", f"ALTER TABLE {name} ALTER COLUMN id SET NOT NULL")
+    assert (await opened(postgres_database, name, key=["id"])).about.key_names == ("id",)

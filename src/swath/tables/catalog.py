@@ -23,8 +23,11 @@ FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
 LIMIT 10000
 """
+# Since PostgreSQL 18 a column can be NOT NULL for new rows only.
 _COLUMNS = """
-SELECT a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+SELECT a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull AND NOT EXISTS (
+        SELECT FROM pg_constraint AS n
+        WHERE n.conrelid = a.attrelid AND n.contype = 'n' AND n.conkey = ARRAY[a.attnum] AND NOT n.convalidated),
     CASE WHEN a.attcollation <> t.typcollation OR t.typtype = 'd'
         THEN (SELECT format('%%I.%%I', n.nspname, l.collname) FROM pg_collation AS l
             JOIN pg_namespace AS n ON n.oid = l.collnamespace WHERE l.oid = a.attcollation) END
