@@ -3,7 +3,8 @@
 import pytest
 
 from swath.backfill.change import SetChange
-from swath.backfill.trial import is_repeatable
+from swath.backfill.trial import check_statement, is_repeatable
+from swath.core.errors import UsageError
 from swath.threads import Threads
 from tests.tables.conftest import Database, Open, a_database, name, opened, shared  # noqa: F401  fixtures
 
@@ -32,3 +33,37 @@ async def test_repeatable(a_database: Database, name: str, opened: Open, case: s
     finally:
         threads.close()
     assert a_database.do(f"SELECT count(*), sum(n), count(v) FROM {name}") == [(1000, 0, 0)], "it was not rolled back"
+
+
+async def test_what_is_not_a_number_stays_the_same(shared: str, name: str, opened: Open) -> None:  # noqa: F811
+    database = Database(shared)
+    database.do(
+        f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer, x double precision)",
+        f"INSERT INTO {name} VALUES (1, 0, 'NaN')",
+    )
+    table = await opened(database, name)
+    threads = Threads()
+    try:
+        assert await is_repeatable(table, SetChange(table, "n = 5", None), threads, upto=None)
+    finally:
+        threads.close()
+
+
+async def test_what_the_first_rows_refuse_is_said(a_database: Database, name: str, opened: Open) -> None:  # noqa: F811
+    a_database.do(
+        f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer CHECK (n < 5))", f"INSERT INTO {name} VALUES (1, 0)"
+    )
+    table = await opened(a_database, name)
+    threads = Threads()
+    try:
+        with pytest.raises(UsageError, match=r"refuses the statement: .*(?i:check constraint)"):
+            await is_repeatable(table, SetChange(table, "n = 5", None), threads, upto=None)
+    finally:
+        threads.close()
+
+
+async def test_a_database_that_is_read_only_refuses(shared: str, name: str, opened: Open) -> None:  # noqa: F811
+    Database(shared).do(f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer)", f"INSERT INTO {name} VALUES (1, 0)")
+    table = await opened(Database(f"{shared}&options=-cdefault_transaction_read_only%3Don"), name)
+    with pytest.raises(UsageError, match="refuses the statement: cannot execute UPDATE in a read-only transaction"):
+        await check_statement(table, SetChange(table, "n = 5", None), ("1",))

@@ -22,6 +22,7 @@ class Interrupted(Exception):
 Errors = tuple[type[Exception], ...]
 OVERRUN: Errors = (Interrupted,)  # to be tried with fewer rows
 REFUSED: Errors = (sqlite3.DataError, sqlite3.IntegrityError)  # the same rows would be refused again
+WRONG_STATE: Errors = ()  # the transaction cannot do that, such as write where all is read-only
 GONE: Errors = ()  # the database is not there, and waiting helps
 
 try:
@@ -29,6 +30,7 @@ try:
 
     OVERRUN += (pg.QueryCanceled, pg.DeadlockDetected, pg.SerializationFailure, pg.LockNotAvailable)
     REFUSED += (pg.DataError, pg.IntegrityError, pg.ProgrammingError, pg.NotSupportedError)
+    WRONG_STATE += (pg.InternalError,)
     GONE += (pg.OperationalError, pg.InterfaceError)
 except ImportError:
     pass  # without it there are only tables in SQLite

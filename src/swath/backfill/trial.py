@@ -1,6 +1,8 @@
 """Trial: what is tried on a table before a backfill begins, in transactions that are rolled back."""
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from swath.backfill import limits
@@ -13,27 +15,35 @@ SAMPLES = (20, 400, 8_000)  # rows: more if nothing is changed among few
 TRIAL_SECONDS = 1.0
 
 
-_REFUSED: limits.Errors = (*limits.REFUSED, sqlite3.OperationalError, sqlite3.ProgrammingError)
+_REFUSED: limits.Errors = (*limits.REFUSED, *limits.WRONG_STATE, sqlite3.OperationalError, sqlite3.ProgrammingError)
 
 
 class _RollBack(Exception):
     """The end of a trial."""
 
 
-async def check_statement(table: Table, change: Change, sample: Key) -> None:
-    """Whether the database takes the statement at all; UsageError with what it says if not."""
+@contextmanager
+def _trial(table: Table) -> Iterator[None]:
+    """UsageError with what the database says where it refuses."""
     try:
-        async with table.transaction() as connection:
-            async with limits.attempt(connection, TRIAL_SECONDS):
-                await change.attempt(connection, sample)
-            raise _RollBack
+        yield
     except _RollBack:
         pass
-    except limits.OVERRUN:
-        pass  # somebody may have locked the row
     except _REFUSED as error:
         said = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
         raise UsageError(f"{table.shown} refuses the statement: {said}") from error
+
+
+async def check_statement(table: Table, change: Change, sample: Key) -> None:
+    """Whether the database takes the statement at all; UsageError with what it says if not."""
+    try:
+        with _trial(table):
+            async with table.transaction() as connection:
+                async with limits.attempt(connection, TRIAL_SECONDS):
+                    await change.attempt(connection, sample)
+                raise _RollBack
+    except limits.OVERRUN:
+        pass  # somebody may have locked the row
 
 
 async def is_repeatable(table: Table, change: Change, threads: Threads, *, upto: Key | None) -> bool:
@@ -43,15 +53,13 @@ async def is_repeatable(table: Table, change: Change, threads: Threads, *, upto:
         end = await table.slice_end(size, upto=upto)
         if end is None or changed:
             break
-        try:
+        with _trial(table):
             async with table.transaction() as connection:
                 changed = await change.apply(connection, after=None, upto=end.key)
                 once = await _rows(table, connection, None, end.key, threads)
                 await change.apply(connection, after=None, upto=end.key)
                 same = once == await _rows(table, connection, None, end.key, threads)
                 raise _RollBack
-        except _RollBack:
-            pass
     return same
 
 
@@ -66,8 +74,9 @@ async def first_plan(table: Table, statement: Fragment) -> list[str]:
         return [row[0] for row in rows]
 
 
-async def _rows(table: Table, connection: Any, after: Key | None, upto: Key, threads: Threads) -> list[dict[str, Any]]:
+async def _rows(table: Table, connection: Any, after: Key | None, upto: Key, threads: Threads) -> list[str]:
+    """As texts, since NaN is no NaN."""
     within = table.within(after=after, upto=upto)
     name = table.about.quoted.replace("%", "%%") if table.kind == "postgresql" else table.about.quoted
     rows = await fetch(connection, Fragment(f"SELECT * FROM {name} WHERE {within.sql}", within.values), threads)
-    return sorted(rows, key=repr)
+    return sorted(map(repr, rows))
