@@ -338,17 +338,24 @@ def _parsed(text: str, column: Column, about: Description) -> Any:
     """By SQLite's rules of affinity: what a column of this type would make of a text."""
     kind = column.type
     try:
-        if "INT" in kind:
-            return int(text)
-        if any(word in kind for word in ("CHAR", "CLOB", "TEXT")):
+        if any(word in kind for word in ("CHAR", "CLOB", "TEXT")) and "INT" not in kind:
             return text
-        if not kind or "BLOB" in kind:
+        if "BLOB" in kind and "INT" not in kind:
             return {"hex": bytes.fromhex(text).hex()}
-        if any(word in kind for word in ("REAL", "FLOA", "DOUB", "NUM", "DEC")):
-            return int(text) if text.lstrip("-").isdigit() else float(text)
-        return int(text) if text.lstrip("-").isdecimal() else text  # DATE and its like, which have texts in them
+        numeric = any(word in kind for word in ("INT", "REAL", "FLOA", "DOUB", "NUM", "DEC"))
+        return _number(text) if numeric or text.lstrip("-").isdecimal() else text  # of DATE and its like, or no type
     except ValueError as error:
-        raise UsageError(f"{text!r} is no value of {column.name} of {about.name}, which is {kind or 'BLOB'}") from error
+        raise UsageError(f"{text!r} is no value of {column.name} of {about.name}, which is {kind}") from error
+
+
+def _number(text: str) -> Any:
+    whole = text.strip().lstrip("+-").isdecimal()
+    if whole and -(2**63) <= int(text) < 2**63:
+        return int(text)
+    number = float(text)
+    if math.isnan(number):  # which SQLite takes for NULL: nothing is before or after it
+        raise ValueError("not a number")
+    return carried(number)
 
 
 def _placeholder(column: Column) -> str:
