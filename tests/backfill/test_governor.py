@@ -182,7 +182,9 @@ async def test_its_own_slowdown(a_database: Database, table: str) -> None:
         assert await opened.health().look(slowdown=20.0) == (False, "a row takes 20.0 times as long as it did at best")
 
 
-@pytest.mark.parametrize("query", ["SELECT nonsense", "SELECT 'many'", "SELECT 1 WHERE 1 = 2"])
+@pytest.mark.parametrize(
+    "query", ["SELECT nonsense", "SELECT 'many'", "SELECT 1 WHERE 1 = 2", "SELECT 'a'; SELECT 'b'"]
+)
 async def test_a_lag_that_cannot_be_read(a_database: Database, table: str, query: str) -> None:
     with pytest.raises(UsageError, match="lag-query"):
         async with ready(settings_of(a_database, table, max_lag=1.0, lag_query=query)):

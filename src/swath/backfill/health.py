@@ -58,7 +58,7 @@ class Health:
                 async with self._table.transaction() as connection:
                     if (complaint := await self._database(connection)) is not None:
                         return complaint
-            except limits.REFUSED as error:
+            except (*limits.REFUSED, *limits.WRONG_STATE) as error:
                 raise UsageError(f"--lag-query {self._lag_query!r} is refused: {str(error).strip()}") from error
             except limits.GONE as error:
                 raise StoreUnavailable(f"{self._table.shown} is gone: {error}") from error
@@ -93,7 +93,7 @@ class Health:
         if self._table.kind == "sqlite":
             try:
                 row = connection.execute(self._lag_query).fetchone()
-            except sqlite3.OperationalError as error:
+            except (sqlite3.Error, sqlite3.Warning) as error:
                 raise UsageError(f"--lag-query {self._lag_query!r} is refused: {error}") from error
         else:
             row = await (await connection.execute((self._lag_query or LAG).encode())).fetchone()
