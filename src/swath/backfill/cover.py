@@ -87,7 +87,7 @@ class Cover:
         own, free for anybody."""
         upto, rows, counted = work.hi, work.rows, False
         if work.lo != work.start or rows > 2 * self._sizer.size:  # what is left of one that was split was not counted
-            upto, rows = await self._cut(work, min(rows, self._sizer.size))
+            upto, rows = await self._cut(work, self._sizer.size)
             counted = True
         changed, began = None, 0.0
         while changed is None:
