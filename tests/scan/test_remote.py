@@ -51,6 +51,20 @@ def test_files_of_records_in_a_bucket(bucket: Any, tmp_path: Path) -> None:
         assert found.codes == {"odd": 50}
 
 
+def test_what_fsspec_does_not_list_is_counted_as_skipped(bucket: Any, tmp_path: Path) -> None:
+    odd = ("pre/a//b", "pre//c", "pre/content/")
+    for key in (*odd, "pre/a/d"):
+        bucket.call_s3("put_object", Bucket="bucket", Key=key, Body=b"x")
+    bucket.call_s3("put_object", Bucket="bucket", Key="pre/a/", Body=b"")  # stands for the prefix
+    try:
+        found = scan("s3://bucket/pre", tmp_path / "out.jsonl", check="every")
+    finally:
+        for key in odd:  # which it does not remove either
+            bucket.call_s3("delete_object", Bucket="bucket", Key=key)
+    assert found.keys("seen") == {"a/d"}
+    assert (found.proof.counts.records, found.proof.counts.skipped) == (1, 3)
+
+
 def test_what_is_not_in_a_bucket(bucket: Any, tmp_path: Path) -> None:
     for source in ("s3://bucket/nothing", "s3://no-such-bucket/x"):
         with pytest.raises(UsageError, match=r"is not there|cannot be reached"):

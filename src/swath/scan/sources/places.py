@@ -113,9 +113,11 @@ class RemotePlace:
         folder = self._full(path)
         for found in self._filesystem.ls(folder, detail=True):
             name = found["name"].rstrip("/")
-            if name == folder.rstrip("/") or not name.rpartition("/")[2]:
-                continue  # an object that stands for the prefix itself
-            yield _entry(name.rpartition("/")[2], found)
+            if name != folder.rstrip("/") and name.rpartition("/")[2]:
+                yield _entry(name.rpartition("/")[2], found)
+            elif found.get("size") or (found.get("type") == "directory" and found["name"] != folder):
+                yield Entry("", "other")  # below a name that is empty, as in a//b, which fsspec does not list
+            # else an object that stands for the prefix itself
 
     def look(self, path: str, entry: Entry) -> Entry:
         if entry.size is not None or entry.kind != "file":
