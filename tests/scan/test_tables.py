@@ -219,6 +219,14 @@ def test_tables_that_cannot_be_scanned(base: Database, tmp_path: Path, source: s
     assert not (tmp_path / "out.jsonl").exists()
 
 
+def test_keys_of_arrays_are_as_the_database_writes_them(database: str, tmp_path: Path) -> None:
+    with psycopg.connect(database) as postgres:
+        postgres.execute("CREATE TABLE t (id varchar(9)[] PRIMARY KEY, n integer)")
+        postgres.execute("INSERT INTO t VALUES ('{a,b}', 1), ('{c}', 2)")
+    found = scan(f"{database}#t", tmp_path / "out.jsonl", check="odd")
+    assert found.keys("odd") == {"{a,b}"}
+
+
 def test_a_password_is_kept_to_itself(tmp_path: Path) -> None:
     told = settings_of("postgresql://me:secret@host/db?password=secret#users", tmp_path / "out.jsonl", check="odd")
     assert "secret" not in str(told.saved())

@@ -4,6 +4,7 @@ Slices are half-open and tile all of the key's space, the first from where it be
 row belongs to the slice that its place is in, whenever it is inserted.
 """
 
+import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +28,8 @@ from swath.tables.table import Rows as RawRows
 SCHEMES = ("postgresql://", "postgres://", "sqlite://")
 READ = 4_000  # rows of a slice that are held in memory
 AT_ONCE = 1_000  # records that are handed out together
-PLAIN = ("smallint", "integer", "bigint", "uuid", "text")  # types of PostgreSQL that Python writes alike
+# Types of PostgreSQL that Python writes alike.
+PLAIN = ("smallint", "integer", "bigint", "uuid", "text", "character varying")
 SLICES = 16  # that a step of the plan hands out; the first ones fewer, as their size is a guess
 
 
@@ -188,7 +190,7 @@ class Rows:
 
 def _is_plain(column: Column, kind: str) -> bool:
     """Whether Python writes a value of this column as its database does."""
-    return kind == "sqlite" or column.type in PLAIN or column.type.startswith("character varying")
+    return kind == "sqlite" or re.sub(r"\(.*\)$", "", column.type) in PLAIN
 
 
 class TableSource:
