@@ -1,6 +1,7 @@
 """Handlers that the tests backfill with."""
 
 import asyncio
+import contextlib
 import sqlite3
 import threading
 from collections.abc import Sequence
@@ -102,6 +103,19 @@ def slow_in_sqlite_plainly(rows: Sequence[dict[str, Any]], connection: sqlite3.C
         f"UPDATE {rows[0]['own']} SET n = n + 1 + 0 * ({long} SELECT count(*) FROM c) WHERE id BETWEEN ? AND ?",
         (rows[0]["id"], rows[-1]["id"]),
     )
+
+
+async def swallowing(rows: Sequence[dict[str, Any]], connection: sqlite3.Connection) -> None:
+    swallowing_plainly(rows, connection)
+
+
+def swallowing_plainly(rows: Sequence[dict[str, Any]], connection: sqlite3.Connection) -> None:
+    """Goes on, whatever happens, also when SQLite has rolled back the transaction."""
+    _add_one_plainly(rows, connection)
+    if _poisoned(rows):
+        for statement in ("INSERT OR ROLLBACK INTO {0} (id) VALUES (1)", "UPDATE {0} SET n = n + 100"):
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute(statement.format(rows[0]["own"]))
 
 
 async def losing_another_server(rows: Sequence[dict[str, Any]], connection: Any) -> None:

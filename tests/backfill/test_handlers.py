@@ -66,6 +66,17 @@ async def test_what_goes_wrong_is_a_dead_letter_and_the_rest_goes_on(
     assert counts(a_database, name) == {0: len(POISONED), 1: ROWS - len(POISONED)}
 
 
+@pytest.mark.parametrize("handler", ["swallowing", "swallowing_plainly"])
+async def test_nothing_is_written_after_sqlite_has_rolled_back(file: Database, name: str, handler: str) -> None:
+    """Which it does by itself, such as with a statement that writes and takes too long."""
+    found = await backfilled(file, name, handler)
+    (dead,) = found.dead
+    assert "rolled back the transaction" in dead.reason
+    changed = counts(file, name)
+    assert changed.keys() == {0, 1}
+    assert changed[1] >= ROWS - len(POISONED)
+
+
 async def test_dead_slices_are_done_again_when_they_are_reopened(a_database: Database, name: str) -> None:
     found = await backfilled(a_database, name, "raising")
     a_database.do(f"UPDATE {name} SET id = 1013 WHERE id = 13")

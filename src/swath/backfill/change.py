@@ -187,8 +187,12 @@ def _kept_open(connection: sqlite3.Connection) -> Iterator[None]:
     )
     try:
         yield
+        if not connection.in_transaction:
+            raise limits.Interrupted(
+                "SQLite had rolled back the transaction, and the handler went on: let errors through"
+            )
     except sqlite3.DatabaseError as error:
-        if getattr(error, "sqlite_errorname", None) != "SQLITE_AUTH":
+        if getattr(error, "sqlite_errorname", None) != "SQLITE_AUTH" or not connection.in_transaction:
             raise
         raise UsageError(
             "the handler wanted to commit or to roll back: its transaction ends with the slice, leave that to swath"

@@ -291,7 +291,9 @@ def _fit(connection: sqlite3.Connection, table: str, names: list[str], infos: Se
 def _connect(path: str) -> sqlite3.Connection:
     if not os.path.isfile(path):
         raise UsageError(f"there is no file {path}")
-    return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    # Transactions are begun by hand. Without a level of isolation, what somebody writes after SQLite has rolled one
+    # back would be committed at once.
+    return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level="IMMEDIATE", check_same_thread=False)
 
 
 async def seen_through(connection: sqlite3.Connection, call: Callable[..., T], *arguments: Any) -> T:
@@ -309,8 +311,9 @@ async def seen_through(connection: sqlite3.Connection, call: Callable[..., T], *
         raise
 
 
-def _only_roll_back(action: int, *_: object) -> int:
-    return sqlite3.SQLITE_OK if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_DENY
+def _only_roll_back(action: int, operation: str | None, *_: object) -> int:
+    allowed = action == sqlite3.SQLITE_TRANSACTION and operation == "ROLLBACK"
+    return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
 
 @contextmanager
