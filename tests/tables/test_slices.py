@@ -1,9 +1,11 @@
 """A table in slices: every row in exactly one, in the database's own order, whatever the key."""
 
+import asyncio
 import locale
 from datetime import UTC, date, datetime
 from typing import Any
 
+import psycopg
 import pytest
 
 from swath.tables.table import Key, Table
@@ -254,3 +256,18 @@ async def test_values_that_psycopg_cannot_make_are_texts(
     )
     one, two = await (await opened(postgres_database, name)).records()
     assert (one.row["value"], two.row["value"]) == (value, None)
+
+
+async def test_a_time_limit_of_the_role_ends_no_slice(shared: str, name: str, opened: Open) -> None:
+    """It would do so each time that the slice is asked for."""
+    database = Database(shared)
+    database.do(f"CREATE TABLE {name} (id integer PRIMARY KEY)", f"INSERT INTO {name} VALUES (1), (2)")
+    table = await opened(Database(f"{shared}&options=-cstatement_timeout%3D200"), name)
+    with psycopg.connect(shared) as somebody:
+        somebody.execute(f"LOCK TABLE {name}".encode())
+        looking = asyncio.create_task(table.slice_end(10))
+        waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
+        while not (looking.done() or await asyncio.to_thread(database.do, waiting)):
+            pass
+        await asyncio.to_thread(somebody.execute, "SELECT pg_sleep(0.5)")
+    assert await looking == (("2",), 2)

@@ -20,13 +20,14 @@ CONNECT_TIMEOUT = 10
 APPLICATION = "swath"
 
 # Keys are written so that they read the same in any session. The order must come from the key's index, whatever the
-# statistics say. All of it holds for one transaction, so that a pooler in transaction mode may stand in between.
+# statistics say. A role's time limit would end the same slice each time that it is asked for. All of it holds for one
+# transaction, so that a pooler in transaction mode may stand in between.
 READING = b"""
 BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY;
 SET LOCAL datestyle = 'ISO'; SET LOCAL timezone = 'UTC'; SET LOCAL intervalstyle = 'postgres';
 SET LOCAL extra_float_digits = 1; SET LOCAL bytea_output = 'hex';
 SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off;
-SET LOCAL jit = off; SET LOCAL max_parallel_workers_per_gather = 0
+SET LOCAL jit = off; SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL statement_timeout = 0
 """
 
 BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"
