@@ -25,6 +25,7 @@ class Tally:
         self.changed += changed
         self.longest = max(self.longest, seconds)
         self._recent.append((time.monotonic(), rows))
+        self._forget(time.monotonic())
 
     def overran(self, error: Exception) -> None:
         """A slice had to be made smaller."""
@@ -34,10 +35,14 @@ class Tally:
     def rate(self) -> float:
         """Rows a second."""
         now = time.monotonic()
-        while self._recent and self._recent[0][0] < now - RATE_SECONDS:
-            self._recent.popleft()
+        self._forget(now)
         seconds = min(RATE_SECONDS, now - self.began)
         return sum(rows for _, rows in self._recent) / seconds if seconds > 0 else 0.0
+
+    def _forget(self, now: float) -> None:
+        """Also where nobody asks for the rate, as with --quiet: there may be millions of slices (INV-9)."""
+        while self._recent and self._recent[0][0] < now - RATE_SECONDS:
+            self._recent.popleft()
 
     def as_dict(self) -> dict[str, Any]:
         return {

@@ -1,0 +1,18 @@
+"""What a process has done, in bounded memory."""
+
+import pytest
+
+from swath.backfill import tally as module
+from swath.backfill.tally import Tally
+
+
+def test_slices_of_long_ago_are_forgotten_though_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    tally = Tally()
+    for _ in range(1_000):
+        now += 1.0
+        tally.covered(10, 5, 0.1)
+    assert len(tally._recent) <= module.RATE_SECONDS + 1
+    assert (tally.slices, tally.rows, tally.changed) == (1_000, 10_000, 5_000)
+    assert tally.rate == pytest.approx(10.0, rel=0.1)
