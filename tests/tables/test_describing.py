@@ -225,6 +225,19 @@ async def test_sqlite_compares_numbers_of_any_size(tmp_path: Path, name: str, op
     assert await table.first_key(after=await table.parse_key(["-99999999999999999999999"])) == (9,)
 
 
+async def test_sqlite_orders_by_the_index_that_serves(tmp_path: Path, name: str, opened: Open) -> None:
+    database = Database(f"sqlite:///{tmp_path}/app.db")
+    database.do(
+        f"CREATE TABLE {name} (id TEXT NOT NULL)",
+        f"CREATE UNIQUE INDEX {name}_1 ON {name} (id COLLATE NOCASE)",
+        f"CREATE UNIQUE INDEX {name}_2 ON {name} (id)",
+        f"CREATE UNIQUE INDEX {name}_3 ON {name} (id COLLATE NOCASE)",
+    )
+    table = await opened(database, name, key=["id"])
+    assert table.about.key[0].collation == "BINARY"
+    assert await table.follows(("b",), ("C",))
+
+
 async def test_a_column_that_is_not_null_for_new_rows_only_is_no_key(
     postgres_database: Database, name: str, opened: Open
 ) -> None:

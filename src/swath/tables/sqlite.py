@@ -261,31 +261,35 @@ def _check_null(connection: sqlite3.Connection, table: str, names: list[str], in
 
 def _fit(connection: sqlite3.Connection, table: str, names: list[str], infos: Sequence[Any]) -> Mapping[str, str]:
     """The collations of the index that gives the key's order and uniqueness. SQLite itself says whether it does."""
-    columns = ", ".join(map(quoted, names))
-    collations: Mapping[str, str] | None = None
+    found: list[tuple[str, Mapping[str, str]]] = []
     if [(info[1], info[2].upper()) for info in infos if info[5]] == [(names[0], "INTEGER")] and len(names) == 1:
-        collations = {}  # the number of the row, which needs no index
+        found.append(("", {}))  # the number of the row, which needs no index
     for _, index, unique, _, partial in connection.execute(f"PRAGMA index_list({quoted(table)})").fetchall():
         listed = connection.execute(f"PRAGMA index_xinfo({quoted(index)})").fetchall()
         ordered = {name: collation for _, _, name, _, collation, is_key in listed if is_key}
-        if collations is None and unique and not partial and list(ordered) == names:
-            collations = ordered
-    values = ", ".join("?" * len(names))
-    plan = " ".join(
-        step[3]
-        for step in connection.execute(
-            f"EXPLAIN QUERY PLAN SELECT {columns} FROM {quoted(table)} WHERE ({columns}) > ({values}) "
-            f"ORDER BY {columns} LIMIT 1",
-            [0] * len(names),
-        )
+        if unique and not partial and list(ordered) == names:
+            found.append((f"INDEXED BY {quoted(index)}", ordered))
+    for by, collations in found:
+        if _serves(connection, f"{quoted(table)} {by}", names):
+            return collations
+    columns = ", ".join(map(quoted, names))
+    name = quoted(f"{table}_{'_'.join(names)}_key")
+    raise UsageError(
+        f"no unique index of {table} has exactly the columns {', '.join(names)}, in this order and by the "
+        f"columns' own collations: CREATE UNIQUE INDEX {name} ON {quoted(table)} ({columns})"
     )
-    if collations is None or not plan.startswith("SEARCH") or "TEMP B-TREE" in plan:
-        name = quoted(f"{table}_{'_'.join(names)}_key")
-        raise UsageError(
-            f"no unique index of {table} has exactly the columns {', '.join(names)}, in this order and by the "
-            f"columns' own collations: CREATE UNIQUE INDEX {name} ON {quoted(table)} ({columns})"
-        )
-    return collations
+
+
+def _serves(connection: sqlite3.Connection, table: str, names: list[str]) -> bool:
+    """Whether a table is gone through by a key without a look at all of it: by this index, where one is named."""
+    columns, values = ", ".join(map(quoted, names)), ", ".join("?" * len(names))
+    statement = f"SELECT {columns} FROM {table} WHERE ({columns}) > ({values}) ORDER BY {columns} LIMIT 1"
+    try:
+        steps = connection.execute(f"EXPLAIN QUERY PLAN {statement}", [0] * len(names)).fetchall()
+    except sqlite3.OperationalError:  # the index is of no use for it
+        return False
+    plan = " ".join(step[3] for step in steps)
+    return plan.startswith("SEARCH") and "TEMP B-TREE" not in plan
 
 
 def _connect(path: str) -> sqlite3.Connection:
