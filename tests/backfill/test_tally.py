@@ -1,5 +1,7 @@
 """What a process has done, in bounded memory."""
 
+import time
+
 import pytest
 
 from swath.backfill import tally as module
@@ -8,7 +10,7 @@ from swath.backfill.tally import Tally
 
 def test_slices_of_long_ago_are_forgotten_though_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     tally = Tally()
     for _ in range(1_000):
         now += 1.0

@@ -109,6 +109,7 @@ def test_values_that_python_has_none_for_are_texts_and_no_row_is_lost(tmp_path: 
     }
     pq.write_table(pa.table(columns), source)
     (records,) = module.ParquetSource(str(source)).read({"group": 0, "from": 0})
+    assert isinstance(records, list)
     first, second = (record.value for record in records)
     assert (first["time"], second["time"]) == (datetime.fromisoformat("2020-01-01"), "2020-01-01 00:00:00.000000001")
     assert (first["far"], str(2**62) in second["far"]) == (datetime.fromisoformat("1970-01-01"), True)

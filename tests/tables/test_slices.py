@@ -267,7 +267,7 @@ async def test_a_time_limit_of_the_role_ends_no_slice(shared: str, name: str, op
         somebody.execute(f"LOCK TABLE {name}".encode())
         looking = asyncio.create_task(table.slice_end(10))
         waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
-        while not (looking.done() or await asyncio.to_thread(database.do, waiting)):
+        while not looking.done() and not await asyncio.to_thread(database.do, waiting):
             pass
         await asyncio.to_thread(somebody.execute, "SELECT pg_sleep(0.5)")
     assert await looking == (("2",), 2)
