@@ -33,6 +33,7 @@ def table(a_database: Database, name: str) -> str:
         ({"key": ("idd",)}, "idd"),
         ({"set": "nonsense = 1"}, "refuses the statement: .*nonsense"),
         ({"set": "n = = 1"}, "refuses the statement: .*syntax"),
+        ({"set": "n = n + 1, id = id + 1000"}, "--set changes id, by which .* is gone through"),
         ({"where": "nonsense"}, "refuses the statement: .*nonsense"),
         ({"sql": "update nonsense set n = 1 where id between :lo and :hi"}, "refuses the statement: .*nonsense"),
         ({"sql": "update {} set n = 1 where id between :lo and :hi and"}, "refuses the statement"),

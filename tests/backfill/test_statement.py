@@ -2,7 +2,7 @@
 
 import pytest
 
-from swath.backfill.statement import check_set, check_sql, sql_statement
+from swath.backfill.statement import check_key, check_set, check_sql, sql_statement
 from swath.core.errors import UsageError
 from swath.tables.postgres import PostgresTable
 from swath.tables.sqlite import SqliteTable
@@ -78,3 +78,36 @@ def test_both_ends_have_to_be_in_it(sql: str, missing: str) -> None:
 def test_a_set_that_sets_nothing() -> None:
     with pytest.raises(UsageError, match="sets nothing"):
         check_set("lower(email)")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        "id = id + 1",
+        "n = 1, ID=2",
+        'n = f(a, b), "id" = 2',
+        "(n, id) = (1, 2)",
+        "n = ',' , ( id , n ) = (select 1, 2)",
+        "[id] = 1",
+        "tags = array[1, 2], b = 3",
+    ],
+)
+def test_the_key_is_not_set(changes: str) -> None:
+    with pytest.raises(UsageError, match="by which t is gone through"):
+        check_key(postgres_table("id", "b"), changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        "n = id",
+        "n = (id = 3)",
+        "n = f(a, id = 3)",
+        "n = ', id = 1'",
+        "n = 1 -- , id = 2",
+        "ids = 1, nid = id",
+        "n = id = 3",
+    ],
+)
+def test_the_key_is_read(changes: str) -> None:
+    check_key(postgres_table("id"), changes)

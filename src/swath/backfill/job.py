@@ -18,6 +18,7 @@ from swath.backfill.progress import Progress, about, progress
 from swath.backfill.ranges import END, Step, work_of
 from swath.backfill.settings import BackfillSettings
 from swath.backfill.sizer import Sizer
+from swath.backfill.statement import check_key
 from swath.backfill.tally import Tally
 from swath.core import runner
 from swath.core.errors import StoreUnavailable, UsageError
@@ -107,6 +108,8 @@ class Open(NamedTuple):
     async def check(self) -> None:
         """What would go wrong is said before anything is made."""
         settings = self.job.settings
+        if settings.set is not None:
+            check_key(self.table, settings.set)
         await self.health().look(slowdown=1.0)  # whether it can be asked
         upto = await self._upto()
         first = await self.table.first_key(upto=upto)

@@ -14,9 +14,13 @@ _TOKENS = re.compile(
     | (?P<comment> /\*)
     | (?P<name> :(?:lo|hi)\b)
     | (?P<parenthesis> [()])
+    | (?P<comma> ,)
     """,
     re.VERBOSE | re.DOTALL,
 )
+
+_NAME = r'(?:"[^"]+"|`[^`]+`|\[[^\]]+\]|\w+)'
+_TARGET = re.compile(rf"\s*({_NAME}|\(\s*{_NAME}(?:\s*,\s*{_NAME})*\s*\))\s*=")
 
 
 def set_statement(table: Table, changes: str, where: str | None, *, after: Key | None, upto: Key) -> Fragment:
@@ -54,6 +58,30 @@ def check_set(changes: str) -> None:
     check_closed("--set", changes)
     if not re.search(r"=", changes):
         raise UsageError(f'--set {changes!r} sets nothing: write it like "email_lower = lower(email)"')
+
+
+def check_key(table: Table, changes: str) -> None:
+    """A row whose key is changed may move into a slice that is yet to come, and be changed again there."""
+    key = {name.lower() for name in table.about.key_names}
+    if moved := [name for name in _targets(changes) if name.lower() in key]:
+        raise UsageError(
+            f"--set changes {', '.join(moved)}, by which {table.about.name} is gone through: a row that moves may be "
+            "changed again, or never. Give another --key, or write it with --sql"
+        )
+
+
+def _targets(changes: str) -> Iterator[str]:
+    """The columns that are set: a name, or several in parentheses, at the beginning of each part."""
+    depth, starts = 0, [0]
+    for token in _tokens(changes):
+        if token["parenthesis"]:
+            depth += 1 if token[0] == "(" else -1
+        elif token["comma"] and depth == 0:
+            starts.append(token.end())
+    for start in starts:
+        if found := _TARGET.match(changes, start):
+            for name in found[1].strip("()").split(","):
+                yield name.strip().strip('"`[]')
 
 
 def check_closed(flag: str, sql: str) -> None:
