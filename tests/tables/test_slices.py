@@ -2,12 +2,15 @@
 
 import asyncio
 import locale
+import sqlite3
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from swath.core.errors import StoreUnavailable
 from swath.tables.table import Key, Table
 from tests.locales import german
 from tests.tables.conftest import Database, Open
@@ -271,3 +274,23 @@ async def test_a_time_limit_of_the_role_ends_no_slice(shared: str, name: str, op
             pass
         await asyncio.to_thread(somebody.execute, "SELECT pg_sleep(0.5)")
     assert await looking == (("2",), 2)
+
+
+async def test_a_file_that_somebody_has_to_himself_is_waited_for(
+    tmp_path: Path, name: str, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("swath.tables.sqlite.BUSY_SECONDS", 0.05)
+    database = Database(f"sqlite:///{tmp_path}/app.db")
+    database.do(f"CREATE TABLE {name} (id INTEGER PRIMARY KEY)", f"INSERT INTO {name} VALUES (1)")
+    table = await opened(database, name)
+    reader = table.reader()
+    somebody = sqlite3.connect(tmp_path / "app.db", isolation_level=None)
+    somebody.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(StoreUnavailable, match="locked"):
+        await table.slice_end(1)
+    with pytest.raises(StoreUnavailable, match="locked"):
+        reader.rows(1)
+    somebody.close()
+    assert await table.slice_end(1) == ((1,), 1)
+    assert reader.rows(1).values == [(1,)]
+    reader.close()

@@ -190,7 +190,8 @@ class SqliteTable:
 
     async def _read(self, look: Callable[[sqlite3.Connection], T]) -> T:
         async with self._reading:
-            return await seen_through(self._reader, look, self._reader)
+            with reading(self.shown):
+                return await seen_through(self._reader, look, self._reader)
 
     @property
     def _keys(self) -> str:
@@ -207,10 +208,11 @@ class SqliteReader:
     def rows(self, limit: int, *, after: Key | None = None, upto: Key | None = None) -> Rows:
         about, where = self._table.about, self._table.within(after=after, upto=upto)
         keys = keyset.key_list(about, DIALECT)
-        cursor = self._connection.execute(
-            f"SELECT * FROM {about.quoted} WHERE {where.sql} ORDER BY {keys} LIMIT {limit:d}", where.values
-        )
-        return Rows([column[0] for column in cursor.description], cursor.fetchall())
+        with reading(self._table.shown):
+            cursor = self._connection.execute(
+                f"SELECT * FROM {about.quoted} WHERE {where.sql} ORDER BY {keys} LIMIT {limit:d}", where.values
+            )
+            return Rows([column[0] for column in cursor.description], cursor.fetchall())
 
     def close(self) -> None:
         self._connection.close()
@@ -325,6 +327,17 @@ def translated(path: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
+        raise StoreUnavailable(f"{path}: {error}") from error
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Somebody who has the file to himself, as VACUUM does without write-ahead mode, is waited for."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:  # Python raises some that have none
+            raise
         raise StoreUnavailable(f"{path}: {error}") from error
 
 
