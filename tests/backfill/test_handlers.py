@@ -127,6 +127,15 @@ async def test_one_whose_statement_is_interrupted_gets_smaller_slices(file: Data
     assert found.job.tally.overruns["took too long"] > 0
 
 
+async def test_one_that_thinks_for_longer_than_its_role_may_is_let_to(server: Database, name: str) -> None:
+    """The server would end its session, which looks as if the server were gone."""
+    fill(server, name)
+    hasty = Database(f"{server.url}&options=-cidle_in_transaction_session_timeout%3D100")
+    found = await backfill(settings_of(hasty, name, run="very_slow", last=("3",), batch=3, workers=1, target_time=5.0))
+    assert found.progress.over
+    assert counts(server, name) == {0: ROWS - 3, 1: 3}
+
+
 async def test_one_that_needs_long_for_a_row_is_let_to(a_database: Database, name: str) -> None:
     """Less than one row cannot be tried."""
     fill(a_database, name)

@@ -58,7 +58,8 @@ async def attempt(connection: Any, target: float) -> AsyncIterator[None]:
     await _run(
         connection,
         f"SET LOCAL statement_timeout = {milliseconds}; SET LOCAL lock_timeout = {milliseconds}; "
-        f"{BY_INDEX}; SAVEPOINT attempt",
+        # A handler may think for as long as --timeout, whatever the role has for a limit.
+        f"SET LOCAL idle_in_transaction_session_timeout = 0; {BY_INDEX}; SAVEPOINT attempt",
     )
     # The settlement has limits of its own.
     unlimited = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0"
