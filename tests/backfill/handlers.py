@@ -97,8 +97,8 @@ async def slow_in_sqlite(rows: Sequence[dict[str, Any]], connection: sqlite3.Con
 
 
 def slow_in_sqlite_plainly(rows: Sequence[dict[str, Any]], connection: sqlite3.Connection) -> None:
-    """One statement that takes some milliseconds for each row."""
-    long = "WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 30000 + 0 * id)"
+    """One statement that takes several milliseconds for each row."""
+    long = "WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 150000 + 0 * id)"
     connection.execute(
         f"UPDATE {rows[0]['own']} SET n = n + 1 + 0 * ({long} SELECT count(*) FROM c) WHERE id BETWEEN ? AND ?",
         (rows[0]["id"], rows[-1]["id"]),

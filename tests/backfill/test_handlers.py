@@ -120,7 +120,7 @@ async def test_one_that_is_slow_gets_smaller_slices(a_database: Database, name: 
 async def test_one_whose_statement_is_interrupted_gets_smaller_slices(file: Database, name: str, handler: str) -> None:
     """What SQLite raises in the handler then is no fault of the handler's, and the same rows would take as long."""
     fill(file, name)
-    settings = settings_of(file, name, run=handler, batch=ROWS, workers=1, target_time=0.05)
+    settings = settings_of(file, name, run=handler, batch=ROWS, workers=1, target_time=0.2)
     found = await backfill(settings, attempts=1)
     assert not found.dead
     assert counts(file, name) == {1: ROWS}
