@@ -228,6 +228,8 @@ async def test_outputs_go_with_one_partition() -> None:
         output = swath.core.store.OutputMove("x.warc", 0, 10)
         with pytest.raises(swath.InvalidOutcome, match="one partition"):
             await claim.settle([item.done() for item in claim.items], outputs=[output])
+        with pytest.raises(swath.InvalidOutcome, match="without an outcome"):
+            await claim.settle([], outputs=[output])
         assert claim.held == 20
         first = [item for item in claim.items if item.partition == claim.partitions[0]]
         await claim.settle([item.done() for item in first], outputs=[output])

@@ -128,6 +128,10 @@ class Claim:
         """
         outcomes = list(outcomes)
         codec.check_outputs(outputs)
+        if outputs and not outcomes:
+            raise InvalidOutcome(
+                "outputs were given without an outcome: hand in those of the items that they were written for"
+            )
         grouped = self._grouped(outcomes)
         if outputs and len(grouped) > 1:
             raise InvalidOutcome(
