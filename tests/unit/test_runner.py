@@ -243,12 +243,15 @@ async def test_an_exception_that_cannot_be_traced_is_a_failure_like_others() -> 
     assert data["reason"] == "gave up after 1 attempt: Untraceable: what it says"
 
 
-async def test_a_plain_function_as_handler_is_a_retry_that_says_so() -> None:
+async def test_a_plain_function_is_refused_and_costs_no_attempt() -> None:
     async with bench() as b:
-        await b.frontier.add("a")
-        await b.frontier.run(lambda item: item.done(), until="idle")
-        data = await b.data("a")
-    assert "await" in data["reason"]
+        await b.frontier.add(["a", "b"])
+        with pytest.raises(swath.UsageError, match="define it with `async def`, or use swath"):
+            await b.frontier.run(lambda item: item.done())
+        assert (await b.frontier.status()).ready == 2
+        assert (await b.data("a"))["attempts"] == 0
+        summary = await b.frontier.run(lambda item: asyncio.ensure_future(nothing(item)))  # whatever is awaited will do
+    assert summary.done == 2
 
 
 async def test_what_the_store_alone_can_refuse_is_a_retry_and_spares_its_group() -> None:

@@ -252,6 +252,12 @@ def test_errors_are_those_of_swath() -> None:
         frontier.add(7)  # type: ignore[arg-type]
     with pytest.raises(swath.UsageError, match="cannot be called"):
         frontier.run("handler")  # type: ignore[arg-type]
+
+    async def asynchronous(item: Item) -> None:
+        """Never called."""
+
+    with pytest.raises(swath.UsageError, match="is async"):
+        frontier.run(asynchronous)  # type: ignore[arg-type]
     with pytest.raises(swath.InvalidSetting):
         frontier.run(lambda item: None, workers=0)
     frontier.close()

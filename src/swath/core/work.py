@@ -2,6 +2,7 @@
 
 import asyncio
 import enum
+import inspect
 import logging
 import traceback
 from collections.abc import Awaitable, Callable
@@ -9,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple
 
 from swath.core.claim import Claim, Encoded
-from swath.core.errors import InvalidOutcome, LeaseLost, StoreUnavailable, WrongTransaction
+from swath.core.errors import InvalidOutcome, LeaseLost, StoreUnavailable, UsageError, WrongTransaction
 from swath.core.item import Item, Outcome
 from swath.core.outage import Outage
 
@@ -30,7 +31,7 @@ class Why(enum.Enum):
 class Work:
     """One item being worked on, in a task of its own."""
 
-    __slots__ = ("began", "cancelled_at", "claim", "item", "shared", "staged", "started", "task", "warned", "why")
+    __slots__ = ("began", "cancelled_at", "claim", "item", "misused", "staged", "started", "task", "warned", "why")
 
     def __init__(self, claim: Claim, item: Item, began: float) -> None:
         self.claim = claim
@@ -39,7 +40,7 @@ class Work:
         self.task: asyncio.Task[None] | None = None
         self.started = False
         self.staged: Callable[[], None] | None = None  # counts its settlement in a transaction that may have committed
-        self.shared = False  # its connection was given to somebody else as well
+        self.misused = False  # by the caller, in a way that every item would meet
         self.why: Why | None = None
         self.cancelled_at = 0.0
         self.warned = False
@@ -115,11 +116,11 @@ class Transactions:
         """Two on one connection would commit and roll back each other's writes, so neither of them settles."""
         holder = self._lent.setdefault(id(connection), work)
         if holder is not work:
-            holder.shared = work.shared = True
+            holder.misused = work.misused = True
             raise _shared(connection)
         try:
-            outcome = _encoded(work, await handler(work.item, connection))
-            if work.shared:
+            outcome = _encoded(work, await _begun(work, handler(work.item, connection)))
+            if work.misused:
                 raise _shared(connection)
             return await work.claim.stage(outcome, connection)
         finally:
@@ -150,7 +151,7 @@ async def _called(work: Work, handler: Handler, timeout: float | None, transacti
     try:
         if transactions is not None:
             return await transactions.perform(work, handler)
-        return Ended(_encoded(work, await handler(item)))
+        return Ended(_encoded(work, await _begun(work, handler(item))))
     except asyncio.CancelledError:
         if work.why is not None:
             return _interrupted(work, timeout)
@@ -161,12 +162,23 @@ async def _called(work: Work, handler: Handler, timeout: float | None, transacti
         if work.why is not None:
             return _interrupted(work, timeout)
         failure = Failure(described(error), error=_traced())
-        if work.shared:  # the caller's mistake, which every item would meet: the run ends, and no attempt is counted
+        if work.misused:  # the run ends, and no attempt is counted
             failure.fatal = error
             return Ended(claim.encode(item.release()), failure)
     except BaseException as error:  # noqa: BLE001  SystemExit and its like: it counts as an attempt, and the run ends
         failure = Failure(described(error), error=_traced(), fatal=error)
     return Ended(claim.encode(item.retry(reason=failure.reason, error=failure.error)), failure)
+
+
+def _begun(work: Work, returned: object) -> Awaitable[object]:
+    """What the handler returned, to be awaited: as a retry, a plain function would use up the attempts of all items."""
+    if not inspect.isawaitable(returned):
+        work.misused = True
+        raise UsageError(
+            f"the handler returned {returned!r:.200} without being awaited: define it with `async def`, or use "
+            "swath.sync, which takes plain functions"
+        )
+    return returned
 
 
 def _encoded(work: Work, outcome: object) -> Encoded:

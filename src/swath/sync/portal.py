@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import inspect
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
@@ -186,6 +187,8 @@ class Portal:
         """`runner.run` with a plain function. Signals reach the main thread only, so it passes them on."""
         if not callable(handler):
             raise UsageError(f"{handler!r} cannot be called: a handler is a function that takes an item")
+        if inspect.iscoroutinefunction(handler):
+            raise UsageError(f"{handler!r} is async: swath.sync takes plain functions, swath.open(…).run async ones")
         stop = Stop()
         signals = stopped_by_signals(stop, self._loop, in_loop_thread=False) if handle_signals else nullcontext()
         with closing(Threads()) as threads, signals:
