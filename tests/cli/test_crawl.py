@@ -295,11 +295,11 @@ def test_parquet_is_exported_to_a_file_of_any_name(tmp_path: Path, monkeypatch: 
 # the display
 
 
-def status(*, ready: int = 0, delayed: int = 0, lanes: int = 0, wait: float = 0.0) -> Status:
+def status(*, ready: int = 0, delayed: int = 0, claimed: int = 0, lanes: int = 0, wait: float = 0.0) -> Status:
     now = datetime(2030, 1, 1, tzinfo=UTC)
     ready_at = now + timedelta(seconds=wait)
     return Status(
-        ready=ready, delayed=delayed, claimed=0, done=0, visits=0, dead=0, lanes=lanes, inbox=0, paused=False,
+        ready=ready, delayed=delayed, claimed=claimed, done=0, visits=0, dead=0, lanes=lanes, inbox=0, paused=False,
         min_interval=70.0, concurrency=1, max_attempts=5, checkpoints=[], next_ready_at=ready_at, now=now,
     )  # fmt: skip
 
@@ -330,6 +330,15 @@ def test_the_panel_says_when_it_waits_for_hosts_in_trouble() -> None:
     text = shown(CrawlSettings(out="crawl"), {}, status(ready=1, lanes=44, wait=16.53))
     assert "the next ready in 16.5 s" in text
     assert "every host with work is left alone for a while" in text
+
+
+def test_the_panel_takes_no_lease_for_a_wait() -> None:
+    """As in every crawl of one site: its only host is busy, and the next moment that is known is the lease's end."""
+    text = shown(CrawlSettings(out="crawl"), {"in_flight": 1}, status(ready=9, claimed=1, lanes=1, wait=89.8))
+    assert "at most 1 with work " in text
+    assert "next ready" not in text
+    assert "left alone" not in text
+    assert "at most 1 host ÷ 1 s = 1.0 pages/s" in text
 
 
 @pytest.mark.parametrize(

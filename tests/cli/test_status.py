@@ -1,9 +1,12 @@
 import json
 import signal
 import subprocess
+from io import StringIO
+
+from rich.console import Console
 
 from swath import Frontier, Item
-from swath.cli.status import rates
+from swath.cli.status import View, rates, rendered
 from swath.core.store import PartitionStatus, Settings, Signal, StoreStatus
 from tests.cli.conftest import COMMAND, Run, environment, on, sqlite_only
 
@@ -105,3 +108,18 @@ def test_rates_are_by_the_clock_of_the_store() -> None:
     assert found is not None
     assert (found.done, found.dead, found.added) == (25.0, 0.0, 200.0)
     assert rates(look(10.0, 100, 200), look(10.0, 100, 200)) is None
+
+
+def test_a_lease_is_no_time_at_which_the_next_is_ready() -> None:
+    """As where the only lane is busy: it is ready when its item is settled, long before the lease ends."""
+
+    def shown(*, ready: int, claimed: int) -> str:
+        part = look(0, done=0, end=2).partitions[0]._replace(ready=ready, claimed=claimed, next_ready_at=60_000_000)
+        view = View("memory:", look(0, done=0, end=2)._replace(partitions=[part]))
+        console = Console(width=120, file=StringIO(), record=True)
+        console.print(rendered(view, partitions=False))
+        return console.export_text()
+
+    assert "in 60 s, 1970-01-01 00:01:00 UTC, or when something is settled" in shown(ready=1, claimed=1)
+    assert "in 60 s, 1970-01-01 00:01:00 UTC  " in shown(ready=1, claimed=0)
+    assert "nothing waits but what is being worked on" in shown(ready=0, claimed=2)

@@ -126,7 +126,7 @@ def _rows(
         later = f" ({status.delayed:,} to be tried again later)" if status.delayed else ""
         yield "queued", f"{queued(status):,}{later}{lasts}"
         of_these = f"at most {hosts_with_work(status):,} with work"
-        yield f"{PACED[settings.lane]}s", f"{status.lanes:,} seen, {of_these}{_next_turn(status)}"
+        yield f"{PACED[settings.lane]}s", f"{status.lanes:,} seen, {of_these}{_next_turn(settings, status)}"
     yield "in flight", f"{tally.get('in_flight', 0):,} of {workers:,}"
     yield "received", f"{show.size(tally.get('bytes', 0))} in {show.span(seconds)}"
     yield from _outcomes(tally)
@@ -136,16 +136,24 @@ def _rows(
         yield "slowest", "  ".join(f"{host} {took:.1f} s" for host, took in slowest)
 
 
-def _next_turn(status: Status) -> str:
-    if status.next_ready_at is None:
+def _next_turn(settings: CrawlSettings, status: Status) -> str:
+    wait = _wait(settings, status)
+    if wait is None:
         return ""
-    wait = _wait(status)
     return f", the next ready in {show.span(max(0.1, round(wait, 1)))}" if wait else ", some ready now"
 
 
-def _wait(status: Status) -> float:
-    """Seconds until something is ready; 0 when something is, or nothing waits for time to pass."""
-    return 0.0 if status.next_ready_at is None else max(0.0, (status.next_ready_at - status.now).total_seconds())
+def _wait(settings: CrawlSettings, status: Status) -> float | None:
+    """Seconds until something is ready; 0 when something is, None when that cannot be told. While a page is in flight
+    its lease counts as well, which ends long after its host is ready again."""
+    if status.next_ready_at is None:
+        return None
+    wait = max(0.0, (status.next_ready_at - status.now).total_seconds())
+    return None if status.claimed and wait > _long(settings) else wait
+
+
+def _long(settings: CrawlSettings) -> float:
+    return max(1.0, LONG_WAIT * settings.min_interval)
 
 
 def _outcomes(tally: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -168,8 +176,8 @@ def politeness_hint(
     if status is None or settings.min_interval <= 0 or not status.ready or tally.get("in_flight", 0) >= workers / 2:
         return None
     noun, every = PACED[settings.lane], show.span(settings.min_interval)
-    wait = _wait(status)
-    if wait > max(1.0, LONG_WAIT * settings.min_interval):
+    wait = _wait(settings, status) or 0.0
+    if wait > _long(settings):
         return (
             f"every {noun} with work is left alone for a while: it asked for that, fails or is slow (see swath lanes)"
         )

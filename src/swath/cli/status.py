@@ -313,9 +313,14 @@ def _next_ready(status: Status) -> str:
     if status.paused:
         return "paused: swath resume"
     if status.next_ready_at is None:
-        return "nothing waits" if not status.claimed else "nothing waits but what is being worked on"
+        return "nothing waits"
+    if status.claimed == status.waiting:
+        return "nothing waits but what is being worked on"
     ahead = (status.next_ready_at - status.now).total_seconds()
-    return "now" if ahead <= 0 else f"in {show.span(ahead)}, {show.stamp(status.next_ready_at)}"
+    if ahead <= 0:
+        return "now"
+    sooner = ", or when something is settled" if status.claimed else ""  # a lease that ends is counted as well
+    return f"in {show.span(ahead)}, {show.stamp(status.next_ready_at)}{sooner}"
 
 
 def _progress(status: Status, total: int) -> Table:
