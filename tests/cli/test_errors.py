@@ -79,11 +79,21 @@ def test_nothing_that_lasts_is_kept_in_memory(
     assert "is gone when its process ends" in one_line(run_swath(*command, "--store", "memory:"), Exit.USAGE)
 
 
-def test_what_libpq_says_in_several_lines_is_one() -> None:
-    refused = run_swath("backfill", "--db", "postgresql://u@127.0.0.1:1/x", "--table", "t", "--set", "a = 1")
-    message = one_line(refused, Exit.STORE)
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("backfill", "--table", "t", "--set", "a = 1", "--db"),
+        ("status", "--store"),
+    ],
+    ids=lambda command: command[0],
+)
+@pytest.mark.parametrize("hosts", ["127.0.0.1:1", "127.0.0.1:1,127.0.0.1:2"])
+def test_what_libpq_says_in_several_lines_is_one(command: tuple[str, ...], hosts: str) -> None:
+    message = one_line(run_swath(*command, f"postgresql://u@{hosts}/x"), Exit.STORE)
     assert "cannot be reached" in message
     assert "\\n" not in message
+    assert message.count("Is the server running") == 1
+    assert all(f"port {host.rpartition(':')[2]} failed: Connection refused" in message for host in hosts.split(","))
 
 
 def shell(line: str, store: str, **changes: str) -> Result:

@@ -280,6 +280,7 @@ class PostgresReader:
         self._connection.close()
 
 
+_HINT = re.compile(r"\n\t.*")  # what libpq asks, and we do
 _OPEN = (psycopg.pq.TransactionStatus.INTRANS, psycopg.pq.TransactionStatus.INERROR)
 
 
@@ -289,7 +290,7 @@ def translated(shown: str) -> Iterator[None]:
     try:
         yield
     except psycopg.OperationalError as error:
-        said = " ".join((error.diag.message_primary or str(error)).split())  # libpq writes several lines
+        said = " ".join(_HINT.sub("", error.diag.message_primary or str(error)).split())
         raise StoreUnavailable(
             f"{shown} cannot be reached: {said}. Is the server running, and the URL right?"
         ) from error

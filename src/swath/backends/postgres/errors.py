@@ -39,6 +39,7 @@ _WAIT = (
 _OUT_OF_TIME = ("25P03", "25P04")  # idle_in_transaction_session_timeout, transaction_timeout: they end the session
 _BROKEN = ("08", "57P")  # the classes of errors about the connection, and about a server that ends sessions
 _TOO_LARGE = "54"  # the class of errors about a limit of the server itself, which no waiting lifts
+_HINT = re.compile(r"\n\t.*")  # what libpq asks, and we do
 
 # What a role needs, by the kind of thing that the server says is denied.
 _GRANTS = {
@@ -105,7 +106,8 @@ def translate(error: psycopg.Error, shown: str, *, doing: str) -> SwathError:
     if (error.sqlstate or "").startswith(_TOO_LARGE):
         return UsageError(f"{doing}: too large for PostgreSQL ({said}); nothing was changed. Hand in less at once")
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return StoreUnavailable(f"{shown} cannot be reached: {said}. Is the server running, and the URL right?")
+        why = " ".join(_HINT.sub("", said).split())
+        return StoreUnavailable(f"{shown} cannot be reached: {why}. Is the server running, and the URL right?")
     return SwathError(f"{shown} refused while {doing}: {said}")
 
 
