@@ -35,12 +35,13 @@ zone: `2030-01-31T12:00:00Z`.
 On a terminal, output is laid out for people. Elsewhere it is plain and stable: `name<tab>value` lines, or tab-separated
 columns without a header for listings. Characters that do not print are shown as escapes.
 
-`--json` prints one JSON document; `swath lanes list`, `swath dead list` and `swath status --watch` print JSON Lines,
-one object a line. Times are ISO 8601 in UTC, intervals are seconds, and what does not apply is `null`.
+`--json` prints one JSON document; `swath lanes list`, `swath dead list`, `swath status --watch`, and a crawl, backfill
+or scan print JSON Lines, one object a line. Times are ISO 8601 in UTC, intervals are seconds, and what does not apply
+is `null`.
 
-Results go to standard output; errors, progress and remarks to standard error. `swath crawl` and `swath scan`,
-whose results are files, show their progress and summary on standard output. Errors of swath are one line that starts
-with `swath:`.
+Results go to standard output; errors, progress and remarks to standard error. `swath crawl`, `swath backfill` and
+`swath scan`, whose results are elsewhere, show their progress and summary on standard output. Errors of swath are one
+line that starts with `swath:`; a flag that is unknown or has a wrong value is told of below the usage of its command.
 """
 
 
@@ -81,14 +82,18 @@ def _command(path: tuple[str, ...], command: Any) -> list[str]:
 def _usage(params: list[Any]) -> Iterator[str]:
     for param in params:
         if param.param_type_name == "argument":
-            name = param.metavar + ("..." if param.nargs == -1 else "")
-            yield name if param.required else f"[{name}]"
+            yield param.metavar if param.required else f"[{_bare(param)}]"
     yield "[OPTIONS]"
+
+
+def _bare(param: Any) -> str:
+    """What an argument is called, without the brackets that one which may be repeated has of its own."""
+    return str(param.metavar.strip("[]"))
 
 
 def _name(param: Any) -> str:
     if param.param_type_name == "argument":
-        return f"`{param.metavar}`"
+        return f"`{_bare(param)}`"
     value = "" if param.is_flag else " " + param.metavar.replace("|", "\\|")
     return ", ".join(f"`{name}{value}`" for name in (*param.opts, *param.secondary_opts))
 

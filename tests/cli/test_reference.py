@@ -34,3 +34,9 @@ def test_a_flag_is_shown_without_a_value(path: tuple[str, ...]) -> None:
     shown = CliRunner().invoke(app, [*path, "--help"], terminal_width=100)
     assert "--help" in shown.output
     assert "bool" not in shown.output.lower()
+
+
+@pytest.mark.parametrize("path", [("crawl",), ("add",), ("dead", "retry")], ids=" ".join)
+def test_what_may_be_given_several_times_is_shown_so(path: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(app, [*path, "--help"], terminal_width=100)
+    assert re.search(rf"Usage: .*{' '.join(path)} \[OPTIONS\] (\[(?:URL|KEY)\.\.\.\])", shown.output)

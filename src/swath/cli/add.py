@@ -38,7 +38,7 @@ class LaneBy(StrEnum):
 def add(
     keys: Annotated[
         list[str] | None,
-        typer.Argument(metavar="KEY", show_default=False, help="Keys; - or none of them for standard input"),
+        typer.Argument(metavar="[KEY...]", show_default=False, help="Keys; - or none of them for standard input"),
     ] = None,
     store: StoreOption = None,
     file: Annotated[

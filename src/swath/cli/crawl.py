@@ -18,7 +18,7 @@ SCOPE, LIMITS, NETWORK, OUTPUT = "Scope", "Limits", "Network", "Output"
 def crawl(
     urls: Annotated[
         list[str] | None,
-        typer.Argument(metavar="URL", show_default=False, help="Where to begin: URLs or host names"),
+        typer.Argument(metavar="[URL...]", show_default=False, help="Where to begin: URLs or host names"),
     ] = None,
     seeds: Annotated[
         str | None, typer.Option("--seeds", metavar="FILE", help="More seeds, one a line; - is standard input")

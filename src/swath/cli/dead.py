@@ -56,7 +56,9 @@ def list_dead(
 
 @app.command("retry")
 def retry(
-    keys: Annotated[list[str] | None, typer.Argument(metavar="KEY", show_default=False, help="These items")] = None,
+    keys: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY...]", show_default=False, help="These items")
+    ] = None,
     store: StoreOption = None,
     everything: Annotated[bool, typer.Option("--all", help="Every dead item")] = False,
     reason: ReasonOption = None,

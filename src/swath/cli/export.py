@@ -116,7 +116,7 @@ def _parquet(pages: Iterator[dict[str, Any]], file: str) -> None:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
-        raise MissingExtra("Parquet needs pyarrow: pip install pyarrow") from error
+        raise MissingExtra("Parquet needs pyarrow: pip install 'swath[parquet]'") from error
     kinds = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64(), bool: pyarrow.bool_()}
     schema = pyarrow.schema([(name, kinds[kind]) for name, kind in FIELDS.items()])
     # Of a name, it would take one with a colon for a URL.

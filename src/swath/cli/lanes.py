@@ -161,7 +161,11 @@ def block(
 
 
 @app.command("unblock")
-def unblock(lane: LaneArgument, store: StoreOption = None, json: JSONOption = False) -> None:
+def unblock(
+    lane: Annotated[str, typer.Argument(metavar="LANE", help="The lane")],
+    store: StoreOption = None,
+    json: JSONOption = False,
+) -> None:
     """Lift the block of a lane."""
 
     async def change(frontier: Frontier) -> None:
