@@ -71,7 +71,6 @@ class Log:
     lost: list[tuple[str, int]] = field(default_factory=list)  # (process, fence) that was told LeaseLost
     recovered: int = 0
     summaries: dict[str, dict[str, Any]] = field(default_factory=dict)  # by process
-    lookups: int = 0
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
