@@ -5,6 +5,7 @@ import pty
 import re
 import select
 import signal
+import sqlite3
 import struct
 import subprocess
 import time
@@ -16,6 +17,7 @@ from termios import TIOCSWINSZ
 import pytest
 
 from swath import Frontier
+from swath.cli import show
 from tests.cli.conftest import COMMAND, TIMEOUT, environment, kill, on, run_swath, wait_until_added
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][AB0]")
@@ -113,6 +115,33 @@ def test_watch_is_live_and_leaves_on_interrupt(store: str) -> None:
     assert terminal.finish() == 0
     assert "Traceback" not in terminal.text
     assert terminal.raw.rstrip().endswith("\x1b[?25h")  # the cursor is back
+
+
+@pytest.mark.parametrize(
+    ("command", "title"),
+    [
+        ("status --watch 0.1 --store sqlite:///{app}?schema={long}", "╭─ sqlite://"),
+        ("scan --source sqlite:///{app}#{long} --check tests.scan.checks:nothing --store {store}", "╭─ scanning"),
+        ("backfill --db sqlite:///{app} --table {long} --run tests.backfill.handlers:nothing", "╭─ backfill"),
+    ],
+    ids=["status", "scan", "backfill"],
+)
+def test_a_live_panel_stays_clear_of_the_edge(tmp_path: Path, store: str, command: str, title: str) -> None:
+    """Or the ^C that the terminal echoes begins a line, and what was drawn above it is not taken away."""
+    app, long, width = tmp_path / "app.db", "a_name_as_long_as_it_may_be", 40
+    with sqlite3.connect(app) as connection:
+        connection.execute(f"CREATE TABLE {long} (id INTEGER PRIMARY KEY, name TEXT)")
+        connection.execute(f"INSERT INTO {long} (name) VALUES ('a')")
+    connection.close()
+    run_swath("add", "a", store=f"sqlite:///{app}?schema={long}")
+    words = command.format(app=app, long=long, store=store).split()
+    words += ["--out", f"{tmp_path}/findings.jsonl"] if words[0] == "scan" else []
+    terminal = Terminal(*words, store=store, width=width)
+    terminal.read_until(lambda text: title in text and "╯" in text.partition(title)[2])
+    terminal.process.kill()
+    terminal.finish()
+    drawn = title + terminal.text.partition(title)[2].partition("╯")[0]
+    assert max(map(len, drawn.splitlines())) <= width - show.MARGIN
 
 
 def test_listings_are_tables_and_say_when_there_is_more(store: str) -> None:

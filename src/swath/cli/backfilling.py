@@ -5,8 +5,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterable
 
-from rich.live import Live
-
 from swath.backfill import trial
 from swath.backfill.change import SetChange, SqlChange
 from swath.backfill.job import Begun, Job, Open, opened
@@ -78,9 +76,9 @@ class Backfilling:
         if self._quiet:
             return
         if show.on_terminal() and not self._json:
-            with Live(console=show.console(), auto_refresh=False, transient=True) as live:
+            with show.live(transient=True) as draw:
                 while True:
-                    live.update(view.panel(self._job), refresh=True)
+                    draw(view.panel(self._job))
                     await asyncio.sleep(REFRESH_SECONDS)
         while True:
             await asyncio.sleep(view.LINE_SECONDS)

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.constrain import Constrain
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -23,7 +22,6 @@ LINE_SECONDS = 10.0
 MOST_KINDS = 6
 MOST_SLOW = 3
 SLOW_SECONDS = 1.0
-MARGIN = 4  # columns left free, so that a ^C that the terminal echoes does not begin a line and break the panel
 
 LONG_WAIT = 2  # turns; who is not ready for longer than that is left alone for another reason than the delay
 
@@ -89,10 +87,6 @@ def frontier(status: Status | None) -> dict[str, Any]:
         "pages_in_all": status.visits,
         "dead": status.dead,
     }
-
-
-def narrowed(shown: RenderableType, width: int) -> RenderableType:
-    return Constrain(shown, max(20, width - MARGIN))
 
 
 def panel(

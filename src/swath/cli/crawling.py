@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 
-from rich.live import Live
-
 import swath
 from swath.cli import crawl_view as view
 from swath.cli import show
@@ -82,11 +80,9 @@ class Crawling:
             await self._show_lines()
 
     async def _show_panel(self) -> None:
-        console = show.console()
-        with Live(console=console, auto_refresh=False, transient=True) as live:
+        with show.live(transient=True) as draw:
             while True:
-                shown = view.panel(self._settings, self._fleet.tally(), self._fleet.status, workers=self._workers)
-                live.update(view.narrowed(shown, console.width), refresh=True)
+                draw(view.panel(self._settings, self._fleet.tally(), self._fleet.status, workers=self._workers))
                 await asyncio.sleep(REFRESH_SECONDS)
 
     async def _show_lines(self) -> None:

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.live import Live
-
 from swath.cli import scan_view as view
 from swath.cli import show
 from swath.cli.exits import Exit
@@ -90,10 +88,10 @@ class Scanning:
             await self._show_lines(job, rate)
 
     async def _show_panel(self, job: Job, rate: view.Rate) -> None:
-        with Live(console=show.console(), auto_refresh=False, transient=True) as live:
+        with show.live(transient=True) as draw:
             while True:
                 rate.seen(job.counts.records, time.monotonic())
-                live.update(view.panel(self._settings, job.counts, job.status, rate.now), refresh=True)
+                draw(view.panel(self._settings, job.counts, job.status, rate.now))
                 await asyncio.sleep(REFRESH_SECONDS)
 
     async def _show_lines(self, job: Job, rate: view.Rate) -> None:

@@ -6,18 +6,21 @@ said can move a terminal's cursor.
 
 import json
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TextIO
 
 from rich import box
 from rich.console import Console, RenderableType
+from rich.constrain import Constrain
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from swath.core.passwords import MASK, passwords
 
+MARGIN = 4  # columns left free, so that a ^C that the terminal echoes does not begin a line and break a live display
 PAGE = 1_000  # rows of a table that are laid out together; more become another table
 SHORT_SECRET = 4  # characters; shorter ones are masked only where they stand in a URL
 
@@ -158,6 +161,16 @@ def panel(title: str, pairs: Pairs, *, footer: RenderableType | None = None) -> 
         body.add_row(grid)
         body.add_row(footer)
     return Panel(body, title=Text(clean(title), style="bold"), title_align="left", border_style="dim", expand=False)
+
+
+@contextmanager
+def live(*, transient: bool) -> Iterator[Callable[[RenderableType], None]]:
+    """A display that is drawn anew with each call; one that is transient is gone in the end."""
+    from rich.live import Live  # which most commands do without
+
+    on = console()
+    with Live(console=on, auto_refresh=False, transient=transient) as display:
+        yield lambda shown: display.update(Constrain(shown, max(20, on.width - MARGIN)), refresh=True)
 
 
 async def listing(columns: Sequence[str], rows: AsyncIterator[Sequence[str]], *, right: Iterable[str] = ()) -> int:

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
-from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -106,9 +105,9 @@ async def _watch(store: str | None, seconds: float | None, partitions: bool, jso
                 show.json_line(as_json(view))
                 print(end="", flush=True)
         elif show.on_terminal():
-            with Live(console=show.console(), auto_refresh=False) as live:
+            with show.live(transient=False) as draw:
                 async for view in looks:
-                    live.update(rendered(view, partitions), refresh=True)
+                    draw(rendered(view, partitions))
         else:
             async for view in looks:
                 print(one_line(view), flush=True)
