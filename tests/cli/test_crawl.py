@@ -251,7 +251,15 @@ def test_export_is_utf_8_in_any_locale(tmp_path: Path) -> None:
         server.shutdown()
     command = [*COMMAND, "export", "--out", str(tmp_path)]
     done = subprocess.run(command, env=PLAIN, capture_output=True, check=True, timeout=TIMEOUT)
-    assert "Grün" in {json.loads(line).get("title") for line in done.stdout.decode().splitlines()}
+    pages = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    assert {(page["depth"], page["title"]) for page in pages if page["kind"] == "page"} == {(0, "Grün")}
+
+
+def test_export_leaves_out_what_there_is_not(tmp_path: Path) -> None:
+    closed = ("--connect-to", "::127.0.0.1:1", "--allow-private", "--retries", "0", "--delay", "0s")
+    run_swath("crawl", "example.com", *closed, "--out", str(tmp_path))
+    robots = json.loads(run_swath("export", "--out", str(tmp_path)).out)
+    assert (robots["kind"], robots["status"], None in robots.values()) == ("robots", 0, False)
 
 
 def test_an_index_that_cannot_be_written_is_said(tmp_path: Path) -> None:

@@ -395,7 +395,7 @@ class Visitor:
             "type": answer.headers.get("content-type"),
             "size": len(answer.body),
             "digest": digest,
-            **{name: value for name, value in page.items() if value not in (None, "", False)},
+            **{name: value for name, value in page.items() if value or name == "depth"},  # that of a seed is 0
         }
         if answer.truncated is not None:
             listed["truncated"] = answer.truncated
