@@ -141,7 +141,7 @@ async def perform(
     if not work.begin():
         return Ended(work.claim.encode(work.item.release(started=False)))
     ended = await _called(work, handler, timeout, transactions)
-    if ended.outcome is None:
+    if ended.outcome is None or work.staged is None:
         return ended
     return ended._replace(outcome=ended.outcome._replace(doubtful=work.staged))
 
