@@ -13,7 +13,7 @@ import pytest
 from swath.core.clock import SECOND
 from swath.core.frontier import Frontier
 from swath.core.item import Dead, Done, Item, Release, Retry
-from swath.crawl import origins, read
+from swath.crawl import index, origins, read
 from swath.crawl.answer import Answer, failed
 from swath.crawl.rules import verdict_of_answer
 from swath.crawl.settings import CrawlSettings
@@ -420,3 +420,17 @@ async def test_no_record_refers_to_a_body_that_was_not_archived() -> None:
             duplicate_of.append(page.get("duplicate_of"))
             await settle(claim, outcome)
     assert duplicate_of == [None, "http://a.example/0", None, "http://a.example/2"]
+
+
+async def test_what_there_is_not_is_not_listed() -> None:
+    async with visiting(lambda url: answered(url, 200, b"", Content_Type=""), delay=0.0, robots=False) as (
+        _,
+        visitor,
+        _,
+    ):
+        outcome = await visitor(item("http://a.example/"))
+    assert isinstance(outcome, Done)
+    ((page, _),) = outcome.output
+    assert page.keys() == {"url", "status", "time", "size", "digest", "kind", "depth"}
+    assert (page["size"], page["depth"]) == (0, 0)
+    assert index._capture({**page, "file": "x", "offset": 0, "length": 1}).mime == "unk"

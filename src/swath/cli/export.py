@@ -99,8 +99,7 @@ def _write(directory: Path, committed: Mapping[str, int], file: str | None, form
 
 def _jsonl(pages: Iterator[dict[str, Any]], stream: TextIO) -> None:
     for page in pages:
-        known = {name: value for name, value in page.items() if value is not None}
-        stream.write(json.dumps(known, ensure_ascii=False) + "\n")
+        stream.write(json.dumps(page, ensure_ascii=False) + "\n")
 
 
 def _csv(pages: Iterator[dict[str, Any]], stream: TextIO) -> None:

@@ -64,7 +64,7 @@ def cdxj_lines(directory: Path, committed: Mapping[str, int]) -> Iterator[str]:
 
 def _capture(page: Mapping[str, Any]) -> cdxj.Capture:
     revisit = "duplicate_of" in page
-    mime = (page["type"] or "unk").partition(";")[0].strip() or "unk"
+    mime = (page.get("type") or "").partition(";")[0].strip() or "unk"
     return cdxj.Capture(
         url=page["url"],
         time=page["time"],

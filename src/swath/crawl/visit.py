@@ -388,17 +388,20 @@ class Visitor:
     ) -> Capture:
         """Records are packed here, since a thread for a small one costs more in being woken than in packing."""
         digest = warc.payload_digest(answer.body) if digest is None else digest
-        listed = {
+        said = {
             "url": answer.url,
             "status": answer.status,
             "time": answer.started,
             "type": answer.headers.get("content-type"),
             "size": len(answer.body),
             "digest": digest,
-            **{name: value for name, value in page.items() if value or name == "depth"},  # that of a seed is 0
+            **page,
+            "truncated": answer.truncated,
         }
-        if answer.truncated is not None:
-            listed["truncated"] = answer.truncated
+        # What there is not is left out. A depth or a size of 0 is there.
+        listed = {
+            name: value for name, value in said.items() if value is not None and value is not False and value != ""
+        }
         if not archived or not answer.status or not self._settings.warc:
             return Capture(listed, None)
         exchange = Exchange(answer, record_id or warc.new_id(), digest, original)
