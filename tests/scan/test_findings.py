@@ -249,9 +249,10 @@ def test_findings_that_are_not_as_they_were_written_are_refused(tree: Path, tmp_
     out = tmp_path / "out.jsonl"
     scan(tree, out, check="empty")
     lines = out.read_bytes()
-    out.write_bytes(lines[:300] + b"\0" * 10 + lines[310:])
-    with pytest.raises(ArchiveDamaged, match=f"{out} is not as it was written"):
-        list(lines_of(out, len(lines)))
+    for damaged in (lines[:300] + b"\0" * 10 + lines[310:], lines[: lines.index(b"\n") + 1], lines[:-1]):
+        out.write_bytes(damaged)
+        with pytest.raises(ArchiveDamaged, match=f"{out} is not as it was written"):
+            list(lines_of(out, len(lines)))
     out.unlink()
     with pytest.raises(ArchiveDamaged, match=f"{out} is not as it was written"):
         list(lines_of(out, len(lines)))

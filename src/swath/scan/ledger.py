@@ -42,7 +42,9 @@ def lines_of(path: Path, length: int) -> Iterator[dict[str, Any]]:
                 if (length := length - len(line)) < 0:
                     return
                 yield json.loads(line)
-    except (FileNotFoundError, ValueError) as error:
+        if length:
+            raise EOFError(f"it ends {length:,} bytes too early")
+    except (FileNotFoundError, EOFError, ValueError) as error:
         raise ArchiveDamaged(f"{path} is not as it was written ({error}): put it back from a copy") from error
 
 
