@@ -144,6 +144,7 @@ def test_a_file_that_is_not_ours_is_left_alone(tree: Path, tmp_path: Path) -> No
     out.unlink()
     with pytest.raises(UsageError, match="it is gone, or belongs to another machine"):
         scan(tree, out, check="empty", recheck=True)
+    assert not out.exists()
 
 
 def _prepare(tree: Path, outs: list[Path], barrier: Barrier, tell: Callable[[list[str]], None]) -> None:

@@ -67,11 +67,11 @@ async def _refuse(settings: ScanSettings, source: Source) -> None:
     """What is refused leaves nothing behind, and every frontier as it is."""
     try:
         async with swath.open(settings.store_url, create=False) as frontier:
-            known = await _known(frontier, settings, source)
+            if await _known(frontier, settings, source) is not None:
+                await _output_of(frontier, settings)
+                return
     except NotAFrontier:
-        known = None
-    if known is not None:
-        return
+        pass
     if settings.recheck:
         raise UsageError(
             f"--recheck: nothing was scanned yet with --out {settings.out}. Run it without --recheck first"
@@ -126,21 +126,31 @@ def _some(each: Iterator[Item]) -> list[Item]:
 
 async def _own_output(frontier: Frontier, settings: ScanSettings) -> str:
     """The mark on the lines of this output, from which is cut off what a run before this one wrote and did not settle,
-    also when nothing is left to do. A file that is not this scan's is left alone."""
-    name = output_name(settings)
-    fact = f"output {name}"
+    also when nothing is left to do."""
     file = await asyncio.to_thread(GrowingFile, settings.lines)  # of two that begin at once, one has its mark
     try:
-        committed = (await frontier.outputs()).get(file_name(name), 0)
-        mark = (await frontier.facts([fact])).get(fact)
-        await asyncio.to_thread(_refuse_stranger, settings, committed, mark)
+        committed, mark = await _output_of(frontier, settings)
         if mark is None:
             mark = secrets.token_hex(4)
-            await frontier.learn({fact: mark})
+            await frontier.learn({_fact(settings): mark})
         await asyncio.to_thread(file.restore, committed)
     finally:
         file.close()
-    return str(mark)
+    return mark
+
+
+async def _output_of(frontier: Frontier, settings: ScanSettings) -> tuple[int, str | None]:
+    """How much of this output is committed, and the mark on its lines, if it has one. A file that is not this scan's is
+    left alone."""
+    committed = (await frontier.outputs()).get(file_name(output_name(settings)), 0)
+    mark: str | None = (await frontier.facts([_fact(settings)])).get(_fact(settings))
+    await asyncio.to_thread(_refuse_stranger, settings, committed, mark)
+    return committed, mark
+
+
+def _fact(settings: ScanSettings) -> str:
+    """The key of the fact that has the mark of this output."""
+    return f"output {output_name(settings)}"
 
 
 def _refuse_stranger(settings: ScanSettings, committed: int, mark: str | None) -> None:
