@@ -18,10 +18,10 @@ from swath.core.passwords import without_password
 from swath.core.stopping import Stop, stopped_by_signals
 from swath.crawl import budget, index, place
 from swath.crawl.fleet import ChildFailed, Fleet
-from swath.crawl.output import writing_to
 from swath.crawl.scope import scope_of
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.target import ConnectTo
+from swath.files.writing import writing_to
 
 REFRESH_SECONDS = 0.5
 FAILED = "failed"  # what stopped a crawl all of whose processes ended with errors

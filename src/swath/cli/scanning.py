@@ -3,16 +3,14 @@
 import asyncio
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from swath.cli import scan_view as view
 from swath.cli import show
 from swath.cli.exits import Exit
-from swath.core.errors import UsageError
 from swath.core.passwords import without_password
 from swath.core.stopping import Stop, stopped_by_signals
+from swath.files.writing import writing_to
 from swath.functions import function
 from swath.scan import parquet_out, place
 from swath.scan.job import Job
@@ -50,7 +48,7 @@ class Scanning:
             fix = None if settings.fix is None else function(settings.fix, flag="--fix")
             job = Job(settings, source, check=check, fix=fix, stop=self._stop)
             await asyncio.to_thread(source.state)
-            with self._writing():
+            with writing_to(settings.out):
                 prepared = await place.prepare(settings, source)
                 before = await proof(settings)
                 self._say_what_begins(prepared, before)
@@ -58,13 +56,6 @@ class Scanning:
                 if not before.complete:
                     stopped_by = await self._scan(job, prepared)
         return await self._finish(stopped_by, time.monotonic() - began)
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise UsageError(f"--out {self._settings.out} cannot be written to: {error.strerror or error}") from error
 
     async def _scan(self, job: Job, prepared: place.Prepared) -> str:
         showing = asyncio.create_task(self._show(job))
@@ -112,7 +103,7 @@ class Scanning:
         settings = self._settings
         found = await proof(settings, with_examples=not (self._quiet or self._json))
         if settings.out.endswith(".parquet"):
-            with self._writing():
+            with writing_to(settings.out):
                 await asyncio.to_thread(parquet_out.write, Path(settings.out), settings.lines, found.length)
         if self._json:
             show.json_line({"event": "summary", "stopped_by": stopped_by, "seconds": seconds, **found.as_dict()})

@@ -2,32 +2,22 @@
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from isal import igzip
 
 import swath
-from swath.core.errors import UsageError
 from swath.core.store import OutputMove
 from swath.crawl import warc
 from swath.crawl.record import Capture, Exchange, line, records
 from swath.files.archive import Archive
 from swath.files.series import Series
+from swath.files.writing import writing_to
 
 PAGES_SIZE: Final = 256_000_000
 Entry = Sequence[Capture]
-
-
-@contextmanager
-def writing_to(directory: Path) -> Iterator[None]:
-    """A full disk, and whatever else keeps files from being written, is said in one line."""
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(f"--out {directory} cannot be written to: {error.strerror or error}") from error
 
 
 class CrawlOutput:
