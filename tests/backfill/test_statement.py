@@ -90,6 +90,8 @@ def test_a_set_that_sets_nothing() -> None:
         "n = ',' , ( id , n ) = (select 1, 2)",
         "[id] = 1",
         "tags = array[1, 2], b = 3",
+        "n = 1, -- and so on,\n id = 2",
+        "/* all */ id = 1",
     ],
 )
 def test_the_key_is_not_set(changes: str) -> None:
@@ -105,6 +107,8 @@ def test_the_key_is_not_set(changes: str) -> None:
         "n = f(a, id = 3)",
         "n = ', id = 1'",
         "n = 1 -- , id = 2",
+        "n = 1, -- id = 2\n m = 3",
+        "n = 1, /* id = 2 */ m = 3",
         "ids = 1, nid = id",
         "n = id = 3",
     ],

@@ -20,7 +20,8 @@ _TOKENS = re.compile(
 )
 
 _NAME = r'(?:"[^"]+"|`[^`]+`|\[[^\]]+\]|\w+)'
-_TARGET = re.compile(rf"\s*({_NAME}|\(\s*{_NAME}(?:\s*,\s*{_NAME})*\s*\))\s*=")
+_GAP = r"(?:\s|--[^\n]*|/\*.*?\*/)*+"
+_TARGET = re.compile(rf"{_GAP}({_NAME}|\(\s*{_NAME}(?:\s*,\s*{_NAME})*\s*\))\s*=", re.DOTALL)
 
 
 def set_statement(table: Table, changes: str, where: str | None, *, after: Key | None, upto: Key) -> Fragment:
@@ -71,7 +72,7 @@ def check_key(table: Table, changes: str) -> None:
 
 
 def _targets(changes: str) -> Iterator[str]:
-    """The columns that are set: a name, or several in parentheses, at the beginning of each part."""
+    """The columns that are set: a name, or several in parentheses, at the beginning of each part or after a comment."""
     depth, starts = 0, [0]
     for token in _tokens(changes):
         if token["parenthesis"]:
