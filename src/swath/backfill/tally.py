@@ -24,8 +24,9 @@ class Tally:
         self.rows += rows
         self.changed += changed
         self.longest = max(self.longest, seconds)
-        self._recent.append((time.monotonic(), rows))
-        self._forget(time.monotonic())
+        now = time.monotonic()
+        self._recent.append((now, rows))
+        self._forget(now)
 
     def overran(self, error: Exception) -> None:
         """A slice had to be made smaller."""
