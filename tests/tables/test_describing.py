@@ -223,6 +223,8 @@ async def test_sqlite_compares_numbers_of_any_size(tmp_path: Path, name: str, op
     assert await table.first_key(after=await table.parse_key(["9"])) == (10,)
     assert await table.last_key(upto=await table.parse_key(["99999999999999999999999"])) == (11,)
     assert await table.first_key(after=await table.parse_key(["-99999999999999999999999"])) == (9,)
+    assert await table.first_key(after=await table.parse_key(["9.5"])) == (10,)
+    assert await table.first_key(after=await table.parse_key(["-0.5"])) == (9,)
 
 
 async def test_sqlite_orders_by_the_index_that_serves(tmp_path: Path, name: str, opened: Open) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import os
+import re
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
@@ -354,16 +355,21 @@ def _bound(value: Any) -> Any:
     return bytes.fromhex(value["hex"]) if "hex" in value else float(value["real"])
 
 
+_DECIMAL = re.compile(r"[+-]?\d+(?:\.\d+)?")
+
+
 def _parsed(text: str, column: Column, about: Description) -> Any:
     """By SQLite's rules of affinity: what a column of this type would make of a text."""
     kind = column.type
     try:
-        if any(word in kind for word in ("CHAR", "CLOB", "TEXT")) and "INT" not in kind:
+        if "INT" in kind:
+            return _number(text)
+        if any(word in kind for word in ("CHAR", "CLOB", "TEXT")):
             return text
-        if "BLOB" in kind and "INT" not in kind:
+        if "BLOB" in kind:
             return {"hex": bytes.fromhex(text).hex()}
-        numeric = any(word in kind for word in ("INT", "REAL", "FLOA", "DOUB", "NUM", "DEC"))
-        return _number(text) if numeric or text.lstrip("-").isdecimal() else text  # of DATE and its like, or no type
+        numeric = any(word in kind for word in ("REAL", "FLOA", "DOUB", "NUM", "DEC"))
+        return _number(text) if numeric or _DECIMAL.fullmatch(text) else text  # of DATE and its like, or no type
     except ValueError as error:
         raise UsageError(f"{text!r} is no value of {column.name} of {about.name}, which is {kind}") from error
 
