@@ -1,5 +1,6 @@
 """Whether a change may be made twice, seen on rows that it changes."""
 
+import psycopg
 import pytest
 
 from swath.backfill.change import SetChange
@@ -67,3 +68,17 @@ async def test_a_database_that_is_read_only_refuses(shared: str, name: str, open
     table = await opened(Database(f"{shared}&options=-cdefault_transaction_read_only%3Don"), name)
     with pytest.raises(UsageError, match="refuses the statement: cannot execute UPDATE in a read-only transaction"):
         await check_statement(table, SetChange(table, "n = 5", None), ("1",))
+
+
+async def test_rows_that_somebody_holds_cannot_be_tried(shared: str, name: str, opened: Open) -> None:  # noqa: F811
+    database = Database(shared)
+    database.do(f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer)", f"INSERT INTO {name} VALUES (1, 0)")
+    table = await opened(Database(f"{shared}&options=-clock_timeout%3D1"), name)
+    threads = Threads()
+    try:
+        with psycopg.connect(shared) as somebody:
+            somebody.execute(f"UPDATE {name} SET n = 1".encode())
+            with pytest.raises(UsageError, match=r"first rows: canceling statement due to lock timeout.*--force"):
+                await is_repeatable(table, SetChange(table, "n = 5", None), threads, upto=None)
+    finally:
+        threads.close()

@@ -30,8 +30,11 @@ def _trial(table: Table) -> Iterator[None]:
     except _RollBack:
         pass
     except _REFUSED as error:
-        said = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
-        raise UsageError(f"{table.shown} refuses the statement: {said}") from error
+        raise UsageError(f"{table.shown} refuses the statement: {_said(error)}") from error
+
+
+def _said(error: Exception) -> str:
+    return getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
 
 
 async def check_statement(table: Table, change: Change, sample: Key) -> None:
@@ -53,13 +56,19 @@ async def is_repeatable(table: Table, change: Change, threads: Threads, *, upto:
         end = await table.slice_end(size, upto=upto)
         if end is None or changed:
             break
-        with _trial(table):
-            async with table.transaction() as connection:
-                changed = await change.apply(connection, after=None, upto=end.key)
-                once = await _rows(table, connection, None, end.key, threads)
-                await change.apply(connection, after=None, upto=end.key)
-                same = once == await _rows(table, connection, None, end.key, threads)
-                raise _RollBack
+        try:
+            with _trial(table):
+                async with table.transaction() as connection:
+                    changed = await change.apply(connection, after=None, upto=end.key)
+                    once = await _rows(table, connection, None, end.key, threads)
+                    await change.apply(connection, after=None, upto=end.key)
+                    same = once == await _rows(table, connection, None, end.key, threads)
+                    raise _RollBack
+        except limits.OVERRUN as error:
+            raise UsageError(
+                f"{table.shown} cannot try the statement on its first rows: {_said(error)}. Try again when nobody "
+                "holds them, or insist with --force"
+            ) from error
     return same
 
 
