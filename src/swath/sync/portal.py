@@ -188,7 +188,9 @@ class Portal:
         if not callable(handler):
             raise UsageError(f"{handler!r} cannot be called: a handler is a function that takes an item")
         if inspect.iscoroutinefunction(handler):
-            raise UsageError(f"{handler!r} is async: swath.sync takes plain functions, swath.open(…).run async ones")
+            raise UsageError(
+                f"{handler!r} is async: define it with `def`, or use the frontier of swath.open, which takes async ones"
+            )
         stop = Stop()
         signals = stopped_by_signals(stop, self._loop, in_loop_thread=False) if handle_signals else nullcontext()
         with closing(Threads()) as threads, signals:
