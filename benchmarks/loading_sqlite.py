@@ -13,7 +13,8 @@ from benchmarks.settings import ITEMS_PER_LANE
 from benchmarks.work import page
 
 INSERT_LANE = (
-    "INSERT INTO swath_lane (partition, number, name, waiting, head, level, ready_at) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO swath_lane (partition, number, name, waiting, head, low, level, ready_at) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 INSERT_ITEM = (
     "INSERT INTO swath_item (partition, lane, rank, place, position, hash, key, span, attempts) "
@@ -66,7 +67,7 @@ def block(path: str, *, lanes_of_ten: int) -> None:
 def _lanes(planned: Plan) -> Iterator[tuple[object, ...]]:
     for partition, lanes in enumerate(planned.partitions):
         for lane in lanes:
-            yield partition, lane.number, lane.name, ITEMS_PER_LANE, LEVEL, LEVEL, lane.ready_at
+            yield partition, lane.number, lane.name, ITEMS_PER_LANE, LEVEL, LEVEL, LEVEL, lane.ready_at
 
 
 def _items(planned: Plan) -> Iterator[tuple[object, ...]]:

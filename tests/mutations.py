@@ -120,15 +120,15 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-3: a claim that starts nothing moves the lane's clock",
         f"{SQLITE}/claim.py",
-        "            if count and starts_count(pacing):\n                lane.pace(self._now)\n",
-        "            if starts_count(pacing):\n                lane.pace(self._now)\n",
+        "            self.passed += 1\n            return 0\n",
+        "            self.passed += 1\n",
         "sqlite",
     ),
     Mutation(
         "INV-3: a raised default does not hold for lanes that wait",
         f"{SQLITE}/claim.py",
-        "if lane.earliest_start(pacing) <= self._now:",
-        "if True:",
+        "ready = lane.earliest_start(pacing) <= self._now",
+        "ready = True",
         "sqlite",
     ),
     Mutation(
@@ -211,10 +211,24 @@ MUTATIONS: Sequence[Mutation] = [
         "sqlite",
     ),
     Mutation(
+        "priority: a lane stands under the priority of what was taken from it",
+        f"{SQLITE}/claim.py",
+        "if lane.low != lane.head}",
+        "if False}",
+        "sqlite",
+    ),
+    Mutation(
+        "priority: a lane forgets that it has items of a lower priority",
+        f"{SQLITE}/state.py",
+        "if self.low is None or priority < self.low:",
+        "if self.low is None:",
+        "sqlite",
+    ),
+    Mutation(
         "fairness: a lane taken in part stays in front",
         f"{SQLITE}/claim.py",
-        "lane.place(pacing, self._now, new_turn=True)",
-        "lane.place(pacing, self._now)",
+        "lane.place(lane.pacing(self._pacing), self._now, new_turn=True)",
+        "lane.place(lane.pacing(self._pacing), self._now)",
         "sqlite",
     ),
     Mutation(
@@ -340,8 +354,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-3: a power cut takes back the start of a paced lane",
         f"{SQLITE}/claim.py",
-        "                self._session.need_durable()  # the next start",
-        "                pass  # the next start",
+        "            self._session.need_durable()  # the next start",
+        "            pass  # the next start",
         "sqlite",
         SQLITE_TESTS,
     ),

@@ -34,8 +34,8 @@ from swath.core.store import (
 STEPS = 250
 FOUND = 50  # keys that are looked for each time
 LANE_ROWS = """
-    SELECT partition, number, name, min_interval, concurrency, paused, blocked_until,
-           waiting, in_flight, last_at, head, level, ready_at FROM swath_lane
+    SELECT partition, number, name, min_interval, concurrency, blocked_until, waiting, in_flight, last_at, ready_at,
+           visits, low, head, level, paused FROM swath_lane
 """
 PARTITION_ROWS = """
     SELECT partition, time, next_position, next_place, checkpoint, checkpoint_dead, claims_made,
@@ -104,7 +104,7 @@ class Driver:
         assert {number: astuple(row) for number, row in known.partitions.items()}.items() <= partitions.items()
         for partition, numbered in known.lanes.items():
             for number, lane in numbered.items():
-                assert astuple(lane)[1:12] == lanes[partition, number]
+                assert astuple(lane)[1:14] == lanes[partition, number]
                 assert known.named[partition][lane.name] is lane
         held = {(*where, position): lane for where, lanes in known.held.items() for position, lane in lanes.items()}
         assert held == {where: lane for where, lane in items.items() if where[:2] in known.held}

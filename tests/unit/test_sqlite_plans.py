@@ -106,8 +106,12 @@ def test_plan(name: str, connection: sqlite3.Connection) -> None:
 
 
 def test_ready_lanes_are_read_in_order_from_their_place(connection: sqlite3.Connection) -> None:
-    lanes, items, *_ = plan(connection, SQL["ready_lanes"])
+    (lanes,) = plan(connection, SQL["ready_lanes"])
     assert "swath_lane_ready (partition=? AND level=? AND " in lanes
+
+
+def test_the_first_item_of_a_lane_is_looked_up_by_its_place(connection: sqlite3.Connection) -> None:
+    _, items, *_ = plan(connection, SQL["claim_firsts"])
     assert "PRIMARY KEY (partition=? AND lane=? AND rank=? AND place=?)" in items
 
 

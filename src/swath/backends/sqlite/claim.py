@@ -1,8 +1,7 @@
 """Claiming: lanes that are ready, in order of level and turn, give their head items (INV-1, INV-3, INV-8)."""
 
-import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from swath.backends.sqlite.state import NEVER, Lane, Lanes, Partition, Session
@@ -22,7 +21,9 @@ from swath.core.store import (
 CLAIMS_KEPT = 100_000  # fences below the newest for which a lost reply can still be looked up
 PRUNE_EVERY = 100  # claims
 CHORES = 5_000  # items made ready, and lanes passed by, after which a claim leaves the rest to the next
-HEAD_COLUMNS = 7  # of a row of `ready_lanes`: the lane's first item, and the rank of its second
+
+# The fields of a Lane up to `head`, which is its level where it is in the queue.
+QueuedLane = tuple[int, str, int | None, int | None, int, int, int, int, int, int, int | None]
 
 
 def claim(session: Session, request: ClaimRequest) -> ClaimReply:
@@ -234,29 +235,20 @@ class _Visit:
         after = (NEVER, NEVER)
         while len(taken) < limit and self.passed < CHORES:
             wanted = limit - len(taken)
-            first, looked = len(taken), 0
-            with closing(self._ready_lanes(level, after, wanted)) as rows:  # also when this is to be run again
-                for row in rows:
-                    looked += 1
-                    lane = Lane(*row[HEAD_COLUMNS:])
-                    self._lanes.remember(lane)
-                    after = (lane.ready_at, lane.number)
-                    if lane.number in met:
-                        continue
-                    met.add(lane.number)
-                    self._take_lane(lane, level, row, limit - len(taken), taken)
-                    self._lanes.touch(lane)
-                    if lane.level is not None and lane.ready_at <= self._now:
-                        levels.add(lane.level)
-                    if len(taken) >= limit:
-                        break
-            self._move(taken[first:], fence)
-            self._lanes.write()
-            if looked < wanted:
+            found = [Lane(*row, level, level) for row in self._ready_lanes(level, after, wanted)]
+            lanes = [lane for lane in found if lane.number not in met] if met else found
+            if found:
+                after = (found[-1].ready_at, found[-1].number)
+            taken += self._take_lanes(lanes, level, wanted, fence)
+            for lane in lanes:
+                met.add(lane.number)
+                if lane.level is not None and lane.ready_at <= self._now:
+                    levels.add(lane.level)
+            if len(found) < wanted:
                 break
         return taken
 
-    def _ready_lanes(self, level: int, after: tuple[int, int], limit: int) -> sqlite3.Cursor:
+    def _ready_lanes(self, level: int, after: tuple[int, int], limit: int) -> list[QueuedLane]:
         where = {
             "partition": self._partition.number,
             "level": level,
@@ -265,58 +257,87 @@ class _Visit:
             "number": after[1],
             "limit": limit,
         }
-        return self._connection.execute(self._sql["ready_lanes"], where)
+        return self._connection.execute(self._sql["ready_lanes"], where).fetchall()
 
-    def _take_lane(self, lane: Lane, level: int, row: tuple[Any, ...], limit: int, taken: list[Item]) -> None:
-        """Up to `limit` head items of one lane. Its row begins with the first of them and the rank of the second."""
-        pacing = lane.pacing(self._pacing)
-        if lane.earliest_start(pacing) <= self._now:  # otherwise the limits were changed since it was placed
-            if pacing.min_interval:
-                self._session.need_durable()  # the next start must know of this one, whatever happens (INV-3)
-            number, name = self._partition.number, lane.name
-            count = room(pacing, lane.in_flight, limit)
+    def _take_lanes(self, lanes: Sequence[Lane], level: int, limit: int, fence: int) -> list[Item]:
+        """Up to `limit` items from the heads of these lanes, each of which then stands where it belongs."""
+        given: dict[int, list[Item]] = {}  # by lane, in turn
+        firsts: dict[int, Lane] = {}  # those that give one item
+        used: list[Lane] = []
+        for lane in lanes:
+            if limit == 0:
+                break
+            count = self._room(lane, limit)
+            given[lane.number] = items = self._first_items(lane, level, count) if count > 1 else []
             if count == 1:
-                position, key, payload, attempts, span, losses, rank = row[:HEAD_COLUMNS]
-                visits, beside = lane.visits, lane.in_flight
-                fields = (key, name, level, payload, None, span, attempts, losses, visits, beside, number, position)
-                taken.append(tuple.__new__(Item, fields))  # half the cost of Item(…), which names them first
-                self._held[position] = lane.number
-                lane.start(1)
-                lane.head = None if rank is None else level_of(rank)
-            elif count > 1:
-                lowest = rank_of(level, FRESH)
-                where = (number, lane.number, lowest, count + 1)
-                rows = self._connection.execute(self._sql["lane_items"], where).fetchall()
-                visits = lane.visits
-                for beside, (position, key, payload, attempts, span, losses) in enumerate(rows[:count], lane.in_flight):
-                    fields = (key, name, level, payload, None, span, attempts, losses, visits, beside, number, position)
-                    taken.append(tuple.__new__(Item, fields))
-                    self._held[position] = lane.number
-                lane.start(min(len(rows), count))
-                if len(rows) <= count:
-                    lane.head = self._head(lane, lowest)
-            if count and starts_count(pacing):
-                lane.pace(self._now)
-                self.starts_count = self.starts_count or pacing.min_interval > 0
-        else:
+                firsts[lane.number] = lane
+            else:
+                count = len(items)
+            lane.start(count)
+            limit -= count
+            used.append(lane)
+        self._move(given, firsts, level, fence)
+        self._find_heads(used)
+        for lane in used:
+            self._lanes.remember(lane)
+            self._lanes.touch(lane)
+            lane.place(lane.pacing(self._pacing), self._now, new_turn=True)  # taken in part: behind the others
+        self._lanes.write()
+        return list(chain.from_iterable(given.values()))
+
+    def _room(self, lane: Lane, limit: int) -> int:
+        """How many items a lane may start, up to `limit`: none where its limits were changed since it was placed."""
+        pacing = lane.pacing(self._pacing)
+        ready = lane.earliest_start(pacing) <= self._now
+        count = room(pacing, lane.in_flight, limit) if ready else 0
+        if count == 0:
             self.passed += 1
-        lane.place(pacing, self._now, new_turn=True)  # taken in part, it goes back behind the others
+            return 0
+        if pacing.min_interval:
+            self._session.need_durable()  # the next start must know of this one, whatever happens (INV-3)
+        if starts_count(pacing):
+            lane.pace(self._now)
+            self.starts_count = self.starts_count or pacing.min_interval > 0
+        return count
 
-    def _move(self, items: Sequence[Item], fence: int) -> None:
-        where = {
-            "partition": self._partition.number,
-            "fence": fence,
-            "positions": str([item.position for item in items]),
-        }
-        self._connection.execute(self._sql["claim_items"], where)
-        self._connection.execute(self._sql["delete_items"], where)
+    def _first_items(self, lane: Lane, level: int, count: int) -> list[Item]:
+        """Up to so many items from the head of one lane, which are yet to be moved."""
+        where = (self._partition.number, lane.number, rank_of(level, FRESH), count)
+        rows = self._connection.execute(self._sql["lane_items"], where).fetchall()
+        return [self._item(lane, level, beside, row) for beside, row in enumerate(rows, lane.in_flight)]
 
-    def _head(self, lane: Lane, rank: int) -> int | None:
-        """The priority that comes next in a lane whose present level is used up."""
-        if lane.waiting == 0:
-            return None
-        where = (self._partition.number, lane.number, rank)
-        return level_of(self._connection.execute(self._sql["lane_head"], where).fetchone()[0])
+    def _item(self, lane: Lane, level: int, beside: int, row: tuple[Any, ...]) -> Item:
+        position, key, payload, attempts, span, losses = row[:6]
+        self._held[position] = lane.number
+        number, name, visits = self._partition.number, lane.name, lane.visits
+        fields = (key, name, level, payload, None, span, attempts, losses, visits, beside, number, position)
+        return tuple.__new__(Item, fields)  # half the cost of Item(…), which names them first
+
+    def _move(self, given: dict[int, list[Item]], firsts: Mapping[int, Lane], level: int, fence: int) -> None:
+        """Move what is given to `claimed`, and with it the first item of some lanes, which is given then, too."""
+        where = {"partition": self._partition.number, "fence": fence}
+        if several := _positions(given):
+            self._connection.execute(self._sql["claim_items"], {**where, "positions": str(several)})
+        if firsts:
+            self._connection.execute(self._sql["claim_firsts"], {**where, "lanes": str(list(firsts))})
+            for row in self._connection.execute(self._sql["claimed_items"], where).fetchall():
+                if row[0] not in self._held:
+                    lane = firsts[row[6]]
+                    given[lane.number].append(self._item(lane, level, lane.in_flight - 1, row))
+        if moved := _positions(given):
+            self._connection.execute(self._sql["delete_items"], {**where, "positions": str(moved)})
+
+    def _find_heads(self, lanes: Iterable[Lane]) -> None:
+        """Look what comes next in lanes that may have items of several priorities."""
+        mixed = {lane.number: lane for lane in lanes if lane.low != lane.head}
+        if mixed:
+            where = {"partition": self._partition.number, "lanes": str(list(mixed))}
+            for number, rank in self._connection.execute(self._sql["lane_ranks"], where):
+                mixed[number].head = level_of(rank)
+
+
+def _positions(given: Mapping[int, Sequence[Item]]) -> list[int]:
+    return [item.position for items in given.values() for item in items]
 
 
 class Claim(NamedTuple):

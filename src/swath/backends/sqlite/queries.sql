@@ -77,36 +77,37 @@ SELECT count(*) FROM swath_dead WHERE partition = :partition AND position > :che
 -- lanes
 
 -- name: lanes_by_number
-SELECT l.number, l.name, l.min_interval, l.concurrency, l.paused, l.blocked_until,
-       l.waiting, l.in_flight, l.last_at, l.head, l.level, l.ready_at, l.visits
+SELECT l.number, l.name, l.min_interval, l.concurrency, l.blocked_until, l.waiting, l.in_flight, l.last_at, l.ready_at,
+       l.visits, l.low, l.head, l.level, l.paused
 FROM json_each(:numbers) AS wanted CROSS JOIN swath_lane AS l
 WHERE l.partition = :partition AND l.number = wanted.value
 
 -- name: lanes_by_name
-SELECT l.number, l.name, l.min_interval, l.concurrency, l.paused, l.blocked_until,
-       l.waiting, l.in_flight, l.last_at, l.head, l.level, l.ready_at, l.visits
+SELECT l.number, l.name, l.min_interval, l.concurrency, l.blocked_until, l.waiting, l.in_flight, l.last_at, l.ready_at,
+       l.visits, l.low, l.head, l.level, l.paused
 FROM json_each(:names) AS wanted CROSS JOIN swath_lane AS l
 WHERE l.partition = :partition AND l.name = wanted.value
 
 -- name: insert_lane
 -- F11: a lane's row exists before its first item.
 INSERT INTO swath_lane (name, min_interval, concurrency, paused, blocked_until,
-                  waiting, in_flight, last_at, head, level, ready_at, partition, number)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                  waiting, in_flight, last_at, head, low, level, ready_at, partition, number)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: save_lanes
 -- Rule 9: written by one function only. `level` and `ready_at` are the place in the queue. A move changes many lanes in
 -- the same way, so that a few statements write them all; a moment that is NULL stays what it was.
 UPDATE swath_lane
 SET waiting = waiting + ?, in_flight = in_flight + ?, visits = visits + ?, last_at = coalesce(?, last_at), head = ?,
-    level = ?, ready_at = coalesce(?, ready_at)
+    low = ?, level = ?, ready_at = coalesce(?, ready_at)
 WHERE partition = ? AND number IN (SELECT value FROM json_each(?))
 
 -- name: save_lane_counts
 -- For lanes that keep their place: naming `level` or `ready_at` would make SQLite rewrite the entry of the queue, which
 -- for discovered links is a page of its own for each.
 UPDATE swath_lane
-SET waiting = waiting + ?, in_flight = in_flight + ?, visits = visits + ?, last_at = coalesce(?, last_at), head = ?
+SET waiting = waiting + ?, in_flight = in_flight + ?, visits = visits + ?, last_at = coalesce(?, last_at), head = ?,
+    low = ?
 WHERE partition = ? AND number IN (SELECT value FROM json_each(?))
 
 -- name: default_lanes_in_flight
@@ -188,21 +189,11 @@ DELETE FROM swath_delayed WHERE partition = ? AND position = ?
 
 -- name: ready_lanes
 -- INV-8. Lanes that may start, by (ready_at, number), from the place where the last look ended. Lanes that are not
--- ready sort behind :now and are never met. With the head item of each, which is all that most of them may start, and
--- the rank of the one behind it.
-SELECT i.position, i.key, i.payload, i.attempts, i.span, i.losses,
-       CASE WHEN l.waiting > 1 THEN (
-           SELECT rank FROM swath_item WHERE partition = :partition AND lane = l.number ORDER BY rank, place LIMIT 1 OFFSET 1
-       ) END,
-       l.number, l.name, l.min_interval, l.concurrency, l.paused, l.blocked_until,
-       l.waiting, l.in_flight, l.last_at, l.head, l.level, l.ready_at, l.visits
-FROM swath_lane AS l CROSS JOIN swath_item AS i
-WHERE l.partition = :partition AND l.level = :level AND l.ready_at <= :now
-  AND (l.ready_at, l.number) > (:ready_at, :number)
-  AND i.partition = :partition AND i.lane = l.number AND (i.rank, i.place) = (
-      SELECT rank, place FROM swath_item WHERE partition = :partition AND lane = l.number ORDER BY rank, place LIMIT 1
-  )
-ORDER BY l.ready_at, l.number LIMIT :limit
+-- ready sort behind :now and are never met.
+SELECT number, name, min_interval, concurrency, blocked_until, waiting, in_flight, last_at, ready_at, visits, low
+FROM swath_lane
+WHERE partition = :partition AND level = :level AND ready_at <= :now AND (ready_at, number) > (:ready_at, :number)
+ORDER BY ready_at, number LIMIT :limit
 
 -- name: lane_items
 -- The head of one lane down to the lowest rank of its level.
@@ -210,12 +201,30 @@ SELECT position, key, payload, attempts, span, losses
 FROM swath_item WHERE partition = ? AND lane = ? AND rank <= ?
 ORDER BY rank, place LIMIT ?
 
--- name: lane_head
--- What comes next in a lane whose present level is used up.
-SELECT rank FROM swath_item WHERE partition = ? AND lane = ? AND rank > ? ORDER BY rank LIMIT 1
+-- name: lane_ranks
+-- What comes next in lanes from which the first was taken.
+SELECT wanted.value, (
+    SELECT rank FROM swath_item WHERE partition = :partition AND lane = wanted.value ORDER BY rank LIMIT 1
+) FROM json_each(:lanes) AS wanted
+
+-- name: claim_firsts
+-- INV-1. The first item of each lane, which is all that most of them may start. One statement for all: a row moved inside
+-- SQLite costs a third of one that a statement is run for.
+INSERT INTO swath_claimed (partition, fence, position, lane, priority, hash, key, payload, span, attempts, losses,
+                     reason, error)
+SELECT i.partition, :fence, i.position, i.lane, 7 - i.rank / 2, i.hash, i.key, i.payload, i.span, i.attempts, i.losses,
+       i.reason, i.error
+FROM json_each(:lanes) AS wanted CROSS JOIN swath_item AS i
+WHERE i.partition = :partition AND i.lane = wanted.value AND (i.rank, i.place) = (
+    SELECT rank, place FROM swath_item WHERE partition = :partition AND lane = wanted.value ORDER BY rank, place LIMIT 1
+)
+
+-- name: claimed_items
+-- What a claim has got here so far.
+SELECT position, key, payload, attempts, span, losses, lane
+FROM swath_claimed WHERE partition = :partition AND fence = :fence
 
 -- name: claim_items
--- INV-1. One statement for all: a row moved inside SQLite costs a third of one that a statement is run for.
 INSERT INTO swath_claimed (partition, fence, position, lane, priority, hash, key, payload, span, attempts, losses,
                      reason, error)
 SELECT i.partition, :fence, i.position, i.lane, 7 - i.rank / 2, i.hash, i.key, i.payload, i.span, i.attempts, i.losses,
@@ -421,8 +430,8 @@ SELECT count(*) FROM (
 )
 
 -- name: list_lanes
-SELECT partition, number, name, min_interval, concurrency, paused, blocked_until,
-       waiting, in_flight, last_at, head, level, ready_at, visits
+SELECT partition, number, name, min_interval, concurrency, blocked_until, waiting, in_flight, last_at, ready_at, visits,
+       low, head, level, paused
 FROM swath_lane WHERE (partition, number) > (:after_partition, :after_number)
 ORDER BY partition, number LIMIT :limit
 

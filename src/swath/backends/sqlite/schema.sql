@@ -37,8 +37,8 @@ CREATE TABLE swath_partition_state (
     visits INTEGER NOT NULL DEFAULT 0
 );
 
--- head: the highest priority that waits here, NULL when nothing does. level: the same while the lane is in the queue,
--- NULL while it is empty, busy or paused.
+-- head: the highest priority that waits here, NULL when nothing does; low: one below which nothing does. level: the head
+-- while the lane is in the queue, NULL while it is empty, busy or paused.
 CREATE TABLE swath_lane (
     partition INTEGER NOT NULL,
     number INTEGER NOT NULL,
@@ -51,6 +51,7 @@ CREATE TABLE swath_lane (
     in_flight INTEGER NOT NULL DEFAULT 0,
     last_at INTEGER NOT NULL DEFAULT 0,
     head INTEGER,
+    low INTEGER,
     level INTEGER,
     ready_at INTEGER NOT NULL DEFAULT 0,
     visits INTEGER NOT NULL DEFAULT 0,

@@ -178,21 +178,23 @@ class Partition:
 
 @dataclass(slots=True)
 class Lane:
-    """One row of `lane`. `head` is the highest priority that waits, None when nothing does."""
+    """One row of `lane`. `head` is the highest priority that waits and `low` one below which nothing does; None when
+    nothing waits."""
 
     number: int
     name: str
     min_interval: int | None = None
     concurrency: int | None = None
-    paused: int = 0
     blocked_until: int = 0
     waiting: int = 0
     in_flight: int = 0
     last_at: int = 0
-    head: int | None = None
-    level: int | None = None
     ready_at: int = 0
     visits: int = 0
+    low: int | None = None
+    head: int | None = None
+    level: int | None = None
+    paused: int = 0
     # Since it was read or written:
     waits: int = 0  # what was added to `waiting`
     flies: int = 0  # what was added to `in_flight`
@@ -217,6 +219,8 @@ class Lane:
         self.waits += 1
         if self.head is None or priority > self.head:
             self.head = priority
+        if self.low is None or priority < self.low:
+            self.low = priority
 
     def start(self, count: int) -> None:
         """So many items that waited are in flight."""
@@ -224,6 +228,8 @@ class Lane:
         self.waits -= count
         self.in_flight += count
         self.flies += count
+        if self.waiting == 0:
+            self.head = self.low = None
 
     def end(self) -> None:
         """One item is no longer in flight."""
@@ -337,6 +343,7 @@ class Lanes:
                         lane.in_flight,
                         lane.last_at,
                         lane.head,
+                        lane.low,
                         lane.level,
                         lane.ready_at,
                         self.partition.number,
@@ -355,10 +362,10 @@ class Lanes:
             last_at = lane.last_at if lane.timed else None
             if lane.moved:
                 ready_at = None if lane.level is None else lane.ready_at
-                change = (lane.waits, lane.flies, lane.visited, last_at, lane.head, lane.level, ready_at)
+                change = (lane.waits, lane.flies, lane.visited, last_at, lane.head, lane.low, lane.level, ready_at)
                 moved[change].append(number)
             else:
-                kept[lane.waits, lane.flies, lane.visited, last_at, lane.head].append(number)
+                kept[lane.waits, lane.flies, lane.visited, last_at, lane.head, lane.low].append(number)
             lane.written()
         self._save("save_lanes", moved)
         self._save("save_lane_counts", kept)

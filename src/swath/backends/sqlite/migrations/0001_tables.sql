@@ -45,6 +45,7 @@ CREATE TABLE swath_lane (
     in_flight INTEGER NOT NULL DEFAULT 0,
     last_at INTEGER NOT NULL DEFAULT 0,
     head INTEGER,
+    low INTEGER,
     level INTEGER,
     ready_at INTEGER NOT NULL DEFAULT 0,
     visits INTEGER NOT NULL DEFAULT 0,
