@@ -600,6 +600,23 @@ async def test_what_a_restore_has_taken_back_can_be_discovered_again(path: str) 
         assert (await frontier.explain("since")).state == "ready"
 
 
+async def test_what_a_restore_has_taken_back_can_be_discovered_in_a_transaction(path: str) -> None:
+    """INV-4: nobody could add it once the caller has committed."""
+    async with swath.open(f"sqlite:///{path}") as frontier:
+        await frontier.add(["before"])
+        claim = await frontier.claim()
+        assert claim is not None
+        copy(path, f"{path}.copy")
+        await frontier.add(["since"])
+        copy(f"{path}.copy", path)
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            await claim.settle([claim.items[0].done(discovered=["since", "since"])], connection=connection)
+            connection.execute("COMMIT")
+        assert (await frontier.explain("before")).state == "done"
+        assert (await frontier.explain("since")).state == "ready"
+
+
 async def test_a_restore_is_noticed_also_where_others_have_gone_on_since(path: str) -> None:
     """Their moves take partition time to the present again."""
     async with swath.open(f"sqlite:///{path}") as frontier, swath.open(f"sqlite:///{path}") as other:

@@ -251,16 +251,18 @@ class Claim:
     def _settlement(
         self, partition: int, number: int, outcomes: Sequence[Encoded], outputs: Sequence[OutputMove]
     ) -> Settlement:
+        found = chain.from_iterable([outcome.discovered for outcome in outcomes])
         return Settlement(
             partition,
             number,
             moves=[outcome.move for outcome in outcomes],
-            discovered=self._frontier.unknown(chain.from_iterable([outcome.discovered for outcome in outcomes])),
+            # Where the store turns out to have lost what it was known to hold, a caller's transaction is over (INV-4).
+            discovered=self._frontier.unknown(found) if number else list(found),
             outputs=outputs,
             facts=list({fact.key: fact for outcome in outcomes if outcome.facts for fact in outcome.facts}.values()),
         )
 
-    async def _send_surely(self, sent: "_Sent") -> None:
+    async def _send_surely(self, sent: _Sent) -> None:
         """A lost reply is looked up, not guessed: what may have taken effect is sent again, under its number, before
         anything else is."""
         before, self._unsure = self._unsure, sent
