@@ -89,6 +89,7 @@ async def test_a_shorter_block_does_not_end_a_longer_one() -> None:
         paces = process(b)
         await paces.block("host", 100)
         await paces.block("host", 10)
+        await process(b).block("host", 10)
         found = await b.frontier.lane("host")
         assert found is not None
         assert found.limits.blocked_until == b.clock.now() + 100_000_000

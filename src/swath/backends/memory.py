@@ -453,7 +453,7 @@ class MemoryStore:
             min_interval=_changed(row.limits.min_interval, change.min_interval),
             concurrency=_changed(row.limits.concurrency, change.concurrency),
             paused=row.limits.paused if change.paused is None else change.paused,
-            blocked_until=row.limits.blocked_until if change.blocked_until is None else change.blocked_until,
+            blocked_until=_blocked_until(row.limits.blocked_until, change),
         )
         if row.in_flight and starts_begin_to_count(before, self._pacing(row)):
             row.last_at = now
@@ -642,6 +642,12 @@ class MemoryStore:
 
     async def close(self) -> None:
         return
+
+
+def _blocked_until(before: int, change: LaneChange) -> int:
+    if change.blocked_until is None:
+        return before
+    return max(before, change.blocked_until) if change.at_least else change.blocked_until
 
 
 def _changed(value: int | None, change: int | None) -> int | None:

@@ -246,6 +246,14 @@ class Pacing(Conformance):
         await trial.change_lane(blocked_until=0)
         assert (await trial.claim()).keys == ["b"]
 
+    async def test_change_lane_blocks_at_least_until(self, start: Start) -> None:
+        trial = await start()
+        await trial.add("a")
+        until = trial.clock.now() + 50_000_000
+        await trial.change_lane(blocked_until=until, at_least=True)
+        await trial.change_lane(blocked_until=until - 40_000_000, at_least=True)
+        assert (await next_start(trial)).reply.now == until
+
     async def test_change_lane_blocks_a_lane_in_flight(self, start: Start) -> None:
         trial = await start(concurrency=1)
         await trial.add("a", "b")

@@ -217,9 +217,10 @@ class Trial:
         concurrency: int | None = None,
         paused: bool | None = None,
         blocked_until: int | None = None,
+        at_least: bool = False,
     ) -> None:
         interval = None if min_interval is None else min_interval if min_interval < 0 else microseconds(min_interval)
-        change = LaneChange(None if interval is None else int(interval), concurrency, paused, blocked_until)
+        change = LaneChange(None if interval is None else int(interval), concurrency, paused, blocked_until, at_least)
         await self.store.change_lane(address(lane, self.partitions)[0], lane, change)
 
     async def wait_until(self, moment: int) -> None:

@@ -240,8 +240,9 @@ class Frontier:
         else:
             await self._change_lane(lane, LaneChange(paused=paused))
 
-    async def block(self, lane: str, *, until: datetime | float) -> None:
-        """Start nothing of a lane until a time, or for so many seconds; 0 lifts it."""
+    async def block(self, lane: str, *, until: datetime | float, at_least: bool = False) -> None:
+        """Start nothing of a lane until a time, or for so many seconds; 0 lifts it. Where somebody has blocked it for
+        longer, `at_least` leaves it so."""
         if isinstance(until, datetime):
             if not is_moment(until):
                 raise UsageError(f"until={until!r} is {codec.NO_MOMENT}")
@@ -249,7 +250,7 @@ class Frontier:
         else:
             seconds = codec.check_seconds("until", until)
             moment = await self._lane_time(lane) + seconds if seconds else 0
-        await self._change_lane(lane, LaneChange(blocked_until=moment))
+        await self._change_lane(lane, LaneChange(blocked_until=moment, at_least=at_least))
 
     async def _lane_time(self, lane: str) -> int:
         """What time it is for a lane: where the store's clock has stepped back, its partition's goes on from before."""

@@ -227,6 +227,7 @@ class LaneChange(NamedTuple):
     concurrency: int | None = None
     paused: bool | None = None
     blocked_until: int | None = None
+    at_least: bool = False  # a block that lasts longer stands
 
 
 DEFAULT = -1

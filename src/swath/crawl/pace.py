@@ -2,7 +2,6 @@
 
 import time
 
-from swath.core.clock import as_datetime
 from swath.crawl import politeness
 from swath.crawl.lookup import Lookup
 from swath.crawl.patient import Patient
@@ -87,8 +86,4 @@ class Paces:
         until = time.monotonic() + seconds
         if seconds and until > pace.blocked_until:
             pace.blocked_until = until
-            before = await self._frontier.blocked_until(lane)
-            await self._frontier.block(lane, until=seconds)
-            # Compared as the store has them: its clock need not agree with ours.
-            if before > await self._frontier.blocked_until(lane):
-                await self._frontier.block(lane, until=as_datetime(before))
+            await self._frontier.block(lane, until=seconds, at_least=True)

@@ -36,8 +36,8 @@ class Patient:
     async def limit(self, lane: str, *, min_interval: float) -> None:
         await _outlast(lambda: self._frontier.limit(lane, min_interval=min_interval))
 
-    async def block(self, lane: str, *, until: datetime | float) -> None:
-        await _outlast(lambda: self._frontier.block(lane, until=until))
+    async def block(self, lane: str, *, until: datetime | float, at_least: bool = False) -> None:
+        await _outlast(lambda: self._frontier.block(lane, until=until, at_least=at_least))
 
     async def blocked_until(self, lane: str) -> int:
         found = await _outlast(lambda: self._frontier.lane(lane))

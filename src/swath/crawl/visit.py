@@ -209,8 +209,8 @@ class Visitor:
         """A redirect into another lane is an item there; this lane waits for it, or each page by itself: as long again
         as it has taken so far, so that many pages are not looked at all the time."""
         added = await self._frontier.add(_hop_item(origin, hop, where, waiting=item.lane))
-        if added and not self._shared and await self._frontier.blocked_until(item.lane) < hop.until:
-            await self._frontier.block(item.lane, until=as_datetime(hop.until))
+        if added and not self._shared:
+            await self._frontier.block(item.lane, until=as_datetime(hop.until), at_least=True)
         taken = WAIT_SECONDS - (hop.until / SECOND - time.time())
         return item.release(started=False, after=max(1.0, self._settings.min_interval, taken))
 

@@ -214,9 +214,10 @@ class Frontier:
     def resume(self, lane: str | None = None) -> None:
         self._portal.call(self._frontier.resume(lane))
 
-    def block(self, lane: str, *, until: datetime | float) -> None:
-        """Start nothing of a lane until a time, or for so many seconds; 0 lifts it."""
-        self._portal.call(self._frontier.block(lane, until=until))
+    def block(self, lane: str, *, until: datetime | float, at_least: bool = False) -> None:
+        """Start nothing of a lane until a time, or for so many seconds; 0 lifts it. Where somebody has blocked it for
+        longer, `at_least` leaves it so."""
+        self._portal.call(self._frontier.block(lane, until=until, at_least=at_least))
 
     def limit(
         self, lane: str, *, min_interval: float | str | None = None, concurrency: int | str | None = None

@@ -1479,7 +1479,7 @@ $$;
 -- The lane exists from now on, whether it has items or not. Null leaves a value as it is; -1 goes back to the default.
 CREATE OR REPLACE FUNCTION {schema}.change_lane(
     _format integer, _given bigint, _partition integer, _name text, _min_interval bigint, _concurrency integer,
-    _paused boolean, _blocked_until bigint
+    _paused boolean, _blocked_until bigint, _at_least boolean
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
@@ -1520,6 +1520,9 @@ BEGIN
         l.last_at := s.time;  -- its start was not written down: it counts as started now
     END IF;
     l.paused := coalesce(_paused, l.paused, false);
+    IF _at_least THEN
+        _blocked_until := greatest(_blocked_until, l.blocked_until);
+    END IF;
     l.blocked_until := coalesce(_blocked_until, l.blocked_until, 0);
     DELETE FROM {schema}.lane_state AS q
     WHERE q.partition = s.partition AND q.lane = _number AND q.version = _version;

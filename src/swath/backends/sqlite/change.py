@@ -20,7 +20,7 @@ def change_lane(session: Session, number: int, name: str, change: LaneChange) ->
     if change.paused is not None:
         lane.paused = int(change.paused)
     if change.blocked_until is not None:
-        lane.blocked_until = change.blocked_until
+        lane.blocked_until = max(change.blocked_until, lane.blocked_until if change.at_least else 0)
     pacing = lane.pacing(session.pacing)
     if lane.in_flight and starts_begin_to_count(before, pacing):
         lane.pace(now)
