@@ -19,7 +19,7 @@ from benchmarks.results import Figure, Results
 from benchmarks.settings import Settings
 
 WORKERS = (500, 5_000)
-ORDER = (500, 5_000, 5_000, 500)  # in turns, as with the floor
+ORDER = (500, 5_000, 5_000, 500) * 2  # in turns, as with the floor
 WARM_UP_SECONDS = 1.0
 SAMPLE_SECONDS = 0.2
 FIRST_SECONDS = 20.0  # until the first item is settled, at the most
