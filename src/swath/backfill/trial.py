@@ -13,6 +13,7 @@ from swath.threads import Threads
 
 SAMPLES = (20, 400, 8_000)  # rows: more if nothing is changed among few
 TRIAL_SECONDS = 1.0
+SAMPLE_SECONDS = 20.0
 
 
 _REFUSED: limits.Errors = (*limits.REFUSED, *limits.WRONG_STATE, sqlite3.OperationalError, sqlite3.ProgrammingError)
@@ -49,7 +50,9 @@ async def check_statement(table: Table, change: Change, sample: Key) -> None:
         pass  # somebody may have locked the row
 
 
-async def is_repeatable(table: Table, change: Change, threads: Threads, *, upto: Key | None) -> bool:
+async def is_repeatable(
+    table: Table, change: Change, threads: Threads, *, upto: Key | None, seconds: float = SAMPLE_SECONDS
+) -> bool:
     """Whether a second run over the same rows changes nothing more, seen on a sample."""
     changed, same = 0, True
     for size in SAMPLES:
@@ -59,10 +62,11 @@ async def is_repeatable(table: Table, change: Change, threads: Threads, *, upto:
         try:
             with _trial(table):
                 async with table.transaction() as connection:
-                    changed = await change.apply(connection, after=None, upto=end.key)
-                    once = await _rows(table, connection, None, end.key, threads)
-                    await change.apply(connection, after=None, upto=end.key)
-                    same = once == await _rows(table, connection, None, end.key, threads)
+                    async with limits.attempt(connection, seconds):
+                        changed = await change.apply(connection, after=None, upto=end.key)
+                        once = await _rows(table, connection, None, end.key, threads)
+                        await change.apply(connection, after=None, upto=end.key)
+                        same = once == await _rows(table, connection, None, end.key, threads)
                     raise _RollBack
         except limits.OVERRUN as error:
             raise UsageError(
