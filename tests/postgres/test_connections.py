@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from swath.backends.postgres.connections import connect
+from swath.backends.postgres.store import ADDING_AT_ONCE
 from swath.conformance.trial import done
 from swath.core.errors import StoreUnavailable, UsageError
 from swath.core.settler import AT_ONCE
@@ -18,23 +19,43 @@ from tests.postgres.site import Site
 from tests.recorder import PATIENCE
 
 
-async def test_settlements_that_wait_do_not_keep_leases_from_being_renewed(site: Site) -> None:
-    """As many as a runner sends at once wait for a partition that somebody holds. Claims and renewals elsewhere do
-    not."""
-    trial = await site.trial(partitions=2)
+async def test_moves_that_wait_do_not_keep_leases_from_being_renewed(site: Site) -> None:
+    """As many settlements as a runner sends at once, and additions, wait for partitions that somebody holds. Claims and
+    renewals elsewhere do not."""
+    last = ADDING_AT_ONCE + 1
+    trial = await site.trial(partitions=last + 1)
     await trial.add(*(f"page{n}" for n in range(AT_ONCE)), lane=trial.lane(0))
-    await trial.add("one", "two", lane=trial.lane(1))
+    await trial.add("one", "two", lane=trial.lane(last))
     pages = await trial.claim(order=[0])
-    one = await trial.claim(1, order=[1])
-    holder = await site.lock(0)
-    settlements = [asyncio.create_task(pages.settle(done(item))) for item in pages.items]
-    await site.waiting(AT_ONCE)
+    one = await trial.claim(1, order=[last])
+    holders = [await site.lock(partition) for partition in range(last)]
+    waiting = [asyncio.create_task(pages.settle(done(item))) for item in pages.items]
+    found = [trial.item(f"found{partition}", lane=trial.lane(partition)) for partition in range(1, last)]
+    adding = asyncio.create_task(trial.store.add(found))
+    await site.waiting(AT_ONCE + ADDING_AT_ONCE)
     async with asyncio.timeout(PATIENCE):
-        _, two = await asyncio.gather(one.renew(), trial.claim(1, order=[1]))
+        _, two = await asyncio.gather(one.renew(), trial.claim(1, order=[last]))
     assert two.keys == ["two"]
-    assert not any(settlement.done() for settlement in settlements)
+    assert not any(move.done() for move in (*waiting, adding))
+    for holder in holders:
+        await holder.commit()
+    await asyncio.gather(*waiting)
+    assert await adding == ADDING_AT_ONCE
+    await trial.check()
+
+
+async def test_an_addition_that_fails_in_one_partition_says_so_after_the_others(site: Site) -> None:
+    """What is in when it is told stays in, and nothing comes in later."""
+    partitions = 2 * ADDING_AT_ONCE
+    trial = await site.trial(partitions=partitions)
+    await site.sql("ALTER FUNCTION {schema}.add SET lock_timeout TO '50ms'")
+    holder = await site.lock(0)
+    found = [trial.item(f"found{partition}", lane=trial.lane(partition)) for partition in range(partitions)]
+    with pytest.raises(StoreUnavailable, match="is busy"):
+        await trial.store.add(found)
+    assert await trial.total("ready") == partitions - 1
     await holder.commit()
-    await asyncio.gather(*settlements)
+    assert await trial.store.add(found) == 1
     await trial.check()
 
 

@@ -11,9 +11,9 @@ import psycopg
 
 from swath.core.errors import UsageError
 
-# Of one process, whatever its workers. More than it settles at once: while settlements wait for a partition that
+# Of one process, whatever its workers. More than it settles and adds at once: while those wait for partitions that
 # somebody holds, leases are renewed all the same.
-MOST = 6
+MOST = 8
 CONNECT_TIMEOUT = 10
 # A server that is gone without a word, as in a fail-over, is noticed within half a minute. By itself TCP would take a
 # quarter of an hour or, while a reply is awaited, two hours. The URL may say otherwise.
