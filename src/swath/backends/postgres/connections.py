@@ -3,8 +3,8 @@ transaction mode may stand in between."""
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import psycopg
@@ -33,28 +33,35 @@ class Connections:
         self._pid = os.getpid()
         self.broken = 0  # connections that failed in use
 
-    @asynccontextmanager
-    async def lend(self) -> AsyncIterator[AsyncConnection]:
+    def lend(self) -> AbstractAsyncContextManager[AsyncConnection]:
+        return _Loan(self)
+
+    async def borrow(self) -> AsyncConnection:
         self.check_process()
-        async with self._free:
+        await self._free.acquire()
+        try:
             if self._closed:
                 raise UsageError("this frontier was closed: open it again")
-            connection = self._idle.pop() if self._idle else await self._connect()
-            sound = False
-            try:
-                yield connection
-                sound = True
-            except psycopg.Error:
-                sound = connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
-                raise
-            finally:
-                # Cancelled or broken in the middle: what the session is doing is not known.
-                if sound and not connection.closed and not self._closed:
-                    self._idle.append(connection)
-                else:
-                    self.broken += 1
-                    await connection.close()
-                    await self._drop_idle()  # what ended this one has ended them too
+            return self._idle.pop() if self._idle else await self._connect()
+        except BaseException:
+            self._free.release()
+            raise
+
+    async def give_back(self, connection: AsyncConnection, error: BaseException | None) -> None:
+        try:
+            sound = error is None or (
+                isinstance(error, psycopg.Error)
+                and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+            )
+            # Cancelled or broken in the middle: what the session is doing is not known.
+            if sound and not connection.closed and not self._closed:
+                self._idle.append(connection)
+            else:
+                self.broken += 1
+                await connection.close()
+                await self._drop_idle()  # what ended this one has ended them too
+        finally:
+            self._free.release()
 
     @property
     def forked(self) -> bool:
@@ -81,6 +88,22 @@ class Connections:
     async def _drop_idle(self) -> None:
         while self._idle:
             await self._idle.pop().close()
+
+
+class _Loan(AbstractAsyncContextManager[AsyncConnection]):
+    """A connection from its borrowing to its return. Every move has one, and a generator would cost twice as much."""
+
+    __slots__ = ("_connection", "_connections")
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    async def __aenter__(self) -> AsyncConnection:
+        self._connection = await self._connections.borrow()
+        return self._connection
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        await self._connections.give_back(self._connection, error)
 
 
 def _drop(note: psycopg.Notify) -> None:
