@@ -700,7 +700,8 @@ $$;
 -- name: claim
 -- INV-1, INV-3, INV-8. Partitions are taken in the order given; those that somebody else holds are skipped and said so,
 -- except `_wait_for`, for which it queues. In each: take back what is lost, take in what was discovered, make ready what
--- is due, then lanes by priority and turn, and from each as many of its head items as it may start.
+-- is due, then lanes by priority and turn, and from each as many of its head items as it may start. Nested loops are off
+-- for the sake of the heads of deep lanes, which would be searched for every lane; a look-up can be nothing else.
 CREATE OR REPLACE FUNCTION {schema}.claim(
     _format integer, _given bigint, _limit integer, _lease bigint, _worker text, _token bigint, _order smallint[],
     _wait_for integer, _most_partitions integer, _most_delayed integer, _most_inbox integer,
@@ -708,15 +709,15 @@ CREATE OR REPLACE FUNCTION {schema}.claim(
     OUT recovered integer, OUT died integer, OUT paused boolean, OUT signal_version bigint,
     OUT min_interval bigint, OUT concurrency integer, OUT max_attempts integer, OUT versions bigint[],
     OUT starts_count boolean,
-    -- What was taken, in runs of one partition and one priority. `besides` plus the number of an item in the reply, from 0,
-    -- is how many of its lane were in flight before it.
+    -- What was taken, in runs of one partition and one priority, and in each of one lane after the other. `besides` is how
+    -- many of its lane were in flight before the first one that was taken of it in this run.
     OUT partitions smallint[], OUT priorities smallint[], OUT counts integer[],
     OUT positions bigint[], OUT lanes text[], OUT keys text[], OUT payloads text[], OUT attempts smallint[],
     OUT spans bigint[], OUT losses smallint[], OUT visits integer[], OUT besides integer[]
 )
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
-SET lock_timeout TO '250ms' AS $$
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET enable_nestloop TO off SET jit TO off
+SET plan_cache_mode TO force_generic_plan SET lock_timeout TO '250ms' AS $$
 #variable_conflict use_column
 DECLARE
     f {schema}.frontier;
@@ -869,41 +870,38 @@ BEGIN
                     AND (l.ready_at, l.lane, l.version) >= (_floor, _floor_lane, _floor_version)
                     AND l.ready_at <= _time
                 ORDER BY l.ready_at, l.lane LIMIT greatest(_wanted, _look)
-            ), turns AS (
-                SELECT q.*, sum(least(q.room, q.waiting)) OVER (
-                    ORDER BY q.ready_at, q.lane ROWS UNBOUNDED PRECEDING
-                ) - least(q.room, q.waiting) AS before
-                FROM queue AS q
-            ), chosen AS (
-                SELECT t.*, least(t.room, t.waiting, _wanted - t.before)::integer AS takes, (
-                    SELECT n.name FROM {schema}.lane AS n WHERE n.partition = _partition AND n.number = t.lane
-                ) AS name
-                FROM turns AS t WHERE t.before < _wanted
             ), taken AS (
-                -- In the order of the lanes, and of the items of each: a nested loop keeps that of its outer side.
+                -- In the order of the lanes, and of the items of each, until there are enough: a nested loop keeps the
+                -- order of its outer side, and goes no further than it is asked to.
                 SELECT
-                    c.name, c.visits, c.in_flight - c.before AS beside, c.at_once <> 1 AND c.pause > 0 AS starts,
-                    c.heads IS NOT NULL OR c.taken + c.takes >= 16 AS deep, i.*
-                FROM chosen AS c CROSS JOIN LATERAL (
+                    q.ready_at, q.version, q.visits, q.in_flight, n.name,
+                    q.at_once <> 1 AND q.pause > 0 AS starts,
+                    q.heads IS NOT NULL OR q.taken + least(q.room, q.waiting) >= 16 AS deep, i.*
+                FROM queue AS q
+                CROSS JOIN LATERAL (
+                    SELECT l.name FROM {schema}.lane AS l WHERE l.partition = _partition AND l.number = q.lane LIMIT 1
+                ) AS n
+                CROSS JOIN LATERAL (
                     SELECT b.* FROM (
                         (
                             -- Both ranks at once, as long as so little was taken from the lane that it has no heads.
                             SELECT r.ctid AS row, r.* FROM {schema}.item AS r
-                            WHERE r.partition = _partition AND r.lane = c.lane
-                                AND (r.rank, r.place) >= (_rank, coalesce(c.heads[_rank + 1], 0))
-                                AND r.rank <= _rank + (c.heads IS NULL)::integer
-                            ORDER BY r.rank, r.place LIMIT c.takes
+                            WHERE r.partition = _partition AND r.lane = q.lane
+                                AND (r.rank, r.place) >= (_rank, coalesce(q.heads[_rank + 1], 0))
+                                AND r.rank <= _rank + (q.heads IS NULL)::integer
+                            ORDER BY r.rank, r.place LIMIT least(q.room, q.waiting)
                         )
                         UNION ALL
                         (
                             SELECT r.ctid AS row, r.* FROM {schema}.item AS r
-                            WHERE c.heads IS NOT NULL
-                                AND r.partition = _partition AND r.lane = c.lane AND r.rank = _rank + 1
-                                AND r.place >= c.heads[_rank + 2]
-                            ORDER BY r.place LIMIT c.takes
+                            WHERE q.heads IS NOT NULL
+                                AND r.partition = _partition AND r.lane = q.lane AND r.rank = _rank + 1
+                                AND r.place >= q.heads[_rank + 2]
+                            ORDER BY r.place LIMIT least(q.room, q.waiting)
                         )
-                    ) AS b LIMIT c.takes
+                    ) AS b LIMIT least(q.room, q.waiting)
                 ) AS i
+                LIMIT _wanted
             ), gone AS (
                 DELETE FROM {schema}.item WHERE ctid = ANY (ARRAY(SELECT t.row FROM taken AS t))
             ), held AS (
@@ -914,6 +912,21 @@ BEGIN
                 SELECT t.position, claim.fence, t.span, t.lane, _partition, _level, t.attempts, t.losses, t.origin,
                     t.key, t.payload, t.reason, t.error
                 FROM taken AS t
+            ), last AS (
+                -- The lane of the last item where there were enough, else the last of all.
+                (SELECT t.ready_at, t.lane, t.version FROM taken AS t OFFSET greatest(_wanted, 1) - 1 LIMIT 1)
+                UNION ALL
+                (SELECT q.ready_at, q.lane, q.version FROM queue AS q ORDER BY q.ready_at DESC, q.lane DESC LIMIT 1)
+                LIMIT 1
+            ), chosen AS (
+                -- All up to there. Those before the last gave as much as they had room for.
+                SELECT q.*, CASE
+                    WHEN q.lane = (SELECT l.lane FROM last AS l)
+                    THEN (SELECT count(*)::integer FROM taken AS t WHERE t.lane = (SELECT l.lane FROM last AS l))
+                    ELSE least(q.room, q.waiting)
+                END AS takes
+                FROM queue AS q WHERE (q.ready_at, q.lane) <= (SELECT l.ready_at, l.lane FROM last AS l)
+                OFFSET 0
             ), started AS (
                 SELECT
                     c.*, c.in_flight + c.takes AS now_in_flight, h.returned, h.fresh,
@@ -928,7 +941,9 @@ BEGIN
                 ) AS h ON h.lane = c.lane
                 OFFSET 0  -- so that it is computed once
             ), left_queue AS (
-                DELETE FROM {schema}.lane_state WHERE ctid = ANY (ARRAY(SELECT c.row FROM chosen AS c))
+                DELETE FROM {schema}.lane_state WHERE ctid = ANY (ARRAY(
+                    SELECT q.row FROM queue AS q WHERE (q.ready_at, q.lane) <= (SELECT l.ready_at, l.lane FROM last AS l)
+                ))
             ), placed AS (
                 -- A lane that was taken in part goes back behind the others.
                 INSERT INTO {schema}.lane_state (
@@ -945,17 +960,19 @@ BEGIN
                         ELSE {schema}.raise_heads(b.heads, _rank, b.returned, b.fresh)
                     END
                 FROM started AS b
-            ), last AS (
-                SELECT c.ready_at, c.lane, c.version FROM chosen AS c ORDER BY c.ready_at DESC, c.lane DESC LIMIT 1
             )
             SELECT
-                count(*)::integer, coalesce(bool_or(t.starts), false), (SELECT count(*) FROM chosen AS c WHERE c.room = 0),
+                count(*)::integer, coalesce(bool_or(t.starts), false),
+                (
+                    SELECT count(*) FROM queue AS q
+                    WHERE q.room = 0 AND (q.ready_at, q.lane) <= (SELECT l.ready_at, l.lane FROM last AS l)
+                ),
                 (SELECT l.ready_at FROM last AS l), (SELECT l.lane FROM last AS l), (SELECT l.version FROM last AS l),
                 claim.positions || array_agg(t.position), claim.lanes || array_agg(t.name),
                 claim.keys || array_agg(t.key), claim.payloads || array_agg(t.payload),
                 claim.attempts || array_agg(t.attempts), claim.spans || array_agg(t.span),
                 claim.losses || array_agg(t.losses), claim.visits || array_agg(t.visits),
-                claim.besides || array_agg((t.beside - _taken - _count)::integer)
+                claim.besides || array_agg(t.in_flight)
             INTO _items, _starts, _moved, _last_ready_at, _last_lane, _last_version,
                 positions, lanes, keys, payloads, attempts, spans, losses, visits, besides
             FROM taken AS t;

@@ -4,8 +4,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, repeat
-from operator import add
+from itertools import chain, groupby, repeat
 from typing import Any
 
 import psycopg
@@ -418,8 +417,14 @@ def _taken_items(
     payloads, attempts, spans, losses, visits, besides = others
     partition = chain.from_iterable(map(repeat, partitions, counts))
     priority = chain.from_iterable(map(repeat, priorities, counts))
-    in_flight = map(add, besides, range(len(besides)))
+    in_flight = besides if len(set(lanes)) == len(lanes) else _counted_up(lanes, besides)
     return _items(partition, positions, lanes, priority, keys, payloads, attempts, spans, losses, visits, in_flight)
+
+
+def _counted_up(lanes: Sequence[str], besides: Sequence[int]) -> Iterable[int]:
+    """How many of its lane are in flight before each item: as many as before the first, and those of this claim."""
+    for (_, beside), items in groupby(zip(lanes, besides, strict=True)):
+        yield from range(beside, beside + sum(1 for _ in items))
 
 
 def _items(
