@@ -710,10 +710,11 @@ CREATE OR REPLACE FUNCTION {schema}.claim(
     OUT min_interval bigint, OUT concurrency integer, OUT max_attempts integer, OUT versions bigint[],
     OUT starts_count boolean,
     -- What was taken, in runs of one partition and one priority, and in each of one lane after the other. `besides` is how
-    -- many of its lane were in flight before the first one that was taken of it in this run.
+    -- many of its lane were in flight before the first one that was taken of it in this run. From the payloads on, a
+    -- column is null where all have the usual value, as they mostly do.
     OUT partitions smallint[], OUT priorities smallint[], OUT counts integer[],
-    OUT positions bigint[], OUT lanes text[], OUT keys text[], OUT payloads text[], OUT attempts smallint[],
-    OUT spans bigint[], OUT losses smallint[], OUT visits integer[], OUT besides integer[]
+    OUT positions bigint[], OUT lanes text[], OUT keys text[], OUT visits integer[], OUT payloads text[],
+    OUT attempts smallint[], OUT losses smallint[], OUT spans bigint[], OUT besides integer[]
 )
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET enable_nestloop TO off SET jit TO off
@@ -969,12 +970,34 @@ BEGIN
                 ),
                 (SELECT l.ready_at FROM last AS l), (SELECT l.lane FROM last AS l), (SELECT l.version FROM last AS l),
                 claim.positions || array_agg(t.position), claim.lanes || array_agg(t.name),
-                claim.keys || array_agg(t.key), claim.payloads || array_agg(t.payload),
-                claim.attempts || array_agg(t.attempts), claim.spans || array_agg(t.span),
-                claim.losses || array_agg(t.losses), claim.visits || array_agg(t.visits),
-                claim.besides || array_agg(t.in_flight)
+                claim.keys || array_agg(t.key), claim.visits || array_agg(t.visits),
+                CASE
+                    WHEN count(t.payload) > 0 OR claim.payloads IS NOT NULL
+                    THEN coalesce(claim.payloads, array_fill(NULL::text, ARRAY[_taken + _count]))
+                        || ARRAY(SELECT o.payload FROM taken AS o)
+                END,
+                CASE
+                    WHEN max(t.attempts) > 0 OR claim.attempts IS NOT NULL
+                    THEN coalesce(claim.attempts, array_fill(0::smallint, ARRAY[_taken + _count]))
+                        || ARRAY(SELECT o.attempts FROM taken AS o)
+                END,
+                CASE
+                    WHEN max(t.losses) > 0 OR claim.losses IS NOT NULL
+                    THEN coalesce(claim.losses, array_fill(0::smallint, ARRAY[_taken + _count]))
+                        || ARRAY(SELECT o.losses FROM taken AS o)
+                END,
+                CASE
+                    WHEN max(t.span) > 1 OR claim.spans IS NOT NULL
+                    THEN coalesce(claim.spans, array_fill(1::bigint, ARRAY[_taken + _count]))
+                        || ARRAY(SELECT o.span FROM taken AS o)
+                END,
+                CASE
+                    WHEN max(t.in_flight) > 0 OR claim.besides IS NOT NULL
+                    THEN coalesce(claim.besides, array_fill(0, ARRAY[_taken + _count]))
+                        || ARRAY(SELECT o.in_flight FROM taken AS o)
+                END
             INTO _items, _starts, _moved, _last_ready_at, _last_lane, _last_version,
-                positions, lanes, keys, payloads, attempts, spans, losses, visits, besides
+                positions, lanes, keys, visits, payloads, attempts, losses, spans, besides
             FROM taken AS t;
             partitions := partitions || _partition;
             priorities := priorities || _level::smallint;
@@ -1036,7 +1059,7 @@ BEGIN
     expires_at := now + _lease;
     -- A reply is sent before its transaction ends. One that the buffers on its way may not hold is left for
     -- `claimed_items`: else a client that stands still would hold the partitions for as long, whatever its lease.
-    IF _taken > 1000 OR pg_column_size(keys) + pg_column_size(payloads) + pg_column_size(lanes) > 65536 THEN
+    IF _taken > 1000 OR pg_column_size(keys) + pg_column_size(lanes) + coalesce(pg_column_size(payloads), 0) > 65536 THEN
         partitions := NULL; priorities := NULL; counts := NULL; positions := NULL; lanes := NULL; keys := NULL;
         payloads := NULL; attempts := NULL; spans := NULL; losses := NULL; visits := NULL; besides := NULL;
     END IF;

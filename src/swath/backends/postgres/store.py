@@ -411,10 +411,14 @@ def _taken_items(
     positions: Sequence[int],
     lanes: Sequence[str],
     keys: Sequence[str],
-    *others: Sequence[Any],
+    visits: Sequence[int],
+    *others: Sequence[Any] | None,
 ) -> list[Item]:
-    """Items of a claim, whose partitions and priorities come in runs."""
-    payloads, attempts, spans, losses, visits, besides = others
+    """Items of a claim, whose partitions and priorities come in runs, and what is usual not at all."""
+    usual: tuple[Any, ...] = (None, 0, 0, 1, 0)
+    payloads, attempts, losses, spans, besides = (
+        [value] * len(keys) if column is None else column for column, value in zip(others, usual, strict=True)
+    )
     partition = chain.from_iterable(map(repeat, partitions, counts))
     priority = chain.from_iterable(map(repeat, priorities, counts))
     in_flight = besides if len(set(lanes)) == len(lanes) else _counted_up(lanes, besides)
@@ -438,10 +442,10 @@ def _items(
     spans: Iterable[int],
     *others: Iterable[int],
 ) -> list[Item]:
-    """Items from the arrays of a reply. They are many: Item(…) names its arguments first, at twice the cost."""
+    """Items from the arrays of a reply. They are many: Item(…) names its arguments first, at three times the cost."""
     not_before = repeat(None, len(keys))
     columns = (keys, lanes, priorities, payloads, not_before, spans, attempts, *others, partitions, positions)
-    return [tuple.__new__(Item, fields) for fields in zip(*columns, strict=True)]
+    return list(map(tuple.__new__, repeat(Item), zip(*columns, strict=True)))
 
 
 def _columns(items: Sequence[NewItem]) -> tuple[str, ...]:
