@@ -66,4 +66,4 @@ def test_nothing_but_the_default_is_an_empty_array() -> None:
     assert text_array([]) == number_array([]) == bytes_array([]) == boolean_array([]) == "{}"
     assert text_array([None, None]) == number_array([None, None]) == "{}"
     assert number_array([1, 1], default=1) == "{}"
-    assert number_array([1, 2], default=1) == "{1,2}"
+    assert number_array([1, 2], default=1) == "{1, 2}"

@@ -20,9 +20,8 @@ def number_array(values: Sequence[int | None], *, default: int | None = None) ->
     """A literal of any array of whole numbers. Nothing but the default is empty, as with texts."""
     if values.count(default) == len(values):
         return "{}"
-    if None in values:
-        return "{" + ",".join("NULL" if value is None else str(value) for value in values) + "}"
-    return "{" + ",".join(map(str, values)) + "}"
+    # As Python writes a list, which is much faster than to write one number after the other.
+    return "{" + str(list(values))[1:-1].replace("None", "NULL") + "}"
 
 
 def boolean_array(values: Iterable[bool]) -> str:
