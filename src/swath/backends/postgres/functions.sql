@@ -245,7 +245,7 @@ BEGIN
              WHERE i.partition + 0 = s.partition AND i.position > _above AND i.position <= _upto
              ORDER BY i.position LIMIT 1),
             (SELECT d.position FROM {schema}.delayed AS d
-             WHERE d.partition + 0 = s.partition AND d.position + 0 > _above AND d.position + 0 <= _upto
+             WHERE s.delayed > 0 AND d.partition + 0 = s.partition AND d.position + 0 > _above AND d.position + 0 <= _upto
                  AND NOT d.revisit
              ORDER BY d.position + 0 LIMIT 1)
         );
@@ -672,9 +672,10 @@ DECLARE
     _first bigint;
 BEGIN
     SELECT
-        min(l.ready_at), array_agg(least(l.ready_at, s.time) ORDER BY g.level),
-        array_agg(CASE WHEN l.ready_at <= s.time THEN l.lane ELSE 0 END ORDER BY g.level),
-        array_agg(CASE WHEN l.ready_at <= s.time THEN l.version ELSE 0 END ORDER BY g.level)
+        -- In the order of the levels, which a look-up in each keeps: to sort them costs as much as to look.
+        min(l.ready_at), array_agg(least(l.ready_at, s.time)),
+        array_agg(CASE WHEN l.ready_at <= s.time THEN l.lane ELSE 0 END),
+        array_agg(CASE WHEN l.ready_at <= s.time THEN l.version ELSE 0 END)
     INTO _first, s.ready_floor, s.ready_lanes, s.ready_versions
     FROM generate_series(0, 7) AS g(level)
     LEFT JOIN LATERAL (
