@@ -18,8 +18,10 @@ CLAIM = "SELECT * FROM {schema}.claim(%s, %s, %s, 60000000, 'stuck', 7, ARRAY[0:
 async def answered(site: Site, pid: int) -> None:
     """Wait until a session has sent its reply, or as much of it as anybody takes."""
     while True:
-        ((state, event),) = await site.sql("SELECT state, wait_event FROM pg_stat_activity WHERE pid = %s", pid)
-        if state != "active" or event == "ClientWrite":
+        ((began, state, event),) = await site.sql(
+            "SELECT query LIKE '%%.claim(%%', state, wait_event FROM pg_stat_activity WHERE pid = %s", pid
+        )
+        if began and (state != "active" or event == "ClientWrite"):
             return
         await asyncio.sleep(POLL_SECONDS)
 
