@@ -928,7 +928,7 @@ BEGIN
                     ELSE least(q.room, q.waiting)
                 END AS takes
                 FROM queue AS q WHERE (q.ready_at, q.lane) <= (SELECT l.ready_at, l.lane FROM last AS l)
-                OFFSET 0
+                OFFSET 0  -- so that it is computed once
             ), started AS (
                 SELECT
                     c.*, c.in_flight + c.takes AS now_in_flight, h.returned, h.fresh,
