@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.floor import LEASE, Arrival, Counted, arrivals
 from benchmarks.loading import LEVEL, RANK
 from benchmarks.work import Link, Web
-from swath.backends.sqlite.file import CACHE_KIB, STATEMENTS, WAL_BYTES, WAL_PAGES
+from swath.backends.sqlite.connection import CACHE_KIB, STATEMENTS, WAL_BYTES, WAL_PAGES
 
 PARTITION = 0  # a file has one
 BUSY_SECONDS = 60.0

@@ -81,8 +81,8 @@ NOTES = {
 ALWAYS = [
     "from types import TracebackType",
     "from typing import Any, Self",
-    "from swath.core import claim as claims",
-    "from swath.core import frontier as frontiers",
+    "from swath import claim as claims",
+    "from swath import frontier as frontiers",
     "from swath.sync.portal import Portal",
     "from swath.opening import open as opening",
     "from collections.abc import Callable, Iterable, Iterator",
@@ -102,7 +102,7 @@ def main() -> int:
 
 
 def surface() -> str:
-    frontier, claim = _parsed("core/frontier.py"), _parsed("core/claim.py")
+    frontier, claim = _parsed("frontier.py"), _parsed("claim.py")
     opening = _parsed("opening.py")
     body = "\n\n".join(
         [

@@ -9,9 +9,9 @@ from typing import Any
 
 from swath.backends.memory import MemoryStore
 from swath.core.clock import ManualClock
-from swath.core.frontier import Frontier
 from swath.core.item import Item
 from swath.core.store import Settings
+from swath.frontier import Frontier
 from tests.faults import Faults
 from tests.recorder import LogRecorder, Recorder
 

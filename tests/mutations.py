@@ -133,14 +133,14 @@ MUTATIONS: Sequence[Mutation] = [
     ),
     Mutation(
         "INV-3: where starts begin to count, a lane's item in flight was never started",
-        f"{SQLITE}/change.py",
+        f"{SQLITE}/admin.py",
         "if lane.in_flight and starts_begin_to_count(before, pacing):",
         "if False:",
         "sqlite",
     ),
     Mutation(
         "INV-3: where starts begin to count by default, nothing in flight was ever started",
-        f"{SQLITE}/change.py",
+        f"{SQLITE}/admin.py",
         "if starts_begin_to_count(before, session.pacing):",
         "if False:",
         "sqlite",
@@ -313,7 +313,7 @@ MUTATIONS: Sequence[Mutation] = [
     ),
     Mutation(
         "INV-5: the caller's writes can commit although the settlement was refused",
-        f"{SQLITE}/caller.py",
+        f"{SQLITE}/external_transaction.py",
         "            _roll_back(connection)  # without",
         "            pass  # without",
         "sqlite",
@@ -337,7 +337,7 @@ MUTATIONS: Sequence[Mutation] = [
     ),
     Mutation(
         "schema: a frontier is made over tables of somebody else's",
-        f"{SQLITE}/file.py",
+        f"{SQLITE}/connection.py",
         "        if clashes := target.clashes(self.names):",
         "        if clashes := []:",
         "sqlite",
@@ -345,7 +345,7 @@ MUTATIONS: Sequence[Mutation] = [
     ),
     Mutation(
         "schema: all frontiers of a file have the same tables",
-        f"{SQLITE}/target.py",
+        f"{SQLITE}/location.py",
         '    return text.replace(f"{DEFAULT_SCHEMA}_", f"{schema}_")',
         "    return text",
         "sqlite",
@@ -377,7 +377,7 @@ MUTATIONS: Sequence[Mutation] = [
     ),
     Mutation(
         "INV-9: a log is copied, and never begun anew",
-        f"{SQLITE}/file.py",
+        f"{SQLITE}/connection.py",
         "PRAGMA wal_autocheckpoint = {WAL_PAGES}",
         "PRAGMA wal_autocheckpoint = 0",
         "log",
@@ -393,7 +393,7 @@ MUTATIONS: Sequence[Mutation] = [
     ),
     Mutation(
         "fairness: whoever draws a ticket has the turn",
-        f"{SQLITE}/turn.py",
+        f"{SQLITE}/write_queue.py",
         "                self._await_predecessor(self._file, self._ticket)\n",
         "",
         "share",
@@ -401,7 +401,7 @@ MUTATIONS: Sequence[Mutation] = [
     ),
     Mutation(
         "pacing: a looser default does not reach lanes that wait",
-        f"{SQLITE}/change.py",
+        f"{SQLITE}/admin.py",
         "        lane.place(lane.pacing(session.pacing), now, new_turn=True)\n",
         "        pass\n",
         "sqlite",
@@ -424,7 +424,7 @@ MUTATIONS: Sequence[Mutation] = [
     ),
     Mutation(
         "rule 14: with autocommit, the caller's writes commit without the settlement",
-        f"{SQLITE}/caller.py",
+        f"{SQLITE}/external_transaction.py",
         "    if connection.in_transaction and getattr(",
         "    if False and getattr(",
         "",
@@ -707,7 +707,7 @@ MUTATIONS: Sequence[Mutation] = [
     ),
     Mutation(
         "rule 11: skipped is taken for empty",
-        "src/swath/core/frontier.py",
+        "src/swath/frontier.py",
         "    return bool(reply.skipped) or (",
         "    return (",
         "",

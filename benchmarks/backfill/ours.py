@@ -10,7 +10,7 @@ import time
 
 from swath.backfill.job import Job, opened
 from swath.backfill.settings import BackfillSettings
-from swath.core.stopping import Stop
+from swath.runner.shutdown import Stop
 
 CHANGE = "email_lower = lower(email)"
 

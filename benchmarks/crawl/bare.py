@@ -17,8 +17,8 @@ import pycurl
 from ada_url import join_url
 from selectolax.lexbor import LexborHTMLParser
 
-from swath.crawl import warc
-from swath.crawl.robots import Robots
+from swath.crawl.archive import warc
+from swath.crawl.robots.parser import Robots
 
 NAME = "bare"
 AGENT = "User-Agent: bare/0.1 (+https://example.com/about)"

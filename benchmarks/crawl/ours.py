@@ -11,15 +11,15 @@ from pathlib import Path
 import uvloop
 
 from benchmarks.crawl.profile import Profile
-from swath.core.stopping import Stop
-from swath.crawl import place
+from swath.crawl import workspace
 from swath.crawl.fleet import Fleet
 from swath.crawl.settings import CrawlSettings
+from swath.runner.shutdown import Stop
 
 
 async def crawl(settings: CrawlSettings, seeds: Path) -> int:
     with seeds.open() as lines:
-        await place.prepare(settings, place.read_seeds(lines))
+        await workspace.prepare(settings, workspace.read_seeds(lines))
     fleet = Fleet(settings, Stop())
     await fleet.run()
     pages: int = fleet.tally()["pages"]

@@ -5,9 +5,9 @@ async with swath.open("sqlite:///work.db") as frontier:
     await frontier.run(handler, workers=100)
 """
 
+from swath.claim import Claim
 from swath.core import events
 from swath.core.checkpoint import Checkpoint
-from swath.core.claim import Claim
 from swath.core.errors import (
     InvalidItem,
     InvalidOutcome,
@@ -27,11 +27,11 @@ from swath.core.errors import (
     WrongTransaction,
 )
 from swath.core.events import Event, Observer
-from swath.core.frontier import Frontier
-from swath.core.insight import Explanation, Status
 from swath.core.item import Dead, Done, Item, Outcome, Release, Retry, Split
-from swath.core.runner import Summary
+from swath.core.status import Explanation, Status
+from swath.frontier import Frontier
 from swath.opening import open
+from swath.runner.run import Summary
 
 __version__ = "0.1.0"
 

@@ -12,9 +12,9 @@ from swath.core import codec
 from swath.core.clock import Clock
 from swath.core.errors import InvalidSetting, InvalidStoreURL, MissingExtra
 from swath.core.events import Observer
-from swath.core.frontier import Frontier
-from swath.core.passwords import without_password
+from swath.core.redact import without_password
 from swath.core.store import Settings, Store
+from swath.frontier import Frontier
 
 EXAMPLES = "sqlite:///work.db, postgresql://user@host/database (either with ?schema=name) or memory:"
 PARTITIONS = {"memory": 1, "sqlite": 1, "postgresql": 64}  # one writer needs no more than one

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from swath.backfill.job import LEASE_VARIABLE, Begun, Job, Open, opened
 from swath.backfill.progress import Progress, progress
 from swath.backfill.settings import BackfillSettings
-from swath.core.frontier import Frontier
-from swath.core.runner import Summary
-from swath.core.stopping import Stop
+from swath.frontier import Frontier
+from swath.runner.run import Summary
+from swath.runner.shutdown import Stop
 from tests.cli.conftest import environment
 from tests.tables.conftest import Database
 

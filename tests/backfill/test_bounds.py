@@ -6,7 +6,7 @@ import pytest
 
 from swath.backfill.job import Job, opened
 from swath.backfill.settings import BackfillSettings
-from swath.core.stopping import Stop
+from swath.runner.shutdown import Stop
 from tests.tables.conftest import Database, a_database, name, shared  # noqa: F401  fixtures
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from swath.backfill.change import Change, HandlerChange, SetChange
+from swath.backfill.operations import Change, HandlerChange, SetChange
 from swath.backfill.settings import BackfillSettings
 from swath.core.errors import UsageError
-from swath.threads import Threads
+from swath.worker_threads import Threads
 from tests.tables.conftest import Database, Open, a_database, name, opened, shared  # noqa: F401  fixtures
 
 

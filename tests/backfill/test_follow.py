@@ -5,7 +5,7 @@ import asyncio
 import psycopg
 import pytest
 
-from swath.backfill import cover, follow
+from swath.backfill import handler, tail
 from swath.backfill.progress import progress
 from swath.backfill.ranges import Step
 from swath.core.item import Item
@@ -18,15 +18,15 @@ looks: list[Step] = []
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    next_step = follow.Follower.next_step
+    next_step = tail.Follower.next_step
 
-    async def counted(follower: follow.Follower, step: Step) -> Item | None:
+    async def counted(follower: tail.Follower, step: Step) -> Item | None:
         looks.append(step)
         return await next_step(follower, step)
 
-    for module in (cover, follow):
+    for module in (handler, tail):
         monkeypatch.setattr(module, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(follow.Follower, "next_step", counted)
+    monkeypatch.setattr(tail.Follower, "next_step", counted)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import asyncio
 
 from swath.backfill.job import Job, opened
 from swath.backfill.settings import BackfillSettings
-from swath.core.stopping import Stop
+from swath.runner.shutdown import Stop
 from tests.tables.conftest import Database, a_database, name, shared  # noqa: F401  fixtures
 
 PATIENCE = 60.0

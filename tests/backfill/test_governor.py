@@ -6,10 +6,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from swath.backfill import governor, sizer
-from swath.backfill.governor import Governor, allowance
-from swath.backfill.health import Complaint, Health
+from swath.backfill import sizer, throttle
+from swath.backfill.load_signals import Complaint, Health
 from swath.backfill.ranges import LANE
+from swath.backfill.throttle import Governor, allowance
 from swath.core.errors import StoreUnavailable, UsageError
 from tests.backfill.driving import SERIES, Running, ready, running, settings_of, until
 from tests.tables.conftest import Database
@@ -52,8 +52,8 @@ def test_allowance_is_lifted_in_the_end() -> None:
 def table(a_database: Database, name: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """More than is covered while a test lasts, with slices that stay as small as they begin."""
     monkeypatch.setattr(sizer, "GROWTH", 1.0)
-    monkeypatch.setattr(governor, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(governor, "BLOCK_SECONDS", 0.3)
+    monkeypatch.setattr(throttle, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(throttle, "BLOCK_SECONDS", 0.3)
     a_database.do(
         f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer NOT NULL DEFAULT 0)",
         f"INSERT INTO {name} (id) {SERIES.format(100_000)} SELECT g FROM s",

@@ -6,7 +6,7 @@ import pytest
 
 from swath.backfill.job import Job, opened
 from swath.core.errors import NotAFrontier, UsageError
-from swath.core.stopping import Stop
+from swath.runner.shutdown import Stop
 from tests.backfill.driving import SERIES, backfill, counts, ready, settings_of
 from tests.tables.conftest import Database
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from swath.backfill import limits
+from swath.backfill import timeouts
 
 
 @pytest.mark.parametrize(
@@ -27,12 +27,12 @@ async def test_sqlite_goes_on_after_an_interrupt(tmp_path: Path, statement: str)
 
     connection.create_function("slow", 0, slow)
     connection.execute("BEGIN IMMEDIATE")
-    with pytest.raises(limits.Interrupted):
-        async with limits.attempt(connection, 0.0):  # the least there is
+    with pytest.raises(timeouts.Interrupted):
+        async with timeouts.attempt(connection, 0.0):  # the least there is
             await asyncio.to_thread(lambda: [connection.execute(statement).fetchall() for _ in range(1_000)])
     assert begun.is_set()
     assert connection.in_transaction, "nothing could be settled in it"
-    async with limits.attempt(connection, 60.0):
+    async with timeouts.attempt(connection, 60.0):
         connection.execute("UPDATE t SET n = n + 1 WHERE id <= 3")
     connection.execute("COMMIT")
     assert connection.execute("SELECT sum(n) FROM t").fetchone() == (3,)
@@ -44,7 +44,7 @@ async def test_sqlite_keeps_the_transaction_after_an_error(tmp_path: Path) -> No
     connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
     connection.execute("BEGIN IMMEDIATE")
     with pytest.raises(sqlite3.IntegrityError):
-        async with limits.attempt(connection, 60.0):
+        async with timeouts.attempt(connection, 60.0):
             connection.executemany("INSERT INTO t VALUES (?)", [(1,), (1,)])
     assert connection.in_transaction
     connection.execute("COMMIT")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from swath.backfill.progress import Progress, progress, summed_up
 from swath.backfill.ranges import Slice, Step
-from swath.core.frontier import Frontier
+from swath.frontier import Frontier
 from swath.tables.table import Column
 from tests.backfill.driving import SERIES, counts, ready, settings_of
 from tests.tables.conftest import Database

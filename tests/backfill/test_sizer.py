@@ -2,7 +2,7 @@
 
 import pytest
 
-from swath.backfill.health import SLOW
+from swath.backfill.load_signals import SLOW
 from swath.backfill.sizer import LARGEST, Sizer
 
 

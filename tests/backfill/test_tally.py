@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from swath.backfill import tally as module
-from swath.backfill.tally import Tally
+from swath.backfill import stats as module
+from swath.backfill.stats import Tally
 
 
 def test_slices_of_long_ago_are_forgotten_though_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,10 @@
 import psycopg
 import pytest
 
-from swath.backfill.change import SetChange
-from swath.backfill.trial import check_statement, is_repeatable
+from swath.backfill.operations import SetChange
+from swath.backfill.preflight import check_statement, is_repeatable
 from swath.core.errors import UsageError
-from swath.threads import Threads
+from swath.worker_threads import Threads
 from tests.tables.conftest import Database, Open, a_database, name, opened, shared  # noqa: F401  fixtures
 
 CASES = {

@@ -17,11 +17,11 @@ import pytest
 from rich.console import Console
 
 from swath.cli import crawl_view as view
-from swath.core.frontier import ADD_BUFFER
-from swath.core.insight import Status
 from swath.core.item import Item
-from swath.crawl import place
+from swath.core.status import Status
+from swath.crawl import workspace
 from swath.crawl.settings import CrawlSettings
+from swath.frontier import ADD_BUFFER
 from tests.cli.conftest import COMMAND, TIMEOUT, add, environment, look, run_swath
 
 DEMO = Path(__file__).parents[2] / "examples/demo_crawl.py"
@@ -174,11 +174,11 @@ def test_a_crawl_that_was_lost_while_it_queued_its_seeds_goes_on(
         raise ConnectionAbortedError
 
     with monkeypatch.context() as patch:
-        patch.setattr(place, "_items", some)
+        patch.setattr(workspace, "_items", some)
         with pytest.raises(ConnectionAbortedError):
-            asyncio.run(place.prepare(settings, ["https://example.com/"]))
+            asyncio.run(workspace.prepare(settings, ["https://example.com/"]))
     assert look(settings.store_url).waiting
-    assert asyncio.run(place.prepare(settings, ["https://example.com/"])).resumed
+    assert asyncio.run(workspace.prepare(settings, ["https://example.com/"])).resumed
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_export_says_what_is_wrong(tmp_path: Path) -> None:
 
 
 def test_parquet_is_exported_to_a_file_of_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asyncio.run(place.prepare(CrawlSettings(out=str(tmp_path)), ["https://a.example/"]))
+    asyncio.run(workspace.prepare(CrawlSettings(out=str(tmp_path)), ["https://a.example/"]))
     monkeypatch.chdir(tmp_path)
     for name in ("at-12:30.parquet", "\udcff.parquet"):
         assert run_swath("export", name, "--out", str(tmp_path)).code == 0

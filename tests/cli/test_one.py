@@ -10,9 +10,9 @@ import pytest
 from swath.cli import crawl_view, scan_view
 from swath.cli.check import Finding, Report
 from swath.core.checkpoint import Checkpoint
-from swath.core.insight import Status
-from swath.crawl.place import Prepared
+from swath.core.status import Status
 from swath.crawl.settings import CrawlSettings
+from swath.crawl.workspace import Prepared
 from swath.scan.counts import Counts
 from tests.cli.conftest import run_swath
 

@@ -12,8 +12,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import swath
-from swath.core.frontier import Frontier
 from swath.core.store import MoveKind, PartitionStatus
+from swath.frontier import Frontier
 from tests.crash.journal import FINAL, HandOut, Log, Settled
 from tests.crash.places import Place, Row
 from tests.crash.workload import Limits, Workload, limits_of

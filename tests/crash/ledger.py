@@ -14,8 +14,8 @@ import psycopg
 
 import swath
 from swath import Item
-from swath.backends.postgres.target import Target
-from swath.core.work import Transaction
+from swath.backends.postgres.location import Target
+from swath.runner.execution import Transaction
 
 LEASE = 1.0
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import psycopg
 
 import swath
-from swath.backends.postgres.target import Target
+from swath.backends.postgres.location import Target
 from swath.opening import Opening
 from tests.crash.workload import DEFAULT_CONCURRENCY
 

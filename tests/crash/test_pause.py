@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from swath.core.frontier import Frontier
+from swath.frontier import Frontier
 from tests.crash.checker import check
 from tests.crash.conftest import TIMEOUT
 from tests.crash.crew import POLL_SECONDS, Crew, Member, until

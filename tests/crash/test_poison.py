@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import swath
-from swath.core.frontier import Frontier
 from swath.core.store import LOST_WORKER
+from swath.frontier import Frontier
 from tests.crash.checker import check
 from tests.crash.conftest import TIMEOUT
 from tests.crash.crew import Crew, until

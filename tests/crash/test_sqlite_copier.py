@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from swath.backends.sqlite import SqliteStore
-from swath.backends.sqlite.copier import Copier
+from swath.backends.sqlite.wal_checkpointer import Copier
 from swath.core.store import NewItem
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -72,7 +72,7 @@ def test_the_log_is_copied_while_nobody_has_to_wait_for_it(
 def test_the_log_stays_short_while_a_writer_never_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing but a commit can begin a log anew, if the next one follows at once."""
     monkeypatch.setattr("swath.backends.sqlite.writer.COPY_ROWS", 200)
-    monkeypatch.setattr("swath.backends.sqlite.file.WAL_PAGES", 500)
+    monkeypatch.setattr("swath.backends.sqlite.connection.WAL_PAGES", 500)
     path, log = tmp_path / "work.db", tmp_path / "work.db-wal"
     lengths = []
 
@@ -100,7 +100,7 @@ def test_one_copy_does_not_follow_the_other(tmp_path: Path, monkeypatch: pytest.
             return super().execute(statement, *values)
 
     path = str(tmp_path / "work.db")
-    monkeypatch.setattr("swath.backends.sqlite.copier.connect", lambda _: sqlite3.connect(path, factory=Slow))
+    monkeypatch.setattr("swath.backends.sqlite.wal_checkpointer.connect", lambda _: sqlite3.connect(path, factory=Slow))
     copier = Copier(path)
     copier.copy()
     begun.get(timeout=PATIENCE)
@@ -130,7 +130,7 @@ def test_a_store_works_without_a_copier(tmp_path: Path, monkeypatch: pytest.Monk
             if fails == "thread":
                 patch.setattr(threading.Thread, "start", refuse)
             else:
-                patch.setattr("swath.backends.sqlite.copier.connect", refuse)
+                patch.setattr("swath.backends.sqlite.wal_checkpointer.connect", refuse)
             for number in range(5):
                 await store.add([new(number)])
         await store.close()
@@ -151,7 +151,7 @@ def add_without_end(path: str, added: "Queue[int]") -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("swath.backends.sqlite.writer.COPY_ROWS", 1)
-        patch.setattr("swath.backends.sqlite.file.WAL_PAGES", 20)
+        patch.setattr("swath.backends.sqlite.connection.WAL_PAGES", 20)
         asyncio.run(main())
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from swath.backends.sqlite import SqliteStore
-from swath.backends.sqlite.turn import Turn
+from swath.backends.sqlite.write_queue import Turn
 from swath.core.store import NewItem
 from tests.crash.children import stop
 
@@ -328,7 +328,7 @@ def test_a_process_that_dies_with_the_turn_leaves_it(tmp_path: Path) -> None:
 
 
 def test_without_such_locks_nobody_queues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swath.backends.sqlite.turn._SET", None)
+    monkeypatch.setattr("swath.backends.sqlite.write_queue._SET", None)
     first, second = Turn(str(tmp_path / "turn")), Turn(str(tmp_path / "turn"))
     first.take()
     second.take()

@@ -8,10 +8,10 @@ import pytest
 
 import swath
 from swath import Item
-from swath.core.claim import lease_clock
-from swath.core.frontier import Frontier
+from swath.claim import lease_clock
 from swath.core.store import MoveKind
-from swath.core.work import Ended, Why, Work, perform
+from swath.frontier import Frontier
+from swath.runner.execution import Ended, Why, Work, perform
 from tests.crash.checker import check
 from tests.crash.conftest import TIMEOUT
 from tests.crash.crew import Crew, Member, until

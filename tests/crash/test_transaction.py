@@ -17,13 +17,13 @@ import pytest_asyncio
 
 import swath
 from swath import Item
-from swath.core.claim import lease_clock
+from swath.claim import lease_clock
 from swath.core.errors import StoreUnavailable, UsageError, WrongTransaction
-from swath.core.frontier import Frontier
 from swath.core.item import Outcome
-from swath.core.outage import Outage
 from swath.core.store import MoveKind
-from swath.core.work import Transactions, Work, perform
+from swath.frontier import Frontier
+from swath.runner.execution import Transactions, Work, perform
+from swath.runner.store_retry import Outage
 from tests.crash.conftest import TIMEOUT
 from tests.crash.crew import ROOT
 from tests.crash.ledger import LEASE, Ledger, PostgresLedger, ledger_of

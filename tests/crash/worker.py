@@ -23,10 +23,10 @@ from typing import Any, cast
 
 import swath
 from swath import Item, LeaseLost, StoreUnavailable
-from swath.core.claim import Claim, lease_clock
-from swath.core.frontier import Frontier
+from swath.claim import Claim, lease_clock
 from swath.core.item import Outcome
 from swath.core.store import ClaimRef, ClaimReply, ClaimRequest, Settlement, SettleReply, Store
+from swath.frontier import Frontier
 from tests.crash.journal import Journal, Place
 from tests.crash.workload import Workload
 

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from swath import Item
-from swath.core.frontier import Frontier
 from swath.core.item import Outcome
+from swath.frontier import Frontier
 
 DEFAULT_CONCURRENCY = 2  # of the many small lanes
 SLOW, BRISK, HOT = "slow", "brisk", "hot"

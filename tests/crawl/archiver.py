@@ -11,9 +11,9 @@ from types import FrameType
 from typing import Any
 
 from swath.core.store import OutputMove
-from swath.crawl import warc
+from swath.crawl.archive import warc
 from swath.files import archive
-from swath.files.series import Series
+from swath.files.rotation import Series
 
 RECORDS = 60
 TIME = 1_700_000_000.0

@@ -20,10 +20,10 @@ from pathlib import Path
 import pycurl
 import uvloop
 
-from swath.crawl import warc
-from swath.crawl.answer import Answer
-from swath.crawl.fetch import Fetcher
-from swath.crawl.target import ConnectTo
+from swath.crawl.archive import warc
+from swath.crawl.http.connect_to import ConnectTo
+from swath.crawl.http.fetch import Fetcher
+from swath.crawl.http.response import Answer
 from tests.crawl.web import Fixed, certificate
 
 HOSTS = 200
@@ -182,10 +182,10 @@ def compare(port: int, options: argparse.Namespace) -> None:
 
     measured("bare pycurl", pages, lambda: bare(urls, port, fresh=fresh))
     measured("fetcher, connect-to", pages, fetched(urls, guarded=False, each=nothing))
-    import swath.crawl.fetch
-    import swath.crawl.transfer
+    import swath.crawl.http.fetch
+    import swath.crawl.http.transfer
 
-    for module in (swath.crawl.fetch, swath.crawl.transfer):
+    for module in (swath.crawl.http.fetch, swath.crawl.http.transfer):
         module.public = lambda address: True  # type: ignore[attr-defined]
     measured("fetcher, addresses guarded", pages, fetched(with_port, guarded=True, each=nothing))
     measured("fetcher and WARC", pages, fetched(with_port, guarded=True, each=archived))

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import swath
-from swath.core.runner import Summary
-from swath.crawl import index, place
+from swath.crawl import workspace
+from swath.crawl.archive import index
 from swath.crawl.job import Job
 from swath.crawl.settings import CrawlSettings
+from swath.runner.run import Summary
 from swath.testing.web import Spawned
 
 TIMEOUT = 120.0
@@ -72,10 +73,10 @@ def environment(**more: str) -> dict[str, str]:
 
 async def crawl_here(settings: CrawlSettings, seeds: Iterable[str]) -> tuple[Summary, Job]:
     """A whole crawl in this process, where a test can change what it likes."""
-    await place.prepare(settings, place.read_seeds(seeds))
+    await workspace.prepare(settings, workspace.read_seeds(seeds))
     job = Job(settings)
     summary = await job.run()
-    index.write(settings.directory, await place.committed(settings))
+    index.write(settings.directory, await workspace.committed(settings))
     return summary, job
 
 

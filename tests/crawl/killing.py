@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from swath.crawl import place
+from swath.crawl import workspace
 from swath.crawl.settings import CrawlSettings
 from swath.testing.web import Spawned, repeats, too_close, too_many_at_once
 from tests.crawl.archives import archived_urls, check_records
@@ -68,9 +68,9 @@ def children(pid: int) -> list[int]:
 
 def mended(settings: CrawlSettings) -> None:
     """What a resume does first leaves whole records only, and no byte that is not settled."""
-    asyncio.run(place.prepare(settings, []))
-    lengths = asyncio.run(place.committed(settings))
-    found = {path.name: path.stat().st_size for path in place.outputs(settings.directory)}
+    asyncio.run(workspace.prepare(settings, []))
+    lengths = asyncio.run(workspace.committed(settings))
+    found = {path.name: path.stat().st_size for path in workspace.outputs(settings.directory)}
     assert found == {name: lengths[name] for name in found}
     check_records(settings.directory)
 

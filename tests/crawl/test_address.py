@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swath.crawl.address import literal, public
+from swath.crawl.http.address import literal, public
 
 PRIVATE = [
     "0.0.0.0",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swath.crawl.answer import Headers, final_head
+from swath.crawl.http.response import Headers, final_head
 
 OK = [b"HTTP/1.1 200 OK\r\n", b"A: b\r\n", b"\r\n"]
 HINTS = [b"HTTP/1.1 103 Early Hints\r\n", b"Link: x\r\n", b"\r\n"]

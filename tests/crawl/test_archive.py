@@ -15,7 +15,7 @@ from warcio.archiveiterator import ArchiveIterator
 from swath.core.errors import UsageError
 from swath.core.store import OutputMove
 from swath.files.archive import Archive, ArchiveBusy, ArchiveDamaged, Placed
-from swath.files.series import Series
+from swath.files.rotation import Series
 from tests.crawl import archiver
 from tests.crawl.test_warc import check
 

@@ -7,7 +7,7 @@ PROGRAM = """
 import resource, sys
 soft, hard, wanted = map(int, sys.argv[1:])
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-from swath.crawl.budget import workers_allowed
+from swath.crawl.fd_limit import workers_allowed
 allowed, sentence = workers_allowed(wanted, opened=10)
 print(allowed, resource.getrlimit(resource.RLIMIT_NOFILE)[0], sentence)
 """

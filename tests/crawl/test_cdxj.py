@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
-from swath.crawl import warc
-from swath.crawl.cdxj import Capture, lines
+from swath.crawl.archive import warc
+from swath.crawl.archive.cdxj import Capture, lines
 from swath.files.archive import Archive
-from swath.files.series import Series
+from swath.files.rotation import Series
 
 TIME = 1_700_000_000.9
 

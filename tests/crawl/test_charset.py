@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from swath.crawl import charset
-from swath.crawl.charset import _NAMES, CHUNK, LABELS_CACHED, PRESCAN, _encoding_of, codec_of, decode, encoding_of
+from swath.crawl.parse import charset
+from swath.crawl.parse.charset import _NAMES, CHUNK, LABELS_CACHED, PRESCAN, _encoding_of, codec_of, decode, encoding_of
 
 META = b'<meta charset="%s">'
 

@@ -13,7 +13,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swath.crawl.decode import MAX_MEMBERS, SALVAGE_WINDOW, decode
+from swath.crawl.http.decode import MAX_MEMBERS, SALVAGE_WINDOW, decode
 
 LIMIT = 10_000_000
 
@@ -130,7 +130,7 @@ def test_no_exception_escapes(body: bytes, encodings: str, limit: int) -> None:
 
 BOMBS = """
 import resource, sys, zlib, brotli, zstandard
-from swath.crawl.decode import decode
+from swath.crawl.http.decode import decode
 def gzip_bomb(size):
     packer = zlib.compressobj(9, wbits=31)
     return b"".join(packer.compress(bytes(1 << 20)) for _ in range(size >> 20)) + packer.flush()

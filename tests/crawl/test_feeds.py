@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swath.crawl import feeds
-from swath.crawl.feeds import CHUNK, MAX_ENTRIES, MAX_UNPACKED, read_feed
-from swath.crawl.reading import Reading
-from swath.crawl.urls import normalise
+from swath.crawl.parse import feeds
+from swath.crawl.parse.directives import Reading
+from swath.crawl.parse.feeds import CHUNK, MAX_ENTRIES, MAX_UNPACKED, read_feed
+from swath.crawl.urls.normalise import normalise
 
 URL = "https://example.com/maps/sitemap.xml"
 HERE = "https://example.com"

@@ -10,9 +10,9 @@ import pytest
 import uvloop
 
 from swath.core.errors import UsageError
-from swath.crawl.answer import Limits
-from swath.crawl.fetch import Fetcher
-from swath.crawl.target import ConnectTo
+from swath.crawl.http.connect_to import ConnectTo
+from swath.crawl.http.fetch import Fetcher
+from swath.crawl.http.response import Limits
 from tests.crawl.web import LOCAL, Exchange, Fixed, serving
 
 AGENT = "swath/test (+https://example.com)"

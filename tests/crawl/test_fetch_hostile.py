@@ -10,11 +10,11 @@ import tracemalloc
 
 import pytest
 
-from swath.crawl.answer import Limits
-from swath.crawl.decode import decode
-from swath.crawl.fetch import SHORT_SECONDS
-from swath.crawl.target import ConnectTo, split
-from swath.crawl.transfer import Pin
+from swath.crawl.http.connect_to import ConnectTo, split
+from swath.crawl.http.decode import decode
+from swath.crawl.http.fetch import SHORT_SECONDS
+from swath.crawl.http.response import Limits
+from swath.crawl.http.transfer import Pin
 from tests.crawl.test_fetch import a_fetcher, hello
 from tests.crawl.web import Exchange, Fixed, serving
 
@@ -298,7 +298,7 @@ async def test_a_name_that_changes_its_answer_after_the_check_gains_nothing(monk
     between. What the socket is opened for is what counts."""
     async with serving(hello) as server, a_fetcher(allow_private=False) as fetcher:
         with monkeypatch.context() as patched:
-            patched.setattr("swath.crawl.fetch.public", lambda address: True)
+            patched.setattr("swath.crawl.http.fetch.public", lambda address: True)
             answer = await fetcher.fetch(server.url())
         assert (answer.error, answer.detail) == ("private", "127.0.0.1 is not a public address")
         assert server.connections == 0
@@ -331,7 +331,7 @@ async def test_connections_are_kept_again_when_the_shortage_is_over(monkeypatch:
     now = 1_000_000.0
     async with serving(hello) as server, a_fetcher(connections=8, clock=lambda: now) as fetcher:
         with monkeypatch.context() as patched:
-            patched.setattr("swath.crawl.transfer.failure", lambda transfer, code: "descriptors")
+            patched.setattr("swath.crawl.http.transfer.failure", lambda transfer, code: "descriptors")
             for _ in range(3):
                 assert (await fetcher.fetch("http://a.example:1/")).error == "descriptors"
         kept = [fetcher._idle]
@@ -350,8 +350,8 @@ from tests.crawl.test_fetch import a_fetcher
 async def main(port, guarded):
     names = {"allow_private": True}
     if guarded:  # the way sockets are opened when addresses are looked at
-        import swath.crawl.fetch, swath.crawl.transfer
-        swath.crawl.fetch.public = swath.crawl.transfer.public = lambda address: True
+        import swath.crawl.http.fetch, swath.crawl.http.transfer
+        swath.crawl.http.fetch.public = swath.crawl.http.transfer.public = lambda address: True
         names = {"allow_private": False}
     async with a_fetcher(connections=500, keep_alive=30, **names) as fetcher:
         urls = [f"http://h{number}.example:{port}/" for number in range(300)]

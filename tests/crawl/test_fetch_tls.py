@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
-from swath.crawl import warc
+from swath.crawl.archive import warc
 from tests.crawl.http2 import serving_http2
 from tests.crawl.test_fetch import a_fetcher, hello
 from tests.crawl.test_fetch_hostile import PATIENT

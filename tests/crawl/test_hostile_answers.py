@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from swath.core import codec
 from swath.core.item import Item, Outcome
-from swath.crawl import urls
-from swath.crawl.answer import Answer, Failure, failed
-from swath.crawl.read import Read, read
-from swath.crawl.record import Capture, Exchange, line, records
+from swath.crawl.archive.record import Capture, Exchange, line, records
+from swath.crawl.http.response import Answer, Failure, failed
+from swath.crawl.parse.page import Read, read
+from swath.crawl.urls import normalise
 from tests.crawl.visiting import said, visiting
 
 URL = "http://host.example/dir/page"
@@ -124,7 +124,7 @@ def test_reading_never_raises(answer: Answer, sitemap: bool) -> None:
     found = read(URL, answer, limit=10_000, agent="swath", sitemap=sitemap)
     assert isinstance(found, Read)
     for url in (*found.links, *found.sitemaps):
-        assert urls.normalise(url) == url
+        assert normalise.normalise(url) == url
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

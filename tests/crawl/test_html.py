@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from swath.crawl import elements as elements_module
-from swath.crawl.elements import MAX_TAGS, SELECTOR, by_scan, elements, is_tame
-from swath.crawl.html import MAX_LINKS, read_html
-from swath.crawl.reading import MAX_TITLE, Directives, Link, x_robots_tag
-from swath.crawl.urls import normalise
+from swath.crawl.parse import elements as elements_module
+from swath.crawl.parse.directives import MAX_TITLE, Directives, Link, x_robots_tag
+from swath.crawl.parse.elements import MAX_TAGS, SELECTOR, by_scan, elements, is_tame
+from swath.crawl.parse.html import MAX_LINKS, read_html
+from swath.crawl.urls.normalise import normalise
 
 URL = "https://www.example.com/a/b.html"
 HERE = "https://www.example.com"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swath.crawl.kinds import kind_of, media_type
+from swath.crawl.parse.content_type import kind_of, media_type
 
 XML = b'<?xml version="1.0"?>\n<!-- made by hand -->\n'
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 import swath
-from swath.core.claim import Claim
+from swath.claim import Claim
 from swath.core.clock import SECOND
 from swath.core.errors import InvalidSetting, LeaseLost
-from swath.core.frontier import Frontier
 from swath.core.item import Dead, Done, Item, Outcome, Release, Retry
-from swath.crawl.answer import Answer
+from swath.crawl.http.response import Answer
 from swath.crawl.lanes import lane_of_addresses
 from swath.crawl.settings import CrawlSettings
+from swath.frontier import Frontier
 from swath.testing.web import Entry, Web, spawn, too_close, too_many_at_once
 from tests.bench import bench
 from tests.crawl.archives import archived_urls

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from swath.core.errors import SchemaError, UsageError
-from swath.core.stopping import Stop
-from swath.crawl import place
+from swath.crawl import workspace
 from swath.crawl.fleet import Fleet
 from swath.crawl.settings import CrawlSettings
+from swath.runner.shutdown import Stop
 from swath.testing.web import Spawned, Web, spawn, too_close, too_many_at_once
 from tests.crawl.archives import archived_urls, check_records
 from tests.crawl.driving import begin, crawl, crawl_here, crawl_words, environment, swath_command
@@ -272,14 +272,14 @@ def test_one_bad_seed_is_told_before_anything_is_added(tmp_path: Path) -> None:
 async def test_a_machine_that_joins_wants_the_seeds(tmp_path: Path) -> None:
     """Without them nothing would be in scope, and nobody would be told."""
     store = f"sqlite:///{tmp_path}/frontier.db"
-    await place.prepare(CrawlSettings(out=str(tmp_path / "one"), store=store), ["https://h0.example/"])
+    await workspace.prepare(CrawlSettings(out=str(tmp_path / "one"), store=store), ["https://h0.example/"])
     with pytest.raises(UsageError, match="is given the same"):
-        await place.prepare(CrawlSettings(out=str(tmp_path / "two"), store=store, delay=9.0), [])
+        await workspace.prepare(CrawlSettings(out=str(tmp_path / "two"), store=store, delay=9.0), [])
     assert not (tmp_path / "two").exists()
-    assert (await place.status(CrawlSettings(out=str(tmp_path / "one"), store=store))).min_interval == 1.0
-    again = await place.prepare(CrawlSettings(out=str(tmp_path / "two"), store=store), ["https://h0.example/"])
+    assert (await workspace.status(CrawlSettings(out=str(tmp_path / "one"), store=store))).min_interval == 1.0
+    again = await workspace.prepare(CrawlSettings(out=str(tmp_path / "two"), store=store), ["https://h0.example/"])
     assert (again.added, again.resumed) == (0, True)
-    assert (tmp_path / "two" / place.SEEDS).read_text() == "https://h0.example/\n"
+    assert (tmp_path / "two" / workspace.SEEDS).read_text() == "https://h0.example/\n"
 
 
 def test_host_names_load_in_a_stream(tmp_path: Path) -> None:
@@ -293,12 +293,12 @@ def test_host_names_load_in_a_stream(tmp_path: Path) -> None:
         files = [path for path in Path("/proc/self/fd").glob("*") if os.path.realpath(path).startswith(f"{out}/")]
         assert max(path.stat().st_size for path in files) > SEEDS * 10
 
-    prepared = asyncio.run(place.prepare(settings, place.read_seeds(lines())))
+    prepared = asyncio.run(workspace.prepare(settings, workspace.read_seeds(lines())))
     assert prepared.added == SEEDS
-    with (out / place.SEEDS).open() as kept:
+    with (out / workspace.SEEDS).open() as kept:
         assert sum(1 for _ in kept) == SEEDS
-    more = place.read_seeds(["h1.example", "new.example"])
-    assert asyncio.run(place.prepare(settings, more)).added == 1
+    more = workspace.read_seeds(["h1.example", "new.example"])
+    assert asyncio.run(workspace.prepare(settings, more)).added == 1
 
 
 FEW = """

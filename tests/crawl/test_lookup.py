@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from swath.crawl import lookup, patient
-from swath.crawl.lookup import Lookup
+from swath.crawl import fact_batcher, patient
+from swath.crawl.fact_batcher import Lookup
 from swath.crawl.patient import Patient
 from tests.bench import bench
 
@@ -20,7 +20,7 @@ async def test_many_questions_become_few() -> None:
 
 
 async def test_no_more_than_so_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup, "GATHERED", 10)
+    monkeypatch.setattr(fact_batcher, "GATHERED", 10)
     async with bench() as b:
         asked = Lookup(Patient(b.frontier))
         assert await asyncio.gather(*(asked.fact(f"key {n}") for n in range(25))) == [None] * 25

@@ -7,7 +7,7 @@ import pycurl
 import pytest
 import uvloop
 
-from swath.crawl.multi import Multi
+from swath.crawl.http.curl_loop import Multi
 
 
 class Recorded:

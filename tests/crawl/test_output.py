@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from swath.core import runner
 from swath.core.errors import SwathError, UsageError
 from swath.core.item import Item, Outcome
-from swath.core.stopping import Stop
 from swath.core.store import OutputMove, Settlement
-from swath.crawl import index, place
-from swath.crawl.output import CrawlOutput
-from swath.crawl.record import Capture
+from swath.crawl import workspace
+from swath.crawl.archive import index
+from swath.crawl.archive.output import CrawlOutput
+from swath.crawl.archive.record import Capture
 from swath.files.archive import ArchiveDamaged
+from swath.runner.run import run
+from swath.runner.shutdown import Stop
 from tests.bench import Bench, bench
 from tests.recorder import PATIENCE
 
@@ -37,7 +38,7 @@ async def crawl(b: Bench, folder: Path, go_on: threading.Event | asyncio.Event, 
     output.restore({})
     await b.frontier.add(["a", "b", "c"])
     try:
-        await runner.run(
+        await run(
             b.frontier, handler, workers=1, lease=60.0, timeout=None, grace=1.0, until="done", handle_signals=False,
             output=output, stop=stop,
         )  # fmt: skip
@@ -72,7 +73,7 @@ async def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             await crawl(b, tmp_path, room)
         assert await listed(b, tmp_path) == []
         assert [await b.state(key) for key in "abc"] == ["ready"] * 3
-    assert place.outputs(tmp_path) == []
+    assert workspace.outputs(tmp_path) == []
 
 
 async def test_a_settlement_that_fails(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The pace of hosts: what they asked for and how they answered, over the whole fleet and across restarts (INV-3)."""
 
-from swath.crawl.lookup import Lookup
+from swath.crawl.fact_batcher import Lookup
 from swath.crawl.pace import Paces
 from swath.crawl.patient import Patient
 from tests.bench import Bench, bench

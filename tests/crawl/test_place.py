@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from swath.core.errors import UsageError
-from swath.crawl import place
-from swath.crawl.output import CrawlOutput
-from swath.crawl.record import Capture
+from swath.crawl import workspace
+from swath.crawl.archive.output import CrawlOutput
+from swath.crawl.archive.record import Capture
 from swath.crawl.settings import CrawlSettings
 from swath.files.archive import ArchiveBusy
 from tests.crawl.driving import swath_command
@@ -36,7 +36,7 @@ def _name(folder: Path, number: int, barrier: Barrier, tell: Callable[[list[str]
     names = []
     for path in sorted(folder.iterdir()):
         barrier.wait(PATIENCE)
-        names.append(place.unique(path, number))
+        names.append(workspace.unique(path, number))
     tell(names)
 
 
@@ -54,21 +54,21 @@ def test_processes_that_begin_together_write_under_one_name(tmp_path: Path) -> N
     for process in processes:
         process.join()
     for folder, given in zip(sorted(folders), zip(*names, strict=True), strict=True):
-        kept = (folder / place.NAME).read_text().strip()
+        kept = (folder / workspace.NAME).read_text().strip()
         assert sorted(given) == [f"{kept}~{number}" for number in range(TOGETHER)]
 
 
 def test_a_name_that_a_crash_kept_from_being_written_is_made_anew(tmp_path: Path) -> None:
-    (tmp_path / place.NAME).touch()
-    name = place.unique(tmp_path, 0)
+    (tmp_path / workspace.NAME).touch()
+    name = workspace.unique(tmp_path, 0)
     assert len(name) > len("~0")
-    assert place.unique(tmp_path, 0) == name
+    assert workspace.unique(tmp_path, 0) == name
 
 
 @pytest.mark.parametrize("name", ["a b", "a%20b", "a?b", "a#b", "a\nb", "\udcff"])
 def test_a_directory_of_any_name_has_its_own_frontier(tmp_path: Path, name: str) -> None:
     for out in (tmp_path / "a b", tmp_path / name):
-        asyncio.run(place.prepare(CrawlSettings(out=str(out)), _seeds(0, 1)))
+        asyncio.run(workspace.prepare(CrawlSettings(out=str(out)), _seeds(0, 1)))
         assert (out / "frontier.db").exists()
 
 
@@ -80,10 +80,10 @@ def _seeds(first: int, last: int) -> list[str]:
 def test_what_a_crash_left_of_a_seed_does_not_become_part_of_the_next(tmp_path: Path, end: int) -> None:
     """The host of that would be out of scope, and nobody would be told."""
     settings = CrawlSettings(out=str(tmp_path / "out"), contact="me@example.org")
-    asyncio.run(place.prepare(settings, _seeds(0, 1_000)))
-    kept = tmp_path / "out" / place.SEEDS
+    asyncio.run(workspace.prepare(settings, _seeds(0, 1_000)))
+    kept = tmp_path / "out" / workspace.SEEDS
     os.truncate(kept, end)
-    asyncio.run(place.prepare(settings, _seeds(0, 1_000)))
+    asyncio.run(workspace.prepare(settings, _seeds(0, 1_000)))
     assert kept.read_text().splitlines() == _seeds(0, 1_000)
 
 
@@ -96,38 +96,38 @@ def test_a_run_that_is_refused_takes_no_seeds_from_one_that_begins(tmp_path: Pat
         assert (refused.code, "no URL" in refused.err) == (2, True), refused.err
         yield from _seeds(2_000, 3_000)
 
-    assert asyncio.run(place.prepare(CrawlSettings(out=out, contact="me@example.org"), seeds())).added == 3_000
+    assert asyncio.run(workspace.prepare(CrawlSettings(out=out, contact="me@example.org"), seeds())).added == 3_000
 
 
 def test_a_run_that_is_refused_leaves_the_pace_of_the_other_alone(tmp_path: Path) -> None:
     settings = CrawlSettings(out=str(tmp_path), delay=70.0)
-    asyncio.run(place.prepare(settings, _seeds(0, 1)))
-    crawling = CrawlOutput(tmp_path, unique=place.unique(tmp_path, 0), warc_size=None, about={})
+    asyncio.run(workspace.prepare(settings, _seeds(0, 1)))
+    crawling = CrawlOutput(tmp_path, unique=workspace.unique(tmp_path, 0), warc_size=None, about={})
     for more in ([], [Capture({"url": "https://h0.example/"}, None)]):  # before its first page, and then
         crawling.restore({})
         crawling.write([[more]])
         with pytest.raises(ArchiveBusy, match="is being written to by process"):
-            asyncio.run(place.prepare(CrawlSettings(out=str(tmp_path), delay=0.0), _seeds(0, 2)))
-        status = asyncio.run(place.status(settings))
+            asyncio.run(workspace.prepare(CrawlSettings(out=str(tmp_path), delay=0.0), _seeds(0, 2)))
+        status = asyncio.run(workspace.status(settings))
         assert (status.min_interval, status.ready) == (70.0, 1)
     crawling.close()
-    assert (tmp_path / place.SEEDS).read_text().splitlines() == _seeds(0, 1)
+    assert (tmp_path / workspace.SEEDS).read_text().splitlines() == _seeds(0, 1)
 
 
 def test_the_archive_of_another_crawl_is_left_alone(tmp_path: Path) -> None:
     """As when SWATH_STORE still names another: its files are no remains of a crash, whoever does not know them."""
     one, two = tmp_path / "one", tmp_path / "two"
     for out in (one, two):
-        asyncio.run(place.prepare(CrawlSettings(out=str(out)), _seeds(0, 1)))
-        output = CrawlOutput(out, unique=place.unique(out, 0), warc_size=None, about={})
+        asyncio.run(workspace.prepare(CrawlSettings(out=str(out)), _seeds(0, 1)))
+        output = CrawlOutput(out, unique=workspace.unique(out, 0), warc_size=None, about={})
         output.restore({})
         output.write([[[Capture({"url": "https://h0.example/"}, None)]]])
         output.close()
-    (page,) = place.outputs(one)
+    (page,) = workspace.outputs(one)
     before = page.read_bytes()
     wrong = CrawlSettings(out=str(one), store=CrawlSettings(out=str(two)).store_url)
     with pytest.raises(UsageError, match=f"has an archive .* not of the crawl in sqlite:///{two}/frontier.db"):
-        asyncio.run(place.prepare(wrong, _seeds(0, 1)))
+        asyncio.run(workspace.prepare(wrong, _seeds(0, 1)))
     assert page.read_bytes() == before
-    asyncio.run(place.prepare(CrawlSettings(out=str(one)), _seeds(0, 1)))
-    assert place.outputs(one) == []  # nothing of it was settled
+    asyncio.run(workspace.prepare(CrawlSettings(out=str(one)), _seeds(0, 1)))
+    assert workspace.outputs(one) == []  # nothing of it was settled

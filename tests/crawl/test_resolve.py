@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from swath.crawl.resolve import FAILURE_SECONDS, FEWEST_SECONDS, MOST_SECONDS, ResolveError, Resolver
+from swath.crawl.http.resolve import FAILURE_SECONDS, FEWEST_SECONDS, MOST_SECONDS, ResolveError, Resolver
 from tests.crawl.dns import SERVFAIL, NameServer
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from swath.crawl.robots import MAX_BODY, MAX_SITEMAPS, Robots, Verdict
-from swath.crawl.urls import normalise
+from swath.crawl.robots.parser import MAX_BODY, MAX_SITEMAPS, Robots, Verdict
+from swath.crawl.urls.normalise import normalise
 
 
 def allowed(text: str | bytes, path: str, agent: str = "swath") -> bool:

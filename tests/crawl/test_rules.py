@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swath.core.clock import SECOND
-from swath.crawl.robots import MAX_BODY
-from swath.crawl.rules import (
+from swath.crawl.robots.parser import MAX_BODY
+from swath.crawl.robots.policy import (
     DAY,
     FIRST_RETRY,
     HOUR,

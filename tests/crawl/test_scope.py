@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swath.core.errors import InvalidSetting
-from swath.crawl.scope import NAMES_REMEMBERED, REASONS, Footprint, Scope, scope_of
-from swath.crawl.urls import normalise
+from swath.crawl.urls.normalise import normalise
+from swath.crawl.urls.scope import NAMES_REMEMBERED, REASONS, Footprint, Scope, scope_of
 
 SEED = "https://www.example.com:8443/docs/intro.html?v=1"
 

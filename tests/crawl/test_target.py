@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swath.core.errors import UsageError
-from swath.crawl.target import ConnectTo, split
+from swath.crawl.http.connect_to import ConnectTo, split
 
 NUMBERS = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*\.?")
 

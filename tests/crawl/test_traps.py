@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swath.crawl.traps import (
+from swath.crawl.urls.normalise import MAX_URL, normalise
+from swath.crawl.urls.traps import (
     FUTURE_YEARS,
     MAX_PARAMS,
     MAX_QUERY,
@@ -16,7 +17,6 @@ from swath.crawl.traps import (
     TRAPS,
     trap,
 )
-from swath.crawl.urls import MAX_URL, normalise
 
 YEAR = 2026
 

@@ -13,9 +13,9 @@ from pyarrow import parquet
 from warcio.archiveiterator import ArchiveIterator
 
 import swath
-from swath.crawl import place, politeness
-from swath.crawl.refusal import refusal
+from swath.crawl import politeness, workspace
 from swath.crawl.settings import CrawlSettings
+from swath.crawl.urls.explain import refusal
 from swath.testing.web import Entry, Fate, Web, by_lane, repeats, spawn, too_close, too_early, too_many_at_once
 from swath.testing.web.log import HOST
 from tests.crawl.archives import archived_urls, check_archive
@@ -166,7 +166,7 @@ def test_every_excluded_url_names_its_rule(crawled: Crawled) -> None:
 )  # fmt: skip
 async def test_a_url_that_was_never_added_has_its_reason(crawled: Crawled, url: str, rule: str) -> None:
     async with swath.open(crawled.settings.store_url, create=False) as frontier:
-        known = (await frontier.facts([place.SETTINGS]))[place.SETTINGS]
+        known = (await frontier.facts([workspace.SETTINGS]))[workspace.SETTINGS]
         assert (await frontier.explain(url)).state == "unknown"
     assert refusal(url, known, year=2026)[0] == rule
 

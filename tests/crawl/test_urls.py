@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from swath.crawl import urls
-from swath.crawl.urls import (
+from swath.crawl.urls import normalise as module
+from swath.crawl.urls.normalise import (
     MAX_TEXT,
     MAX_URL,
     authority,
@@ -353,8 +353,8 @@ def test_keys_of_the_index(url: str, key: str) -> None:
 
 
 def test_the_caches_are_bounded() -> None:
-    for number in range(urls.ORIGINS_CACHED + 100):
+    for number in range(module.ORIGINS_CACHED + 100):
         normalise(f"http://h{number}.example/")
-    assert urls._origin.cache_info().currsize <= urls.ORIGINS_CACHED
-    assert urls._is_normal.cache_info().currsize <= urls.ORIGINS_CACHED
-    assert urls.site_of_host.cache_info().maxsize == urls.SITES_CACHED
+    assert module._origin.cache_info().currsize <= module.ORIGINS_CACHED
+    assert module._is_normal.cache_info().currsize <= module.ORIGINS_CACHED
+    assert module.site_of_host.cache_info().maxsize == module.SITES_CACHED

@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 
 from swath.core.clock import SECOND
-from swath.core.frontier import Frontier
 from swath.core.item import Dead, Done, Item, Release, Retry
-from swath.crawl import index, origins, read
-from swath.crawl.answer import Answer, failed
-from swath.crawl.rules import verdict_of_answer
+from swath.crawl.archive import index
+from swath.crawl.http.response import Answer, failed
+from swath.crawl.page_handler import THREADED
+from swath.crawl.parse import page as parse_page
+from swath.crawl.robots import cache
+from swath.crawl.robots.policy import verdict_of_answer
 from swath.crawl.settings import CrawlSettings
-from swath.crawl.visit import THREADED
+from swath.frontier import Frontier
 from tests.crawl.visiting import answered, said, settle, visiting, visitor_on
 
 
@@ -374,7 +376,7 @@ async def test_what_unpacks_to_much_is_read_in_a_thread(
     def reading(*given: Any) -> None:
         threads.append(threading.current_thread())
 
-    monkeypatch.setattr(read, "_reading", reading)
+    monkeypatch.setattr(parse_page, "_reading", reading)
     headers = {"Content_Type": "text/html"} | headers
     async with visiting(lambda url: answered(url, 200, body, **headers), robots=False) as (_, visitor, _):
         page = item("http://a.example/")
@@ -385,7 +387,7 @@ async def test_what_unpacks_to_much_is_read_in_a_thread(
 async def test_the_memory_for_robots_is_bounded_whatever_they_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parsed, a file of short lines takes thirty times as much as its bytes."""
     most = 1_000_000
-    monkeypatch.setattr(origins, "CACHED_BYTES", most)
+    monkeypatch.setattr(cache, "CACHED_BYTES", most)
     body = b"User-agent: *\n" + b"".join(b"allow:/%x\n" % number for number in range(1_000))
     async with visiting(lambda url: answered(url, 200, body if "robots" in url else b""), delay=0.0) as (_, visitor, _):
         await visitor(item("http://first.example/"))

@@ -13,7 +13,7 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 from swath.core.errors import UsageError
-from swath.crawl import warc
+from swath.crawl.archive import warc
 
 TIME = 1_700_000_000.123456
 BODY = "".join(f"<a href='/{i}'>größer</a>\n" for i in range(500)).encode()

@@ -6,17 +6,17 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import swath
-from swath.core.claim import Claim
-from swath.core.frontier import Frontier
+from swath.claim import Claim
 from swath.core.item import Outcome, Retry, Split
-from swath.crawl import urls
-from swath.crawl.answer import Answer, Headers, failed
+from swath.crawl.http.response import Answer, Headers, failed
 from swath.crawl.lanes import Addresses, lane_of
 from swath.crawl.links import Links
-from swath.crawl.scope import Scope
+from swath.crawl.page_handler import Visitor
 from swath.crawl.settings import CrawlSettings
-from swath.crawl.tally import Tally
-from swath.crawl.visit import Visitor
+from swath.crawl.stats import Tally
+from swath.crawl.urls import normalise
+from swath.crawl.urls.scope import Scope
+from swath.frontier import Frontier
 
 Say = Callable[[str], Answer]
 
@@ -37,7 +37,7 @@ class Actor:
         return self._say(url)
 
     async def addresses(self, url: str) -> Answer | list[str]:
-        found = self.names.get(urls.host(url))
+        found = self.names.get(normalise.host(url))
         return found or failed(url, "dns", "nxdomain", started=0.0, ended=0.0)
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from swath.crawl.scope import REASONS
 from swath.crawl.settings import CrawlSettings
-from swath.crawl.traps import TRAPS
+from swath.crawl.urls.scope import REASONS
+from swath.crawl.urls.traps import TRAPS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

@@ -10,7 +10,7 @@ from typing import Any
 
 from swath.backends.postgres import PostgresStore
 from swath.backends.postgres.connections import AsyncConnection, Connections, connect
-from swath.backends.postgres.target import Target
+from swath.backends.postgres.location import Target
 from swath.conformance.trial import Trial
 from swath.core.clock import Clock, ManualClock
 from swath.core.store import Settings

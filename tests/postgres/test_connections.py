@@ -10,8 +10,8 @@ from swath.backends.postgres.connections import connect
 from swath.backends.postgres.store import ADDING_AT_ONCE
 from swath.conformance.trial import done
 from swath.core.errors import StoreUnavailable, UsageError
-from swath.core.settler import AT_ONCE
 from swath.core.store import OutputMove
+from swath.runner.committer import AT_ONCE
 from tests.conftest import StartPostgres
 from tests.forking import passes_in_a_child
 from tests.postgres.lending import Pooler

@@ -5,12 +5,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
+from swath.claim import Claim
 from swath.conformance.trial import lane_in
-from swath.core.claim import Claim
 from swath.core.errors import StoreFull, StoreUnavailable
-from swath.core.frontier import Frontier
 from swath.core.item import Item, Outcome
 from swath.core.store import Store
+from swath.frontier import Frontier
 from tests.postgres.lending import Losing
 from tests.postgres.site import Site
 

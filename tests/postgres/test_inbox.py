@@ -10,9 +10,9 @@ import pytest
 from swath.backends.postgres import store as store_module
 from swath.backends.postgres.connections import AsyncConnection
 from swath.conformance.trial import Batch, Trial, done
-from swath.core.frontier import Frontier
 from swath.core.item import Item
 from swath.core.store import NewItem, Settlement
+from swath.frontier import Frontier
 from tests.postgres.site import Site
 
 SEED = int(os.environ.get("SWATH_SEED", "10"))

@@ -9,10 +9,10 @@ from urllib.parse import quote
 import pytest
 
 from swath.backends.postgres import PostgresStore
-from swath.backends.postgres.target import Target
+from swath.backends.postgres.location import Target
 from swath.core.errors import NotAFrontier, StoreUnavailable, SwathError, UsageError
-from swath.core.frontier import Frontier
 from swath.core.store import Settings
+from swath.frontier import Frontier
 from tests.bench import nothing
 from tests.conftest import StartPostgres
 from tests.postgres.site import Site

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from swath.backends.postgres import PostgresStore
-from swath.backends.postgres.target import Target
+from swath.backends.postgres.location import Target
 from swath.conformance import DurableStoreConformance, StoreConformance
 from swath.core.clock import Clock
 from swath.core.store import Settings, Store

@@ -14,9 +14,9 @@ import pytest
 from swath.backends.postgres import PostgresStore
 from swath.core.errors import StoreUnavailable, SwathError, UsageError, WrongTransaction
 from swath.core.events import Event, Waiting
-from swath.core.frontier import Frontier
 from swath.core.item import Item
 from swath.core.store import ClaimRequest, Fact, Settings
+from swath.frontier import Frontier
 from tests.postgres.site import POLL_SECONDS, Site
 from tests.recorder import PATIENCE
 

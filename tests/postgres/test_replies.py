@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from swath.core.frontier import Frontier
 from swath.core.item import Item
 from swath.core.store import Settings
+from swath.frontier import Frontier
 from tests.postgres.site import Site
 
 UNUSUAL: list[dict[str, Any]] = [{"payload": {"n": 1}}, {"span": 4}, {"payload": "x", "span": 2}]

@@ -8,8 +8,8 @@ import pytest
 
 from swath.conformance.trial import done
 from swath.core.errors import LeaseLost
-from swath.core.frontier import Frontier
 from swath.core.store import ClaimRef
+from swath.frontier import Frontier
 from tests.postgres.lending import HeldBack
 from tests.postgres.site import Site
 from tests.recorder import PATIENCE

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from swath.core import frontier as frontier_module
+from swath import frontier as frontier_module
 from swath.core.clock import SECOND
 from swath.core.errors import StoreUnavailable
-from swath.core.frontier import Frontier
 from swath.core.item import Item
 from swath.core.store import ClaimRequest, Settings
+from swath.frontier import Frontier
 from tests.postgres.site import Site
 from tests.recorder import PATIENCE
 

@@ -6,9 +6,9 @@ import psycopg
 import pytest
 
 from swath.backends.postgres.errors import FORMAT
-from swath.core.frontier import Frontier
 from swath.core.item import Item
 from swath.core.store import Settings
+from swath.frontier import Frontier
 from tests.postgres.site import POLL_SECONDS, Site
 from tests.recorder import PATIENCE
 

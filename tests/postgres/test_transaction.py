@@ -11,11 +11,11 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from swath.core.claim import Claim
+from swath.claim import Claim
 from swath.core.errors import InvalidOutcome, LeaseLost, StoreUnavailable, WrongTransaction
-from swath.core.frontier import Frontier
 from swath.core.item import Item
 from swath.core.store import OutputMove, Settings
+from swath.frontier import Frontier
 from tests.conftest import Server, fresh_database
 from tests.postgres.site import Site
 

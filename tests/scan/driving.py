@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from swath.cli.scanning import Scanning
-from swath.scan.proof import Proof, proof
+from swath.scan.report import Proof, proof
 from swath.scan.settings import ScanSettings
 from tests.cli.conftest import environment
 

@@ -9,9 +9,9 @@ import pytest
 
 from swath.cli.scanning import Scanning
 from swath.core.errors import UsageError
-from swath.functions import function
-from swath.scan import Finding, scanner
-from swath.scan.judge import BadCheck
+from swath.import_path import function
+from swath.scan import Finding, handler
+from swath.scan.checker import BadCheck
 from tests.scan.driving import ROOT, scan, settings_of
 
 
@@ -53,7 +53,7 @@ def test_a_check_that_hangs_is_a_finding_of_that_record(numbers: Path, tmp_path:
 def test_a_check_that_hangs_too_often_stops_the_scan(
     numbers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scanner, "MOST_HUNG", 2)
+    monkeypatch.setattr(handler, "MOST_HUNG", 2)
     with pytest.raises(BadCheck, match=r"did not return within 0\.1 s for 2 records"):
         scan(numbers, tmp_path / "out.jsonl", check="hanging", timeout=0.1)
 

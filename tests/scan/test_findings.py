@@ -15,12 +15,12 @@ import pytest
 
 from swath.cli.scanning import Scanning
 from swath.core.errors import UsageError
+from swath.files.append_file import GrowingFile
 from swath.files.archive import ArchiveBusy, ArchiveDamaged
-from swath.files.growing import GrowingFile
-from swath.scan import Finding, place
+from swath.scan import Finding, workspace
 from swath.scan.counts import MAX_CODES, Counts
 from swath.scan.finding import Context, State, Word, line
-from swath.scan.ledger import lines_of
+from swath.scan.open_findings import lines_of
 from swath.scan.output import Entry, FindingsOutput
 from swath.scan.sources.tree import TreeSource
 from tests.recorder import PATIENCE
@@ -152,7 +152,9 @@ def _prepare(tree: Path, outs: list[Path], barrier: Barrier, tell: Callable[[lis
     for out in outs:
         barrier.wait(PATIENCE)
         try:
-            marks.append(asyncio.run(place.prepare(settings_of(tree, out, check="empty"), TreeSource(str(tree)))).scan)
+            marks.append(
+                asyncio.run(workspace.prepare(settings_of(tree, out, check="empty"), TreeSource(str(tree)))).scan
+            )
         except ArchiveBusy:
             marks.append("")
     tell(marks)
@@ -177,15 +179,15 @@ def test_what_a_crash_left_in_the_file_is_its_own(tree: Path, tmp_path: Path, en
     """Half of its first line, or a very long one: a scan goes on, and cuts it off."""
     out = tmp_path / "out.jsonl"
     settings, source = settings_of(tree, out, check="empty"), TreeSource(str(tree))
-    prepared = asyncio.run(place.prepare(settings, source))
+    prepared = asyncio.run(workspace.prepare(settings, source))
     context = Context(prepared.scan, str(tree), 0, "now")
     out.write_bytes(line("a", Word(Finding("odd", "x" * 2_000_000), "open"), context)[:end])
-    assert asyncio.run(place.prepare(settings, source)).scan == prepared.scan
+    assert asyncio.run(workspace.prepare(settings, source)).scan == prepared.scan
     assert out.read_bytes() == b""
     context = context._replace(scan="another")
     out.write_bytes(line("a", Word(Finding("odd"), "open"), context))
     with pytest.raises(UsageError, match="holds something else"):
-        asyncio.run(place.prepare(settings, source))
+        asyncio.run(workspace.prepare(settings, source))
 
 
 @pytest.mark.parametrize("name", ["a b", "a%20b", "a?b", "a#b", "\udcff"])
@@ -326,9 +328,9 @@ def test_a_recheck_that_goes_on_has_the_same_items(tmp_path: Path) -> None:
             file.writelines(line(f"{key}", Word(Finding("empty"), state), context) for key in keys)
 
     write(0, "open", range(500))
-    begun = list(place._rechecks(path, path.stat().st_size, 1, TreeSource("/")))
+    begun = list(workspace._rechecks(path, path.stat().st_size, 1, TreeSource("/")))
     assert [len(item.payload["keys"]) for item in begun] == [200, 200, 100]
     write(1, "resolved", range(200))
-    assert list(place._rechecks(path, path.stat().st_size, 1, TreeSource("/"))) == begun
-    second = list(place._rechecks(path, path.stat().st_size, 2, TreeSource("/")))
+    assert list(workspace._rechecks(path, path.stat().st_size, 1, TreeSource("/"))) == begun
+    second = list(workspace._rechecks(path, path.stat().st_size, 2, TreeSource("/")))
     assert [len(item.payload["keys"]) for item in second] == [200, 100]

@@ -13,7 +13,7 @@ import pytest
 
 from swath.core.errors import UsageError
 from swath.scan.sources import tree
-from swath.scan.sources.places import RemotePlace
+from swath.scan.sources.filesystems import RemotePlace
 from tests.s3 import s3_bucket
 from tests.scan.driving import scan
 
@@ -79,7 +79,7 @@ def test_an_error_on_the_way_is_tried_again_and_then_a_dead_letter(
     memory.pipe("/scan/b/2", b"")
     monkeypatch.setattr(tree, "SECONDS", 0.0)
     monkeypatch.setattr(RemotePlace, "budget", 1)
-    monkeypatch.setattr("swath.scan.place.MAX_ATTEMPTS", 1)
+    monkeypatch.setattr("swath.scan.workspace.MAX_ATTEMPTS", 1)
     listed = RemotePlace.list
 
     def listing(self: RemotePlace, path: str) -> Any:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from swath.core.errors import StoreUnavailable, UsageError
 from swath.core.item import Item
-from swath.scan import Record, scanner
+from swath.scan import Record, handler
 from swath.scan.sources import compared_rows, sizer, table
 from swath.scan.sources.compared_rows import equal
 from swath.scan.sources.dicts import dicts
@@ -234,8 +234,8 @@ def test_a_password_is_kept_to_itself(tmp_path: Path) -> None:
 
 def test_a_database_that_is_away_is_waited_for(base: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base.fill("users", range(10))
-    monkeypatch.setattr(scanner, "AWAY_SECONDS", 0.01)
-    monkeypatch.setattr("swath.scan.place.MAX_ATTEMPTS", 1)
+    monkeypatch.setattr(handler, "AWAY_SECONDS", 0.01)
+    monkeypatch.setattr("swath.scan.workspace.MAX_ATTEMPTS", 1)
     ends, away = table.Rows.end, [StoreUnavailable("it restarts"), StoreUnavailable("it restarts")]
 
     def end(self: table.Rows, limit: int, *, after: Any) -> Any:
@@ -252,8 +252,8 @@ def test_a_server_that_restarts_under_a_scan_is_waited_for(
     start_postgres: StartPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its connections break while rows are read and planned; every row is looked at all the same, and none given up."""
-    monkeypatch.setattr(scanner, "AWAY_SECONDS", 0.2)
-    monkeypatch.setattr("swath.scan.place.MAX_ATTEMPTS", 1)
+    monkeypatch.setattr(handler, "AWAY_SECONDS", 0.2)
+    monkeypatch.setattr("swath.scan.workspace.MAX_ATTEMPTS", 1)
     monkeypatch.setattr(sizer, "FIRST", 100)
     monkeypatch.setattr(sizer, "MOST", 100)
     monkeypatch.setattr(table, "READ", 30)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from swath.core.item import Item
-from swath.scan.names import path_of
-from swath.scan.sources import places, tree
-from swath.scan.sources.places import Entry, LocalPlace
+from swath.scan.path_keys import path_of
+from swath.scan.sources import filesystems, tree
+from swath.scan.sources.filesystems import Entry, LocalPlace
 from swath.scan.sources.source import Trouble
 from swath.scan.sources.tree import TreeSource
 from tests.scan import checks
@@ -275,7 +275,7 @@ def test_a_tree_that_changes_while_it_is_scanned(tmp_path: Path, monkeypatch: py
 def _disturbing(root: Path, going: list[str]) -> object:
     """A check that changes the tree with every few records that it is asked about."""
 
-    def check(record: places.Entry) -> None:
+    def check(record: filesystems.Entry) -> None:
         checks.asked.append(record.key)  # type: ignore[attr-defined]
         number = len(checks.asked)
         if number % 20 == 0 and going:

@@ -8,7 +8,7 @@ import pytest
 
 from swath.core.errors import UsageError
 from swath.scan.sources import tree
-from swath.scan.sources.places import LocalPlace, RemotePlace
+from swath.scan.sources.filesystems import LocalPlace, RemotePlace
 from tests.scan.driving import scan
 from tests.scan.test_tree import grow
 

@@ -11,7 +11,7 @@ import pytest
 
 from swath.testing.web import KINDS, Ask, Fate, Served, Web, serve, too_early
 from swath.testing.web.coding import bomb, brotlied, zstandarded
-from swath.testing.web.trouble.robots import SPELLINGS
+from swath.testing.web.faults.robots import SPELLINGS
 from tests.testing.client import Got, fetch
 from tests.testing.reference import links_of, normal
 

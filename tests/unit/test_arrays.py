@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swath.backends.postgres.arrays import boolean_array, bytes_array, number_array, text_array
+from swath.backends.postgres.array_literals import boolean_array, bytes_array, number_array, text_array
 from tests.conftest import Server
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20) | st.sampled_from(

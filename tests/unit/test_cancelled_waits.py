@@ -7,12 +7,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import pytest
 
 from swath.backends.memory import MemoryStore
+from swath.backends.postgres.location import Target
 from swath.backends.postgres.notify import Listener
-from swath.backends.postgres.target import Target
 from swath.backends.sqlite.store import _set_or_timeout
 from swath.core.errors import StoreUnavailable
-from swath.core.outage import Outage
 from swath.core.store import Settings
+from swath.runner.store_retry import Outage
 from tests.bench import bench
 from tests.unit.test_runner_outages import Gate
 from tests.unit.test_runner_stopping import start

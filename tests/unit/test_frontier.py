@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 import swath
+from swath import frontier as frontier_module
 from swath.backends.memory import MemoryStore
+from swath.claim import Claim
 from swath.core import events
-from swath.core import frontier as frontier_module
-from swath.core.claim import Claim
 from swath.core.clock import as_datetime
-from swath.core.frontier import ADD_BUFFER, ADD_BYTES, Frontier
 from swath.core.item import Item
 from swath.core.store import ADD_CHUNK, MAX_CLAIM, ClaimReply, NewItem, Settings
+from swath.frontier import ADD_BUFFER, ADD_BYTES, Frontier
 from tests.bench import Bench, bench, nothing
 from tests.recorder import PATIENCE
 

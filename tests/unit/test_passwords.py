@@ -3,7 +3,7 @@
 import pytest
 
 import swath
-from swath.core.passwords import passwords, without_password
+from swath.core.redact import passwords, without_password
 
 SECRET = "s3cret"
 

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 import swath
-from swath.core import broker, events
+from swath.core import events
 from swath.core.clock import as_datetime
-from swath.core.frontier import Frontier
 from swath.core.item import Item, Outcome
-from swath.core.settler import DISCOVERED_BYTES
 from swath.core.store import ClaimRequest
-from swath.core.work import Handler
+from swath.frontier import Frontier
+from swath.runner import dispatcher
+from swath.runner.committer import DISCOVERED_BYTES
+from swath.runner.execution import Handler
 from tests.bench import bench, nothing
 from tests.recorder import PATIENCE
 
@@ -364,7 +365,7 @@ async def test_a_handler_that_ignores_its_time_limit_keeps_its_worker_and_item()
 async def test_a_handler_that_cleans_up_within_the_grace_is_not_complained_about(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(broker, "TICK", 0.01)
+    monkeypatch.setattr(dispatcher, "TICK", 0.01)
 
     async def handler(item: Item) -> None:
         try:
@@ -424,7 +425,7 @@ async def test_until_stopped_goes_on_when_all_is_done() -> None:
 
 
 async def test_added_work_wakes_an_idle_runner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker, "IDLE", 1_000.0)
+    monkeypatch.setattr(dispatcher, "IDLE", 1_000.0)
     async with bench() as b:
         running = asyncio.create_task(b.frontier.run(nothing, until="stopped"))
         await b.faults.saw("wait")
@@ -435,7 +436,7 @@ async def test_added_work_wakes_an_idle_runner(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_its_own_settlements_wake_it_where_the_store_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker, "IDLE", 1_000.0)
+    monkeypatch.setattr(dispatcher, "IDLE", 1_000.0)
     async with bench(concurrency=1) as b:
         b.faults.held_up["wait"] = asyncio.Event()
         await b.frontier.add(f"k{n}" for n in range(20))
@@ -444,7 +445,7 @@ async def test_its_own_settlements_wake_it_where_the_store_cannot(monkeypatch: p
 
 
 async def test_skipped_is_not_empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker, "IDLE", 1_000.0)
+    monkeypatch.setattr(dispatcher, "IDLE", 1_000.0)
     async with bench() as b:
         empty = (await b.store.claim(_request()))._replace(skipped=[0])
         await b.frontier.add("a")
@@ -562,7 +563,7 @@ async def test_claiming_stops_when_settling_falls_behind() -> None:
         del b.faults.held_up["settle"]
         gate.set()
         summary = await running
-    assert held_up <= 2 * broker.MAX_BATCH + broker.MAX_BATCH
+    assert held_up <= 2 * dispatcher.MAX_BATCH + dispatcher.MAX_BATCH
     assert summary.done == 5_000
 
 
@@ -577,7 +578,7 @@ def leads_to(count: int) -> Handler:
 
 async def test_what_was_discovered_is_settled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everybody else waits for the partition as long as a settlement takes."""
-    monkeypatch.setattr("swath.core.settler.MAX_DISCOVERED", 50)
+    monkeypatch.setattr("swath.runner.committer.MAX_DISCOVERED", 50)
     async with bench() as b:
         await b.frontier.add([f"map {n}" for n in range(20)])
         assert (await b.frontier.run(leads_to(20))).done == 20 + 400
@@ -590,7 +591,7 @@ async def test_what_was_discovered_is_settled_in_parts(monkeypatch: pytest.Monke
 
 async def test_nothing_is_started_while_too_much_that_was_discovered_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """INV-9."""
-    monkeypatch.setattr(broker, "MAX_OUTPUT", 100 * DISCOVERED_BYTES)
+    monkeypatch.setattr(dispatcher, "MAX_OUTPUT", 100 * DISCOVERED_BYTES)
     async with bench() as b:
         gate = b.faults.held_up["settle"] = asyncio.Event()
         await b.frontier.add([f"map {n}" for n in range(60)])
@@ -608,7 +609,7 @@ async def test_nothing_is_started_while_too_much_that_was_discovered_waits(monke
 async def test_what_was_claimed_ahead_and_cannot_be_started_in_time_is_released(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(broker.Broker, "_look_ahead", lambda self: 5 if self.hand.works else 0)
+    monkeypatch.setattr(dispatcher.Broker, "_look_ahead", lambda self: 5 if self.hand.works else 0)
     go_on = asyncio.Event()
 
     async def handler(item: Item) -> None:
@@ -630,7 +631,7 @@ async def test_what_was_claimed_ahead_and_cannot_be_started_in_time_is_released(
 async def test_no_more_is_claimed_ahead_than_can_start_in_a_part_of_the_lease(
     monkeypatch: pytest.MonkeyPatch, lease: float, ahead: int
 ) -> None:
-    monkeypatch.setattr(broker.Rate, "at", lambda self, now: 1_000.0)
+    monkeypatch.setattr(dispatcher.Rate, "at", lambda self, now: 1_000.0)
     async with bench() as b:
         await b.frontier.add(f"k{n}" for n in range(1_000))
         await b.frontier.run(nothing, workers=10, lease=lease)
@@ -654,7 +655,7 @@ async def test_nothing_is_claimed_ahead_where_starts_are_paced(
 
 async def test_what_has_to_start_at_once_is_given_back_if_it_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
     """INV-3: also where a lane's own limits pace its starts, and the frontier's do not."""
-    monkeypatch.setattr(broker.Broker, "_look_ahead", lambda self: 5)
+    monkeypatch.setattr(dispatcher.Broker, "_look_ahead", lambda self: 5)
     gate = asyncio.Event()
 
     async def handler(item: Item) -> None:

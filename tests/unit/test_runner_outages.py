@@ -10,28 +10,29 @@ import pytest
 
 import swath
 from swath.backends.memory import MemoryStore
-from swath.core import broker, codec, events, outage, runner, settler
-from swath.core.claim import lease_clock
+from swath.claim import lease_clock
+from swath.core import codec, events
 from swath.core.errors import InvalidOutcome, LeaseLost, SchemaOutdated, StoreFull, StoreUnavailable, SwathError
-from swath.core.frontier import Frontier
 from swath.core.item import Item, Outcome
-from swath.core.settler import DISCOVERED_BYTES
 from swath.core.store import SettleReply
+from swath.frontier import Frontier
+from swath.runner import committer, dispatcher, run, store_retry
+from swath.runner.committer import DISCOVERED_BYTES
 from tests.bench import Bench, LeaseTime, bench, nothing
 from tests.recorder import PATIENCE, Recorder
 
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outage, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(outage, "LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(store_retry, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(store_retry, "LONGEST_PAUSE", 0.05)
 
 
 @pytest.fixture
 def lease_time(monkeypatch: pytest.MonkeyPatch) -> LeaseTime:
-    monkeypatch.setattr(broker, "TICK", 0.01)
+    monkeypatch.setattr(dispatcher, "TICK", 0.01)
     lease_time = LeaseTime()
-    monkeypatch.setattr("swath.core.claim.time", lease_time)
+    monkeypatch.setattr("swath.claim.time", lease_time)
     return lease_time
 
 
@@ -142,8 +143,8 @@ async def test_what_a_lost_claim_came_to_holds_nobody_up(
     lease_time: LeaseTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though one of its handlers goes on and on."""
-    monkeypatch.setattr(broker, "MAX_OUTPUT", DISCOVERED_BYTES)
-    monkeypatch.setattr(settler, "GROUP_SECONDS", 60)
+    monkeypatch.setattr(dispatcher, "MAX_OUTPUT", DISCOVERED_BYTES)
+    monkeypatch.setattr(committer, "GROUP_SECONDS", 60)
     go_on, others = asyncio.Event(), asyncio.Event()
 
     async def handler(item: Item) -> Outcome | None:
@@ -174,8 +175,8 @@ async def test_what_a_lost_claim_came_to_holds_nobody_up(
 
 
 async def test_what_came_of_a_claim_while_it_was_being_lost_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker, "MAX_OUTPUT", 2 * DISCOVERED_BYTES)
-    monkeypatch.setattr(settler, "GROUP_COUNT", 1)
+    monkeypatch.setattr(dispatcher, "MAX_OUTPUT", 2 * DISCOVERED_BYTES)
+    monkeypatch.setattr(committer, "GROUP_COUNT", 1)
     first_is_sent, others = asyncio.Event(), asyncio.Event()
 
     async def handler(item: Item) -> Outcome | None:
@@ -240,8 +241,8 @@ async def test_work_is_abandoned_before_its_lease_ends_unrenewed(lease_time: Lea
 async def test_nothing_is_started_that_has_no_lease_left(
     lease_time: LeaseTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broker, "TICK", 3.0)  # so that it is not found to be claimed too long ago
-    monkeypatch.setattr(broker.Broker, "_look_ahead", lambda self: 5)
+    monkeypatch.setattr(dispatcher, "TICK", 3.0)  # so that it is not found to be claimed too long ago
+    monkeypatch.setattr(dispatcher.Broker, "_look_ahead", lambda self: 5)
     gate = Gate()
     async with bench() as b:
         await b.frontier.add(["a", "b", "c"])
@@ -379,7 +380,7 @@ async def test_an_outage_outlasting_the_lease_drops_what_others_took_over() -> N
 async def test_finished_work_is_settled_after_its_lease_if_nobody_took_it_over(
     lease_time: LeaseTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broker, "IDLE", 0.001)
+    monkeypatch.setattr(dispatcher, "IDLE", 0.001)
     gate = Gate()
     async with bench() as b:
         await b.frontier.add(["a", "b"])
@@ -418,7 +419,7 @@ async def test_a_lost_reply_is_looked_up(partitions: int) -> None:
 
 
 async def test_a_full_store_is_waited_for_though_it_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker, "LISTEN", 0.01)
+    monkeypatch.setattr(dispatcher, "LISTEN", 0.01)
     async with bench() as b:
         b.faults.fail("settle", error=StoreFull)
         await b.frontier.add(["a", "b"])
@@ -433,7 +434,7 @@ async def test_a_full_store_is_waited_for_though_it_can_be_read(monkeypatch: pyt
 
 async def test_a_store_that_can_only_be_read_does_not_answer_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a file of SQLite's that somebody else has locked."""
-    monkeypatch.setattr(broker, "LISTEN", 0.01)
+    monkeypatch.setattr(dispatcher, "LISTEN", 0.01)
     async with bench() as b:
         b.faults.fail("claim")
         await b.frontier.add("a")
@@ -472,7 +473,7 @@ async def test_after_a_settlement_that_failed_what_else_was_in_hand_is_given_bac
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And nobody waits for what cannot be settled any more."""
-    monkeypatch.setattr(runner, "STOP_SECONDS", 2 * PATIENCE)
+    monkeypatch.setattr(run, "STOP_SECONDS", 2 * PATIENCE)
     async with bench() as b:
         started = asyncio.Event()
 
@@ -495,7 +496,7 @@ async def test_after_a_settlement_that_failed_what_else_was_in_hand_is_given_bac
 
 
 async def test_a_stop_does_not_wait_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swath.core.runner.STOP_SECONDS", 0.2)
+    monkeypatch.setattr("swath.runner.run.STOP_SECONDS", 0.2)
     gate = Gate()
     async with bench() as b:
         await b.frontier.add(["a", "b"])

@@ -10,17 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from swath.core import events, outage
+from swath.core import events
 from swath.core.errors import InvalidItem, LeaseLost
 from swath.core.item import Item, Outcome
 from swath.core.store import OutputMove, Settlement
+from swath.runner import store_retry
 from tests.bench import Bench, bench
 from tests.recorder import PATIENCE
 
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outage, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(store_retry, "FIRST_PAUSE", 0.01)
 
 
 class Lines:
@@ -200,7 +201,7 @@ async def test_an_output_that_cannot_be_written_ends_the_run_and_is_left_alone(
 
 async def test_nothing_is_started_while_too_much_output_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """INV-9."""
-    monkeypatch.setattr("swath.core.broker.MAX_OUTPUT", 30)
+    monkeypatch.setattr("swath.runner.dispatcher.MAX_OUTPUT", 30)
     output = Lines(tmp_path)
     writing, gate = asyncio.Event(), threading.Event()
     loop, started = asyncio.get_running_loop(), 0

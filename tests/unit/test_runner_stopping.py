@@ -7,22 +7,23 @@ from typing import Any
 
 import pytest
 
-from swath.core import broker, events, runner, stopping
-from swath.core.frontier import Frontier
+from swath.core import events
 from swath.core.item import Item
-from swath.core.stopping import Stop
 from swath.core.store import ClaimReply
-from swath.core.work import Handler
+from swath.frontier import Frontier
+from swath.runner import dispatcher, run, shutdown
+from swath.runner.execution import Handler
+from swath.runner.shutdown import Stop
 from tests.bench import Bench, bench, nothing
 from tests.unit.test_runner_outages import Gate
 
 
 async def start(
     b: Bench, handler: Handler, *, grace: float = 10.0, stop: Stop | None = None
-) -> tuple["asyncio.Task[runner.Summary]", Stop]:
+) -> tuple["asyncio.Task[run.Summary]", Stop]:
     """A run that can be asked to stop as a signal would."""
     stop = stop or Stop()
-    run = runner.run(
+    running = run.run(
         b.frontier,
         handler,
         workers=2,
@@ -33,12 +34,12 @@ async def start(
         handle_signals=False,
         stop=stop,
     )
-    return asyncio.create_task(run), stop
+    return asyncio.create_task(running), stop
 
 
 @pytest.fixture
 def two_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker.Broker, "_look_ahead", lambda self: 2)
+    monkeypatch.setattr(dispatcher.Broker, "_look_ahead", lambda self: 2)
 
 
 @pytest.mark.usefixtures("two_ahead")
@@ -50,8 +51,8 @@ async def test_a_clean_stop_finishes_what_runs_and_releases_the_rest() -> None:
         await gate.started.wait()
         stop.ask("SIGTERM")
         await b.seen.saw(events.Settled)  # what was claimed ahead is free before the handlers are through
-        (stopping,) = b.seen.of(events.Stopping)
-        assert (stopping.reason, stopping.in_hand) == ("SIGTERM", 4)
+        (shutdown,) = b.seen.of(events.Stopping)
+        assert (shutdown.reason, shutdown.in_hand) == ("SIGTERM", 4)
         assert (await b.frontier.status()).claimed == 2
         gate.open.set()
         summary = await running
@@ -76,7 +77,7 @@ async def test_after_the_grace_handlers_are_cancelled_and_their_items_released()
 
 
 async def test_a_handler_that_ignores_its_cancellation_cannot_hang_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "CANCEL_SECONDS", 0.05)
+    monkeypatch.setattr(run, "CANCEL_SECONDS", 0.05)
     started, end = asyncio.Event(), asyncio.Event()
 
     async def handler(item: Item) -> None:
@@ -248,16 +249,16 @@ async def test_a_claim_that_brings_word_of_a_pause_starts_nothing() -> None:
 
 def test_a_signal_that_comes_while_another_is_handled_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two that follow one another at once: the second ends the run, and is not taken for the first as well."""
-    ask = stopping._Listener.ask
+    ask = shutdown._Listener.ask
 
-    def interrupted(listener: stopping._Listener, reason: str) -> None:
-        monkeypatch.setattr(stopping._Listener, "ask", ask)
+    def interrupted(listener: shutdown._Listener, reason: str) -> None:
+        monkeypatch.setattr(shutdown._Listener, "ask", ask)
         signal.raise_signal(signal.SIGTERM)
         ask(listener, reason)
 
-    monkeypatch.setattr(stopping._Listener, "ask", interrupted)
+    monkeypatch.setattr(shutdown._Listener, "ask", interrupted)
     loop = asyncio.new_event_loop()
-    with pytest.raises(SystemExit), stopping.stopped_by_signals(Stop(), loop):
+    with pytest.raises(SystemExit), shutdown.stopped_by_signals(Stop(), loop):
         signal.raise_signal(signal.SIGINT)
     loop.close()
 

@@ -7,13 +7,13 @@ from typing import cast
 
 import pytest
 
-from swath.core.broker import ROOM_KEPT
-from swath.core.claim import Claim
-from swath.core.frontier import Frontier
-from swath.core.hand import Hand
+from swath.claim import Claim
 from swath.core.item import Item, Outcome
-from swath.core.suspects import COMPANY, UNLIMITED, Caution, company
-from swath.core.work import Work
+from swath.frontier import Frontier
+from swath.runner.dispatcher import ROOM_KEPT
+from swath.runner.execution import Work
+from swath.runner.in_flight import Hand
+from swath.runner.poison import COMPANY, UNLIMITED, Caution, company
 from tests.bench import Bench, LeaseTime, bench
 
 
@@ -182,7 +182,7 @@ async def test_others_are_not_held_back_for_all_of_a_long_interval() -> None:
 async def test_others_are_not_held_back_for_a_suspect_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody else may have it by now, or its lane is paused."""
     lease_time = LeaseTime()
-    monkeypatch.setattr("swath.core.claim.time", lease_time)
+    monkeypatch.setattr("swath.claim.time", lease_time)
     async with bench() as b:
         await b.frontier.add(Item("suspect", lane="suspect"))
         await lose(b, 4)

@@ -20,7 +20,7 @@ import swath
 from swath import Item
 from swath.backends.sql import parse, read
 from swath.backends.sqlite import SqliteStore, migrate
-from swath.backends.sqlite.file import APPLICATION_ID, NETWORK_FILE_SYSTEMS, file_system
+from swath.backends.sqlite.connection import APPLICATION_ID, NETWORK_FILE_SYSTEMS, file_system
 from swath.backends.sqlite.migration import all_migrations, run_script
 from swath.backends.sqlite.state import FORMAT
 from swath.core.errors import (
@@ -106,7 +106,7 @@ def test_a_crash_while_creating_leaves_nothing_in_the_way(path: str) -> None:
     """A journal that is still there is undone, and the frontier made after all."""
     script = """
         import sqlite3
-        from swath.backends.sqlite import file
+        from swath.backends.sqlite import connection
         class Dying(sqlite3.Connection):
             def execute(self, statement, *values):
                 if statement == "COMMIT":
@@ -114,7 +114,7 @@ def test_a_crash_while_creating_leaves_nothing_in_the_way(path: str) -> None:
                     super().execute("CREATE TABLE x AS SELECT randomblob(9000000) AS y")
                     os._exit(0)
                 return super().execute(statement, *values)
-        file.sqlite3 = type("fake", (), {**vars(sqlite3), "connect": lambda *a, **k: sqlite3.connect(
+        connection.sqlite3 = type("fake", (), {**vars(sqlite3), "connect": lambda *a, **k: sqlite3.connect(
             *a, **k, factory=sqlite3.Connection if "uri" in k else Dying)})
         asyncio.run(SqliteStore.open(sys.argv[1]))
     """
@@ -317,7 +317,7 @@ def test_the_file_system_of_a_path_is_that_of_its_nearest_mount() -> None:
 
 
 async def test_network_file_systems_are_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swath.backends.sqlite.file.file_system", lambda path, mounts: "nfs4")
+    monkeypatch.setattr("swath.backends.sqlite.connection.file_system", lambda path, mounts: "nfs4")
     with pytest.raises(InvalidStoreURL, match=r"network file system \(nfs4\)"):
         await SqliteStore.open(path)
     assert not exists(path)
@@ -525,7 +525,7 @@ async def test_a_file_locked_for_too_long_is_unavailable(path: str, monkeypatch:
     store = await SqliteStore.open(path)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
-    monkeypatch.setattr("swath.backends.sqlite.file.BUSY_SECONDS", 0.2)
+    monkeypatch.setattr("swath.backends.sqlite.connection.BUSY_SECONDS", 0.2)
     with pytest.raises(StoreUnavailable, match="locked by another process"):
         await store.add([new("a")])
     assert (await store.status()).partitions[0].ready == 0
@@ -539,7 +539,7 @@ async def test_those_who_wait_for_a_locked_file_do_so_together(path: str, monkey
     store = await SqliteStore.open(path)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
-    monkeypatch.setattr("swath.backends.sqlite.file.BUSY_SECONDS", 0.5)
+    monkeypatch.setattr("swath.backends.sqlite.connection.BUSY_SECONDS", 0.5)
     began = time.monotonic()
     adding = [asyncio.create_task(store.add([new(f"{n}")])) for n in range(20)]
     await asyncio.wait(adding)
@@ -555,7 +555,7 @@ async def test_a_frontier_that_cannot_be_opened_as_asked_for_is_closed(
     await create(path)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
-    monkeypatch.setattr("swath.backends.sqlite.file.BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("swath.backends.sqlite.connection.BUSY_SECONDS", 0.1)
     before = set(threading.enumerate())
     with pytest.raises(StoreUnavailable, match="locked by another process"):
         await swath.open(f"sqlite:///{path}", min_interval=5)

@@ -8,13 +8,13 @@ from typing import Self
 import pytest
 
 from swath.backends.sqlite.add import add
-from swath.backends.sqlite.change import change_lane
+from swath.backends.sqlite.admin import change_lane
 from swath.backends.sqlite.claim import claim
-from swath.backends.sqlite.file import _create
+from swath.backends.sqlite.connection import _create
+from swath.backends.sqlite.location import Target
 from swath.backends.sqlite.migration import run_script
 from swath.backends.sqlite.settle import settle
 from swath.backends.sqlite.state import Session
-from swath.backends.sqlite.target import Target
 from swath.core.clock import SECOND, ManualClock
 from swath.core.store import (
     ClaimRef,

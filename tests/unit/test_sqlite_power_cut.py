@@ -114,7 +114,7 @@ async def test_the_start_of_a_lane_with_a_pace_of_its_own_is_synced(disk: Disk) 
 
 async def test_others_may_write_before_a_start_is_synced(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     """The claim that is run again sees what was written since it was run in vain."""
-    monkeypatch.setattr("swath.backends.sqlite.file.BUSY_SECONDS", 1.0)
+    monkeypatch.setattr("swath.backends.sqlite.connection.BUSY_SECONDS", 1.0)
     async with disk.open(min_interval=70 * SECOND, concurrency=1) as store:
         await store.add([new("a", "one"), new("b", "two")])
         others = sqlite3.connect(disk.path, isolation_level=None, check_same_thread=False)

@@ -15,10 +15,10 @@ import pytest
 
 import swath
 from swath.backends.sqlite import SqliteStore, migrate
-from swath.backends.sqlite.file import APPLICATION_ID
+from swath.backends.sqlite.connection import APPLICATION_ID
+from swath.backends.sqlite.location import Target
 from swath.backends.sqlite.migration import all_migrations
 from swath.backends.sqlite.store import POLL_SECONDS
-from swath.backends.sqlite.target import Target
 from swath.core.clock import ManualClock
 from swath.core.errors import InvalidStoreURL, NotAFrontier, SchemaTooNew
 from swath.core.store import ClaimRequest

@@ -15,11 +15,12 @@ import pytest
 
 import swath
 import swath.sync
-from swath.core import events, runner
-from swath.core.claim import lease_clock
-from swath.core.frontier import ADD_BUFFER
+from swath.claim import lease_clock
+from swath.core import events
 from swath.core.item import Item, Outcome
 from swath.core.store import OutputMove
+from swath.frontier import ADD_BUFFER
+from swath.runner.run import Summary
 from tests.forking import passes_in_a_child
 from tests.recorder import PATIENCE
 
@@ -327,7 +328,7 @@ def test_an_observer_that_calls_back_is_told_so() -> None:
 
 
 def test_a_run_in_another_thread_leaves_signals_alone(frontier: swath.sync.Frontier) -> None:
-    summaries: list[runner.Summary] = []
+    summaries: list[Summary] = []
     frontier.add("a")
     thread = threading.Thread(target=lambda: summaries.append(frontier.run(lambda item: None)))
     thread.start()

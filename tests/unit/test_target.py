@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from swath.backends.postgres.target import Target
+from swath.backends.postgres.location import Target
 from swath.core.errors import InvalidStoreURL
 
 SECRET = "s3cret"

@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from swath.threads import Threads
+from swath.worker_threads import Threads
 
 
 def raising(error: BaseException) -> None:

@@ -8,30 +8,29 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import swath
-from swath.backfill import limits, trial
-from swath.backfill.change import Change, HandlerChange, SetChange, SqlChange
-from swath.backfill.cover import PAUSE_SECONDS, Cover
-from swath.backfill.follow import Follower
-from swath.backfill.governor import Governor
-from swath.backfill.health import Health
+from swath.backfill import preflight, timeouts
+from swath.backfill.handler import PAUSE_SECONDS, Cover
+from swath.backfill.load_signals import Health
+from swath.backfill.operations import Change, HandlerChange, SetChange, SqlChange
 from swath.backfill.progress import Progress, about, progress
 from swath.backfill.ranges import END, Step, work_of
 from swath.backfill.settings import BackfillSettings
 from swath.backfill.sizer import Sizer
 from swath.backfill.statement import check_key
-from swath.backfill.tally import Tally
-from swath.core import runner
+from swath.backfill.stats import Tally
+from swath.backfill.tail import Follower
+from swath.backfill.throttle import Governor
 from swath.core.errors import StoreUnavailable, UsageError
-from swath.core.frontier import Frontier
 from swath.core.item import Item, Outcome
-from swath.core.passwords import without_password
-from swath.core.runner import Summary
-from swath.core.stopping import Stop
-from swath.functions import function
+from swath.core.redact import without_password
+from swath.frontier import Frontier
+from swath.import_path import function
 from swath.opening import StoreURL
+from swath.runner.run import Summary, run
+from swath.runner.shutdown import Stop
 from swath.tables.opening import open_table
 from swath.tables.table import Key, Table
-from swath.threads import Threads
+from swath.worker_threads import Threads
 
 MAX_ATTEMPTS = 5
 LEASE = 60.0
@@ -89,7 +88,7 @@ class Job:
             return SqlChange(table, settings.sql)
         assert self._handler is not None
         return HandlerChange(
-            table, self._handler, settings.where, seconds=limits.allowed(settings.target_time), threads=threads
+            table, self._handler, settings.where, seconds=timeouts.allowed(settings.target_time), threads=threads
         )
 
 
@@ -115,10 +114,10 @@ class Open(NamedTuple):
         first = await self.table.first_key(upto=upto)
         if first is None or settings.run is not None:
             return
-        await trial.check_statement(self.table, self.change, first)
+        await preflight.check_statement(self.table, self.change, first)
         if settings.set is None or self.exactly_once or settings.force:
             return
-        if not await trial.is_repeatable(self.table, self.change, self.threads, upto=upto):
+        if not await preflight.is_repeatable(self.table, self.change, self.threads, upto=upto):
             raise UsageError(
                 f"--set {settings.set!r} changes rows again when it is run again, and with a store in another database "
                 "a crash may run it twice on some rows. Leave out --store, so that the frontier is beside the table "
@@ -227,7 +226,7 @@ class Open(NamedTuple):
 
         watching = [asyncio.create_task(governor.watch()), asyncio.create_task(self._report(frontier))]
         try:
-            return await runner.run(
+            return await run(
                 frontier,
                 cover if self.exactly_once else apart,
                 workers=settings.workers,
@@ -279,7 +278,7 @@ def place(url: str) -> str:
 
 
 def _without_schema(url: str) -> str:
-    from swath.backends.postgres.target import Target
+    from swath.backends.postgres.location import Target
 
     return Target.parse(url).dsn if "schema" in StoreURL.parse(url).query else url
 

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from swath.backfill.ranges import BEGIN, LANE, Slice, Work, key, work_of
-from swath.core.frontier import Frontier
 from swath.core.store import DeadItem, UnsettledItem
+from swath.frontier import Frontier
 from swath.tables.table import Key
 
 

@@ -27,8 +27,8 @@ from swath.cli.feed import STANDARD_INPUT, Feed, Reading, Recipe, Source, Stop
 from swath.cli.progress import AddProgress
 from swath.core.clock import as_datetime, from_datetime, microseconds
 from swath.core.errors import SwathError, UsageError
-from swath.core.frontier import Frontier
 from swath.core.item import DEFAULT_LANE, DEFAULT_PRIORITY
+from swath.frontier import Frontier
 
 
 class LaneBy(StrEnum):

@@ -5,9 +5,9 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterable
 
-from swath.backfill import trial
-from swath.backfill.change import SetChange, SqlChange
+from swath.backfill import preflight
 from swath.backfill.job import Begun, Job, Open, opened
+from swath.backfill.operations import SetChange, SqlChange
 from swath.backfill.progress import Progress, progress
 from swath.backfill.settings import BackfillSettings
 from swath.backfill.statement import set_statement, sql_statement
@@ -15,8 +15,8 @@ from swath.cli import backfill_view as view
 from swath.cli import show
 from swath.cli.exits import Exit
 from swath.core.errors import NotAFrontier
-from swath.core.passwords import without_password
-from swath.core.stopping import Stop, stopped_by_signals
+from swath.core.redact import without_password
+from swath.runner.shutdown import Stop, stopped_by_signals
 
 REFRESH_SECONDS = 0.5
 
@@ -169,5 +169,5 @@ async def _plan(opened_table: Open, before: Progress | None) -> AsyncIterator[tu
     else:
         return
     yield "statement", statement.sql.replace("\n", " ")
-    for number, line in enumerate(await trial.first_plan(table, statement)):
+    for number, line in enumerate(await preflight.first_plan(table, statement)):
         yield "" if number else "plan", line

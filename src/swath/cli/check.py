@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from swath.cli import show
-from swath.core.frontier import Frontier
 from swath.core.store import PartitionStatus
+from swath.frontier import Frontier
 
 TRIES = 5  # looks at a partition that somebody works on
 COUNTED = (

@@ -14,8 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from swath.cli import show
-from swath.core.insight import Status
-from swath.crawl import index, place
+from swath.core.status import Status
+from swath.crawl import workspace
+from swath.crawl.archive import index
 from swath.crawl.settings import CrawlSettings
 
 LINE_SECONDS = 10.0
@@ -38,7 +39,7 @@ ENDINGS = {
 }
 
 
-def beginning(settings: CrawlSettings, prepared: place.Prepared, before: Status) -> str:
+def beginning(settings: CrawlSettings, prepared: workspace.Prepared, before: Status) -> str:
     """What is about to happen, in a line."""
     where = f"the crawl in {settings.out}"
     if not before.waiting:
@@ -205,7 +206,7 @@ def summary(
 
 def _files(settings: CrawlSettings) -> Iterator[tuple[str, str]]:
     """What lies in the directory now."""
-    found = place.outputs(settings.directory)
+    found = workspace.outputs(settings.directory)
     for name, suffix in (("archive", ".warc.gz"), ("list of pages", ".jsonl.gz")):
         sizes = [path.stat().st_size for path in found if path.name.endswith(suffix)]
         if sizes:

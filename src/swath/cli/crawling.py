@@ -13,15 +13,16 @@ from swath.cli import show
 from swath.cli.exits import Exit
 from swath.cli.explain import explained
 from swath.core.errors import UsageError
-from swath.core.insight import Status
-from swath.core.passwords import without_password
-from swath.core.stopping import Stop, stopped_by_signals
-from swath.crawl import budget, index, place
+from swath.core.redact import without_password
+from swath.core.status import Status
+from swath.crawl import fd_limit, workspace
+from swath.crawl.archive import index
 from swath.crawl.fleet import ChildFailed, Fleet
-from swath.crawl.scope import scope_of
+from swath.crawl.http.connect_to import ConnectTo
 from swath.crawl.settings import CrawlSettings
-from swath.crawl.target import ConnectTo
-from swath.files.writing import writing_to
+from swath.crawl.urls.scope import scope_of
+from swath.files.errors import writing_to
+from swath.runner.shutdown import Stop, stopped_by_signals
 
 REFRESH_SECONDS = 0.5
 FAILED = "failed"  # what stopped a crawl all of whose processes ended with errors
@@ -43,8 +44,8 @@ class Crawling:
         await asyncio.to_thread(_check, settings)
         with stopped_by_signals(self._stop, asyncio.get_running_loop()):
             with writing_to(settings.directory):
-                prepared = await place.prepare(settings, _seeds(urls, seeds))
-            before = await place.status(settings)
+                prepared = await workspace.prepare(settings, _seeds(urls, seeds))
+            before = await workspace.status(settings)
             self._say_what_begins(prepared, before)
             began = time.monotonic()
             stopped_by = "done"
@@ -63,10 +64,10 @@ class Crawling:
             showing.cancel()
             await asyncio.gather(showing, return_exceptions=True)
 
-    def _say_what_begins(self, prepared: place.Prepared, before: Status) -> None:
+    def _say_what_begins(self, prepared: workspace.Prepared, before: Status) -> None:
         for change in prepared.changes:
             show.complain(change)
-        if (advice := budget.workers_allowed(self._settings.workers).sentence) is not None:
+        if (advice := fd_limit.workers_allowed(self._settings.workers).sentence) is not None:
             show.complain(advice)
         if not self._quiet and not self._json:
             print(view.beginning(self._settings, prepared, before), file=sys.stderr, flush=True)
@@ -103,10 +104,10 @@ class Crawling:
         settings = self._settings
         for failure in self._fleet.failures:
             show.complain(failure if stopped_by == FAILED else f"{failure}; the others went on")
-        status = await place.status(settings)
+        status = await workspace.status(settings)
         if stopped_by == "done" and settings.warc:
             with writing_to(settings.directory):
-                await asyncio.to_thread(index.write, settings.directory, await place.committed(settings))
+                await asyncio.to_thread(index.write, settings.directory, await workspace.committed(settings))
         tally = self._fleet.tally()
         if self._json:
             show.json_line(
@@ -126,7 +127,7 @@ class Crawling:
     async def _why_not(self) -> str:
         """What became of the first seed."""
         settings = self._settings
-        with (settings.directory / place.SEEDS).open() as seeds:
+        with (settings.directory / workspace.SEEDS).open() as seeds:
             first = seeds.readline().strip()
         async with swath.open(settings.store_url, create=False) as frontier:
             found = await explained(frontier, first)
@@ -139,7 +140,7 @@ class Crawling:
 def _check(settings: CrawlSettings) -> None:
     """What is wrong is said before anything is made."""
     if settings.scope == "any" and settings.contact is None:
-        raise UsageError(place.want_contact("--scope any goes to hosts that nobody chose"))
+        raise UsageError(workspace.want_contact("--scope any goes to hosts that nobody chose"))
     hosts: Sequence[str] = ()
     if settings.exclude_hosts is not None:
         try:
@@ -155,14 +156,14 @@ def _said(error: OSError | UnicodeDecodeError) -> str:
 
 
 def _seeds(urls: Sequence[str], file: str | None) -> Iterator[str]:
-    yield from place.read_seeds(urls)
+    yield from workspace.read_seeds(urls)
     if file == "-":
         if sys.stdin is None:
             raise UsageError("--seeds -: standard input is closed")
         lines = TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")
-        yield from place.read_seeds(lines, file="standard input")
+        yield from workspace.read_seeds(lines, file="standard input")
     elif file is not None:
-        yield from place.read_seeds(_lines(Path(file)), file=file)
+        yield from workspace.read_seeds(_lines(Path(file)), file=file)
 
 
 def _lines(path: Path) -> Iterable[str]:

@@ -21,7 +21,7 @@ from swath.cli.common import (
 from swath.cli.exits import Exit
 from swath.cli.info import describe
 from swath.core.clock import SECOND
-from swath.core.passwords import without_password
+from swath.core.redact import without_password
 from swath.opening import migrate as migrate_store
 
 app = typer.Typer(help="Create, migrate, check and describe a store.", no_args_is_help=True)

@@ -14,9 +14,9 @@ from swath.cli.explain import explained
 from swath.core import codec
 from swath.core.clock import as_datetime
 from swath.core.errors import UsageError
-from swath.core.frontier import Frontier
 from swath.core.lane import key_hash
 from swath.core.store import DeadItem
+from swath.frontier import Frontier
 
 LIMIT = 100
 COLUMNS = ("key", "lane", "attempts", "since", "reason")

@@ -11,8 +11,8 @@ from rich.text import Text
 from swath.cli import show
 from swath.cli.common import JSONOption, StoreOption, lane_name, opened, run
 from swath.cli.exits import Exit
-from swath.core.frontier import Frontier
-from swath.core.insight import Explanation
+from swath.core.status import Explanation
+from swath.frontier import Frontier
 
 CRAWL = "crawl settings"  # the fact that a crawl leaves in its frontier
 
@@ -60,7 +60,7 @@ async def _refused(frontier: Frontier, found: Explanation) -> Explanation:
     if known is None:
         return found
     try:
-        from swath.crawl.refusal import refusal
+        from swath.crawl.urls.explain import refusal
     except ImportError:  # a crawl that was made elsewhere
         return found
     rule, sentence = refusal(found.key, known, year=datetime.now(UTC).year)

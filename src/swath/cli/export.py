@@ -69,10 +69,10 @@ async def _export(settings: CrawlSettings, file: str | None, asked: str | None) 
     form = _format(asked, file)
     given_store(settings.store)
     try:
-        from swath.crawl import place
+        from swath.crawl import workspace
     except ImportError as error:
         raise MissingExtra("a crawl is read with some more packages: pip install 'swath[crawl]'") from error
-    committed = await place.committed(settings)
+    committed = await workspace.committed(settings)
     try:
         await asyncio.to_thread(_write, settings.directory, committed, file, form)
     except OSError as error:
@@ -82,7 +82,7 @@ async def _export(settings: CrawlSettings, file: str | None, asked: str | None) 
 
 
 def _write(directory: Path, committed: Mapping[str, int], file: str | None, form: str) -> None:
-    from swath.crawl import index
+    from swath.crawl.archive import index
 
     if form == "parquet":
         assert file is not None

@@ -22,8 +22,8 @@ import typer
 from swath.cli import values
 from swath.core import codec
 from swath.core.errors import InvalidItem, UsageError
-from swath.core.frontier import ADD_BUFFER, ADD_BYTES
 from swath.core.item import DEFAULT_LANE, DEFAULT_PRIORITY, Item
+from swath.frontier import ADD_BUFFER, ADD_BYTES
 
 BLOCK_BYTES = 65_536
 MAX_LINE_BYTES = 4 * 1024 * 1024  # a line without end is refused before it fills the memory

@@ -36,7 +36,7 @@ def _sqlite(path: str) -> StoreInfo:
 async def _postgres(url: str) -> StoreInfo:
     from swath.backends.postgres.connections import connect
     from swath.backends.postgres.errors import FORMAT, translated
-    from swath.backends.postgres.target import Target
+    from swath.backends.postgres.location import Target
 
     target = Target.parse(url)
     with translated(target.shown, doing="measuring"):

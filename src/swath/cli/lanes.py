@@ -22,9 +22,9 @@ from swath.cli.common import (
 from swath.cli.exits import Exit
 from swath.core.clock import SECOND, as_datetime
 from swath.core.errors import UsageError
-from swath.core.frontier import Frontier
-from swath.core.insight import lane_data
+from swath.core.status import lane_data
 from swath.core.store import LaneStatus
+from swath.frontier import Frontier
 
 LIMIT = 100
 COLUMNS = ("lane", "waiting", "in flight", "state", "min interval", "concurrency")

@@ -6,7 +6,7 @@ import typer
 
 from swath.cli import show
 from swath.cli.common import JSONOption, StoreOption, lane_name, opened, run
-from swath.core.frontier import Frontier
+from swath.frontier import Frontier
 
 LaneArgument = Annotated[
     str | None,

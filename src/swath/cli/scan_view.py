@@ -7,11 +7,11 @@ from typing import Any
 from rich.console import RenderableType
 
 from swath.cli import show
-from swath.core.insight import Status
+from swath.core.status import Status
 from swath.scan.counts import Counts
-from swath.scan.place import Prepared
-from swath.scan.proof import Proof
+from swath.scan.report import Proof
 from swath.scan.settings import ScanSettings
+from swath.scan.workspace import Prepared
 
 LINE_SECONDS = 10.0
 WINDOW = 10.0  # seconds over which "now" is measured

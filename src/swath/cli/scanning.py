@@ -8,15 +8,15 @@ from pathlib import Path
 from swath.cli import scan_view as view
 from swath.cli import show
 from swath.cli.exits import Exit
-from swath.core.passwords import without_password
-from swath.core.stopping import Stop, stopped_by_signals
-from swath.files.writing import writing_to
-from swath.functions import function
-from swath.scan import parquet_out, place
+from swath.core.redact import without_password
+from swath.files.errors import writing_to
+from swath.import_path import function
+from swath.runner.shutdown import Stop, stopped_by_signals
+from swath.scan import parquet_out, workspace
 from swath.scan.job import Job
-from swath.scan.proof import Proof, proof
+from swath.scan.report import Proof, proof
 from swath.scan.settings import ScanSettings
-from swath.scan.sources.choosing import source_of
+from swath.scan.sources.registry import source_of
 from swath.scan.sources.source import Source
 
 REFRESH_SECONDS = 0.5
@@ -49,7 +49,7 @@ class Scanning:
             job = Job(settings, source, check=check, fix=fix, stop=self._stop)
             await asyncio.to_thread(source.state)
             with writing_to(settings.out):
-                prepared = await place.prepare(settings, source)
+                prepared = await workspace.prepare(settings, source)
                 before = await proof(settings)
                 self._say_what_begins(prepared, before)
                 stopped_by, began = "done", time.monotonic()
@@ -57,7 +57,7 @@ class Scanning:
                     stopped_by = await self._scan(job, prepared)
         return await self._finish(stopped_by, time.monotonic() - began)
 
-    async def _scan(self, job: Job, prepared: place.Prepared) -> str:
+    async def _scan(self, job: Job, prepared: workspace.Prepared) -> str:
         showing = asyncio.create_task(self._show(job))
         try:
             return (await job.run(prepared)).stopped_by
@@ -65,7 +65,7 @@ class Scanning:
             showing.cancel()
             await asyncio.gather(showing, return_exceptions=True)
 
-    def _say_what_begins(self, prepared: place.Prepared, before: Proof) -> None:
+    def _say_what_begins(self, prepared: workspace.Prepared, before: Proof) -> None:
         if not self._quiet and not self._json:
             print(view.beginning(prepared, before), file=sys.stderr, flush=True)
 

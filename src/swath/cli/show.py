@@ -18,7 +18,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from swath.core.passwords import MASK, passwords
+from swath.core.redact import MASK, passwords
 
 MARGIN = 4  # columns left free, so that a ^C that the terminal echoes does not begin a line and break a live display
 PAGE = 1_000  # rows of a table that are laid out together; more become another table

@@ -17,12 +17,11 @@ from swath.backfill.progress import Progress, progress
 from swath.cli import show, values
 from swath.cli.common import JSONOption, StoreOption, opened, run
 from swath.cli.exits import Exit
-from swath.core import insight
 from swath.core.errors import UsageError
-from swath.core.frontier import Frontier
-from swath.core.insight import Status
-from swath.core.passwords import without_password
+from swath.core.redact import without_password
+from swath.core.status import Status, summarize_status
 from swath.core.store import PartitionStatus, StoreStatus
+from swath.frontier import Frontier
 from swath.tables.table import Key
 
 WATCH_SECONDS = 2.0
@@ -77,7 +76,7 @@ class View:
 
     @property
     def status(self) -> Status:
-        return insight.status(self.backend)
+        return summarize_status(self.backend)
 
 
 async def _once(store: str | None, seconds: float | None, partitions: bool, json: bool) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from swath.core.clock import is_moment
 from swath.core.codec import MAX_SECONDS
-from swath.core.frontier import FRONTIER_DEFAULT
+from swath.frontier import FRONTIER_DEFAULT
 
 _UNITS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+) ?([a-z]*)")

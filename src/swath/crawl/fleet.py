@@ -13,11 +13,11 @@ import uvloop
 
 import swath
 from swath.core.errors import SchemaError, StoreFull, StoreUnavailable, SwathError, UsageError
-from swath.core.insight import Status
-from swath.core.runner import Summary
-from swath.core.stopping import Stop
+from swath.core.status import Status
 from swath.crawl.job import Job
 from swath.crawl.settings import CrawlSettings
+from swath.runner.run import Summary
+from swath.runner.shutdown import Stop
 
 REPORT_SECONDS = 0.5
 FAMILIES: Final = (UsageError, StoreUnavailable, StoreFull, SchemaError)  # of errors, by what is to be done about them

@@ -6,22 +6,22 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
 import swath
-from swath.core import runner
-from swath.core.frontier import Frontier
-from swath.core.insight import Status
-from swath.core.stopping import Stop
-from swath.crawl import budget, place
-from swath.crawl.answer import Limits
-from swath.crawl.fetch import Fetcher
+from swath.core.status import Status
+from swath.crawl import fd_limit, workspace
+from swath.crawl.archive.output import CrawlOutput
+from swath.crawl.http.connect_to import ConnectTo
+from swath.crawl.http.fetch import Fetcher
+from swath.crawl.http.resolve import Resolver
+from swath.crawl.http.response import Limits
 from swath.crawl.lanes import Addresses, lane_of
 from swath.crawl.links import Links
-from swath.crawl.output import CrawlOutput
-from swath.crawl.resolve import Resolver
+from swath.crawl.page_handler import Visitor
 from swath.crawl.settings import CrawlSettings
-from swath.crawl.tally import Tally
-from swath.crawl.target import ConnectTo
-from swath.crawl.visit import Visitor
-from swath.garbage import rarely_collected
+from swath.crawl.stats import Tally
+from swath.frontier import Frontier
+from swath.gc_tuning import rarely_collected
+from swath.runner.run import Summary, run
+from swath.runner.shutdown import Stop
 
 LOOK_SECONDS = 0.5  # between looks at the limits of a run
 GRACE = 7.0  # seconds that fetches have to end after a stop
@@ -41,16 +41,16 @@ class Job:
         self.tally = Tally()
         self.status: Status | None = None  # of the whole frontier, a moment ago
 
-    async def run(self) -> runner.Summary:
+    async def run(self) -> Summary:
         """Crawl until everything is settled, a limit is reached, or somebody asks for a stop."""
         settings = self.settings
-        workers = budget.workers_allowed(settings.workers).workers
+        workers = fd_limit.workers_allowed(settings.workers).workers
         async with AsyncExitStack() as stack:
             stack.enter_context(rarely_collected())
             frontier = await stack.enter_async_context(swath.open(settings.store_url, create=False))
             output = CrawlOutput(
                 settings.directory,
-                unique=place.unique(settings.directory, self.number),
+                unique=workspace.unique(settings.directory, self.number),
                 warc_size=settings.warc_size if settings.warc else None,
                 about=_about(settings),
             )
@@ -59,7 +59,7 @@ class Job:
             visitor = await self._visitor(stack, frontier, workers)
             looking = asyncio.create_task(self._look(frontier, visitor))
             stack.callback(looking.cancel)
-            return await runner.run(
+            return await run(
                 frontier,
                 visitor,
                 workers=workers,
@@ -97,7 +97,7 @@ class Job:
         addresses = Addresses() if settings.lane == "ip" else None
         links = Links(
             frontier,
-            await asyncio.to_thread(place.scope, settings),
+            await asyncio.to_thread(workspace.scope, settings),
             lane=lane_of(settings.lane) if addresses is None else addresses.lane,
             strip_tracking=settings.strip_tracking,
             year=datetime.now(UTC).year,

@@ -9,8 +9,8 @@ fact from that settlement on; nobody else's is ever kept.
 
 from collections.abc import Callable, Sequence
 
-from swath.crawl import urls
-from swath.crawl.address import literal
+from swath.crawl.http.address import literal
+from swath.crawl.urls import normalise
 
 KEY = "address "  # before the host: the key of a fact, the name of its lane
 PASSED_ON = "passed_on_to"  # in the result of a page that only found its lane
@@ -19,7 +19,7 @@ REMEMBERED = 100_000  # hosts
 
 def lane_of(kind: str) -> Callable[[str], str]:
     """What the lane of a URL is called; for `ip`, the lane that every page can enter."""
-    return urls.site if kind == "domain" else urls.host
+    return normalise.site if kind == "domain" else normalise.host
 
 
 class Addresses:
@@ -29,7 +29,7 @@ class Addresses:
         self._known: dict[str, str] = {}
 
     def lane(self, url: str) -> str:
-        host = urls.host(url)
+        host = normalise.host(url)
         return self._known.get(host, host)
 
     def remember(self, host: str, lane: str) -> None:

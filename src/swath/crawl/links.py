@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from swath.core import codec
-from swath.core.frontier import Frontier
 from swath.core.item import DEFAULT_PRIORITY, Item
 from swath.core.store import NewItem
-from swath.crawl import urls
-from swath.crawl.scope import Scope
-from swath.crawl.traps import trap
+from swath.crawl.urls import normalise
+from swath.crawl.urls.scope import Scope
+from swath.crawl.urls.traps import trap
+from swath.frontier import Frontier
 
 REMEMBERED = 200_000  # URLs, about 60 MB
 
@@ -69,8 +69,8 @@ class Links:
         return items
 
     def _tidy(self, url: str) -> str:
-        url = urls.strip_session(url)
-        return urls.strip_tracking(url) if self._strip_tracking else url
+        url = normalise.strip_session(url)
+        return normalise.strip_tracking(url) if self._strip_tracking else url
 
     def _remember(self, link: str, decision: bytes | None) -> None:
         if len(self._decided) >= REMEMBERED:

@@ -3,7 +3,7 @@
 import time
 
 from swath.crawl import politeness
-from swath.crawl.lookup import Lookup
+from swath.crawl.fact_batcher import Lookup
 from swath.crawl.patient import Patient
 
 KEY = "pace "  # before the lane: the key of a fact

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from swath.core.errors import StoreFull, StoreUnavailable
-from swath.core.frontier import Frontier, ItemsIn
+from swath.frontier import Frontier, ItemsIn
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0

@@ -16,7 +16,7 @@ from typing import NamedTuple, Self
 
 from swath.core.errors import SwathError, UsageError
 from swath.core.store import OutputMove
-from swath.files.series import Series
+from swath.files.rotation import Series
 
 BUFFERS_AT_ONCE = 512  # below what any system takes in one call
 

@@ -7,18 +7,18 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import swath
-from swath.core import runner
-from swath.core.insight import Status
-from swath.core.stopping import Stop
-from swath.garbage import rarely_collected
-from swath.scan import place
+from swath.core.status import Status
+from swath.gc_tuning import rarely_collected
+from swath.runner.run import Summary, run
+from swath.runner.shutdown import Stop
+from swath.scan import workspace
+from swath.scan.checker import Judge
 from swath.scan.counts import Counts
-from swath.scan.judge import Judge
+from swath.scan.handler import Scanner
 from swath.scan.output import FindingsOutput
-from swath.scan.scanner import Scanner
 from swath.scan.settings import ScanSettings
 from swath.scan.sources.source import Source
-from swath.threads import Threads
+from swath.worker_threads import Threads
 
 GRACE = 10.0  # seconds that items have to end after a stop
 LEASE = 60.0
@@ -50,13 +50,13 @@ class Job:
         """What this output holds, this run's part and what came before it."""
         return Counts() if self._output is None else self._output.counts
 
-    async def run(self, prepared: place.Prepared) -> runner.Summary:
+    async def run(self, prepared: workspace.Prepared) -> Summary:
         """Scan until everything is settled or somebody asks for a stop."""
         settings = self.settings
         async with AsyncExitStack() as stack:
             stack.enter_context(rarely_collected())
             frontier = await stack.enter_async_context(swath.open(settings.store_url, create=False))
-            self._output = FindingsOutput(settings.lines, name=place.output_name(settings))
+            self._output = FindingsOutput(settings.lines, name=workspace.output_name(settings))
             stack.callback(self._output.close)
             await asyncio.to_thread(self._output.restore, await frontier.outputs())
             threads = Threads()
@@ -73,7 +73,7 @@ class Job:
             )
             looking = asyncio.create_task(self._look(frontier))
             stack.callback(looking.cancel)
-            summary = await runner.run(
+            summary = await run(
                 frontier,
                 scanner,
                 workers=settings.workers + self._source.ahead,
@@ -88,7 +88,7 @@ class Job:
             if scanner.failure is not None:
                 raise scanner.failure
             if summary.stopped_by == "done":
-                await place.ended(frontier, prepared, worked=summary.done > 0)
+                await workspace.ended(frontier, prepared, worked=summary.done > 0)
             return summary
 
     async def _look(self, frontier: swath.Frontier) -> None:

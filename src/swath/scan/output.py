@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from swath.core.store import OutputMove
-from swath.files.growing import GrowingFile
+from swath.files.append_file import GrowingFile
 from swath.scan.counts import Counts, counted, file_name
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from swath.core.errors import MissingExtra
-from swath.scan.ledger import lines_of
+from swath.scan.open_findings import lines_of
 
 ROWS = 50_000  # of a row group
 TEXTS = ("key", "code", "message", "state", "time", "source", "scan")

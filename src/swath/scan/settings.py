@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from swath.core.errors import InvalidSetting, UsageError
-from swath.core.passwords import without_password
+from swath.core.redact import without_password
 from swath.opening import StoreURL
 
 OUTS = (".jsonl", ".parquet")

@@ -12,13 +12,14 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from swath.core import codec, runner
+from swath.core import codec
 from swath.core.errors import UsageError, WrongTransaction
-from swath.core.frontier import ADD_BUFFER, ADD_BYTES, Frontier
 from swath.core.item import Item, Outcome
-from swath.core.stopping import Stop, stopped_by_signals
 from swath.core.store import NewItem
-from swath.threads import Threads
+from swath.frontier import ADD_BUFFER, ADD_BYTES, Frontier
+from swath.runner.run import Summary, run
+from swath.runner.shutdown import Stop, stopped_by_signals
+from swath.worker_threads import Threads
 
 Answer = TypeVar("Answer")
 
@@ -183,7 +184,7 @@ class Portal:
 
     def run(
         self, frontier: Frontier, handler: Handler, *, workers: int, handle_signals: bool, **options: Any
-    ) -> runner.Summary:
+    ) -> Summary:
         """`runner.run` with a plain function. Signals reach the main thread only, so it passes them on."""
         if not callable(handler):
             raise UsageError(f"{handler!r} cannot be called: a handler is a function that takes an item")
@@ -195,9 +196,9 @@ class Portal:
         signals = stopped_by_signals(stop, self._loop, in_loop_thread=False) if handle_signals else nullcontext()
         with closing(Threads()) as threads, signals:
             visit = _in_threads(handler, threads)
-            run = runner.run(frontier, visit, workers=workers, handle_signals=False, stop=stop, **options)
-            self._check(run)
-            future = self._start(_carried(run))
+            running = run(frontier, visit, workers=workers, handle_signals=False, stop=stop, **options)
+            self._check(running)
+            future = self._start(_carried(running))
             try:
                 summary, ended_by = self._result(future)
             except BaseException as error:

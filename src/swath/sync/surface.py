@@ -5,15 +5,16 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
-from swath.core import claim as claims
-from swath.core import frontier as frontiers
-from swath.core import insight, runner
+from swath import claim as claims
+from swath import frontier as frontiers
 from swath.core.clock import Clock
 from swath.core.events import Observer
 from swath.core.item import Item, Outcome
-from swath.core.output import Output
+from swath.core.status import Explanation, Status
 from swath.core.store import DeadItem, LaneStatus, OutputMove, UnsettledItem
 from swath.opening import open as opening
+from swath.runner.output import Output
+from swath.runner.run import Summary, Until
 from swath.sync.portal import Portal
 
 
@@ -163,10 +164,10 @@ class Frontier:
         lease: float = 60.0,
         timeout: float | None = None,
         grace: float = 10.0,
-        until: runner.Until = "done",
+        until: Until = "done",
         output: Output | None = None,
         handle_signals: bool = True,
-    ) -> runner.Summary:
+    ) -> Summary:
         """Cover the frontier with `handler`, up to `workers` items at once, and return what became of them.
 
         The handler returns an outcome, such as `item.retry(after=60, reason="busy")`; None means `item.done()`. If it
@@ -269,11 +270,11 @@ class Frontier:
         """The committed length of every output file: what an `Output` restores its own to before a run."""
         return self._portal.call(self._frontier.outputs())
 
-    def status(self) -> insight.Status:
+    def status(self) -> Status:
         """Exact counters and checkpoints, in a time that grows with the partitions only."""
         return self._portal.call(self._frontier.status())
 
-    def explain(self, key: str, *, lane: str | None = None) -> insight.Explanation:
+    def explain(self, key: str, *, lane: str | None = None) -> Explanation:
         """Where a key is, and why it is not being worked on."""
         return self._portal.call(self._frontier.explain(key, lane=lane))
 

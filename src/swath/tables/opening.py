@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from urllib.parse import unquote, urlsplit
 
 from swath.core.errors import MissingExtra, UsageError
-from swath.core.passwords import without_password
+from swath.core.redact import without_password
 from swath.tables.sqlite import SqliteTable
 from swath.tables.table import Table
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 from swath.backends import sql
 from swath.backends.postgres.connections import AsyncConnection, connect
 from swath.backends.postgres.errors import FORMAT, translated, wrong_format
-from swath.backends.postgres.target import Target
+from swath.backends.postgres.location import Target
 from swath.core.errors import NotAFrontier, StoreUnavailable
 from swath.core.store import LOST_WORKER, Settings
 

@@ -10,7 +10,7 @@ import logging
 import psycopg
 
 from swath.backends.postgres.connections import connect
-from swath.backends.postgres.target import Target
+from swath.backends.postgres.location import Target
 
 log = logging.getLogger("swath")
 

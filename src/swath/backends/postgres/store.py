@@ -11,13 +11,13 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from swath.backends import sql
-from swath.backends.postgres.arrays import boolean_array, bytes_array, number_array, text_array
+from swath.backends.postgres.array_literals import boolean_array, bytes_array, number_array, text_array
 from swath.backends.postgres.connections import AsyncConnection, Connections, connect
 from swath.backends.postgres.errors import FORMAT, passes_at_once, translate, translated, wrong_format
+from swath.backends.postgres.location import Target
 from swath.backends.postgres.migration import create as create_frontier
 from swath.backends.postgres.migration import stored_format
 from swath.backends.postgres.notify import Listener
-from swath.backends.postgres.target import Target
 from swath.core.clock import Clock
 from swath.core.errors import InvalidStoreURL, NotAFrontier, StoreFull, StoreUnavailable, WrongTransaction
 from swath.core.item import DEFAULT_PRIORITY, Item

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, assert_never
 
 from swath.backends.sqlite.add import by_partition, enter, take_in
-from swath.backends.sqlite.change import learn
+from swath.backends.sqlite.admin import learn
 from swath.backends.sqlite.claim import find_claim, held_claim
 from swath.backends.sqlite.state import Lane, Lanes, Partition, Session
 from swath.core.checkpoint import halves

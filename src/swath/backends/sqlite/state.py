@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from swath.backends.sql import Statements
-from swath.backends.sqlite.target import Target
+from swath.backends.sqlite.location import Target
 from swath.core.clock import Clock
 from swath.core.errors import SchemaOutdated, SchemaTooNew, SwathError
 from swath.core.lane import Pacing, earliest_start, rank_of

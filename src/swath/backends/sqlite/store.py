@@ -10,17 +10,17 @@ from functools import partial
 from typing import Any, TypeVar
 
 from swath.backends.sqlite import add as adding
-from swath.backends.sqlite import change as changing
+from swath.backends.sqlite import admin as changing
 from swath.backends.sqlite import claim as claiming
-from swath.backends.sqlite import look
+from swath.backends.sqlite import reads
 from swath.backends.sqlite import settle as settling
-from swath.backends.sqlite.caller import settle_within
-from swath.backends.sqlite.file import Files, connect, locate, patiently, prepare
+from swath.backends.sqlite.connection import Files, connect, locate, patiently, prepare
+from swath.backends.sqlite.errors import translated
+from swath.backends.sqlite.external_transaction import settle_within
+from swath.backends.sqlite.location import Target
 from swath.backends.sqlite.migration import apply_missing
 from swath.backends.sqlite.state import Session, begin, read_frontier
-from swath.backends.sqlite.target import Target
-from swath.backends.sqlite.trouble import translated
-from swath.backends.sqlite.turn import Turn
+from swath.backends.sqlite.write_queue import Turn
 from swath.backends.sqlite.writer import Writer
 from swath.core.clock import Clock, SystemClock
 from swath.core.errors import StoreUnavailable, UsageError
@@ -198,33 +198,33 @@ class SqliteStore:
         return await self._read(lambda session: session.signal)
 
     async def status(self) -> StoreStatus:
-        return await self._read(look.status)
+        return await self._read(reads.status)
 
     async def find(self, key_hash: bytes, lane_hash: bytes | None) -> Sequence[Found]:
-        return await self._read(lambda session: look.find(session, key_hash, lane_hash))
+        return await self._read(lambda session: reads.find(session, key_hash, lane_hash))
 
     async def lane(self, partition: int, lane: str) -> LaneStatus | None:
-        return await self._read(lambda session: look.lane(session, partition, lane))
+        return await self._read(lambda session: reads.lane(session, partition, lane))
 
     async def lanes(
         self, *, after: tuple[int, int] | None = None, limit: int = 100
     ) -> Sequence[tuple[int, LaneStatus]]:
-        return await self._read(lambda session: look.lanes(session, after=after, limit=limit))
+        return await self._read(lambda session: reads.lanes(session, after=after, limit=limit))
 
     async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadItem]:
-        return await self._read(lambda session: look.dead(session, after=after, limit=limit))
+        return await self._read(lambda session: reads.dead(session, after=after, limit=limit))
 
     async def unsettled(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[UnsettledItem]:
-        return await self._read(lambda session: look.unsettled(session, after=after, limit=limit))
+        return await self._read(lambda session: reads.unsettled(session, after=after, limit=limit))
 
     async def facts(self, keys: Sequence[str]) -> dict[str, str]:
-        return await self._read(lambda session: look.facts(session, keys))
+        return await self._read(lambda session: reads.facts(session, keys))
 
     async def outputs(self) -> dict[str, int]:
-        return await self._read(look.outputs)
+        return await self._read(reads.outputs)
 
     async def recount(self) -> Sequence[PartitionStatus]:
-        return await self._read(look.recount)
+        return await self._read(reads.recount)
 
     async def _read(self, question: Callable[[Session], T]) -> T:
         self._check_usable()

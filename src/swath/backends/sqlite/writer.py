@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from swath.backends.sqlite.copier import Copier
-from swath.backends.sqlite.file import FULL, Files, patiently
+from swath.backends.sqlite.connection import FULL, Files, patiently
+from swath.backends.sqlite.errors import translate
+from swath.backends.sqlite.location import Target
 from swath.backends.sqlite.state import NotDurable, Session, begin
-from swath.backends.sqlite.target import Target
-from swath.backends.sqlite.trouble import translate
-from swath.backends.sqlite.turn import Turn
+from swath.backends.sqlite.wal_checkpointer import Copier
+from swath.backends.sqlite.write_queue import Turn
 from swath.core.clock import Clock
 from swath.core.errors import UsageError
 from swath.core.store import Settings

@@ -7,11 +7,11 @@ from typing import Any
 from swath.core.errors import UsageError
 from swath.core.item import Item
 from swath.scan.finding import Finding
-from swath.scan.names import key_of, path_of
+from swath.scan.path_keys import key_of, path_of
 from swath.scan.record import said
 from swath.scan.sources import tree
 from swath.scan.sources.compared_rows import DIFFERENT, MISSING_HERE, MISSING_THERE
-from swath.scan.sources.places import Entry, Place, place_of
+from swath.scan.sources.filesystems import Entry, Place, place_of
 from swath.scan.sources.source import Counted, Step, Task, Trouble, work
 from swath.scan.sources.tree import bucket_works, final_code, folder_key, folder_work, in_bucket, join
 

@@ -14,7 +14,7 @@ from typing import IO, Any
 from swath.core.item import Item
 from swath.scan.finding import Finding
 from swath.scan.record import Record
-from swath.scan.sources.places import filesystem_of, local_path, reading
+from swath.scan.sources.filesystems import filesystem_of, local_path, reading
 from swath.scan.sources.source import Counted, Step, Task, Trouble, work
 from swath.scan.sources.streams import PackedStream, PlainStream, Stream, gzip_stream, zstd_stream
 

@@ -12,7 +12,7 @@ from swath.scan.finding import Finding
 from swath.scan.parquet_out import need_arrow
 from swath.scan.record import Record
 from swath.scan.sources.dicts import dicts
-from swath.scan.sources.places import filesystem_of, local_path, reading
+from swath.scan.sources.filesystems import filesystem_of, local_path, reading
 from swath.scan.sources.source import Step, Task, Trouble, work
 
 ROWS = 5_000  # that are held as Python values at once, at the most

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 from swath.core.item import Item
 from swath.scan.finding import Finding
-from swath.scan.names import short
+from swath.scan.path_keys import short
 
 LANE = "scan"
 

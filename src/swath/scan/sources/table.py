@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from swath.core.errors import UsageError
 from swath.core.item import Item
-from swath.core.passwords import without_password
+from swath.core.redact import without_password
 from swath.scan.sources import sizer
 from swath.scan.sources.dicts import dicts
 from swath.scan.sources.keys import key_of, text_of

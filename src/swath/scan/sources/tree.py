@@ -12,9 +12,9 @@ from zlib import crc32
 
 from swath.core.item import Item
 from swath.scan.finding import Finding
-from swath.scan.names import key_of, path_of
+from swath.scan.path_keys import key_of, path_of
 from swath.scan.record import FileRecord, said, trouble_code
-from swath.scan.sources.places import Entry, Place, place_of, reading
+from swath.scan.sources.filesystems import Entry, Place, place_of, reading
 from swath.scan.sources.source import Counted, Step, Task, Trouble, work
 
 MANY = 50_000  # entries of a directory that are held in memory; a larger one is listed once for each so many

@@ -29,7 +29,8 @@ In a process of its own: `with spawn(web, log=path) as spawned`, or, until a sig
 """
 
 from swath.testing.web.answer import Answer, Ask
-from swath.testing.web.fate import Fate, Verdict
+from swath.testing.web.expectation import Fate, Verdict
+from swath.testing.web.faults import KINDS
 from swath.testing.web.log import (
     Entry,
     Log,
@@ -44,7 +45,6 @@ from swath.testing.web.log import (
 from swath.testing.web.page import Link, Page
 from swath.testing.web.process import Spawned, spawn
 from swath.testing.web.server import Served, serve
-from swath.testing.web.trouble import KINDS
 from swath.testing.web.web import Web
 
 __all__ = [

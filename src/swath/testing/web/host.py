@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from swath.testing.web.fate import Fate, Verdict
+from swath.testing.web.expectation import Fate, Verdict
 from swath.testing.web.paths import target_of
 from swath.testing.web.plan import OUTSIDE_DOMAIN, Plan, ordinary_name
 

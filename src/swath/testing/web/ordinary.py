@@ -6,12 +6,12 @@ from functools import cached_property
 
 from swath.testing.web import sitemap
 from swath.testing.web.answer import NOT_FOUND, Answer, Ask, Wait, reply
-from swath.testing.web.chance import Chance
-from swath.testing.web.drawing import draw
-from swath.testing.web.fate import OUTSIDE, ROBOTS, SITEMAP, Fate, Verdict
+from swath.testing.web.expectation import OUTSIDE, ROBOTS, SITEMAP, Fate, Verdict
 from swath.testing.web.host import MENTIONS, Host
 from swath.testing.web.page import encoded, plain_page
+from swath.testing.web.page_generator import draw
 from swath.testing.web.paths import number_of
+from swath.testing.web.seeded_random import Chance
 
 SITEMAP_URLS = 1000  # in one sitemap; a host with more has an index
 FILE_TYPES = {

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
-from swath.testing.web.chance import Chance
+from swath.testing.web.seeded_random import Chance
 
 SENTENCES = 211  # in the pool of a language
 

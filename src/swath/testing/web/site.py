@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from swath.testing.web.answer import Answer, Ask
-from swath.testing.web.fate import Verdict
+from swath.testing.web.expectation import Verdict
 
 
 class Site(Protocol):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from swath.testing.web.fate import Fate, Verdict
+from swath.testing.web.expectation import Fate, Verdict
 
 
 def urls_of(

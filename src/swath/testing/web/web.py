@@ -6,16 +6,16 @@ from functools import cached_property
 
 from swath.testing.web import truth
 from swath.testing.web.answer import NOT_FOUND, Answer, Ask
-from swath.testing.web.drawing import draw
-from swath.testing.web.fate import OUTSIDE, STRAY, Fate, Verdict
+from swath.testing.web.expectation import OUTSIDE, STRAY, Fate, Verdict
+from swath.testing.web.faults import sites as trouble_sites
+from swath.testing.web.faults.fault_page import Sketch
 from swath.testing.web.host import Host
 from swath.testing.web.ordinary import Ordinary
 from swath.testing.web.page import Page
+from swath.testing.web.page_generator import draw
 from swath.testing.web.paths import number_of
 from swath.testing.web.plan import Plan, ordinary_name
 from swath.testing.web.site import Site
-from swath.testing.web.trouble import sites as trouble_sites
-from swath.testing.web.trouble.spots import Sketch
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,51 @@
+"""A store URL taken apart: which database, which schema, and how to say so without the password."""
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+import psycopg
+from psycopg import sql
+
+from swath.core.errors import InvalidStoreURL
+from swath.core.redact import MASK, without_password
+
+DEFAULT_SCHEMA = "swath"
+_NAME = re.compile(r"[^\W\d]\w{0,62}")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    dsn: str
+    schema: str
+    shown: str  # the URL without its password
+
+    @classmethod
+    def parse(cls, url: str) -> "Target":
+        shown = without_password(url)
+        # Taken apart by hand: urllib reads + as a space and drops the slashes of postgresql:///db.
+        address, _, query = url.partition("?")
+        fields = [field.partition("=") for field in query.split("&") if field]
+        schema = {name: unquote(value) for name, _, value in fields}.get("schema", DEFAULT_SCHEMA)
+        if not _NAME.fullmatch(schema) or len(schema.encode()) > 63 or schema.startswith("pg_"):
+            raise InvalidStoreURL(f"schema={schema!r} is no name for a schema: letters, digits and _, at most 63")
+        rest = "&".join("".join(field) for field in fields if field[0] != "schema")
+        dsn = f"{address}?{rest}" if rest else address
+        try:
+            psycopg.conninfo.conninfo_to_dict(dsn)
+        except psycopg.ProgrammingError as error:
+            raise InvalidStoreURL(f"{shown}: {_unquoted(str(error), shown)}") from None
+        return cls(dsn, schema, shown)
+
+    def fill(self, statement: str, **literals: str) -> str:
+        """A statement with the schema's quoted name, and literals, in their places."""
+        filled = statement.replace("{schema}", sql.Identifier(self.schema).as_string(None))
+        filled = filled.replace("{schema_literal}", sql.Literal(self.schema).as_string(None))
+        for name, value in literals.items():
+            filled = filled.replace("{" + name + "}", sql.Literal(value).as_string(None))
+        return filled
+
+
+def _unquoted(said: str, shown: str) -> str:
+    """What libpq said of a URL, without what it quoted from a password."""
+    return re.sub(r'"(.*)"', lambda quoted: quoted[0] if quoted[1] in shown else f'"{MASK}"', said.strip())

@@ -1,0 +1,209 @@
+"""Read-only answers for people: status, and where a key is and why it is not being worked on."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from swath.core.checkpoint import Checkpoint
+from swath.core.clock import SECOND, as_datetime
+from swath.core.store import AHEAD_LIMIT, Found, LaneStatus, StoreStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Exact counters of the whole frontier at one moment."""
+
+    ready: int
+    delayed: int
+    claimed: int
+    done: int
+    visits: int
+    dead: int
+    lanes: int
+    inbox: int
+    paused: bool
+    min_interval: float
+    concurrency: int
+    max_attempts: int
+    checkpoints: Sequence[Checkpoint]
+    next_ready_at: datetime | None
+    now: datetime
+
+    @property
+    def waiting(self) -> int:
+        """Everything that is still to be worked on: also what was done, and is due again."""
+        return self.ready + self.delayed + self.claimed + self.inbox
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was ever added."""
+        return any(checkpoint.end for checkpoint in self.checkpoints) or self.inbox > 0
+
+    @property
+    def lag(self) -> int:
+        """Positions between the checkpoints and the ends."""
+        return sum(checkpoint.lag for checkpoint in self.checkpoints)
+
+
+def summarize_status(store: StoreStatus) -> Status:
+    parts = store.partitions
+
+    def total(name: str) -> int:
+        return sum(getattr(part, name) for part in parts)
+
+    moments = [part.next_ready_at for part in parts if part.next_ready_at is not None]
+    return Status(
+        ready=total("ready"),
+        delayed=total("delayed"),
+        claimed=total("claimed"),
+        done=total("done"),
+        visits=total("visits"),
+        dead=total("dead"),
+        lanes=total("lanes"),
+        inbox=total("inbox"),
+        paused=store.signal.paused,
+        min_interval=store.settings.min_interval / SECOND,
+        concurrency=store.settings.concurrency,
+        max_attempts=store.settings.max_attempts,
+        checkpoints=[Checkpoint(part.partition, part.checkpoint, part.checkpoint_dead, part.end) for part in parts],
+        next_ready_at=as_datetime(min(moments)) if moments else None,
+        now=as_datetime(store.now),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Where a key is, in one sentence, and the facts behind it."""
+
+    key: str
+    state: str  # unknown, inbox, ready, delayed, claimed, done, dead
+    sentence: str
+    data: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def explain_unknown(key: str, lane: str | None, elsewhere: Sequence[Found]) -> Explanation:
+    """A key that was never added to a lane, or to any; `elsewhere` is where it is all the same."""
+    sentence = f"{key} was never added." if lane is None else f"{key} was never added to lane {lane}."
+    if others := [other.lane.lane for other in elsewhere if other.lane]:
+        sentence += f" It is in lane {', '.join(others)}."
+    return Explanation(key, "unknown", sentence)
+
+
+def explain(key: str, found: Sequence[Found], *, now: int, paused: bool) -> Explanation:
+    """One sentence on a key. Where it is in several lanes, the sentence is about the first and says so."""
+    first = found[0]
+    sentence = f"{key} {_where(first, now)}"
+    if first.state == "delayed" and first.lane is not None and first.lane.limits.paused:
+        sentence += f" Lane {first.lane.lane} is paused."
+    if first.state in ("inbox", "ready", "delayed") and paused:
+        sentence += " The frontier is paused."
+    if others := [other.lane.lane for other in found[1:] if other.lane]:
+        sentence += f" The same key is also in lane {', '.join(others)}."
+    return Explanation(key, first.state, sentence, _data(first))
+
+
+def _where(found: Found, now: int) -> str:
+    match found.state:
+        case "inbox":
+            return "was discovered and will be taken in by the next claim on its partition."
+        case "ready":
+            return _waiting(found, now)
+        case "delayed" if found.settled_at is not None:
+            return f"was done {_ago(found.settled_at, now)} and is visited again {_ahead(found.due_at, now)}."
+        case "delayed" if found.reason is not None:
+            return f"failed {_times(found.attempts)} ({found.reason}) and is tried again {_ahead(found.due_at, now)}."
+        case "delayed":
+            return f"is not to be started before {_moment(found.due_at)}, {_ahead(found.due_at, now)}."
+        case "claimed" if found.expires_at is not None and found.expires_at <= now:
+            ended = _ago(found.expires_at, now)
+            return f"was being worked on by {found.worker}, whose lease ended {ended}: the next claim takes it back."
+        case "claimed":
+            return f"is being worked on by {found.worker}, whose lease ends {_ahead(found.expires_at, now)}."
+        case "done":
+            result = f" with {found.result}" if found.result is not None else ""
+            return f"was done {_ago(found.settled_at, now)}{result}."
+        case _:
+            return f"is dead since {_moment(found.settled_at)}: {found.reason}."
+
+
+def _waiting(found: Found, now: int) -> str:
+    ahead = found.ahead or 0
+    others = "behind no other" if ahead == 0 else f"behind {ahead:,}{' or more' * (ahead >= AHEAD_LIMIT)}"
+    return f"is waiting {others} in lane {found.lane.lane if found.lane else '?'}, {_lane(found.lane, now)}."
+
+
+def _lane(lane: LaneStatus | None, now: int) -> str:
+    if lane is None:
+        return "which is not known"
+    if lane.limits.paused:
+        return "which is paused"
+    if lane.ready_at is None:
+        return f"which has {lane.in_flight} in flight, its limit"
+    if lane.ready_at > now:
+        what = "blocked until" if lane.limits.blocked_until >= lane.ready_at else "ready at"
+        return f"which is {what} {_moment(lane.ready_at)}, {_ahead(lane.ready_at, now)}"
+    return "which is ready"
+
+
+def _data(found: Found) -> dict[str, Any]:
+    """The facts that this place has, with times as ISO texts and JSON texts as values."""
+    data: dict[str, Any] = {"partition": found.partition, "position": found.position, "priority": found.priority}
+    data["attempts"] = found.attempts
+    data["payload"] = None if found.payload is None else json.loads(found.payload)
+    for name in ("ahead", "fence", "worker", "reason", "error"):
+        if (value := getattr(found, name)) is not None:
+            data[name] = value
+    for name in ("due_at", "expires_at", "settled_at"):
+        if (moment := getattr(found, name)) is not None:
+            data[name] = as_datetime(moment).isoformat()
+    if found.result is not None:
+        data["result"] = json.loads(found.result)
+    if found.lane is not None:
+        data["lane"] = lane_data(found.lane)
+    return data
+
+
+def lane_data(lane: LaneStatus) -> dict[str, Any]:
+    """A lane as plain values, for `--json` and for explanations."""
+    limits = lane.limits
+    return {
+        "lane": lane.lane,
+        "partition": lane.partition,
+        "waiting": lane.waiting,
+        "in_flight": lane.in_flight,
+        "ready_at": None if lane.ready_at is None else as_datetime(lane.ready_at).isoformat(),
+        "min_interval": None if limits.min_interval is None else limits.min_interval / SECOND,
+        "concurrency": limits.concurrency,
+        "paused": limits.paused,
+        "blocked_until": as_datetime(limits.blocked_until).isoformat() if limits.blocked_until else None,
+    }
+
+
+def _moment(moment: int | None) -> str:
+    return "some time" if moment is None else f"{as_datetime(moment):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _ahead(moment: int | None, now: int) -> str:
+    if moment is None or moment <= now:
+        return "with the next claim"
+    return f"in {_duration((moment - now) / SECOND)}"
+
+
+def _ago(moment: int | None, now: int) -> str:
+    return "some time ago" if moment is None else f"{_duration(max(0, now - moment) / SECOND)} ago"
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.1f} s"
+
+
+def _times(count: int) -> str:
+    return "1 attempt" if count == 1 else f"{count} attempts"

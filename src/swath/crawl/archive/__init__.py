@@ -1,0 +1,1 @@
+"""The archive: WARC records, page lists and the CDXJ index."""

@@ -1,0 +1,78 @@
+"""Index: the lists of pages of a crawl, read back, and the CDXJ index made from them."""
+
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from swath.crawl.archive import cdxj
+from swath.crawl.urls import normalise
+from swath.crawl.workspace import outputs
+from swath.files.archive import ArchiveDamaged
+
+FILE = "index.cdxj"
+
+
+def pages(directory: Path, committed: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    """Every page of the crawl that was settled and whose list is in this directory, in the order of settlement."""
+    for path in outputs(directory):
+        if path.name.startswith("pages-") and path.name in committed:
+            with path.open("rb") as file:
+                there = io.BufferedReader(_Committed(file, committed[path.name]))
+                try:
+                    yield from map(json.loads, gzip.GzipFile(mode="rb", fileobj=there))
+                except (EOFError, gzip.BadGzipFile, zlib.error, ValueError) as error:
+                    raise ArchiveDamaged(
+                        f"{path} is not as it was written ({error}): pages are gone. "
+                        "Put it back from a copy, or move it away to go on without it"
+                    ) from error
+
+
+class _Committed(io.RawIOBase):
+    """A file as far as it is committed: what lies beyond is not there."""
+
+    def __init__(self, file: BinaryIO, length: int) -> None:
+        self._file = file
+        self._left = length
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(min(len(buffer), self._left))
+        if self._left and not data:
+            raise EOFError(f"it ends {self._left:,} bytes too early")
+        buffer[: len(data)] = data
+        self._left -= len(data)
+        return len(data)
+
+
+def write(directory: Path, committed: Mapping[str, int]) -> Path:
+    """Write the index of all archived pages, sorted."""
+    made = directory / f"{FILE}.new"
+    with made.open("w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in cdxj_lines(directory, committed))
+    return made.replace(directory / FILE)
+
+
+def cdxj_lines(directory: Path, committed: Mapping[str, int]) -> Iterator[str]:
+    captures = (_capture(page) for page in pages(directory, committed) if "file" in page)
+    return cdxj.lines(captures, surt=normalise.surt, directory=directory)
+
+
+def _capture(page: Mapping[str, Any]) -> cdxj.Capture:
+    revisit = "duplicate_of" in page
+    mime = (page.get("type") or "").partition(";")[0].strip() or "unk"
+    return cdxj.Capture(
+        url=page["url"],
+        time=page["time"],
+        status=page["status"],
+        mime=cdxj.REVISIT_TYPE if revisit else mime,
+        digest=page["digest"],
+        file=page["file"],
+        offset=page["offset"],
+        length=page["length"],
+    )

@@ -1,0 +1,1 @@
+"""Fetch one URL over HTTP: addresses, connections, transfers, content codings."""

@@ -1,0 +1,325 @@
+"""Fetching pages: thousands of transfers at once over libcurl, under limits, and to public addresses only.
+
+A host is resolved once, by us; libcurl is bound to the addresses that were looked at, and every socket it opens is
+looked at once more. So a name that changes its answer between check and connect gains nothing. With a proxy it is the
+proxy that resolves and connects, and what it can reach is its business: only addresses spelt out in a URL are refused.
+
+Certificates are not verified unless asked for; until then old versions of TLS are spoken as well. A crawler records
+what a host serves to anybody and sends no secrets: an expired certificate is no reason for a gap in the archive, which
+attests what came, not who sent it.
+
+Redirects are never followed, cookies never kept; netrc, credentials in URLs and the environment's proxies are ignored.
+"""
+
+import asyncio
+import re
+import ssl
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+import pycurl
+
+from swath.core.errors import UsageError
+from swath.crawl.http.address import literal, public
+from swath.crawl.http.connect_to import ConnectTo, Target, split
+from swath.crawl.http.curl_loop import Multi
+from swath.crawl.http.resolve import Names, ResolveError
+from swath.crawl.http.response import Answer, Failure, Limits, failed
+from swath.crawl.http.transfer import BUFFER, Pin, Transfer, composed, conclude
+
+ACCEPT = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+ACCEPT_ENCODING = "Accept-Encoding: gzip, deflate, br, zstd"
+HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [!-~](?:[ -~]*[!-~])?")
+FIRST_BYTE = -1  # the code of a transfer that we ended for it
+SHORT_SECONDS = 60  # without a lack of descriptors, until more connections are kept again
+
+
+class Fetcher:
+    """Fetches URLs. Belongs to the event loop that it is made in."""
+
+    def __init__(
+        self,
+        *,
+        resolver: Names,
+        user_agent: str,
+        limits: Limits | None = None,
+        allow_private: bool = False,
+        proxy: str | None = None,
+        connect_to: ConnectTo | None = None,
+        http2: bool = True,
+        verify: bool = False,
+        ca_file: str | None = None,
+        connections: int = 1_000,
+        keep_alive: float = 30.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """At most `connections` are open; what is not used again within `keep_alive` seconds is closed, at once for 0.
+        `connect_to` does not lift the refusal of private addresses: that is `allow_private`."""
+        self._loop = asyncio.get_running_loop()
+        self._resolver = resolver
+        self._limits = limits or Limits()
+        self._allow_private = allow_private
+        self._proxy = proxy
+        self._connect_to = connect_to or ConnectTo()
+        self._http2 = http2
+        self._verify = verify
+        self._ca_file = ca_file
+        self._keep_alive = keep_alive
+        self._clock = clock
+        self._standard = (_header("User-Agent", user_agent), ACCEPT, ACCEPT_ENCODING)
+        self._most_idle = self._idle = connections if keep_alive > 0 else 1
+        self._short_at = 0.0  # of descriptors
+        self._multi = Multi(self._loop, done=self._on_done, connections=connections, idle=self._idle)
+        self._turns = asyncio.Semaphore(connections)
+        self._free: list[Transfer] = []
+        self._busy: dict[pycurl.Curl, Transfer] = {}
+        self._silent: dict[Transfer, float] = {}  # in the order in which their first byte is due
+        self._watch: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    async def fetch(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        fresh: bool = False,
+        address: str | None = None,
+        size: int = 0,
+    ) -> Answer:
+        """GET a URL, with one request. Whatever goes wrong on the way is an answer with an `error`: also that a
+        connection which was kept alive proves closed. `fresh` wants a new one, and is for who tries again. Where
+        `address` is one of the host's, no other is connected to. A body may have `size` bytes, or as many as the
+        limits say if that is more."""
+        target = split(url)
+        if target is None:
+            return self._failed(url, "url", "not an http or https URL that can be fetched")
+        sent = self._standard if not headers else _merged(self._standard, headers)
+        async with self._turns:
+            pin = await self._pin(url, target, address)
+            if isinstance(pin, Answer):
+                return pin
+            return await self._run(url, target, sent, pin, fresh, max(size, self._limits.size))
+
+    async def close(self) -> None:
+        """End all transfers, whose `fetch` is cancelled, and close all connections."""
+        self._closed = True
+        for curl, transfer in list(self._busy.items()):
+            self._multi.remove(curl)
+            self._end(transfer, FIRST_BYTE, "closed")
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        self._multi.close()
+        for transfer in self._free:
+            transfer.curl.close()
+        self._free.clear()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def in_flight(self) -> int:
+        """Transfers under way."""
+        return len(self._busy)
+
+    async def addresses(self, url: str) -> Answer | Sequence[str]:
+        """The addresses that a URL's host has, of those that may be connected to; or why there are none."""
+        target = split(url)
+        if target is None:
+            return self._failed(url, "url", "not an http or https URL that can be fetched")
+        host, _ = self._connect_to.find(target.host, target.port) or (target.host, target.port)
+        return await self._allowed(url, host)
+
+    async def _allowed(self, url: str, host: str) -> Answer | Sequence[str]:
+        address = literal(host)
+        if address is not None:
+            addresses: Sequence[str] = (address,)
+        else:
+            try:
+                addresses = await self._resolver.resolve(host)
+            except ResolveError as error:
+                return self._failed(url, "dns", f"{error.kind}: {error}")
+        allowed = addresses if self._allow_private else [one for one in addresses if public(one)]
+        if not allowed:
+            why = "is not a public address" if address else f"has no public address, but {', '.join(addresses)}"
+            return self._failed(url, "private", f"{host} {why}")
+        return allowed
+
+    async def _pin(self, url: str, target: Target, wanted: str | None = None) -> Answer | Pin | None:
+        """What binds libcurl to the addresses that may be connected to; None where the URL itself spells one out."""
+        mapped = self._connect_to.find(target.host, target.port)
+        host, port = mapped or (target.host, target.port)
+        address = literal(host)
+        if self._proxy is not None:
+            if address is None or self._may(address):
+                return Pin(to_connect=f"::{host}:{port}") if mapped else None
+            return self._failed(url, "private", f"{address} is not a public address")
+        allowed = await self._allowed(url, host)
+        if isinstance(allowed, Answer):
+            return allowed
+        if wanted is not None and wanted in allowed:
+            allowed = (wanted,)
+        if mapped is not None:
+            return Pin(to_connect=f"::{_bracketed(allowed[0])}:{port}")
+        if address is not None:
+            return None
+        return Pin(f"{host}:{port}", ",".join(map(_bracketed, allowed)))
+
+    async def _run(
+        self, url: str, target: Target, sent: tuple[str, ...], pin: Pin | None, fresh: bool, size: int
+    ) -> Answer:
+        if self._closed:
+            raise UsageError("fetch() on a fetcher that has been closed")
+        transfer = self._free.pop() if self._free else self._new_transfer()
+        curl = transfer.curl
+        ended: asyncio.Future[tuple[int, str]] = self._loop.create_future()
+        transfer.done = lambda code, message: None if ended.done() else ended.set_result((code, message))
+        transfer.prepare(target, sent=sent, pin=pin, fresh=fresh, limit=size)
+        started = self._clock()
+        self._multi.add(curl)
+        self._busy[curl] = transfer
+        self._expect(transfer)
+        try:
+            code, message = await ended
+            if self._is_closed():
+                raise asyncio.CancelledError
+            return self._concluded(transfer, url, target, sent, code, message, started)
+        finally:
+            if self._busy.pop(curl, None) is not None:  # cancelled
+                self._multi.remove(curl)
+            self._silent.pop(transfer, None)
+            transfer.clear()
+            if self._is_closed():
+                curl.close()
+            else:
+                self._free.append(transfer)
+
+    def _concluded(
+        self,
+        transfer: Transfer,
+        url: str,
+        target: Target,
+        sent: tuple[str, ...],
+        code: int,
+        message: str,
+        started: float,
+    ) -> Answer:
+        request = composed(target, sent)
+        now = self._clock()
+        if code == FIRST_BYTE:
+            return failed(url, "timeout-first-byte", message, started=started, ended=now, request=request)
+        answer = conclude(
+            transfer, url, code=code, message=message, request=request, started=started, ended=now, limits=self._limits
+        )
+        if answer.error == "descriptors":
+            self._short_at = now
+            self._keep_idle(self._idle // 2)
+        elif self._idle < self._most_idle and now - self._short_at > SHORT_SECONDS:
+            self._short_at = now
+            self._keep_idle(self._idle * 2)
+        return answer
+
+    def _keep_idle(self, connections: int) -> None:
+        self._idle = min(max(1, connections), self._most_idle)
+        self._multi.keep_idle(self._idle)
+
+    def _on_done(self, curl: pycurl.Curl, code: int, message: str) -> None:
+        transfer = self._busy[curl]
+        if code == pycurl.E_COULDNT_CONNECT:
+            transfer.look_for_room()  # now: a moment later there may be some again
+        self._end(transfer, code, message)
+
+    def _end(self, transfer: Transfer, code: int, message: str) -> None:
+        del self._busy[transfer.curl]
+        self._silent.pop(transfer, None)
+        if transfer.done is not None:
+            transfer.done(code, message)
+
+    def _expect(self, transfer: Transfer) -> None:
+        """libcurl has no limit on the first byte. It is the same for all, so those who wait are in order of time."""
+        due = self._loop.time() + self._limits.first_byte
+        self._silent[transfer] = due
+        if self._watch is None:
+            self._watch = self._loop.call_at(due, self._on_watch)
+
+    def _on_watch(self) -> None:
+        self._watch = None
+        now = self._loop.time()
+        for transfer, due in list(self._silent.items()):
+            if due > now:
+                self._watch = self._loop.call_at(due, self._on_watch)
+                return
+            del self._silent[transfer]
+            if not transfer.lines:
+                self._multi.remove(transfer.curl)
+                self._end(transfer, FIRST_BYTE, f"no byte within {self._limits.first_byte:g} s")
+
+    def _new_transfer(self) -> Transfer:
+        curl = pycurl.Curl()
+        limits = self._limits
+        curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+        curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS if self._http2 else pycurl.CURL_HTTP_VERSION_1_1)
+        curl.setopt(pycurl.HTTP_CONTENT_DECODING, 0)
+        curl.setopt(pycurl.PATH_AS_IS, 1)
+        curl.setopt(pycurl.NOSIGNAL, 1)
+        curl.setopt(pycurl.BUFFERSIZE, BUFFER)
+        curl.setopt(pycurl.CONNECTTIMEOUT_MS, round(limits.connect * 1000))
+        curl.setopt(pycurl.TIMEOUT_MS, round(limits.total * 1000))
+        curl.setopt(pycurl.DNS_CACHE_TIMEOUT, -1)  # any other makes libcurl walk its whole cache for every transfer
+        curl.setopt(pycurl.PROXY, self._proxy or "")  # empty: none, whatever the environment says
+        self._set_tls(curl)
+        if self._keep_alive > 0:
+            curl.setopt(pycurl.MAXAGE_CONN, max(1, round(self._keep_alive)))
+        else:
+            curl.setopt(pycurl.FORBID_REUSE, 1)
+        return Transfer(curl, guarded=not self._allow_private and self._proxy is None)
+
+    def _set_tls(self, curl: pycurl.Curl) -> None:
+        curl.setopt(pycurl.SSL_VERIFYPEER, int(self._verify))
+        curl.setopt(pycurl.SSL_VERIFYHOST, 2 if self._verify else 0)
+        if not self._verify:  # whoever takes any certificate takes old protocols too
+            curl.setopt(pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_0)
+            curl.setopt(pycurl.SSL_CIPHER_LIST, "DEFAULT@SECLEVEL=0")
+            return
+        # Where the authorities are, Python knows; a libcurl from a wheel knows where they were when it was built.
+        paths = ssl.get_default_verify_paths()
+        if self._ca_file or paths.cafile:
+            curl.setopt(pycurl.CAINFO, self._ca_file or paths.cafile)
+        elif paths.capath:
+            curl.unsetopt(pycurl.CAINFO)
+            curl.setopt(pycurl.CAPATH, paths.capath)
+
+    def _is_closed(self) -> bool:
+        """Asked anew after every wait."""
+        return self._closed
+
+    def _may(self, address: str) -> bool:
+        return self._allow_private or public(address)
+
+    def _failed(self, url: str, kind: Failure, detail: str) -> Answer:
+        now = self._clock()
+        return failed(url, kind, detail, started=now, ended=now)
+
+
+def _header(name: str, value: str) -> str:
+    if not HEADER.fullmatch(f"{name}: {value}"):
+        raise UsageError(f"{name}: {value!r} is no header: it is empty, has a line break, or is not ASCII")
+    return f"{name}: {value}"
+
+
+def _merged(standard: tuple[str, ...], headers: Mapping[str, str]) -> tuple[str, ...]:
+    """The standard headers, with those in place of them that were given."""
+    given = {name.lower() for name in headers}
+    kept = [header for header in standard if header.partition(":")[0].lower() not in given]
+    return (*kept, *(_header(name, value) for name, value in headers.items()))
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address

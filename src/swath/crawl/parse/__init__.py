@@ -1,0 +1,1 @@
+"""Read a response: its type, character set, links, title and robots directives."""

@@ -1,0 +1,205 @@
+"""Feeds and sitemaps: the addresses that a site lists itself.
+
+Sitemaps (urlset, sitemapindex, plain text, any of them gzipped), RSS and Atom. XML is read as a stream, so memory
+does not grow with the file; entities of its own making are refused, which leaves nothing to expand or to fetch.
+What was read before an error is kept: a feed with a stray `&` in its tenth entry still has nine.
+"""
+
+import codecs
+import re
+import zlib
+from collections.abc import Iterator
+from xml.parsers import expat
+
+from swath.crawl.parse.charset import codec_of, declared_charset, header_charset
+from swath.crawl.parse.directives import Link, Reading, title_of
+from swath.crawl.urls.normalise import MAX_TEXT, normalise
+
+MAX_ENTRIES = 50_000  # the protocol's own limit for a sitemap
+MAX_UNPACKED = 50 * 1024 * 1024  # and its limit for the size
+MAX_DEPTH = 64
+MAX_TOKEN = 256 * 1024  # expat reads a token from its start again with each chunk
+CHUNK = 64 * 1024
+GZIP = b"\x1f\x8b"
+
+_ILLEGAL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]+")  # many at once: a bomb may be of nothing else
+_ROOTS = frozenset({"urlset", "sitemapindex", "rss", "rdf", "feed"})
+
+
+class _Enough(Exception):
+    """Reading ends here: what was asked for is complete, or what comes is not for us."""
+
+
+def read_feed(body: bytes, url: str, content_type: str | None = None) -> Reading:
+    """The links of a feed or sitemap at a normalised URL: kind `entry` for pages, `sitemap` for further sitemaps,
+    `next` and `alternate` as feeds name them."""
+    feed = _Feed(url)
+    try:
+        text = _characters(body, content_type)
+        head = ""
+        for head in text:
+            if head.strip():
+                break
+        if head.lstrip("\ufeff \t\r\n").startswith("<"):
+            _read_xml(feed, head.lstrip("\ufeff \t\r\n"), text)
+        else:
+            _read_lines(feed, head.lstrip("\ufeff"), text)
+    except _Enough:
+        pass
+    except (expat.ExpatError, zlib.error, UnicodeError):  # the last from a decoder that cannot stop where a chunk ends
+        feed.broken = True
+    return Reading(
+        title=title_of(feed.title), links=tuple(feed.links.values()), base=url, cut=feed.cut, broken=feed.broken
+    )
+
+
+def _characters(body: bytes, content_type: str | None) -> Iterator[str]:
+    """The text in chunks, unpacked and decoded, without what XML does not allow."""
+    chunks = _unpacked(body) if body[:2] == GZIP else (body[at : at + CHUNK] for at in range(0, len(body), CHUNK))
+    first = next(chunks, b"")
+    if first[:2] == b"\xff\xfe" or first[:2] == b"\xfe\xff":
+        name = "utf-16"
+    else:
+        name = codec_of(header_charset(content_type) or declared_charset(first) or "utf-8")
+    decoder = codecs.getincrementaldecoder(name)("replace")
+    yield _ILLEGAL.sub("", decoder.decode(first))
+    for chunk in chunks:
+        yield _ILLEGAL.sub("", decoder.decode(chunk))
+
+
+def _unpacked(body: bytes) -> Iterator[bytes]:
+    """The content of a gzip file, chunk by chunk; a bomb is cut at the limit."""
+    total = place = 0
+    data = b""
+    unpacker = None
+    while True:
+        # In slices, because the rest is copied at the end of each of the files that one file may consist of.
+        while len(data) < len(GZIP) and place < len(body):
+            data += body[place : place + CHUNK]
+            place += CHUNK
+        if unpacker is None:
+            if data[:2] != GZIP:
+                return
+            unpacker = zlib.decompressobj(wbits=31)
+        chunk = unpacker.decompress(data, CHUNK)
+        total += len(chunk)
+        if total > MAX_UNPACKED:
+            raise zlib.error(f"more than {MAX_UNPACKED} bytes")
+        if chunk:
+            yield chunk
+        elif not data and not unpacker.eof:
+            raise zlib.error("the file ends early")
+        data = unpacker.unconsumed_tail
+        if unpacker.eof:
+            data, unpacker = unpacker.unused_data, None
+
+
+def _read_lines(feed: "_Feed", head: str, text: Iterator[str]) -> None:
+    rest = head
+    while True:
+        lines = rest.replace("\r", "\n").split("\n")
+        more = next(text, None)
+        last = lines.pop() if more is not None else ""
+        for line in lines:
+            if line.strip():
+                feed.add(line.strip(), "entry", absolute=True)
+        if more is None:
+            return
+        rest = last[:MAX_TEXT] + more
+
+
+def _read_xml(feed: "_Feed", head: str, text: Iterator[str]) -> None:
+    parser = expat.ParserCreate("utf-8")
+    parser.buffer_text = True
+    # As if there were a DTD that nobody reads: then HTML's entities, which feeds are full of, are skipped.
+    parser.UseForeignDTD(True)
+    parser.StartElementHandler = feed.start
+    parser.EndElementHandler = feed.end
+    parser.CharacterDataHandler = feed.characters
+    parser.EntityDeclHandler = feed.refuse
+    given = 0
+    chunk: str | None = head
+    while chunk is not None:
+        data = chunk.encode("utf-8", "replace")
+        parser.Parse(data, False)
+        given += len(data)
+        if given - max(parser.CurrentByteIndex, 0) > MAX_TOKEN:
+            raise expat.ExpatError("a token without end")
+        chunk = next(text, None)
+    parser.Parse(b"", True)
+
+
+class _Feed:
+    """What has been read, and where in the document we are."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.title = ""
+        self.links: dict[str, Link] = {}
+        self.cut = False
+        self.broken = False
+        self._names: list[str] = []
+        self._text: list[str] | None = None
+        self._size = 0
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        if len(self._names) >= MAX_DEPTH:
+            raise expat.ExpatError("nested too deeply")
+        name = tag.rpartition(":")[2].lower()
+        if not self._names and name not in _ROOTS:
+            raise expat.ExpatError(f"a {name[:100]} is no feed")
+        self._names.append(name)
+        self._text = None
+        if name == "link" and "href" in attributes:
+            self._link(attributes)
+        elif name in ("loc", "link", "title") or (name == "guid" and attributes.get("isPermaLink") != "false"):
+            self._text, self._size = [], 0
+
+    def characters(self, data: str) -> None:
+        if self._text is not None and self._size <= MAX_TEXT:
+            self._text.append(data)
+            self._size += len(data)
+
+    def end(self, tag: str) -> None:
+        name = self._names.pop()
+        if self._text is None:
+            return
+        text, self._text = "".join(self._text).strip(), None
+        parent = self._names[-1] if self._names else ""
+        match name, parent:
+            case "loc", "url":
+                self.add(text, "entry")
+            case "loc", "sitemap":
+                self.add(text, "sitemap")
+            case "link", "item" | "entry":
+                self.add(text, "entry")
+            case "link", "channel":
+                self.add(text, "alternate")
+            case "guid", "item" if text.startswith(("http://", "https://")):
+                self.add(text, "entry")
+            case "title", "channel" | "feed" if not self.title:
+                self.title = text
+            case _:
+                pass
+
+    def _link(self, attributes: dict[str, str]) -> None:
+        """A link as Atom writes it, and sitemaps do for other languages."""
+        rel = attributes.get("rel", "alternate").lower()
+        if rel not in ("alternate", "next"):
+            return
+        inside = self._names[-2] if len(self._names) > 1 else ""
+        kind = "entry" if inside == "entry" else rel
+        self.add(attributes["href"], kind)
+
+    def add(self, text: str, kind: str, *, absolute: bool = False) -> None:
+        """Take an address down, unless it is none; a line of a text file has to be a whole one."""
+        url = normalise(text, None if absolute else self.url)
+        if not text or url is None or url in self.links:
+            return
+        if len(self.links) >= MAX_ENTRIES:
+            self.cut = True
+            raise _Enough
+        self.links[url] = Link(url, kind)
+
+    def refuse(self, *declaration: object) -> None:
+        raise expat.ExpatError("it declares entities")

@@ -1,0 +1,113 @@
+"""HTML: the title, the links and the wishes of a page."""
+
+import re
+from collections.abc import Mapping
+
+from swath.crawl.parse.directives import NO_DIRECTIVES, Directives, Link, Reading, directives_of, title_of
+from swath.crawl.parse.elements import elements
+from swath.crawl.urls.normalise import MAX_TEXT, normalise, normalise_all
+
+MAX_LINKS = 2_000
+MAX_HREFS = 4 * MAX_LINKS  # what is looked at for links: many may be written in several ways, or lead nowhere
+AGENT = "swath"
+
+# Of the relations of a link element, those that lead to a page or a feed.
+_RELATIONS = ("canonical", "next", "alternate")
+_PAGES = frozenset({"", "text/html", "application/xhtml+xml"})
+_FEEDS = frozenset(
+    {"application/rss+xml", "application/atom+xml", "application/rdf+xml", "application/xml", "text/xml"}
+)
+_REFRESH = re.compile(r"""\s*+[0-9.]++\s*+[;,]?+\s*+(?:url\s*+=\s*+)?+(?:"([^"]*)|'([^']*)|(.*))""", re.I | re.DOTALL)
+
+
+def read_html(text: str, url: str, *, agent: str = AGENT) -> Reading:
+    """What a page at a normalised URL says. Links keep its order; one that is named twice keeps its first place, and
+    is `nofollow` only if it is so each time."""
+    title = ""
+    base: str | None = None
+    canonical: str | None = None
+    directives = NO_DIRECTIVES
+    hrefs: dict[str, tuple[str, bool]] = {}
+    cut = False
+    for name, attributes, inside in elements(text):
+        kind, href = (name, attributes.get("href")) if name == "a" else _reference(name, attributes)
+        # A place on the same page is no other page.
+        if kind and href and href[0] != "#" and len(href) <= MAX_TEXT:
+            rel = attributes.get("rel")
+            nofollow = rel is not None and "nofollow" in rel.lower().split()
+            known = hrefs.get(href)
+            if known is None:
+                if len(hrefs) >= MAX_HREFS:
+                    cut = True
+                    break
+                hrefs[href] = (kind, nofollow)
+            elif known[1] and not nofollow:
+                hrefs[href] = (known[0], False)
+            if kind == "canonical" and canonical is None:
+                canonical = href
+        elif name == "title":
+            title = title or title_of(inside)
+        elif name == "meta":
+            directives = directives.merged(_wishes(attributes, agent))
+        elif name == "base" and base is None:
+            base = attributes.get("href")
+    # The base counts for the whole page, wherever it stands.
+    base_url = normalise(base, url) or url if base else url
+    links: dict[str, Link] = {}
+    new = tuple.__new__  # Link(…) names its arguments first
+    for target, (kind, nofollow) in zip(normalise_all(hrefs, base_url), hrefs.values(), strict=True):
+        if target is None:
+            continue
+        if target not in links:
+            if len(links) >= MAX_LINKS:
+                cut = True
+                break
+            links[target] = new(Link, (target, kind, nofollow))
+        elif links[target].nofollow and not nofollow:
+            links[target] = links[target]._replace(nofollow=False)
+    return Reading(
+        title=title,
+        links=tuple(links.values()),
+        base=base_url,
+        canonical=normalise(canonical, base_url) if canonical else None,
+        directives=directives,
+        cut=cut,
+    )
+
+
+def _reference(name: str, attributes: Mapping[str, str | None]) -> tuple[str, str | None]:
+    """The kind of link that an element is, and the address that it names as written."""
+    match name:
+        case "a" | "area":
+            return name, attributes.get("href")
+        case "link":
+            return _relation(attributes.get("rel") or "", attributes.get("type") or ""), attributes.get("href")
+        case "frame" | "iframe":
+            return "frame", attributes.get("src")
+        case "meta" if (attributes.get("http-equiv") or "").strip().lower() == "refresh":
+            return "refresh", _refresh(attributes.get("content") or "")
+        case _:
+            return "", None
+
+
+def _relation(rel: str, content_type: str) -> str:
+    relations = rel.lower().split()
+    if "stylesheet" in relations:
+        return ""
+    kind = next((one for one in _RELATIONS if one in relations), "")
+    if kind != "alternate":
+        return kind
+    media_type = content_type.partition(";")[0].strip().lower()
+    return "feed" if media_type in _FEEDS else "alternate" if media_type in _PAGES else ""
+
+
+def _wishes(attributes: Mapping[str, str | None], agent: str) -> Directives:
+    name = (attributes.get("name") or "").strip().lower()
+    if name != "robots" and name != agent.lower():
+        return NO_DIRECTIVES
+    return directives_of(attributes.get("content") or "")
+
+
+def _refresh(content: str) -> str | None:
+    found = _REFRESH.match(content[:MAX_TEXT])
+    return (found[1] or found[2] or found[3] or "").strip() if found else None

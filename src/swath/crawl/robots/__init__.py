@@ -1,0 +1,1 @@
+"""robots.txt: parse it, decide what it allows, remember it per origin."""

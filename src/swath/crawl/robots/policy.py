@@ -1,0 +1,116 @@
+"""What the answer to a request for robots.txt means, for how long: a fact about an origin that the fleet shares.
+
+    2xx                 the rules of the file
+    4xx, 3xx            everything is allowed; 3xx is a chain of redirects that the caller gave up on
+    5xx, 429, silence   nothing is allowed until the next try; after 30 days of it everything is (RFC 9309, 2.3.1)
+
+429 is a 4xx to the RFC. Here it counts as trouble: who asks for fewer requests does not ask for all of them.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
+from typing import Any, Literal, Self
+
+from swath.core.clock import SECOND
+from swath.crawl.robots.parser import ALLOWED, Robots, Verdict, tidy
+
+HOUR = 3_600 * SECOND
+DAY = 24 * HOUR
+
+LIFETIME = DAY
+MIN_LIFETIME = HOUR
+MAX_LIFETIME = DAY  # the RFC's advice: no copy older than that
+FIRST_RETRY = 300 * SECOND
+MAX_RETRY = DAY
+PATIENCE = 30 * DAY
+
+_MAX_AGE = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?([0-9]{1,12})", re.IGNORECASE)
+_UNCACHED = re.compile(r"(?:^|[,\s])no-(?:cache|store)(?:$|[,\s=])", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is known of an origin's robots.txt. Times are microseconds since the epoch."""
+
+    kind: Literal["parsed", "allow", "deny"]
+    fetched_at: int
+    expires_at: int
+    body: bytes = b""
+    failing_since: int | None = None
+    tries: int = 0  # that failed in a row
+    why: str = ""
+    """What stands in for a rule where there is no file: `robots.txt answered 503`."""
+
+    def robots(self) -> Robots:
+        """What the fact says about URLs; the caller keeps it as long as the fact."""
+        match self.kind:
+            case "parsed":
+                return Robots.parse(self.body)
+            case "allow":
+                return Robots.blanket(ALLOWED)
+            case "deny":
+                return Robots.blanket(Verdict(False, self.why))
+
+    def to_json(self) -> dict[str, Any]:
+        """The fact as JSON values. The body's octets stand as the characters of the same numbers."""
+        return {
+            "kind": self.kind,
+            "fetched_at": self.fetched_at,
+            "expires_at": self.expires_at,
+            "body": self.body.decode("latin-1"),
+            "failing_since": self.failing_since,
+            "tries": self.tries,
+            "why": self.why,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        """The fact that `to_json` was called on."""
+        return replace(cls(**data), body=data["body"].encode("latin-1"))
+
+
+def verdict_of_answer(
+    status: int | None,
+    *,
+    now: int,
+    body: bytes = b"",
+    cache_control: str | None = None,
+    expires: str | None = None,
+    before: Rules | None = None,
+    first_retry: int = FIRST_RETRY,
+) -> Rules:
+    """What is known of an origin's robots.txt after it answered so at `now`; `status` None is no answer at all.
+
+    `before` is what was known until then, which says how long it has been failing.
+    """
+    if status is not None and 200 <= status < 300:
+        # Tidied here rather than when parsed, because PostgreSQL takes no NUL in a text.
+        return Rules("parsed", now, now + lifetime(cache_control, expires=expires, now=now), body=tidy(body))
+    if status is not None and 300 <= status < 500 and status != 429:
+        why = f"robots.txt answered {status}"
+        return Rules("allow", now, now + lifetime(cache_control, expires=expires, now=now), why=why)
+    why = "robots.txt could not be fetched" if status is None else f"robots.txt answered {status}"
+    since = now if before is None or before.failing_since is None else min(now, before.failing_since)
+    # Each wait is as long as the trouble has lasted, so the tries thin out by themselves.
+    retry_at = now + min(max(now - since, first_retry), MAX_RETRY)
+    kind: Literal["allow", "deny"] = "allow" if now - since >= PATIENCE else "deny"
+    tries = 1 + (before.tries if before is not None else 0)
+    return Rules(kind, now, retry_at, failing_since=since, tries=tries, why=why)
+
+
+def lifetime(cache_control: str | None, *, expires: str | None, now: int) -> int:
+    """For how many microseconds an answer holds: a day, or what its headers say within bounds."""
+    asked = LIFETIME
+    control = (cache_control or "")[:1_000]
+    age = _MAX_AGE.search(control)
+    if _UNCACHED.search(control):
+        asked = 0
+    elif age is not None:
+        asked = int(age[1]) * SECOND
+    elif expires:
+        try:
+            asked = round(parsedate_to_datetime(expires[:100]).timestamp() * SECOND) - now
+        except (ValueError, TypeError, OverflowError, IndexError):
+            asked = 0  # "Expires: 0" and its like mean that it is stale already
+    return min(max(asked, MIN_LIFETIME), MAX_LIFETIME)

@@ -1,0 +1,1 @@
+"""URLs: normalise them, decide whether they are in scope, recognise traps."""

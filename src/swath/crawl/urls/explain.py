@@ -1,0 +1,34 @@
+"""Refusal: why a crawl never took up a URL, said from what the crawl goes by."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from swath.crawl import workspace
+from swath.crawl.settings import CrawlSettings
+from swath.crawl.urls import normalise
+from swath.crawl.urls.scope import REASONS
+from swath.crawl.urls.traps import TRAPS, trap
+
+
+def refusal(text: str, known: Mapping[str, Any], *, year: int) -> tuple[str, str]:
+    """The name of the rule that keeps a URL out of a crawl, and a sentence; `known` is the fact of its settings."""
+    url = normalise.seed_url(text)
+    if url is None:
+        return "url", "It is no URL that can be crawled."
+    kept: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in known.items()}
+    settings = CrawlSettings(**kept)
+    tidy = normalise.strip_session(url)
+    if settings.strip_tracking:
+        tidy = normalise.strip_tracking(tidy)
+    if tidy != text:
+        return "spelling", f"It is crawled as {tidy}."
+    if (found := trap(url, year=year)) is not None:
+        return found, f"It is refused as a trap ({found}): {TRAPS[found]}."
+    try:
+        scope = workspace.scope(settings)
+    except OSError:
+        return "unknown", f"Whether it is in scope cannot be said without {settings.directory / workspace.SEEDS}."
+    if (found := scope.reason(url, 0)) is not None:
+        return found, f"It is refused ({found}): {REASONS[found]}."
+    deep = "" if settings.depth is None else f" within --depth {settings.depth}"
+    return "unlinked", f"Nothing refuses it: no page that was read links to it{deep}."

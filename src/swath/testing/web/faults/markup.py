@@ -1,0 +1,156 @@
+"""HTML that is broken or tricky, URLs that are written oddly, and pages that say how to treat them."""
+
+from collections.abc import Iterator
+
+from swath.testing.web.answer import reply
+from swath.testing.web.expectation import Fate
+from swath.testing.web.faults.fault_page import Sketch, Spots
+from swath.testing.web.page import plain_page, simple_html
+from swath.testing.web.plan import OUTSIDE_DOMAIN, Plan
+
+# Markup around a link that an HTML5 parser finds.
+FOUND = {
+    "unquoted": "<a href={}>x</a>",
+    "single-quotes": "<a href='{}'>x</a>",
+    "upper-case": '<A HREF="{}">x</A>',
+    "spaces": '<a\n\thref \n=\n "{}" >x</a>',
+    "unclosed": '<p><b><i><table><tr><td><a href="{}">x',
+    "misnested": '<b><i></b><a href="{}"></i>x</p></a>',
+    "no-space": '<a title="t"href="{}">x</a>',
+    "twice": '<a href="{}" href="/second-is-ignored">x</a>',
+    "entities": '<a href="&#47;{}">x</a>',
+    "after-garbage": '<<<>><a <a href="{}">x</a>',
+    "in-form": '<form><button><a href="{}">x</a></button></form>',
+    "after-comment": '<!-- a -- b --><a href="{}">x</a>',
+    "after-bad-comment": '<!--><a href="{}">x</a>',
+    "after-script": "<script>if (a < b) {{ '</scr' + 'ipt>' }}</script><a href=\"{}\">x</a>",
+    "area": '<map name=m><area href="{}"></map>',
+    "iframe": '<iframe src="{}"></iframe>',
+    "refresh": "<meta http-equiv=refresh content=\"0;URL='{}'\">",
+    "refresh-comma": '<meta http-equiv="REFRESH" content="5 , url = {}">',
+    "next": '<link rel="next" href="{}">',
+    "next-among-others": '<link rel="nofoo NEXT" href="{}">',
+    "canonical": '<link rel=canonical href="{}">',
+    "alternate": '<link rel="alternate" hreflang=de href="{}">',
+    "nested-quotes": "<a href='{}' onclick='go(\"x\")'>x</a>",
+    "svg-before": '<svg><title>t</title></svg><a href="{}">x</a>',
+}
+# And markup that looks like a link and is none.
+NOT_FOUND_IN = {
+    "comment": '<!-- <a href="{}">x</a> -->',
+    "script": "<script>var a = '<a href=\"{}\">x</a>';</script>",
+    "style": '<style>/* <a href="{}">x</a> */</style>',
+    "textarea": '<textarea><a href="{}">x</a></textarea>',
+    "title": '<title><a href="{}">x</a></title>',
+    "text": "see {} for more",
+    "attribute": '<p title="&lt;a href=&quot;{}&quot;&gt;">x</p>',
+    "other-attribute": '<p href="{}" data-href="{}">x</p>',
+    "cut-tag": '<a href="{}',
+}
+
+
+def html(plan: Plan) -> Iterator[Spots]:
+    """One page for each way to write a link; what lies behind is found, or never asked for."""
+    sketch = Sketch(plan, "html")
+    for name, form in FOUND.items():
+        behind = f"/behind/{name}"
+        page = form.format(behind.removeprefix("/") if name == "entities" else behind)
+        sketch.must(f"/{name}", reply(200, page.encode()))
+        sketch.must(behind, linked=False)
+    for name, form in NOT_FOUND_IN.items():
+        behind = f"/behind/{name}-is-no-link"
+        sketch.must(f"/{name}", reply(200, form.format(behind, behind).encode()))
+        sketch.never(behind, linked=False)
+    frames = b'<html><frameset cols="*,*"><frame src="/behind/frame"><frame src="/behind/frame"></frameset></html>'
+    sketch.must("/frameset", reply(200, frames))
+    sketch.must("/behind/frame", linked=False)
+    xhtml = (
+        b'<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><head><title>X</title></head>'
+        b'<body><p><a href="/behind/xhtml">x</a><br/></p></body></html>'
+    )
+    sketch.must("/xhtml", reply(200, xhtml, content_type="application/xhtml+xml"))
+    sketch.must("/behind/xhtml", linked=False)
+    yield sketch.site()
+
+
+def urls(plan: Plan) -> Iterator[Spots]:
+    """Links written in every way that the WHATWG standard reads; each leads to one page, or to none."""
+    sketch = Sketch(plan, "urls")
+    here = sketch.host
+    written = {
+        "/plain": "/plain",
+        "/dots": "/a/b/../../dots",
+        "/encoded-dots": "/a/%2e%2E/encoded-dots",
+        "/backslashes/x": "\\backslashes\\x",
+        "/case/Kept": f"{plan.scheme.upper()}://{here.upper()}/case/Kept",
+        "/default-port": f"{plan.scheme}://{here}:{443 if plan.scheme == 'https' else 80}/default-port",
+        "/empty-port": f"{plan.scheme}://{here}:/empty-port",
+        "/no-slashes": f"{plan.scheme}:no-slashes",
+        "/many-slashes": f"{plan.scheme}:////{here}/many-slashes",
+        "/space%20inside": "/space inside",
+        "/trimmed": "  \n /trimmed \t ",
+        "/split": "/sp\nl\tit",
+        "/fragment": "/fragment#one",
+        "/fragment-only-differs": "/fragment-only-differs#two#three",
+        "/umlaut-%C3%BC": "/umlaut-ü",
+        "/percent-%zz": "/percent-%zz",
+        "/quote%22%3C%3E": '/quote"<>',
+        "/brackets[]|": "/brackets[]|",
+        "/empty-query?": "/empty-query?",
+        "/query?a=1&b=2": "/query?a=1&b=2",
+        "/query?b=2&a=1": "/query?b=2&a=1",
+        "/query?q=a%20b%27": "/query?q=a b'",
+        "/semicolon;v=1": "/semicolon;v=1",
+        "//double//slash": "/.//double//slash",
+        "/dot/": "/dot/.",
+        "/plus+%2B": "/plus+%2B",
+    }
+    for target, href in written.items():
+        sketch.must(target, linked=False)
+        sketch.hrefs.append(href)
+    based = Sketch(plan, "urls", "based.demo.test")
+    based.must("/from/base")
+    based.must("/from/base?only=query", linked=False)
+    base = f'<base href="{based.url("/from/elsewhere")}"><base href="/second-is-ignored/">'
+    sketch.must("/base", plain_page("Base", ["base", "base?only=query"], in_head=base))
+    for href in (
+        "mailto:a@demo.test", "javascript:void(0)", "data:text/html,x", "tel:1", "ftp://demo.test/x", "file:///etc/passwd",
+        "about:blank", "blob:null/1", "http://", "http://[", "http://a b/", "http://demo.test:99999/", "//", "http://%00/",
+    ):  # fmt: skip
+        sketch.hrefs.append(href)
+    sketch.stranger(f"{plan.scheme}://www.{OUTSIDE_DOMAIN}/")
+    sketch.stranger(f"{plan.scheme}://demo.test.{OUTSIDE_DOMAIN}/")
+    sketch.stranger(f"{plan.scheme}://notdemo.test/")
+    sketch.stranger(f"{plan.scheme}://xn--bcher-kva.example/", written=f"{plan.scheme}://bücher.example/")
+    sketch.may("/long?" + "x" * 10_000)
+    # The standard keeps the small letters; RFC 3986 and libcurl make them capitals on the way.
+    sketch.may("/percent-%c3%bc")
+    sketch.may("/percent-%C3%BC", linked=False)
+    yield sketch.site()
+    yield based.site(introduced=False, front=Fate.NEVER)
+
+
+def hints(plan: Plan) -> Iterator[Spots]:
+    """Robots meta and X-Robots-Tag. Obeyed or recorded: what lies behind, and archiving such pages, is open."""
+    sketch = Sketch(plan, "hints")
+    for name, content in {"meta-nofollow": "NOFOLLOW", "meta-none": "none", "meta-list": "noindex, nofollow"}.items():
+        meta = f'<meta name="Robots" content="{content}">'
+        sketch.must(f"/{name}", plain_page(name, [f"/{name}/behind"], in_head=meta))
+        sketch.may(f"/{name}/behind", linked=False)
+    for name, value in {"tag-nofollow": "nofollow", "tag-none": "none", "tag-ours": "swath: nofollow"}.items():
+        page = simple_html(name, [f"/{name}/behind"])
+        sketch.must(f"/{name}", reply(200, page, headers=[("X-Robots-Tag", value)]))
+        sketch.may(f"/{name}/behind", linked=False)
+    sketch.may("/meta-noarchive", plain_page("Kept by nobody", [], in_head='<meta name=robots content="noarchive">'))
+    sketch.may("/tag-noarchive", reply(200, b"<p>x</p>", headers=[("X-Robots-Tag", "noarchive")]))
+    for name, value in {"tag-index": "all", "tag-noindex": "noindex", "tag-others": "otherbot: nofollow"}.items():
+        page = simple_html(name, [f"/{name}/behind"])
+        sketch.must(f"/{name}", reply(200, page, headers=[("X-Robots-Tag", value)]))
+        sketch.must(f"/{name}/behind", linked=False)
+    link = f'<a rel="nofollow" href="{sketch.url("/link/behind")}">x</a>'
+    sketch.must("/link-nofollow", plain_page("Link", [], in_body=link))
+    sketch.may("/link/behind", linked=False)
+    canonical = '<link rel="canonical" href="/canonical/behind">'
+    sketch.must("/canonical", plain_page("Canonical", [], in_head=canonical))
+    sketch.must("/canonical/behind", linked=False)
+    yield sketch.site()
