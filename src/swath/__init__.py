@@ -8,6 +8,7 @@ async with swath.open("sqlite:///work.db") as frontier:
 from swath.claim import Claim
 from swath.core import events
 from swath.core.checkpoint import Checkpoint
+from swath.core.clock import Clock, ManualClock
 from swath.core.errors import (
     InvalidItem,
     InvalidOutcome,
@@ -27,17 +28,24 @@ from swath.core.errors import (
     WrongTransaction,
 )
 from swath.core.events import Event, Observer
-from swath.core.item import Dead, Done, Item, Outcome, Release, Retry, Split
+from swath.core.item import DEFAULT_LANE, DEFAULT_PRIORITY, Dead, Done, Item, Outcome, Release, Retry, Split
+from swath.core.redact import find_passwords, mask_password
 from swath.core.status import Explanation, Status
+from swath.core.store import OutputMove, Store
 from swath.frontier import Frontier
-from swath.opening import open
+from swath.opening import StoreURL, migrate, open
+from swath.runner.output import Output
 from swath.runner.run import Summary
+from swath.runner.shutdown import Stop
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "DEFAULT_LANE",
+    "DEFAULT_PRIORITY",
     "Checkpoint",
     "Claim",
+    "Clock",
     "Dead",
     "Done",
     "Event",
@@ -49,11 +57,14 @@ __all__ = [
     "InvalidStoreURL",
     "Item",
     "LeaseLost",
+    "ManualClock",
     "MissingExtra",
     "NotAFrontier",
     "Observer",
     "Outcome",
+    "Output",
     "OutputConflict",
+    "OutputMove",
     "Release",
     "Retry",
     "SchemaError",
@@ -61,12 +72,18 @@ __all__ = [
     "SchemaTooNew",
     "Split",
     "Status",
+    "Stop",
+    "Store",
     "StoreFull",
+    "StoreURL",
     "StoreUnavailable",
     "Summary",
     "SwathError",
     "UsageError",
     "WrongTransaction",
     "events",
+    "find_passwords",
+    "mask_password",
+    "migrate",
     "open",
 ]

@@ -12,7 +12,7 @@ from swath.core import codec
 from swath.core.clock import Clock
 from swath.core.errors import InvalidSetting, InvalidStoreURL, MissingExtra
 from swath.core.events import Observer
-from swath.core.redact import without_password
+from swath.core.redact import mask_password
 from swath.core.store import Settings, Store
 from swath.frontier import Frontier
 
@@ -57,8 +57,8 @@ class StoreURL:
     @classmethod
     def parse(cls, url: str) -> "StoreURL":
         if not isinstance(url, str):
-            raise InvalidStoreURL(f"{without_password(repr(url))} is a {type(url).__name__} and no URL: use {EXAMPLES}")
-        shown = without_password(url)
+            raise InvalidStoreURL(f"{mask_password(repr(url))} is a {type(url).__name__} and no URL: use {EXAMPLES}")
+        shown = mask_password(url)
         try:
             parts = urlsplit(url)
         except ValueError:  # which may quote the password
@@ -136,7 +136,7 @@ class Opening:
         if self._partitions not in (None, stored.partitions):
             await store.close()
             raise InvalidSetting(
-                f"partitions={self._partitions}: {without_password(self._url.url)} was created with "
+                f"partitions={self._partitions}: {mask_password(self._url.url)} was created with "
                 f"{stored.partitions}, which is fixed. Leave the argument out, or open another store"
             )
         frontier = Frontier(store, observer=self._observer, worker=self._worker)

@@ -3,7 +3,7 @@
 import pytest
 
 import swath
-from swath.core.redact import passwords, without_password
+from swath.core.redact import find_passwords, mask_password
 
 SECRET = "s3cret"
 
@@ -32,12 +32,12 @@ SECRET = "s3cret"
     ],
 )
 def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
-    assert without_password(url) == shown
-    assert any(SECRET in found for found in passwords(url)) == (SECRET in url)
+    assert mask_password(url) == shown
+    assert any(SECRET in found for found in find_passwords(url)) == (SECRET in url)
 
 
 def test_a_password_is_known_by_both_of_its_spellings() -> None:
-    assert passwords("postgresql://u:p%40ss@host/db?sslpassword=x") == {"p%40ss", "p@ss", "x"}
+    assert find_passwords("postgresql://u:p%40ss@host/db?sslpassword=x") == {"p%40ss", "p@ss", "x"}
 
 
 @pytest.mark.parametrize(

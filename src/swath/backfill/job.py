@@ -22,7 +22,7 @@ from swath.backfill.tail import Follower
 from swath.backfill.throttle import Governor
 from swath.core.errors import StoreUnavailable, UsageError
 from swath.core.item import Item, Outcome
-from swath.core.redact import without_password
+from swath.core.redact import mask_password
 from swath.frontier import Frontier
 from swath.import_path import function
 from swath.opening import StoreURL
@@ -153,7 +153,7 @@ class Open(NamedTuple):
         elif begun:
             another = "--name" if settings.store is None else "--store"
             raise UsageError(
-                f"{without_password(settings.store_url)} holds other work than a backfill: give another {another}"
+                f"{mask_password(settings.store_url)} holds other work than a backfill: give another {another}"
             )
         return known is not None
 
@@ -288,7 +288,7 @@ def _same(before: dict[str, Any], now: dict[str, Any], *, frontier_at: str) -> N
     if changed:
         said = ", ".join(f"{_flag(name)} {before.get(name)!r}" for name in changed)
         raise UsageError(
-            f"the backfill at {without_password(frontier_at)} was begun with {said}. Give the same again to go on "
+            f"the backfill at {mask_password(frontier_at)} was begun with {said}. Give the same again to go on "
             "with it, or begin another with --name"
         )
 

@@ -15,7 +15,7 @@ from swath.cli import backfill_view as view
 from swath.cli import show
 from swath.cli.exits import Exit
 from swath.core.errors import NotAFrontier
-from swath.core.redact import without_password
+from swath.core.redact import mask_password
 from swath.runner.shutdown import Stop, stopped_by_signals
 
 REFRESH_SECONDS = 0.5
@@ -96,7 +96,7 @@ class Backfilling:
             )  # fmt: skip
         elif not self._quiet:
             show.facts(view.ending(stopped_by, now), [*view.rows(self._job), ("time", show.span(seconds))])
-        where = without_password(self._settings.store_url)
+        where = mask_password(self._settings.store_url)
         if now.dead:
             show.complain(
                 f"{show.counted(now.dead, 'slice')} given up: `swath dead --store '{where}'` lists them, with "
@@ -148,7 +148,7 @@ async def _plan(opened_table: Open, before: Progress | None) -> AsyncIterator[tu
     yield "key", ", ".join(f"{column.name} {column.type}" for column in about.key)
     rows = await table.estimate()
     yield "rows", "unknown" if rows is None else f"about {rows:,}"
-    yield "store", without_password(settings.store_url)
+    yield "store", mask_password(settings.store_url)
     yield "each row", "exactly once" if opened_table.exactly_once else "at least once"
     if before is not None:
         yield "covered", f"up to {view.key(before.key)}, from a run before"

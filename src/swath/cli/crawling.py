@@ -13,7 +13,7 @@ from swath.cli import show
 from swath.cli.exits import Exit
 from swath.cli.explain import explained
 from swath.core.errors import UsageError
-from swath.core.redact import without_password
+from swath.core.redact import mask_password
 from swath.core.status import Status
 from swath.crawl import fd_limit, workspace
 from swath.crawl.archive import index
@@ -133,7 +133,7 @@ class Crawling:
             found = await explained(frontier, first)
         if not str(found.data.get("reason")).startswith("private:"):
             return found.sentence
-        retry = f"swath dead retry --all --store '{without_password(settings.store_url)}'"
+        retry = f"swath dead retry --all --store '{mask_password(settings.store_url)}'"
         return f"{found.sentence} Such addresses are crawled with --allow-private, after `{retry}`"
 
 

@@ -21,7 +21,7 @@ from swath.cli.common import (
 from swath.cli.exits import Exit
 from swath.cli.info import describe
 from swath.core.clock import SECOND
-from swath.core.redact import without_password
+from swath.core.redact import mask_password
 from swath.opening import migrate as migrate_store
 
 app = typer.Typer(help="Create, migrate, check and describe a store.", no_args_is_help=True)
@@ -75,7 +75,7 @@ async def _init(store: str | None, settings: dict[str, Any], json: bool) -> None
     async with opened(store, create=True, **settings) as frontier:
         kept = frontier.store.settings
     data = {
-        "store": without_password(store or ""),
+        "store": mask_password(store or ""),
         "partitions": kept.partitions,
         "min_interval": kept.min_interval / SECOND,
         "concurrency": kept.concurrency,
@@ -85,7 +85,7 @@ async def _init(store: str | None, settings: dict[str, Any], json: bool) -> None
         show.document(data)
     else:
         print(
-            f"{show.clean(without_password(store or ''))} is ready: {show.counted(kept.partitions, 'partition')}, "
+            f"{show.clean(mask_password(store or ''))} is ready: {show.counted(kept.partitions, 'partition')}, "
             f"{show.pace(kept.min_interval / SECOND, kept.concurrency)}, up to "
             f"{show.counted(kept.max_attempts, 'attempt')}"
         )
@@ -94,7 +94,7 @@ async def _init(store: str | None, settings: dict[str, Any], json: bool) -> None
 async def _migrate(store: str | None, json: bool) -> None:
     applied = await migrate_store(store_url(store))
     if json:
-        show.document({"store": without_password(store or ""), "applied": list(applied)})
+        show.document({"store": mask_password(store or ""), "applied": list(applied)})
     elif applied:
         for name in applied:
             print(f"applied {name}")
@@ -106,7 +106,7 @@ async def _check(store: str | None, json: bool) -> int:
     async with opened(store) as frontier:
         report = await checks.check(frontier)
     if json:
-        show.document({"store": without_password(store or ""), **report.as_json()})
+        show.document({"store": mask_password(store or ""), **report.as_json()})
     else:
         for finding in report.findings:
             print(f"partition {finding.partition}: {finding.text}")
@@ -119,7 +119,7 @@ async def _info(store: str | None, json: bool) -> None:
         partitions = frontier.store.settings.partitions
         positions = sum(part.end for part in (await frontier.store.status()).partitions)
         about = await describe(store_url(store))
-    data = {"store": without_password(store or ""), "backend": about.backend, "format": about.format}
+    data = {"store": mask_password(store or ""), "backend": about.backend, "format": about.format}
     data |= {"partitions": partitions, "positions": positions, "bytes": about.bytes, "version": swath.__version__}
     if json:
         show.document(data)

@@ -8,7 +8,7 @@ from pathlib import Path
 from swath.cli import scan_view as view
 from swath.cli import show
 from swath.cli.exits import Exit
-from swath.core.redact import without_password
+from swath.core.redact import mask_password
 from swath.files.errors import writing_to
 from swath.import_path import function
 from swath.runner.shutdown import Stop, stopped_by_signals
@@ -114,7 +114,7 @@ class Scanning:
         if found.status.dead:
             show.complain(
                 f"{show.counted(found.status.dead, 'slice')} given up: `swath dead --store "
-                f"'{without_password(settings.store_url)}'` lists them, `swath dead retry` opens them again"
+                f"'{mask_password(settings.store_url)}'` lists them, `swath dead retry` opens them again"
             )
         if stopped_by in STOPS:
             return Exit.INTERRUPTED

@@ -18,7 +18,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from swath.core.redact import MASK, passwords
+from swath.core.redact import MASK, find_passwords
 
 MARGIN = 4  # columns left free, so that a ^C that the terminal echoes does not begin a line and break a live display
 PAGE = 1_000  # rows of a table that are laid out together; more become another table
@@ -59,7 +59,7 @@ def note(message: str, *, always: bool = False) -> None:
 
 def without_secrets(text: str, url: str) -> str:
     """Text in which the passwords of a store URL are masked, whether it quotes the URL or only part of it."""
-    for secret in sorted(passwords(url), key=len, reverse=True):
+    for secret in sorted(find_passwords(url), key=len, reverse=True):
         if len(secret) >= SHORT_SECRET:
             text = text.replace(secret, MASK)
         else:

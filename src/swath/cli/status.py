@@ -18,7 +18,7 @@ from swath.cli import show, values
 from swath.cli.common import JSONOption, StoreOption, opened, run
 from swath.cli.exits import Exit
 from swath.core.errors import UsageError
-from swath.core.redact import without_password
+from swath.core.redact import mask_password
 from swath.core.status import Status, summarize_status
 from swath.core.store import PartitionStatus, StoreStatus
 from swath.frontier import Frontier
@@ -83,7 +83,7 @@ async def _once(store: str | None, seconds: float | None, partitions: bool, json
     if seconds is not None:
         raise UsageError(f"SECONDS goes with --watch: swath status --watch {seconds:g}")
     async with opened(store) as frontier:
-        view = View(without_password(store or ""), await frontier.store.status(), backfill=await progress(frontier))
+        view = View(mask_password(store or ""), await frontier.store.status(), backfill=await progress(frontier))
     if json:
         show.document(as_json(view))
     elif show.on_terminal():
@@ -98,7 +98,7 @@ async def _watch(store: str | None, seconds: float | None, partitions: bool, jso
     if pause < LEAST_WATCH_SECONDS:
         raise UsageError(f"--watch {pause:g}: at least {LEAST_WATCH_SECONDS} seconds between looks")
     async with opened(store) as frontier:
-        looks = _looks(without_password(store or ""), frontier, pause)
+        looks = _looks(mask_password(store or ""), frontier, pause)
         if json:
             async for view in looks:
                 show.json_line(as_json(view))

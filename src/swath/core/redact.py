@@ -1,25 +1,25 @@
-"""Passwords in URLs: where they stand, so that none is shown or logged."""
+"""Find and mask the passwords in a URL, so that none is printed or logged."""
 
 import re
 from urllib.parse import unquote
 
 MASK = "***"
 
-# Before the host, also where a character that should have been escaped hides it from urllib; and in the query.
+# Before the host, even if an unescaped character hides the password from urllib; and in the query.
 _PASSWORDS = (
     re.compile(r"((?<=//)[^:@/?#]*:)([^?#]*@[^/]*|[^?#]*|[^/]*)(?=@)"),
     re.compile(r"((?<=[?&])(?:ssl)?password=)([^&#]*)"),
 )
 
 
-def without_password(url: str) -> str:
-    """A URL as it may be shown and logged."""
+def mask_password(url: str) -> str:
+    """Return a URL with its passwords replaced by `***`, to print or log it."""
     for pattern in _PASSWORDS:
         url = pattern.sub(rf"\1{MASK}", url)
     return url
 
 
-def passwords(url: str) -> set[str]:
-    """The passwords of a URL, as they are written there and as they are meant."""
+def find_passwords(url: str) -> set[str]:
+    """Return the passwords in a URL, both percent-encoded and decoded."""
     found = {secret for pattern in _PASSWORDS for _, secret in pattern.findall(url)}
-    return {spelt for secret in found for spelt in (secret, unquote(secret))} - {""}
+    return {spelling for secret in found for spelling in (secret, unquote(secret))} - {""}

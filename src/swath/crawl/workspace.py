@@ -16,7 +16,7 @@ from typing import BinaryIO, TextIO
 import swath
 from swath.core.errors import NotAFrontier, UsageError
 from swath.core.item import DEFAULT_PRIORITY, Item
-from swath.core.redact import without_password
+from swath.core.redact import mask_password
 from swath.core.status import Status
 from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.lanes import lane_of
@@ -93,7 +93,7 @@ async def _resumed(settings: CrawlSettings) -> bool:
             begun = (await frontier.status()).begun
             if begun and SETTINGS not in await frontier.facts([SETTINGS]):
                 raise UsageError(
-                    f"{without_password(settings.store_url)} holds other work than a crawl: name another --store"
+                    f"{mask_password(settings.store_url)} holds other work than a crawl: name another --store"
                 )
             return begun
     except NotAFrontier:
@@ -156,7 +156,7 @@ async def _own_lengths(settings: CrawlSettings) -> dict[str, int]:
             if name not in await frontier.facts([name]):
                 raise UsageError(
                     f"{settings.directory} has an archive ({found[0].name}) that is not of the crawl in "
-                    f"{without_password(settings.store_url)}: give another --out, or the --store that it belongs to"
+                    f"{mask_password(settings.store_url)}: give another --out, or the --store that it belongs to"
                 )
     return lengths
 

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from swath.core.errors import InvalidSetting, UsageError
-from swath.core.redact import without_password
+from swath.core.redact import mask_password
 from swath.opening import StoreURL
 
 OUTS = (".jsonl", ".parquet")
@@ -49,7 +49,7 @@ class ScanSettings:
             raise UsageError("--fresh begins anew and --recheck goes on from what was found: give one of them")
         if self.fresh and self.store is not None:
             raise UsageError(
-                f"--fresh removes the store beside --out, not {without_password(self.store)}: name another --store"
+                f"--fresh removes the store beside --out, not {mask_password(self.store)}: name another --store"
             )
 
     @property
@@ -84,7 +84,7 @@ class ScanSettings:
 
 def _named(source: str) -> str:
     """A source as it is kept and shown: without a password, and the same from whichever directory."""
-    return without_password(source) if "://" in source else os.path.abspath(source)
+    return mask_password(source) if "://" in source else os.path.abspath(source)
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Sequence[str]:

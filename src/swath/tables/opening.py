@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from urllib.parse import unquote, urlsplit
 
 from swath.core.errors import MissingExtra, UsageError
-from swath.core.redact import without_password
+from swath.core.redact import mask_password
 from swath.tables.sqlite import SqliteTable
 from swath.tables.table import Table
 
@@ -26,11 +26,11 @@ async def open_table(
                 from swath.tables.postgres import PostgresTable
             except ImportError as error:
                 raise MissingExtra("PostgreSQL needs psycopg: pip install 'swath[postgres]'") from error
-            shown = without_password(url)
+            shown = mask_password(url)
             return await PostgresTable.open(url, table, key=key, shown=shown, connections=connections)
         case "sqlite" if not parts.netloc and parts.path not in ("", "/"):
             return await SqliteTable.open(unquote(parts.path.removeprefix("/")), table, key=key)
         case _:
             raise UsageError(
-                f"{without_password(url)!r} names no database: use postgresql://user@host/database or sqlite:///file.db"
+                f"{mask_password(url)!r} names no database: use postgresql://user@host/database or sqlite:///file.db"
             )

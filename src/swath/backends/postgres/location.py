@@ -8,7 +8,7 @@ import psycopg
 from psycopg import sql
 
 from swath.core.errors import InvalidStoreURL
-from swath.core.redact import MASK, without_password
+from swath.core.redact import MASK, mask_password
 
 DEFAULT_SCHEMA = "swath"
 _NAME = re.compile(r"[^\W\d]\w{0,62}")
@@ -22,7 +22,7 @@ class Target:
 
     @classmethod
     def parse(cls, url: str) -> "Target":
-        shown = without_password(url)
+        shown = mask_password(url)
         # Taken apart by hand: urllib reads + as a space and drops the slashes of postgresql:///db.
         address, _, query = url.partition("?")
         fields = [field.partition("=") for field in query.split("&") if field]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from swath.core.errors import UsageError
 from swath.core.item import Item
-from swath.core.redact import without_password
+from swath.core.redact import mask_password
 from swath.scan.sources import sizer
 from swath.scan.sources.dicts import dicts
 from swath.scan.sources.keys import key_of, text_of
@@ -79,7 +79,7 @@ class Rows:
 
     def __init__(self, source: str, *, key: str | None) -> None:
         url, _, name = source.partition("#")
-        self.shown = without_password(source)
+        self.shown = mask_password(source)
         if not name:
             raise UsageError(f"{self.shown} names no table: put it behind a #, as in {self.shown}#users")
         self._portal = Portal()
