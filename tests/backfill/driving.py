@@ -10,7 +10,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from swath.backfill.job import LEASE_VARIABLE, Begun, Job, Open, opened
+from swath.backfill.job import Begun, Job, Open, opened
 from swath.backfill.progress import Progress, progress
 from swath.backfill.settings import BackfillSettings
 from swath.frontier import Frontier
@@ -22,7 +22,7 @@ from tests.tables.conftest import Database
 ROOT = Path(__file__).parents[2]
 HANDLERS = "tests.backfill.handlers"
 END_SECONDS = 60.0
-LEASE = "1"  # seconds that processes to be killed have theirs for
+LEASE = "1s"  # so that survivors take over the slices of a killed process soon
 SERIES = "WITH RECURSIVE s (g) AS (SELECT 1 UNION ALL SELECT g + 1 FROM s WHERE g < {})"
 
 
@@ -130,7 +130,7 @@ def processes(number: int, settings: BackfillSettings, **variables: str) -> Iter
 
 @contextmanager
 def _process(command: Sequence[str], variables: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
-    env = environment(**{LEASE_VARIABLE: LEASE}, **variables)
+    env = environment(**variables)
     with subprocess.Popen(
         command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
@@ -150,7 +150,7 @@ def words(settings: BackfillSettings) -> list[str]:
     ]
     return [
         sys.executable, "-m", "swath", "backfill", *given, "--target-time", f"{settings.target_time * 1000:.0f}ms",
-        "--quiet", *(["--force"] if settings.force else []),
+        "--lease", LEASE, "--quiet", *(["--force"] if settings.force else []),
     ]  # fmt: skip
 
 

@@ -66,6 +66,7 @@ async def test_refused(a_database: Database, table: str, more: dict[str, Any], s
         ({"sql": "update t set n = 1 where id between :lo and :hi", "where": "n = 0"}, "--where goes with"),
         ({"workers": 0}, "--workers 0"),
         ({"batch": 0}, "--batch 0"),
+        ({"lease": 0.5}, "--lease 0.5 s is too short"),
         ({"target_time": 0.001}, "at least 10ms"),
         ({"follow": True, "last": ("5",)}, "--follow has no end"),
         ({"name": "No Name"}, "--name"),

@@ -16,6 +16,7 @@ from tests.cli.conftest import environment
 
 ROOT = Path(__file__).parents[2]
 CHECKS = "tests.scan.checks"
+LEASE = "1s"  # so that survivors take over the slices of a killed process soon
 
 
 class Scanned(NamedTuple):
@@ -68,7 +69,12 @@ def words(settings: ScanSettings, *more: str) -> Sequence[str]:
 
 
 def begin(settings: ScanSettings, *more: str, **variables: str) -> "subprocess.Popen[str]":
-    env: Mapping[str, str] = environment(SWATH_SCAN_LEASE="1", **variables)
+    env: Mapping[str, str] = environment(**variables)
     return subprocess.Popen(
-        words(settings, *more), cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        words(settings, "--lease", LEASE, *more),
+        cwd=ROOT,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )

@@ -138,6 +138,7 @@ def test_a_source_that_cannot_be_scanned_is_said_so(
         ({"check": "odd", "columns": ("a",)}, "--columns says what --against compares"),
         ({"check": "odd", "workers": 0}, "--workers 0"),
         ({"check": "odd", "timeout": 0.0}, "--timeout 0"),
+        ({"check": "odd", "lease": 0.5}, "--lease 0.5 s is too short"),
         ({"check": "odd", "fresh": True, "recheck": True}, "give one of them"),
         ({"check": "odd", "fresh": True, "store": "sqlite:///x.db"}, "--fresh removes the store beside --out"),
     ],

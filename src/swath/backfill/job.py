@@ -33,8 +33,6 @@ from swath.tables.table import Key, Table
 from swath.worker_threads import Threads
 
 MAX_ATTEMPTS = 5
-LEASE = 60.0
-LEASE_VARIABLE = "SWATH_BACKFILL_LEASE"  # seconds; for tests that kill backfills and would not wait that long
 REPORT_SECONDS = 1.0
 SPARE_CONNECTIONS = 3  # beside two a worker: planning, health, trials
 
@@ -230,7 +228,7 @@ class Open(NamedTuple):
                 frontier,
                 cover if self.exactly_once else apart,
                 workers=settings.workers,
-                lease=float(os.environ.get(LEASE_VARIABLE, LEASE)),
+                lease=settings.lease,
                 timeout=settings.timeout,
                 grace=max(10.0, 2 * settings.target_time),
                 until="stopped" if settings.follow else "done",

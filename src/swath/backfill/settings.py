@@ -34,6 +34,7 @@ class BackfillSettings:
     batch: int = 1_000
     target_time: float = 0.5
     timeout: float = 600.0
+    lease: float = 60.0
     max_lag: float | None = None
     lag_query: str | None = None
     max_active: int | None = None
@@ -58,6 +59,8 @@ class BackfillSettings:
             raise InvalidSetting(f"--batch {self.batch}: at least one row")
         if self.target_time < 0.01:
             raise InvalidSetting(f"--target-time {self.target_time:g} s: at least 10ms")
+        if self.lease < 1:
+            raise InvalidSetting(f"--lease {self.lease:g} s is too short; use at least 1s")
         if self.max_active is not None:
             if self.max_active < 0:
                 raise InvalidSetting(f"--max-active {self.max_active}: at least 0")

@@ -94,6 +94,16 @@ def backfill(
             "--timeout", parser=values.duration, metavar="TIME", show_default="10m", help="For a function of --run"
         ),
     ] = 600.0,
+    lease: Annotated[
+        float,
+        typer.Option(
+            "--lease",
+            parser=values.duration,
+            metavar="TIME",
+            show_default="60s",
+            help="Time after which other processes take over the slices of a process that died",
+        ),
+    ] = 60.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing")] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Also where rows may be changed twice and that makes a difference")
@@ -180,7 +190,7 @@ def backfill(
     settings = lambda: BackfillSettings(  # noqa: E731  made where its errors are told
         db=db, table=table, key=_names(key), set=set_, sql=sql, run=handler, where=where, store=given_store(store),
         name=name, first=_key(first), last=_key(last), follow=follow, force=force, workers=workers, batch=batch,
-        target_time=target_time, timeout=timeout, max_lag=max_lag, lag_query=lag_query, max_active=max_active,
+        target_time=target_time, timeout=timeout, lease=lease, max_lag=max_lag, lag_query=lag_query, max_active=max_active,
         pause_file=pause_file,
     )  # fmt: skip
     run(db, _backfill(settings, dry_run=dry_run, json=json, quiet=quiet))

@@ -61,6 +61,16 @@ def scan(
             "--timeout", parser=values.duration, metavar="TIME", show_default="60s", help="For the check of a record"
         ),
     ] = 60.0,
+    lease: Annotated[
+        float,
+        typer.Option(
+            "--lease",
+            parser=values.duration,
+            metavar="TIME",
+            show_default="60s",
+            help="Time after which other processes take over the slices of a process that died",
+        ),
+    ] = 60.0,
     against: Annotated[
         str | None,
         typer.Option(
@@ -120,7 +130,7 @@ def scan(
     """
     work = _scan(
         source=source, against=against, check=check, fix=fix, key=key, columns=_names(columns), out=out, store=store,
-        workers=workers, timeout=timeout, recheck=recheck, fresh=fresh, json=json, quiet=quiet,
+        workers=workers, timeout=timeout, lease=lease, recheck=recheck, fresh=fresh, json=json, quiet=quiet,
     )  # fmt: skip
     run(store, work)
 

@@ -1,7 +1,6 @@
 """Job: one process of a scan, from opening its frontier and output to a clean end."""
 
 import asyncio
-import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -21,8 +20,6 @@ from swath.scan.sources.source import Source
 from swath.worker_threads import Threads
 
 GRACE = 10.0  # seconds that items have to end after a stop
-LEASE = 60.0
-LEASE_VARIABLE = "SWATH_SCAN_LEASE"  # seconds; for tests that kill scans and would not wait that long
 LOOK_SECONDS = 0.5  # between looks at the frontier
 
 
@@ -77,7 +74,7 @@ class Job:
                 frontier,
                 scanner,
                 workers=settings.workers + self._source.ahead,
-                lease=float(os.environ.get(LEASE_VARIABLE, LEASE)),
+                lease=settings.lease,
                 timeout=None,
                 grace=GRACE,
                 until="done",

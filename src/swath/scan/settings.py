@@ -29,6 +29,7 @@ class ScanSettings:
     store: str | None = None
     workers: int = 4
     timeout: float = 60.0
+    lease: float = 60.0
     recheck: bool = False
     fresh: bool = False
 
@@ -37,6 +38,8 @@ class ScanSettings:
             raise InvalidSetting(f"--workers {self.workers}: at least 1")
         if self.timeout < 0.1:
             raise InvalidSetting(f"--timeout {self.timeout:g}: at least 0.1 s")
+        if self.lease < 1:
+            raise InvalidSetting(f"--lease {self.lease:g} s is too short; use at least 1s")
         if not self.out.endswith(OUTS):
             raise InvalidSetting(f"--out {self.out}: a name that ends in {' or '.join(OUTS)}")
         if self.against is None and self.check is None:
