@@ -190,8 +190,8 @@ def backfill(
     settings = lambda: BackfillSettings(  # noqa: E731  made where its errors are told
         db=db, table=table, key=_names(key), set=set_, sql=sql, run=handler, where=where, store=given_store(store),
         name=name, first=_key(first), last=_key(last), follow=follow, force=force, workers=workers, batch=batch,
-        target_time=target_time, timeout=timeout, lease=lease, max_lag=max_lag, lag_query=lag_query, max_active=max_active,
-        pause_file=pause_file,
+        target_time=target_time, timeout=timeout, lease=lease, max_lag=max_lag, lag_query=lag_query,
+        max_active=max_active, pause_file=pause_file,
     )  # fmt: skip
     run(db, _backfill(settings, dry_run=dry_run, json=json, quiet=quiet))
 
