@@ -5,13 +5,15 @@ It keeps every promise except durability, and flat cost only roughly: a claim lo
 
 import asyncio
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 from swath.core.checkpoint import halves
 from swath.core.clock import SECOND, Clock, SystemClock
-from swath.core.errors import InvalidOutcome, LeaseLost, OutputConflict, WrongTransaction
+from swath.core.counters import NO_COUNTERS, Counters
+from swath.core.errors import InvalidOutcome, LeaseLost, OutputConflict, UsageError, WrongTransaction
 from swath.core.item import LEVELS, Item
 from swath.core.lane import (
     FRESH,
@@ -55,6 +57,8 @@ from swath.core.store import (
     UnsettledItem,
 )
 
+NO_TRANSACTION = "a frontier in memory has no database to open a transaction on: open it with a database URL"
+
 
 @dataclass(slots=True)
 class _Row:
@@ -96,6 +100,7 @@ class _Lane:
     in_flight: int = 0
     last_at: int = 0
     visits: int = 0
+    counters: Counters = NO_COUNTERS
     level: int | None = None  # priority of its head; None: not in the queue
     ready_at: int = 0
 
@@ -155,6 +160,7 @@ class MemoryStore:
         self._claims: dict[int, _Claim] = {}
         self._outputs: dict[str, int] = {}
         self._facts: dict[str, str] = {}
+        self._counters = NO_COUNTERS
         self._signal = Signal(paused=False, version=0)
         self._woken = asyncio.Event()
 
@@ -351,7 +357,7 @@ class MemoryStore:
 
     async def settle(self, claim: ClaimRef, settlement: Settlement, *, connection: Any = None) -> SettleReply:
         if connection is not None:
-            raise WrongTransaction("a frontier in memory has no transaction to share: open it with a database URL")
+            raise WrongTransaction(NO_TRANSACTION)
         partition = self._partitions[settlement.partition]
         known = self._claims.get(claim.fence)
         if known and known.token == claim.token and 0 < settlement.number <= known.number:
@@ -373,6 +379,10 @@ class MemoryStore:
             discovered += self._take_in(other, settlement.discovered, time)
         self._outputs |= {output.name: output.new for output in settlement.outputs}
         self._facts |= dict(settlement.facts)
+        self._counters = _add(self._counters, settlement.counters)
+        for name, counts in settlement.lane_counters.items():
+            lane = partition.lanes[name]
+            lane.counters = _add(lane.counters, counts)
         self._advance(partition)
         self._wake()
         return SettleReply(now, discovered, partition.checkpoint)
@@ -407,6 +417,7 @@ class MemoryStore:
                 row.state, row.result, row.attempts, row.losses = "done", move.result, 0, 0
                 row.reason = row.error = None
                 if move.delay is not None:
+                    row.payload = row.payload if move.payload is None else move.payload
                     row.state, row.revisit, row.due_at = "delayed", True, now + move.delay
             case MoveKind.RETRY:
                 row.settled_at = None
@@ -629,6 +640,15 @@ class MemoryStore:
     async def outputs(self) -> dict[str, int]:
         return dict(self._outputs)
 
+    async def counters(self) -> dict[str, int]:
+        return dict(self._counters)
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        raise UsageError(NO_TRANSACTION)
+
+    def explain_refusal(self, error: BaseException) -> str | None:
+        return None
+
     async def wait(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
@@ -669,7 +689,12 @@ def _held(row: _Row) -> Item:
         lane_in_flight=row.beside,
         partition=row.lane.partition,
         position=row.position,
+        lane_counters=row.lane.counters,
     )
+
+
+def _add(counters: Counters, counts: Mapping[str, int]) -> Counters:
+    return Counters({**counters, **{name: counters.get(name, 0) + count for name, count in counts.items()}})
 
 
 def _lane_status(lane: _Lane) -> LaneStatus:
@@ -682,4 +707,5 @@ def _lane_status(lane: _Lane) -> LaneStatus:
         visits=lane.visits,
         ready_at=None if lane.level is None else lane.ready_at,
         last_at=lane.last_at,
+        counters=lane.counters,
     )

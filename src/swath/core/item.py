@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from swath.core.counters import NO_COUNTERS
+
 if TYPE_CHECKING:
     from swath.core.store import NewItem  # which is built on this module
 
@@ -32,6 +34,7 @@ class Item(NamedTuple):
     lane_in_flight: int = 0  # items of its lane that were in flight when it was claimed
     partition: int = -1
     position: int = -1
+    lane_counters: Mapping[str, int] = NO_COUNTERS  # of its lane, when it was claimed
 
     def done(
         self,

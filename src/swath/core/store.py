@@ -6,10 +6,12 @@ the store's clock, texts are UTF-8 without NUL, payloads and results are JSON te
 Every move below is atomic. Whoever implements it can prove itself with `swath.conformance`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
 
+from swath.core.counters import NO_COUNTERS, NO_LANE_COUNTERS
 from swath.core.item import Item
 from swath.core.lane import LaneLimits
 
@@ -92,7 +94,8 @@ class Move(NamedTuple):
     reason: str | None = None  # RETRY, DEAD
     error: str | None = None  # RETRY, DEAD
     started: bool = True  # DONE, RELEASE: whether it counts for the pace of its lane
-    payload: str | None = None  # SPLIT: what the first part keeps
+    # SPLIT: what the first part keeps. DONE with a delay: the payload of the next visit; None keeps the present one.
+    payload: str | None = None
     rest: NewItem | None = None  # SPLIT: the other part, in the upper half of the span; at span 1 in the item's place
 
 
@@ -120,6 +123,8 @@ class Settlement(NamedTuple):
     discovered: Sequence[NewItem] = ()  # of any partition
     outputs: Sequence[OutputMove] = ()
     facts: Sequence[Fact] = ()
+    counters: Mapping[str, int] = NO_COUNTERS  # what to add to the frontier's counters
+    lane_counters: Mapping[str, Mapping[str, int]] = NO_LANE_COUNTERS  # the same by lane: lanes of items in `moves`
 
 
 class SettleReply(NamedTuple):
@@ -170,6 +175,7 @@ class LaneStatus(NamedTuple):
     visits: int  # how often an item of it was started and done
     ready_at: int | None  # None: empty, busy or paused
     last_at: int
+    counters: Mapping[str, int] = NO_COUNTERS
 
 
 class Found(NamedTuple):
@@ -320,6 +326,22 @@ class Store(Protocol):
 
     async def outputs(self) -> dict[str, int]:
         """The committed length of every output file."""
+        ...
+
+    async def counters(self) -> dict[str, int]:
+        """Return the frontier's counters, summed over the partitions."""
+        ...
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """Open a transaction on the frontier's own database and return its connection, to use with `settle`.
+
+        It commits when the block ends and rolls back when the block raises. An error that waiting or more room can
+        cure leaves as StoreUnavailable or StoreFull. UsageError if the store has no database.
+        """
+        ...
+
+    def explain_refusal(self, error: BaseException) -> str | None:
+        """Return the database's message if `error` says that it refused the data of a row, otherwise None."""
         ...
 
     async def recount(self) -> Sequence[PartitionStatus]:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from itertools import chain, groupby, repeat
 from typing import Any
 
@@ -19,6 +20,7 @@ from swath.backends.postgres.migration import create as create_frontier
 from swath.backends.postgres.migration import stored_format
 from swath.backends.postgres.notify import Listener
 from swath.core.clock import Clock
+from swath.core.counters import NO_COUNTERS
 from swath.core.errors import InvalidStoreURL, NotAFrontier, StoreFull, StoreUnavailable, WrongTransaction
 from swath.core.item import DEFAULT_PRIORITY, Item
 from swath.core.lane import LaneLimits
@@ -337,6 +339,15 @@ class PostgresStore:
     async def outputs(self) -> dict[str, int]:
         return dict(await self._ask("outputs"))
 
+    async def counters(self) -> dict[str, int]:
+        raise NotImplementedError
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        raise NotImplementedError
+
+    def explain_refusal(self, error: BaseException) -> str | None:
+        return str(error) if isinstance(error, psycopg.IntegrityError | psycopg.DataError) else None
+
     async def recount(self) -> Sequence[PartitionStatus]:
         return [PartitionStatus(*row) for row in await self._ask("recount")]
 
@@ -443,8 +454,20 @@ def _items(
     *others: Iterable[int],
 ) -> list[Item]:
     """Items from the arrays of a reply. They are many: Item(…) names its arguments first, at three times the cost."""
-    not_before = repeat(None, len(keys))
-    columns = (keys, lanes, priorities, payloads, not_before, spans, attempts, *others, partitions, positions)
+    not_before, no_counters = repeat(None, len(keys)), repeat(NO_COUNTERS, len(keys))
+    columns = (
+        keys,
+        lanes,
+        priorities,
+        payloads,
+        not_before,
+        spans,
+        attempts,
+        *others,
+        partitions,
+        positions,
+        no_counters,
+    )
     return list(map(tuple.__new__, repeat(Item), zip(*columns, strict=True)))
 
 

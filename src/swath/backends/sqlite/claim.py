@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from swath.backends.sqlite.state import NEVER, Lane, Lanes, Partition, Session
 from swath.core.clock import SECOND
+from swath.core.counters import NO_COUNTERS
 from swath.core.errors import LeaseLost
 from swath.core.item import LEVELS, Item
 from swath.core.lane import FRESH, RETURNED, level_of, low_share, rank_of, room, starts_count
@@ -310,7 +311,21 @@ class _Visit:
         position, key, payload, attempts, span, losses = row[:6]
         self._held[position] = lane.number
         number, name, visits = self._partition.number, lane.name, lane.visits
-        fields = (key, name, level, payload, None, span, attempts, losses, visits, beside, number, position)
+        fields = (
+            key,
+            name,
+            level,
+            payload,
+            None,
+            span,
+            attempts,
+            losses,
+            visits,
+            beside,
+            number,
+            position,
+            NO_COUNTERS,
+        )
         return tuple.__new__(Item, fields)  # half the cost of Item(…), which names them first
 
     def _move(self, given: dict[int, list[Item]], firsts: Mapping[int, Lane], level: int, fence: int) -> None:

@@ -2,10 +2,11 @@
 
 import asyncio
 import os
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, closing, contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -222,6 +223,15 @@ class SqliteStore:
 
     async def outputs(self) -> dict[str, int]:
         return await self._read(reads.outputs)
+
+    async def counters(self) -> dict[str, int]:
+        raise NotImplementedError
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        raise NotImplementedError
+
+    def explain_refusal(self, error: BaseException) -> str | None:
+        return str(error) if isinstance(error, sqlite3.IntegrityError | sqlite3.DataError) else None
 
     async def recount(self) -> Sequence[PartitionStatus]:
         return await self._read(reads.recount)
