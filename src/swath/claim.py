@@ -13,7 +13,7 @@ from swath.core import codec, events
 from swath.core.clock import as_datetime, microseconds
 from swath.core.errors import InvalidOutcome, LeaseLost, StoreFull, StoreUnavailable, SwathError
 from swath.core.item import Dead, Done, Item, Outcome, Release
-from swath.core.store import ClaimRef, ClaimReply, Fact, Move, MoveKind, NewItem, OutputMove, Settlement
+from swath.core.store import ClaimRef, ClaimReply, EncodedItem, Fact, Move, MoveKind, OutputMove, Settlement
 
 if TYPE_CHECKING:
     from swath.frontier import Frontier
@@ -41,7 +41,7 @@ class Encoded(NamedTuple):
 
     item: Item
     move: Move
-    discovered: Sequence[NewItem]
+    discovered: Sequence[EncodedItem]
     facts: Sequence[Fact]
     output: Any
     doubtful: Callable[[], None] | None = None  # settled already, by a commit whose end was not seen? This counts it
@@ -174,7 +174,7 @@ class Claim:
         # Asked here and below: for every item, a method would cost as much as the answer.
         if self._held.get(item.partition, _NONE).get(item.position) != item.key:
             raise self._not_held(item)
-        found: Sequence[NewItem] = ()
+        found: Sequence[EncodedItem] = ()
         if discovered:
             partitions = self._frontier.store.settings.partitions
             found = [codec.new_item(new, partitions) for new in discovered]

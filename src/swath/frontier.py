@@ -29,13 +29,13 @@ from swath.core.store import (
     MAX_CLAIM,
     ClaimReply,
     ClaimRequest,
-    DeadItem,
+    DeadRow,
+    EncodedItem,
     Found,
     LaneChange,
-    LaneStatus,
-    NewItem,
+    LaneRow,
+    PendingRow,
     Store,
-    UnsettledItem,
 )
 from swath.runner.execution import Handler, Transaction
 from swath.runner.output import Output
@@ -50,7 +50,7 @@ BUSY_SECONDS = 30.0  # for which a claim looks again
 CLOCK_TOLERANCE = 5.0  # seconds by which the store's clock may run ahead of ours before it is reported
 FRONTIER_DEFAULT = "default"  # for `limit()`: what the frontier says
 
-ItemIn = Item | NewItem | str  # an item, one that was encoded before, or a key
+ItemIn = Item | EncodedItem | str  # an item, one that was encoded before, or a key
 ItemsIn = ItemIn | Iterable[ItemIn] | AsyncIterable[ItemIn]
 
 
@@ -92,7 +92,7 @@ class Frontier:
         """
         added = 0
         partitions = self.store.settings.partitions
-        buffer: list[NewItem] = []
+        buffer: list[EncodedItem] = []
         size = 0
         try:
             async for item in _each(items):
@@ -107,7 +107,7 @@ class Frontier:
             raise
         return added + await self._add(buffer)
 
-    async def _add(self, items: Sequence[NewItem]) -> int:
+    async def _add(self, items: Sequence[EncodedItem]) -> int:
         """Add a buffer in chunks of few partitions each, so that a chunk needs few locks."""
         offered = sorted(self.unknown(items), key=attrgetter("partition"))
         added = 0
@@ -366,12 +366,12 @@ class Frontier:
         lane_hash = None if lane is None else address(lane, self.store.settings.partitions)[1]
         return await self.store.find(key_hash(key), lane_hash)
 
-    async def lane(self, lane: str) -> LaneStatus | None:
+    async def lane(self, lane: str) -> LaneRow | None:
         """A lane's limits and counters; None when there is no such lane."""
         codec.check_lane(lane)
         return await self.store.lane(address(lane, self.store.settings.partitions)[0], lane)
 
-    async def lanes(self) -> AsyncIterator[LaneStatus]:
+    async def lanes(self) -> AsyncIterator[LaneRow]:
         """Every lane, page by page."""
         after: tuple[int, int] | None = None
         while page := await self.store.lanes(after=after, limit=ADD_CHUNK):
@@ -380,7 +380,7 @@ class Frontier:
             for _, status in page:
                 yield status
 
-    async def dead(self) -> AsyncIterator[DeadItem]:
+    async def dead(self) -> AsyncIterator[DeadRow]:
         """Every dead item, page by page."""
         after: tuple[int, int] | None = None
         while page := await self.store.dead(after=after, limit=ADD_CHUNK):
@@ -388,10 +388,10 @@ class Frontier:
             for item in page:
                 yield item
 
-    async def unsettled(self) -> AsyncIterator[UnsettledItem]:
+    async def pending(self) -> AsyncIterator[PendingRow]:
         """Every item that is ready, delayed or claimed and holds the checkpoint back, page by page."""
         after: tuple[int, int] | None = None
-        while page := await self.store.unsettled(after=after, limit=ADD_CHUNK):
+        while page := await self.store.pending(after=after, limit=ADD_CHUNK):
             after = (page[-1].partition, page[-1].position)
             for item in page:
                 yield item
@@ -419,12 +419,12 @@ class Frontier:
             for partition, numbers in resting.items():
                 await self.store.place_lanes(partition, numbers)
 
-    def unknown(self, items: Iterable[NewItem]) -> list[NewItem]:
+    def unknown(self, items: Iterable[EncodedItem]) -> list[EncodedItem]:
         """Those that are not known to be in the store, each once and in order."""
         if self._generation != self.store.generation:
             self._generation = self.store.generation
             self.recent.clear()
-        fresh: dict[bytes, NewItem] = {}
+        fresh: dict[bytes, EncodedItem] = {}
         for item in items:
             if item.hash not in self.recent:
                 fresh.setdefault(item.hash, item)  # the first counts, as it does from one addition to the next
@@ -464,7 +464,7 @@ def _more_is_ready(reply: ClaimReply) -> bool:
 
 
 async def _each(items: ItemsIn) -> AsyncIterator[ItemIn]:
-    if isinstance(items, Item | NewItem | str):
+    if isinstance(items, Item | EncodedItem | str):
         yield items
     elif isinstance(items, AsyncIterable):
         async for item in items:

@@ -5,7 +5,7 @@ import pytest
 from swath import Item
 from swath.cli.lanes import state
 from swath.core.lane import LaneLimits
-from swath.core.store import LaneStatus
+from swath.core.store import LaneRow
 from tests.cli.conftest import Run, add, on, sqlite_only
 
 
@@ -129,8 +129,8 @@ def test_wrong_ways(url: str, swath: Run, args: tuple[str, ...], complaint: str)
 
 
 def test_states() -> None:
-    def lane(waiting: int = 1, ready_at: int | None = 5, in_flight: int = 0, **limits: int) -> LaneStatus:
-        return LaneStatus("a", 0, LaneLimits(**limits), waiting, in_flight, 0, ready_at, 0)  # type: ignore[arg-type]
+    def lane(waiting: int = 1, ready_at: int | None = 5, in_flight: int = 0, **limits: int) -> LaneRow:
+        return LaneRow("a", 0, LaneLimits(**limits), waiting, in_flight, 0, ready_at, 0)  # type: ignore[arg-type]
 
     assert state(lane(), 10) == "ready"
     assert state(lane(ready_at=15), 10) == "resting"

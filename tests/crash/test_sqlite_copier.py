@@ -19,14 +19,14 @@ import pytest
 
 from swath.backends.sqlite import SqliteStore
 from swath.backends.sqlite.wal_checkpointer import Copier
-from swath.core.store import NewItem
+from swath.core.store import EncodedItem
 
 SPAWN = multiprocessing.get_context("spawn")
 PATIENCE = 60.0
 
 
-def new(number: int) -> NewItem:
-    return NewItem(0, b"%20d" % number, f"lane {number % 7}", 3, str(number), None, None, 1)
+def new(number: int) -> EncodedItem:
+    return EncodedItem(0, b"%20d" % number, f"lane {number % 7}", 3, str(number), None, None, 1)
 
 
 def size_of(path: Path) -> int:

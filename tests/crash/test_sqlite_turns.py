@@ -21,7 +21,7 @@ import pytest
 
 from swath.backends.sqlite import SqliteStore
 from swath.backends.sqlite.write_queue import Turn
-from swath.core.store import NewItem
+from swath.core.store import EncodedItem
 from tests.crash.children import stop
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -73,7 +73,8 @@ def write_for_a_while(number: int, path: str, go: Event, ready: "Queue[int]", co
                 if enough.exists():
                     return
                 key = f"{number} {task} {n}"
-                await store.add([NewItem(0, key.encode().rjust(20, b"\0"), f"lane {number}", 3, key, None, None, 1)])
+                key_hash = key.encode().rjust(20, b"\0")
+                await store.add([EncodedItem(0, key_hash, f"lane {number}", 3, key, None, None, 1)])
 
         await asyncio.gather(*(write(task) for task in range(4)))
         await store.close()
@@ -130,7 +131,7 @@ def test_a_turn_lasts_while_jobs_follow_one_another(
     async def main() -> None:
         store = await SqliteStore.open(path)
         for n in range(20):
-            await store.add([NewItem(0, b"%20d" % n, "lane", 3, str(n), None, None, 1)])
+            await store.add([EncodedItem(0, b"%20d" % n, "lane", 3, str(n), None, None, 1)])
         assert _next_ticket(f"{path}-turn") == 1 + tickets
         await store.close()
 
@@ -151,7 +152,7 @@ def test_a_turn_is_the_shorter_the_more_wait_for_theirs(tmp_path: Path, monkeypa
         store = await SqliteStore.open(path)
         turns = [Turn(f"{path}-turn", patience=PATIENCE) for _ in range(others)]
         for n in range(2):
-            await store.add([NewItem(0, b"%20d" % n, "lane", 3, str(n), None, None, 1)])
+            await store.add([EncodedItem(0, b"%20d" % n, "lane", 3, str(n), None, None, 1)])
         own, began = store._writer._turn, time.monotonic()
         assert own.waiting == 0
         threads = [threading.Thread(target=queue, args=(turn,)) for turn in turns]
@@ -160,7 +161,7 @@ def test_a_turn_is_the_shorter_the_more_wait_for_theirs(tmp_path: Path, monkeypa
         await asyncio.to_thread(_until, lambda: own.waiting == others)
         while own.taken:
             n += 1
-            await store.add([NewItem(0, b"%20d" % n, "lane", 3, str(n), None, None, 1)])
+            await store.add([EncodedItem(0, b"%20d" % n, "lane", 3, str(n), None, None, 1)])
         assert time.monotonic() < began + round_seconds / 2
         for thread in threads:
             await asyncio.to_thread(thread.join, PATIENCE)
@@ -176,7 +177,7 @@ def test_a_turn_that_nothing_follows_is_given_up(tmp_path: Path) -> None:
         store = await SqliteStore.open(path)
         other = Turn(f"{path}-turn", patience=PATIENCE)
         for n in range(20):
-            await store.add([NewItem(0, b"%20d" % n, "lane", 3, str(n), None, None, 1)])
+            await store.add([EncodedItem(0, b"%20d" % n, "lane", 3, str(n), None, None, 1)])
         start = time.monotonic()
         await asyncio.to_thread(other.take)
         assert time.monotonic() - start < PATIENCE / 2

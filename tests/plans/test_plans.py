@@ -17,7 +17,7 @@ from swath.conformance.trial import Batch, Trial, dead, done, release, retry
 from swath.core.clock import SECOND
 from swath.core.item import Item
 from swath.core.lane import address, key_hash
-from swath.core.store import Move, NewItem, Settings
+from swath.core.store import EncodedItem, Move, Settings
 from tests.plans.meter import SMALL, Cost, Metered
 from tests.postgres.site import Site
 
@@ -121,15 +121,15 @@ class Loaded:
         assert await trial.total("ready") == size.lanes * size.depth - size.waiting + FRONT
 
     async def _add(self, trial: Trial, lanes: range) -> None:
-        items: tuple[list[NewItem], list[NewItem]] = ([], [])
+        items: tuple[list[EncodedItem], list[EncodedItem]] = ([], [])
         for name in (f"lane{lane}" for lane in lanes):
             partition, lane_hash = address(name, 2)
             keys = [f"{name}/{n}" for n in range(self.size.depth)]
             items[partition].extend(
-                NewItem(partition, key_hash(key) + lane_hash, name, 3, key, None, None, 1) for key in keys
+                EncodedItem(partition, key_hash(key) + lane_hash, name, 3, key, None, None, 1) for key in keys
             )
 
-        async def each(mine: list[NewItem]) -> None:
+        async def each(mine: list[EncodedItem]) -> None:
             for start in range(0, len(mine), CHUNK):
                 await trial.store.add(mine[start : start + CHUNK])
 

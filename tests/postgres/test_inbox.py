@@ -11,7 +11,7 @@ from swath.backends.postgres import store as store_module
 from swath.backends.postgres.connections import AsyncConnection
 from swath.conformance.trial import Batch, Trial, done
 from swath.core.item import Item
-from swath.core.store import NewItem, Settlement
+from swath.core.store import EncodedItem, Settlement
 from swath.frontier import Frontier
 from tests.postgres.site import Site
 
@@ -19,7 +19,7 @@ SEED = int(os.environ.get("SWATH_SEED", "10"))
 
 
 async def settle_in(
-    connection: AsyncConnection, batch: Batch, discovered: Sequence[NewItem], *, number: int = 1
+    connection: AsyncConnection, batch: Batch, discovered: Sequence[EncodedItem], *, number: int = 1
 ) -> None:
     """Settle a whole batch in a transaction that stays open."""
     await connection.execute("BEGIN")

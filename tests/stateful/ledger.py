@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from swath.core.store import (
     DEFAULT,
     ClaimReply,
+    EncodedItem,
     Found,
     LaneChange,
-    LaneStatus,
+    LaneRow,
     Move,
     MoveKind,
-    NewItem,
     PartitionStatus,
     Settings,
     Settlement,
@@ -30,7 +30,7 @@ Name = tuple[str, str]  # lane and key
 class Entry:
     """One item. `waiting` is inbox, ready or delayed; `revisit` is done, and due again."""
 
-    item: NewItem
+    item: EncodedItem
     state: str = "waiting"
     due_at: int = 0
     attempts: int = 0
@@ -75,7 +75,7 @@ class Ledger:
 
     # what happened
 
-    def added(self, items: Sequence[NewItem], count: int) -> None:
+    def added(self, items: Sequence[EncodedItem], count: int) -> None:
         """INV-7: what is known is not new; what is in an inbox may be, once more, to its partition."""
         names = {(item.lane, item.key) for item in items}
         known = names & self.entries.keys()
@@ -84,7 +84,7 @@ class Ledger:
         assert fresh <= count <= fresh + on_its_way, f"INV-7: {count} of {names} were new; known before: {known}"
         self._enter(items)
 
-    def _enter(self, items: Sequence[NewItem]) -> None:
+    def _enter(self, items: Sequence[EncodedItem]) -> None:
         for item in items:
             self._lane(item.lane)
             entry = Entry(item, due_at=item.not_before or 0, span=item.span, payload=item.payload)
@@ -259,7 +259,7 @@ class Ledger:
         self,
         found: Mapping[Name, Found],
         status: Sequence[PartitionStatus],
-        lanes: Sequence[tuple[int, LaneStatus]],
+        lanes: Sequence[tuple[int, LaneRow]],
         outputs: Mapping[str, int],
         facts: Mapping[str, str],
     ) -> None:
@@ -320,7 +320,7 @@ class Ledger:
         dead = sum(item.state == "dead" and (item.position or 0) <= status.checkpoint for item in found)
         assert status.checkpoint_dead == dead, f"INV-6: {dead} dead below the checkpoint: {status}"
 
-    def _check_lanes(self, found: Mapping[Name, Found], lanes: Sequence[tuple[int, LaneStatus]]) -> None:
+    def _check_lanes(self, found: Mapping[Name, Found], lanes: Sequence[tuple[int, LaneRow]]) -> None:
         """What a lane says of itself is what its items say; and a lane that could start something says when."""
         arrived = {lane for lane, known in self.lanes.items() if known != Lane()}
         arrived |= {lane for (lane, _), item in found.items() if item.state != "inbox"}

@@ -11,11 +11,11 @@ from swath.core.errors import InvalidOutcome, LeaseLost, OutputConflict, SwathEr
 from swath.core.item import Item
 from swath.core.store import (
     DEFAULT,
+    EncodedItem,
     Fact,
     LaneChange,
     Move,
     MoveKind,
-    NewItem,
     OutputMove,
     Settings,
     Settlement,
@@ -283,7 +283,7 @@ class FrontierMachine(Player):
 
     # What the rules share
 
-    def _item(self, key: str, lane: str, priority: int, span: int, later: int | None) -> NewItem:
+    def _item(self, key: str, lane: str, priority: int, span: int, later: int | None) -> EncodedItem:
         item = new_item(Item(key, lane, priority, {"lo": 0, "hi": 9}, span=span), self.partitions)
         return item._replace(not_before=None if later is None else self.clock.now() + later)
 

@@ -17,13 +17,13 @@ from swath.core.store import (
     ClaimRef,
     ClaimReply,
     ClaimRequest,
-    DeadItem,
+    DeadRow,
+    EncodedItem,
     Fact,
     Found,
     LaneChange,
-    LaneStatus,
+    LaneRow,
     Move,
-    NewItem,
     OutputMove,
     PartitionStatus,
     Settings,
@@ -65,8 +65,8 @@ class Look(NamedTuple):
     found: dict[Name, Found]
     status: Sequence[PartitionStatus]
     counted: Sequence[PartitionStatus]
-    lanes: Sequence[tuple[int, LaneStatus]]
-    dead: Sequence[DeadItem]
+    lanes: Sequence[tuple[int, LaneRow]]
+    dead: Sequence[DeadRow]
     outputs: dict[str, int]
     facts: dict[str, str]
     signal: Signal
@@ -118,7 +118,7 @@ class Player(RuleBasedStateMachine):
     def advance(self, microseconds: int) -> None:
         self.clock.advance(microseconds / SECOND)
 
-    def do_add(self, items: Sequence[NewItem]) -> None:
+    def do_add(self, items: Sequence[EncodedItem]) -> None:
         self.ledger.added(items, self.must(lambda store: store.add(items)))
 
     def do_claim(self, worker: str, limit: int, lease: int, order: Sequence[int]) -> ClaimReply:
@@ -143,7 +143,7 @@ class Player(RuleBasedStateMachine):
         hand: Hand,
         partition: int,
         moves: Sequence[Move],
-        discovered: Sequence[NewItem] = (),
+        discovered: Sequence[EncodedItem] = (),
         outputs: Sequence[OutputMove] = (),
         facts: Sequence[Fact] = (),
     ) -> None:
@@ -256,7 +256,7 @@ class Player(RuleBasedStateMachine):
         status = self.run(self.subject.status()).partitions if self.seen is None else self.seen.status
         return {partition.partition: partition.time for partition in status}
 
-    def _items(self) -> list[NewItem]:
+    def _items(self) -> list[EncodedItem]:
         return [entry.item for entry in self.ledger.entries.values()]
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -266,7 +266,7 @@ class Player(RuleBasedStateMachine):
         return hand.model if store is self.model else hand.ref
 
 
-async def _look(store: Store, items: Sequence[NewItem]) -> Look:
+async def _look(store: Store, items: Sequence[EncodedItem]) -> Look:
     """Every item that was ever added is in exactly one place (INV-4)."""
     found: dict[Name, Found] = {}
     for key in sorted({item.hash[:KEY_HASH_BYTES] for item in items}):

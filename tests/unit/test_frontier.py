@@ -17,7 +17,7 @@ from swath.claim import Claim
 from swath.core import events
 from swath.core.clock import as_datetime
 from swath.core.item import Item
-from swath.core.store import ADD_CHUNK, MAX_CLAIM, ClaimReply, NewItem, Settings
+from swath.core.store import ADD_CHUNK, MAX_CLAIM, ClaimReply, EncodedItem, Settings
 from swath.frontier import ADD_BUFFER, ADD_BYTES, Frontier
 from tests.bench import Bench, bench, nothing
 from tests.recorder import PATIENCE
@@ -89,7 +89,7 @@ class Watched(MemoryStore):
         super().__init__(Settings(partitions))
         self.sizes: list[int] = []
 
-    async def add(self, items: Sequence[NewItem]) -> int:
+    async def add(self, items: Sequence[EncodedItem]) -> int:
         self.sizes.append(len(items))
         return await super().add(items)
 

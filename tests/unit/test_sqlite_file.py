@@ -33,7 +33,7 @@ from swath.core.errors import (
     StoreUnavailable,
     SwathError,
 )
-from swath.core.store import ClaimRef, ClaimRequest, Fact, LaneChange, Move, MoveKind, NewItem, Settings, Settlement
+from swath.core.store import ClaimRef, ClaimRequest, EncodedItem, Fact, LaneChange, Move, MoveKind, Settings, Settlement
 from tests.forking import passes_in_a_child
 
 
@@ -42,8 +42,8 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "work.db")
 
 
-def new(key: str, payload: str | None = None) -> NewItem:
-    return NewItem(0, key.encode().rjust(20, b"\0"), "lane", 3, key, payload, None, 1)
+def new(key: str, payload: str | None = None) -> EncodedItem:
+    return EncodedItem(0, key.encode().rjust(20, b"\0"), "lane", 3, key, payload, None, 1)
 
 
 async def create(path: str, settings: Settings | None = None) -> None:

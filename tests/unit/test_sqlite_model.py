@@ -22,10 +22,10 @@ from swath.core.store import (
     ClaimRef,
     ClaimReply,
     ClaimRequest,
+    EncodedItem,
     LaneChange,
     Move,
     MoveKind,
-    NewItem,
     OutputMove,
     Settings,
     Settlement,
@@ -140,7 +140,7 @@ class Driver:
         (move,) = self.random.choices(list(moves), list(moves.values()))
         await move()
 
-    def new_item(self, span: int | None = None) -> NewItem:
+    def new_item(self, span: int | None = None) -> EncodedItem:
         choose = self.random
         if self.keys and choose.random() < 0.3:
             key, lane = choose.choice(self.keys)
@@ -149,7 +149,7 @@ class Driver:
             self.keys.append((key, lane))
         partition, lane_hash = address(lane, self.partitions)
         later = self.clock.now() + choose.randrange(-5, 10) * SECOND
-        return NewItem(
+        return EncodedItem(
             partition=partition,
             hash=key_hash(key) + lane_hash,
             lane=lane,
@@ -327,7 +327,7 @@ async def test_a_claim_lost_in_one_partition_is_lost_in_all(tmp_path: Path) -> N
     driver = Driver(0, model, [store], clock)
     lanes = {address(name, 2)[0]: name for name in LANES}
     items = [
-        NewItem(number, key_hash(f"{number} {i}") + address(lane, 2)[1], lane, 3, f"{number} {i}", None, None, 1)
+        EncodedItem(number, key_hash(f"{number} {i}") + address(lane, 2)[1], lane, 3, f"{number} {i}", None, None, 1)
         for number, lane in lanes.items()
         for i in range(2)
     ]

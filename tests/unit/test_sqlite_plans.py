@@ -20,10 +20,10 @@ from swath.core.store import (
     ClaimRef,
     ClaimReply,
     ClaimRequest,
+    EncodedItem,
     LaneChange,
     Move,
     MoveKind,
-    NewItem,
     Settings,
     Settlement,
     Signal,
@@ -149,7 +149,7 @@ class Counted:
     def add(self, count: int, lanes: int, *, first: int = 0, not_before: int | None = None, partition: int = 0) -> None:
         for start in range(first, first + count, 1_000):
             items = [
-                NewItem(partition, f"{n:020}".encode(), f"lane {n % lanes}", 3, f"key {n}", None, not_before, 1)
+                EncodedItem(partition, f"{n:020}".encode(), f"lane {n % lanes}", 3, f"key {n}", None, not_before, 1)
                 for n in range(start, min(start + 1_000, first + count))
             ]
             add(self.session, items)

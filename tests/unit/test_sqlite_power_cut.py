@@ -16,10 +16,10 @@ from swath.core.store import (
     ClaimRef,
     ClaimReply,
     ClaimRequest,
+    EncodedItem,
     LaneChange,
     Move,
     MoveKind,
-    NewItem,
     Settings,
     Settlement,
 )
@@ -68,9 +68,9 @@ def disk(tmp_path: Path) -> Disk:
     return Disk(tmp_path / "work.db")
 
 
-def new(key: str, lane: str = "lane") -> NewItem:
+def new(key: str, lane: str = "lane") -> EncodedItem:
     partition, lane_hash = address(lane, 1)
-    return NewItem(partition, key_hash(key) + lane_hash, lane, 3, key, None, None, 1)
+    return EncodedItem(partition, key_hash(key) + lane_hash, lane, 3, key, None, None, 1)
 
 
 def request(lease: int = 60 * SECOND, token: int = TOKEN) -> ClaimRequest:

@@ -35,9 +35,9 @@ from swath.core.store import (
     ClaimRef,
     ClaimReply,
     ClaimRequest,
+    EncodedItem,
     Move,
     MoveKind,
-    NewItem,
     OutputMove,
     Settings,
     Settlement,
@@ -47,12 +47,12 @@ from tests.forking import passes_in_a_child
 TOKEN = 7
 
 
-def new(key: str, lane: str = "lane") -> NewItem:
+def new(key: str, lane: str = "lane") -> EncodedItem:
     partition, lane_hash = address(lane, 1)
-    return NewItem(partition, key_hash(key) + lane_hash, lane, 3, key, None, None, 1)
+    return EncodedItem(partition, key_hash(key) + lane_hash, lane, 3, key, None, None, 1)
 
 
-def done(reply: ClaimReply, *, discovered: Sequence[NewItem] = ()) -> Settlement:
+def done(reply: ClaimReply, *, discovered: Sequence[EncodedItem] = ()) -> Settlement:
     return Settlement(0, 1, [Move(item.position, MoveKind.DONE) for item in reply.items], discovered)
 
 

@@ -39,22 +39,22 @@ from swath.core.store import (
     ClaimRef,
     ClaimReply,
     ClaimRequest,
-    DeadItem,
+    DeadRow,
+    EncodedItem,
     Fact,
     Found,
     LaneChange,
-    LaneStatus,
+    LaneRow,
     Move,
     MoveKind,
-    NewItem,
     OutputMove,
     PartitionStatus,
+    PendingRow,
     Settings,
     Settlement,
     SettleReply,
     Signal,
     StoreStatus,
-    UnsettledItem,
 )
 
 NO_TRANSACTION = "a frontier in memory has no database to open a transaction on: open it with a database URL"
@@ -166,7 +166,7 @@ class MemoryStore:
 
     # add
 
-    async def add(self, items: Sequence[NewItem]) -> int:
+    async def add(self, items: Sequence[EncodedItem]) -> int:
         added = 0
         for number in sorted({item.partition for item in items}):
             partition = self._partitions[number]
@@ -174,7 +174,7 @@ class MemoryStore:
         self._wake()
         return added
 
-    def _take_in(self, partition: _Partition, items: Iterable[NewItem], now: int) -> int:
+    def _take_in(self, partition: _Partition, items: Iterable[EncodedItem], now: int) -> int:
         """Those of `items` that belong to this partition and are new to it."""
         entered = []
         for item in items:
@@ -185,7 +185,7 @@ class MemoryStore:
         self._place(entered, now)
         return len(entered)
 
-    def _enter(self, partition: _Partition, lane: _Lane, item: NewItem, position: int, now: int) -> None:
+    def _enter(self, partition: _Partition, lane: _Lane, item: EncodedItem, position: int, now: int) -> None:
         row = _Row(position, lane, item.priority, item.key, item.hash, item.payload, item.span)
         partition.seen[item.hash] = partition.rows[position] = row
         if item.not_before is not None and item.not_before > now:
@@ -578,13 +578,11 @@ class MemoryStore:
             error=row.error,
         )
 
-    async def lane(self, partition: int, lane: str) -> LaneStatus | None:
+    async def lane(self, partition: int, lane: str) -> LaneRow | None:
         row = self._partitions[partition].lanes.get(lane)
         return None if row is None else _lane_status(row)
 
-    async def lanes(
-        self, *, after: tuple[int, int] | None = None, limit: int = 100
-    ) -> Sequence[tuple[int, LaneStatus]]:
+    async def lanes(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[tuple[int, LaneRow]]:
         rows = [
             (row.number, _lane_status(row))
             for part in self._partitions
@@ -593,9 +591,9 @@ class MemoryStore:
         ]
         return rows[:limit]
 
-    async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadItem]:
+    async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadRow]:
         rows = [
-            DeadItem(
+            DeadRow(
                 partition=part.number,
                 position=row.position,
                 lane=row.lane.name,
@@ -613,9 +611,9 @@ class MemoryStore:
         ]
         return rows[:limit]
 
-    async def unsettled(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[UnsettledItem]:
+    async def pending(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[PendingRow]:
         rows = [
-            UnsettledItem(
+            PendingRow(
                 partition=part.number,
                 position=row.position,
                 state=row.state,
@@ -697,8 +695,8 @@ def _add(counters: Counters, counts: Mapping[str, int]) -> Counters:
     return Counters({**counters, **{name: counters.get(name, 0) + count for name, count in counts.items()}})
 
 
-def _lane_status(lane: _Lane) -> LaneStatus:
-    return LaneStatus(
+def _lane_status(lane: _Lane) -> LaneRow:
+    return LaneRow(
         lane=lane.name,
         partition=lane.partition,
         limits=lane.limits,

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from swath.backfill.ranges import BEGIN, LANE, Slice, Work, key, work_of
-from swath.core.store import DeadItem, UnsettledItem
+from swath.core.store import DeadRow, PendingRow
 from swath.frontier import Frontier
 from swath.tables.table import Key
 
@@ -40,12 +40,12 @@ async def progress(frontier: Frontier) -> Progress | None:
         return None
     # Those that died or were opened again meanwhile are in one of the three.
     dead = await _works(frontier.dead())
-    works = await _works(frontier.unsettled())
+    works = await _works(frontier.pending())
     dead_now = await _works(frontier.dead())
     return summed_up(told, works, [*dead, *dead_now])._replace(dead=len(dead_now))
 
 
-async def _works(items: AsyncIterator[DeadItem] | AsyncIterator[UnsettledItem]) -> list[Work]:
+async def _works(items: AsyncIterator[DeadRow] | AsyncIterator[PendingRow]) -> list[Work]:
     """Those of the backfill, in whose frontier somebody may have put other items."""
     return [work_of(json.loads(item.payload or "")) async for item in items if item.lane == LANE]
 

@@ -15,7 +15,7 @@ from swath.core import codec
 from swath.core.clock import as_datetime
 from swath.core.errors import UsageError
 from swath.core.lane import key_hash
-from swath.core.store import DeadItem
+from swath.core.store import DeadRow
 from swath.frontier import Frontier
 
 LIMIT = 100
@@ -93,7 +93,7 @@ def _none(reason: str | None, lane: str | None) -> str:
     return f"no dead items{of}" + ("" if reason is None else f" whose reason contains {reason!r}")
 
 
-async def _wanted(frontier: Frontier, limit: int, reason: str | None, lane: str | None) -> AsyncIterator[DeadItem]:
+async def _wanted(frontier: Frontier, limit: int, reason: str | None, lane: str | None) -> AsyncIterator[DeadRow]:
     count = 0
     async for item in frontier.dead():
         if lane in (None, item.lane) and (reason is None or reason in item.reason):
@@ -141,7 +141,7 @@ async def _retry_key(frontier: Frontier, key: str, lane: str | None) -> int:
     return sum([await frontier.reopen([key], lane=name) for name in dead])
 
 
-async def _print_with_errors(items: AsyncIterator[DeadItem]) -> int:
+async def _print_with_errors(items: AsyncIterator[DeadRow]) -> int:
     """One below the other: tracebacks want the whole width."""
     console = show.console()
     count = 0
@@ -157,7 +157,7 @@ async def _print_with_errors(items: AsyncIterator[DeadItem]) -> int:
     return count
 
 
-def as_json(item: DeadItem) -> dict[str, Any]:
+def as_json(item: DeadRow) -> dict[str, Any]:
     return {
         "key": item.key,
         "lane": item.lane,
@@ -172,6 +172,6 @@ def as_json(item: DeadItem) -> dict[str, Any]:
     }
 
 
-def row(item: DeadItem, errors: bool) -> tuple[str, ...]:
+def row(item: DeadRow, errors: bool) -> tuple[str, ...]:
     cells = (item.key, item.lane, f"{item.attempts}", show.stamp(as_datetime(item.settled_at)), item.reason)
     return (*cells, item.error or "") if errors else cells

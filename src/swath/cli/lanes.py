@@ -23,7 +23,7 @@ from swath.cli.exits import Exit
 from swath.core.clock import SECOND, as_datetime
 from swath.core.errors import UsageError
 from swath.core.status import lane_data
-from swath.core.store import LaneStatus
+from swath.core.store import LaneRow
 from swath.frontier import Frontier
 
 LIMIT = 100
@@ -76,7 +76,7 @@ def list_lanes(
         run(store, _one(store, lane, [name for name, given in options.items() if given], json))
         return
 
-    def wanted(found: LaneStatus, now: int) -> bool:
+    def wanted(found: LaneRow, now: int) -> bool:
         return (
             (not waiting or found.waiting > 0)
             and (not paused or found.limits.paused)
@@ -199,7 +199,7 @@ async def _defaults(store: str | None, json: bool, **changes: Any) -> None:
         show.facts("lane defaults", [(name, f"{value:g}") for name, value in data.items()])
 
 
-async def _list(store: str | None, limit: int, wanted: Callable[[LaneStatus, int], bool], json: bool) -> None:
+async def _list(store: str | None, limit: int, wanted: Callable[[LaneRow, int], bool], json: bool) -> None:
     async with opened(store) as frontier:
         now = await _now(frontier)
         found = _wanted(frontier, limit, lambda lane: wanted(lane, now.moment))
@@ -214,7 +214,7 @@ async def _list(store: str | None, limit: int, wanted: Callable[[LaneStatus, int
             show.note(f"the first {limit:,}; --limit 0 lists all", always=True)
 
 
-async def _wanted(frontier: Frontier, limit: int, wanted: Callable[[LaneStatus], bool]) -> AsyncIterator[LaneStatus]:
+async def _wanted(frontier: Frontier, limit: int, wanted: Callable[[LaneRow], bool]) -> AsyncIterator[LaneRow]:
     count = 0
     async for lane in frontier.lanes():
         if wanted(lane):
@@ -258,7 +258,7 @@ async def _now(frontier: Frontier) -> Now:
     return Now(status.now, status.settings.min_interval / SECOND, status.settings.concurrency)
 
 
-def _print(lane: LaneStatus, now: Now, json: bool) -> None:
+def _print(lane: LaneRow, now: Now, json: bool) -> None:
     if json:
         show.document(as_json(lane, now))
     else:
@@ -266,11 +266,11 @@ def _print(lane: LaneStatus, now: Now, json: bool) -> None:
         show.facts(f"lane {lane.lane}", zip(names, row(lane, now), strict=True))
 
 
-def as_json(lane: LaneStatus, now: Now) -> dict[str, Any]:
+def as_json(lane: LaneRow, now: Now) -> dict[str, Any]:
     return {**lane_data(lane), "state": state(lane, now.moment)}
 
 
-def row(lane: LaneStatus, now: Now) -> tuple[str, ...]:
+def row(lane: LaneRow, now: Now) -> tuple[str, ...]:
     limits = lane.limits
     interval = now.min_interval if limits.min_interval is None else limits.min_interval / SECOND
     at_once = now.concurrency if limits.concurrency is None else limits.concurrency
@@ -284,7 +284,7 @@ def row(lane: LaneStatus, now: Now) -> tuple[str, ...]:
     )
 
 
-def state(lane: LaneStatus, now: int) -> str:
+def state(lane: LaneRow, now: int) -> str:
     """What keeps a lane from starting an item: paused, blocked, empty, busy (at its concurrency), resting (its
     interval), or nothing: ready."""
     if lane.limits.paused:
@@ -298,7 +298,7 @@ def state(lane: LaneStatus, now: int) -> str:
     return "resting" if lane.ready_at > now else "ready"
 
 
-def in_words(lane: LaneStatus, now: int) -> str:
+def in_words(lane: LaneRow, now: int) -> str:
     match name := state(lane, now):
         case "blocked":
             return f"blocked until {show.stamp(as_datetime(lane.limits.blocked_until))}"

@@ -95,7 +95,7 @@ class Checkpoints(Conformance):
                 reply = await batch.settle(random.choice(outcomes))
                 assert reply.checkpoint >= before
                 before = reply.checkpoint
-                unsettled = [item.position for item in await trial.store.unsettled()]
+                unsettled = [item.position for item in await trial.store.pending()]
                 assert reply.checkpoint < min(unsettled, default=reply.checkpoint + 1)
             trial.clock.advance(1)
             if await trial.total("ready", "delayed", "claimed") == 0:

@@ -223,7 +223,7 @@ class Looking(Conformance):
             retry(batch["retried"], after=5),
             done(batch["revisited"], revisit=1),
         )
-        found = await trial.store.unsettled()
+        found = await trial.store.pending()
         assert {item.key: item.state for item in found} == {
             "ready": "ready",
             "retried": "delayed",
@@ -241,7 +241,7 @@ class Looking(Conformance):
         batch = await trial.claim(limit=6)
         for item in batch.items[:3]:
             await batch.settle(retry(item, after=5), partition=item.partition)
-        everything = list(await trial.store.unsettled())
+        everything = list(await trial.store.pending())
         assert Counter(item.state for item in everything) == {"ready": 3, "claimed": 3, "delayed": 3}
         places = [(item.partition, item.position) for item in everything]
         assert places == sorted(places)
@@ -249,9 +249,9 @@ class Looking(Conformance):
         for listed in everything:
             n = int(listed.key[3:])
             assert (listed.lane, listed.payload, listed.priority) == (trial.lane(n % 2), f"[{n}]", n % 8)
-        assert list(await trial.store.unsettled(limit=4)) == everything[:4]
-        assert list(await trial.store.unsettled(limit=4, after=places[3])) == everything[4:8]
-        assert list(await trial.store.unsettled(after=places[8])) == []
+        assert list(await trial.store.pending(limit=4)) == everything[:4]
+        assert list(await trial.store.pending(limit=4, after=places[3])) == everything[4:8]
+        assert list(await trial.store.pending(after=places[8])) == []
 
     async def test_outputs_of_an_empty_frontier(self, start: Start) -> None:
         assert await (await start()).store.outputs() == {}

@@ -14,13 +14,13 @@ from swath.core.store import (
     ClaimRef,
     ClaimReply,
     ClaimRequest,
+    EncodedItem,
     Fact,
     Found,
     LaneChange,
-    LaneStatus,
+    LaneRow,
     Move,
     MoveKind,
-    NewItem,
     OutputMove,
     PartitionStatus,
     Settings,
@@ -125,7 +125,7 @@ class Batch:
         *moves: Move,
         partition: int | None = None,
         number: int | None = None,
-        discovered: Sequence[NewItem] = (),
+        discovered: Sequence[EncodedItem] = (),
         outputs: Sequence[OutputMove] = (),
         facts: Sequence[Fact] = (),
     ) -> SettleReply:
@@ -170,7 +170,7 @@ class Trial:
         payload: str | None = None,
         span: int = 1,
         after: float | None = None,
-    ) -> NewItem:
+    ) -> EncodedItem:
         """`payload` is a JSON text; `after` keeps the item back for so many seconds."""
         item = new_item(Item(key, lane, priority, span=span), self.partitions)
         not_before = None if after is None else self.clock.now() + microseconds(after)
@@ -239,7 +239,7 @@ class Trial:
     async def state(self, key: str, lane: str | None = None) -> str:
         return (await self.where(key, lane)).state
 
-    async def lane_status(self, lane: str = LANE) -> LaneStatus:
+    async def lane_status(self, lane: str = LANE) -> LaneRow:
         status = await self.store.lane(address(lane, self.partitions)[0], lane)
         assert status is not None
         return status

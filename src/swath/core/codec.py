@@ -13,7 +13,7 @@ from swath.core.clock import SECOND, from_datetime, is_moment, microseconds
 from swath.core.errors import InvalidItem, InvalidOutcome, InvalidSetting
 from swath.core.item import LEVELS, Dead, Done, Item, Outcome, Release, Retry, Split
 from swath.core.lane import KEY_HASH_BYTES, whereabouts
-from swath.core.store import Fact, Move, MoveKind, NewItem, OutputMove
+from swath.core.store import EncodedItem, Fact, Move, MoveKind, OutputMove
 
 MAX_KEY_BYTES = 8_192
 MAX_LANE_BYTES = 512
@@ -43,10 +43,10 @@ _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _NESTING = (dict, list, tuple)
 
 
-def new_item(item: Item | NewItem | str, partitions: int) -> NewItem:
+def new_item(item: Item | EncodedItem | str, partitions: int) -> EncodedItem:
     """Check an item and encode it, if that was not done before. Links are many: this is the hottest function of the
     package."""
-    if isinstance(item, NewItem):
+    if isinstance(item, EncodedItem):
         return item
     if isinstance(item, str):
         item = Item(item)
@@ -71,7 +71,7 @@ def new_item(item: Item | NewItem | str, partitions: int) -> NewItem:
         None if not_before is None else _not_before(key, not_before),
         span,
     )
-    return tuple.__new__(NewItem, fields)  # half the cost of NewItem(…), which names its arguments first
+    return tuple.__new__(EncodedItem, fields)  # half the cost of EncodedItem(…), which names its arguments first
 
 
 @lru_cache(maxsize=LANES_REMEMBERED)

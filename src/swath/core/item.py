@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from swath.core.counters import NO_COUNTERS
 
 if TYPE_CHECKING:
-    from swath.core.store import NewItem  # which is built on this module
+    from swath.core.store import EncodedItem  # which is built on this module
 
 DEFAULT_LANE = "default"
 DEFAULT_PRIORITY = 3
@@ -40,7 +40,7 @@ class Item(NamedTuple):
         self,
         *,
         result: Any = None,
-        discovered: "Item | str | Iterable[Item | NewItem | str]" = NOTHING,
+        discovered: "Item | str | Iterable[Item | EncodedItem | str]" = NOTHING,
         revisit_after: float | None = None,
         facts: Mapping[str, Any] | None = None,
         output: Any = None,
@@ -82,7 +82,7 @@ class Done(NamedTuple):
 
     item: Item
     result: Any = None
-    discovered: "tuple[Item | NewItem | str, ...]" = ()
+    discovered: "tuple[Item | EncodedItem | str, ...]" = ()
     revisit_after: float | None = None
     facts: Mapping[str, Any] | None = None
     output: Any = None

@@ -8,7 +8,7 @@ from typing import Any
 
 from swath.core.checkpoint import Checkpoint
 from swath.core.clock import SECOND, as_datetime
-from swath.core.store import AHEAD_LIMIT, Found, LaneStatus, StoreStatus
+from swath.core.store import AHEAD_LIMIT, Found, LaneRow, StoreStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def _waiting(found: Found, now: int) -> str:
     return f"is waiting {others} in lane {found.lane.lane if found.lane else '?'}, {_lane(found.lane, now)}."
 
 
-def _lane(lane: LaneStatus | None, now: int) -> str:
+def _lane(lane: LaneRow | None, now: int) -> str:
     if lane is None:
         return "which is not known"
     if lane.limits.paused:
@@ -168,7 +168,7 @@ def _data(found: Found) -> dict[str, Any]:
     return data
 
 
-def lane_data(lane: LaneStatus) -> dict[str, Any]:
+def lane_data(lane: LaneRow) -> dict[str, Any]:
     """A lane as plain values, for `--json` and for explanations."""
     limits = lane.limits
     return {

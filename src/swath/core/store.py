@@ -33,7 +33,7 @@ class Settings(NamedTuple):
     max_attempts: int = 5
 
 
-class NewItem(NamedTuple):
+class EncodedItem(NamedTuple):
     """An item on its way in."""
 
     partition: int
@@ -96,7 +96,9 @@ class Move(NamedTuple):
     started: bool = True  # DONE, RELEASE: whether it counts for the pace of its lane
     # SPLIT: what the first part keeps. DONE with a delay: the payload of the next visit; None keeps the present one.
     payload: str | None = None
-    rest: NewItem | None = None  # SPLIT: the other part, in the upper half of the span; at span 1 in the item's place
+    rest: EncodedItem | None = (
+        None  # SPLIT: the upper half of the span; with span 1, it replaces the item
+    )
 
 
 class OutputMove(NamedTuple):
@@ -120,7 +122,7 @@ class Settlement(NamedTuple):
     partition: int
     number: int  # rises with every settlement of the claim, so that a lost reply can be looked up; 0 is never repeated
     moves: Sequence[Move]
-    discovered: Sequence[NewItem] = ()  # of any partition
+    discovered: Sequence[EncodedItem] = ()  # of any partition
     outputs: Sequence[OutputMove] = ()
     facts: Sequence[Fact] = ()
     counters: Mapping[str, int] = NO_COUNTERS  # what to add to the frontier's counters
@@ -166,7 +168,7 @@ class StoreStatus(NamedTuple):
     partitions: Sequence[PartitionStatus]
 
 
-class LaneStatus(NamedTuple):
+class LaneRow(NamedTuple):
     lane: str
     partition: int
     limits: LaneLimits
@@ -184,7 +186,7 @@ class Found(NamedTuple):
     state: str  # inbox, ready, delayed, claimed, done, dead
     partition: int
     position: int | None
-    lane: LaneStatus | None
+    lane: LaneRow | None
     key: str
     priority: int
     payload: str | None
@@ -200,7 +202,7 @@ class Found(NamedTuple):
     error: str | None = None
 
 
-class DeadItem(NamedTuple):
+class DeadRow(NamedTuple):
     partition: int
     position: int
     lane: str
@@ -213,7 +215,7 @@ class DeadItem(NamedTuple):
     error: str | None
 
 
-class UnsettledItem(NamedTuple):
+class PendingRow(NamedTuple):
     """An item that is ready, delayed or claimed, and was not done before."""
 
     partition: int
@@ -250,7 +252,7 @@ class Store(Protocol):
         """Rises when the store may have forgotten what it confirmed before: a reconnection, a fail-over, a restore."""
         ...
 
-    async def add(self, items: Sequence[NewItem]) -> int:
+    async def add(self, items: Sequence[EncodedItem]) -> int:
         """Take in what is not known yet, at most ADD_CHUNK items, and return how many that were (INV-4, INV-7)."""
         ...
 
@@ -300,19 +302,17 @@ class Store(Protocol):
         """Everything under a key, in whichever lanes it is, in order of (partition, position); an inbox comes last."""
         ...
 
-    async def lane(self, partition: int, lane: str) -> LaneStatus | None: ...
+    async def lane(self, partition: int, lane: str) -> LaneRow | None: ...
 
-    async def lanes(
-        self, *, after: tuple[int, int] | None = None, limit: int = 100
-    ) -> Sequence[tuple[int, LaneStatus]]:
+    async def lanes(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[tuple[int, LaneRow]]:
         """Lanes with their numbers, in order of (partition, number); `after` continues a listing."""
         ...
 
-    async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadItem]:
+    async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadRow]:
         """Dead items in order of (partition, position)."""
         ...
 
-    async def unsettled(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[UnsettledItem]:
+    async def pending(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[PendingRow]:
         """What holds the checkpoint back, in order of (partition, position). What is in an inbox has no position."""
         ...
 

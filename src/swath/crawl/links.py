@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from swath.core import codec
 from swath.core.item import DEFAULT_PRIORITY, Item
-from swath.core.store import NewItem
+from swath.core.store import EncodedItem
 from swath.crawl.urls import normalise
 from swath.crawl.urls.scope import Scope
 from swath.crawl.urls.traps import trap
@@ -43,7 +43,7 @@ class Links:
         """Why a URL is not to be fetched: out of scope, or a trap; None when it is."""
         return self._scope.reason(url, depth) or trap(url, year=self._year)
 
-    def new(self, found: Iterable[str], *, depth: int, referrer: str, **more: object) -> list[NewItem]:
+    def new(self, found: Iterable[str], *, depth: int, referrer: str, **more: object) -> list[EncodedItem]:
         """Items for those links that belong to the crawl and are not known to be in the frontier."""
         partitions = self._frontier.store.settings.partitions
         decided, recent = self._decided, self._frontier.recent

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from swath.core import codec
 from swath.core.errors import UsageError, WrongTransaction
 from swath.core.item import Item, Outcome
-from swath.core.store import NewItem
+from swath.core.store import EncodedItem
 from swath.frontier import ADD_BUFFER, ADD_BYTES, Frontier
 from swath.runner.run import Summary, run
 from swath.runner.shutdown import Stop, stopped_by_signals
@@ -219,9 +219,9 @@ class Portal:
             wait([future])
 
 
-def _drawn(source: Iterator[Item | str], partitions: int) -> list[Item | NewItem | str]:
+def _drawn(source: Iterator[Item | str], partitions: int) -> list[Item | EncodedItem | str]:
     """The next items, as many as are held in memory at a time. One that is wrong is the last: `add` says so."""
-    drawn: list[Item | NewItem | str] = []
+    drawn: list[Item | EncodedItem | str] = []
     size = 0
     for item in islice(source, ADD_BUFFER):
         try:

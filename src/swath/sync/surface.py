@@ -11,7 +11,7 @@ from swath.core.clock import Clock
 from swath.core.events import Observer
 from swath.core.item import Item, Outcome
 from swath.core.status import Explanation, Status
-from swath.core.store import DeadItem, LaneStatus, OutputMove, UnsettledItem
+from swath.core.store import DeadRow, LaneRow, OutputMove, PendingRow
 from swath.opening import open as opening
 from swath.runner.output import Output
 from swath.runner.run import Summary, Until
@@ -278,18 +278,18 @@ class Frontier:
         """Where a key is, and why it is not being worked on."""
         return self._portal.call(self._frontier.explain(key, lane=lane))
 
-    def lane(self, lane: str) -> LaneStatus | None:
+    def lane(self, lane: str) -> LaneRow | None:
         """A lane's limits and counters; None when there is no such lane."""
         return self._portal.call(self._frontier.lane(lane))
 
-    def lanes(self) -> Iterator[LaneStatus]:
+    def lanes(self) -> Iterator[LaneRow]:
         """Every lane, page by page."""
         return self._portal.iterate(self._frontier.lanes())
 
-    def dead(self) -> Iterator[DeadItem]:
+    def dead(self) -> Iterator[DeadRow]:
         """Every dead item, page by page."""
         return self._portal.iterate(self._frontier.dead())
 
-    def unsettled(self) -> Iterator[UnsettledItem]:
+    def pending(self) -> Iterator[PendingRow]:
         """Every item that is ready, delayed or claimed and holds the checkpoint back, page by page."""
-        return self._portal.iterate(self._frontier.unsettled())
+        return self._portal.iterate(self._frontier.pending())

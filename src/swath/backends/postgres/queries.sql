@@ -66,7 +66,7 @@ JOIN {schema}.lane AS n ON n.partition = d.partition AND n.number = d.lane
 WHERE (d.partition, d.position) > (%(partition)s, %(position)s)
 ORDER BY d.partition, d.position LIMIT %(limit)s;
 
--- name: unsettled
+-- name: pending
 -- Each table in order and no further than the limit: a frontier of millions is listed page by page.
 SELECT u.partition, u.position, u.state, n.name, u.priority, u.key, u.payload, u.attempts
 FROM (

@@ -32,21 +32,21 @@ from swath.core.store import (
     ClaimRef,
     ClaimReply,
     ClaimRequest,
-    DeadItem,
+    DeadRow,
+    EncodedItem,
     Fact,
     Found,
     LaneChange,
-    LaneStatus,
+    LaneRow,
     Move,
     MoveKind,
-    NewItem,
     PartitionStatus,
+    PendingRow,
     Settings,
     Settlement,
     SettleReply,
     Signal,
     StoreStatus,
-    UnsettledItem,
 )
 
 log = logging.getLogger("swath")
@@ -100,9 +100,9 @@ class PostgresStore:
 
     # the moves
 
-    async def add(self, items: Sequence[NewItem]) -> int:
+    async def add(self, items: Sequence[EncodedItem]) -> int:
         """Some partitions at a time, since each spends half of its time waiting for the disk."""
-        parts = defaultdict[int, list[NewItem]](list)
+        parts = defaultdict[int, list[EncodedItem]](list)
         for item in items:
             parts[item.partition].append(item)
         left = iter(sorted(parts.items()))
@@ -312,26 +312,24 @@ class PostgresStore:
         rows = await self._ask("find", {"key": key_hash, "lane": lane_hash, "ahead": AHEAD_LIMIT})
         return [_found(row) for row in rows]
 
-    async def lane(self, partition: int, lane: str) -> LaneStatus | None:
+    async def lane(self, partition: int, lane: str) -> LaneRow | None:
         rows = await self._ask("lane", {"partition": partition, "lane": lane})
         return _lane_status(rows[0]) if rows else None
 
-    async def lanes(
-        self, *, after: tuple[int, int] | None = None, limit: int = 100
-    ) -> Sequence[tuple[int, LaneStatus]]:
+    async def lanes(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[tuple[int, LaneRow]]:
         partition, number = after or (-1, 0)
         rows = await self._ask("lanes", {"partition": partition, "number": number, "limit": limit})
         return [(row[0], _lane_status(row[1:])) for row in rows]
 
-    async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadItem]:
+    async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadRow]:
         partition, position = after or (-1, 0)
         rows = await self._ask("dead", {"partition": partition, "position": position, "limit": limit})
-        return [DeadItem(*row) for row in rows]
+        return [DeadRow(*row) for row in rows]
 
-    async def unsettled(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[UnsettledItem]:
+    async def pending(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[PendingRow]:
         partition, position = after or (-1, 0)
-        rows = await self._ask("unsettled", {"partition": partition, "position": position, "limit": limit})
-        return [UnsettledItem(*row) for row in rows]
+        rows = await self._ask("pending", {"partition": partition, "position": position, "limit": limit})
+        return [PendingRow(*row) for row in rows]
 
     async def facts(self, keys: Sequence[str]) -> dict[str, str]:
         return dict(await self._ask("facts", {"keys": list(keys)}))
@@ -471,7 +469,7 @@ def _items(
     return list(map(tuple.__new__, repeat(Item), zip(*columns, strict=True)))
 
 
-def _columns(items: Sequence[NewItem]) -> tuple[str, ...]:
+def _columns(items: Sequence[EncodedItem]) -> tuple[str, ...]:
     """Items as the arrays that `take_in` takes."""
     if not items:
         return ("{}",) * 7
@@ -531,12 +529,12 @@ def _rests(moves: Sequence[Move]) -> tuple[str, str, str]:
     )
 
 
-def _lane_status(row: tuple[Any, ...]) -> LaneStatus:
+def _lane_status(row: tuple[Any, ...]) -> LaneRow:
     name, partition, min_interval, concurrency, paused, blocked_until, waiting, in_flight, visits, ready_at, last_at = (
         row
     )
     limits = LaneLimits(min_interval, concurrency, paused, blocked_until)
-    return LaneStatus(name, partition, limits, waiting, in_flight, visits, ready_at, last_at)
+    return LaneRow(name, partition, limits, waiting, in_flight, visits, ready_at, last_at)
 
 
 def _found(row: tuple[Any, ...]) -> Found:

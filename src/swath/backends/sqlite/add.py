@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 
 from swath.backends.sqlite.state import Lane, Lanes, Partition, Session
 from swath.core.lane import FRESH, HASH_BYTES
-from swath.core.store import NewItem
+from swath.core.store import EncodedItem
 
 
-def add(session: Session, items: Sequence[NewItem]) -> int:
+def add(session: Session, items: Sequence[EncodedItem]) -> int:
     added = 0
     for number, own in by_partition(items):
         partition = Partition.load(session, number)
@@ -19,14 +19,14 @@ def add(session: Session, items: Sequence[NewItem]) -> int:
     return added
 
 
-def by_partition(items: Iterable[NewItem]) -> list[tuple[int, list[NewItem]]]:
-    groups: dict[int, list[NewItem]] = {}
+def by_partition(items: Iterable[EncodedItem]) -> list[tuple[int, list[EncodedItem]]]:
+    groups: dict[int, list[EncodedItem]] = {}
     for item in items:
         groups.setdefault(item.partition, []).append(item)
     return sorted(groups.items())
 
 
-def take_in(lanes: Lanes, items: Sequence[NewItem], now: int) -> int:
+def take_in(lanes: Lanes, items: Sequence[EncodedItem], now: int) -> int:
     """Those of `items`, all of one partition, that are new to it. The caller places the lanes and saves the rest."""
     new = _unknown(lanes, items)
     if new:
@@ -35,8 +35,8 @@ def take_in(lanes: Lanes, items: Sequence[NewItem], now: int) -> int:
     return len(new)
 
 
-def _unknown(lanes: Lanes, items: Sequence[NewItem]) -> list[NewItem]:
-    first: dict[bytes, NewItem] = {}
+def _unknown(lanes: Lanes, items: Sequence[EncodedItem]) -> list[EncodedItem]:
+    first: dict[bytes, EncodedItem] = {}
     for item in items:
         first.setdefault(item.hash, item)
     hashes = sorted(first)
@@ -47,7 +47,7 @@ def _unknown(lanes: Lanes, items: Sequence[NewItem]) -> list[NewItem]:
     return [item for item in first.values() if item.hash in unknown]
 
 
-def enter(lanes: Lanes, entries: Sequence[tuple[NewItem, Lane, int]], now: int) -> None:
+def enter(lanes: Lanes, entries: Sequence[tuple[EncodedItem, Lane, int]], now: int) -> None:
     """Write items that are known to be new under the positions allotted to them."""
     number = lanes.partition.number
     seen, ready, delayed = [], [], []

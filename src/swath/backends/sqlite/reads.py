@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from swath.backends.sqlite.claim import next_ready_at
 from swath.backends.sqlite.state import NEVER, Lane, Partition, Session
 from swath.core.lane import HASH_BYTES, KEY_HASH_BYTES, LaneLimits
-from swath.core.store import AHEAD_LIMIT, DeadItem, Found, LaneStatus, PartitionStatus, StoreStatus, UnsettledItem
+from swath.core.store import AHEAD_LIMIT, DeadRow, Found, LaneRow, PartitionStatus, PendingRow, StoreStatus
 
 
 def status(session: Session) -> StoreStatus:
@@ -113,8 +113,8 @@ def _find(session: Session, number: int, position: int) -> Found:
     return found._replace(lane=_lane_status(number, Lane(*lane_row)))
 
 
-def _lane_status(number: int, lane: Lane) -> LaneStatus:
-    return LaneStatus(
+def _lane_status(number: int, lane: Lane) -> LaneRow:
+    return LaneRow(
         lane=lane.name,
         partition=number,
         limits=LaneLimits(lane.min_interval, lane.concurrency, bool(lane.paused), lane.blocked_until),
@@ -126,13 +126,13 @@ def _lane_status(number: int, lane: Lane) -> LaneStatus:
     )
 
 
-def lane(session: Session, number: int, name: str) -> LaneStatus | None:
+def lane(session: Session, number: int, name: str) -> LaneRow | None:
     where = {"partition": number, "names": json.dumps([name], ensure_ascii=False)}
     row = session.connection.execute(session.sql["lanes_by_name"], where).fetchone()
     return None if row is None else _lane_status(number, Lane(*row))
 
 
-def lanes(session: Session, *, after: tuple[int, int] | None, limit: int) -> Sequence[tuple[int, LaneStatus]]:
+def lanes(session: Session, *, after: tuple[int, int] | None, limit: int) -> Sequence[tuple[int, LaneRow]]:
     """Lanes with their numbers, in order of (partition, number)."""
     start = (NEVER, NEVER) if after is None else after
     where = {"after_partition": start[0], "after_number": start[1], "limit": limit}
@@ -140,19 +140,19 @@ def lanes(session: Session, *, after: tuple[int, int] | None, limit: int) -> Seq
     return [(row[1], _lane_status(row[0], Lane(*row[1:]))) for row in rows]
 
 
-def dead(session: Session, *, after: tuple[int, int] | None, limit: int) -> list[DeadItem]:
+def dead(session: Session, *, after: tuple[int, int] | None, limit: int) -> list[DeadRow]:
     """Dead items in order of (partition, position)."""
     start = (NEVER, NEVER) if after is None else after
     where = {"after_partition": start[0], "after_position": start[1], "limit": limit}
     rows = session.connection.execute(session.sql["list_dead"], where)
-    return [DeadItem._make(row) for row in rows]
+    return [DeadRow._make(row) for row in rows]
 
 
-def unsettled(session: Session, *, after: tuple[int, int] | None, limit: int) -> list[UnsettledItem]:
+def pending(session: Session, *, after: tuple[int, int] | None, limit: int) -> list[PendingRow]:
     """What holds the checkpoint back, in order of (partition, position)."""
     start = (NEVER, NEVER) if after is None else after
     where = {"after_partition": start[0], "after_position": start[1], "limit": limit}
-    return [UnsettledItem._make(row) for row in session.connection.execute(session.sql["list_unsettled"], where)]
+    return [PendingRow._make(row) for row in session.connection.execute(session.sql["list_unsettled"], where)]
 
 
 def facts(session: Session, keys: Sequence[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from swath.backends.sqlite.state import Lane, Lanes, Partition, Session
 from swath.core.checkpoint import halves
 from swath.core.errors import InvalidOutcome, OutputConflict
 from swath.core.lane import RETURNED, starts_count
-from swath.core.store import ClaimRef, Move, MoveKind, NewItem, OutputMove, Settlement, SettleReply
+from swath.core.store import ClaimRef, EncodedItem, Move, MoveKind, OutputMove, Settlement, SettleReply
 
 _DONE = MoveKind.DONE  # asked of its class, a member costs as much as a call
 _GOES_BACK = frozenset({MoveKind.RELEASE, MoveKind.SPLIT})
@@ -96,7 +96,7 @@ def _check_output(session: Session, move: OutputMove) -> None:
         raise OutputConflict(f"output {move.name} is committed up to {committed}, not {move.old}")
 
 
-def _take_in_discovered(lanes: Lanes, items: Sequence[NewItem], now: int) -> int:
+def _take_in_discovered(lanes: Lanes, items: Sequence[EncodedItem], now: int) -> int:
     """Differs from PostgreSQL: other partitions are entered directly, there is no inbox with a single writer."""
     discovered = 0
     session = lanes.session

@@ -29,19 +29,19 @@ from swath.core.store import (
     ClaimRef,
     ClaimReply,
     ClaimRequest,
-    DeadItem,
+    DeadRow,
+    EncodedItem,
     Fact,
     Found,
     LaneChange,
-    LaneStatus,
-    NewItem,
+    LaneRow,
     PartitionStatus,
+    PendingRow,
     Settings,
     Settlement,
     SettleReply,
     Signal,
     StoreStatus,
-    UnsettledItem,
 )
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class SqliteStore:
 
     # moves
 
-    async def add(self, items: Sequence[NewItem]) -> int:
+    async def add(self, items: Sequence[EncodedItem]) -> int:
         return await self._write(lambda session: adding.add(session, items), wakes=True)
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
@@ -204,19 +204,17 @@ class SqliteStore:
     async def find(self, key_hash: bytes, lane_hash: bytes | None) -> Sequence[Found]:
         return await self._read(lambda session: reads.find(session, key_hash, lane_hash))
 
-    async def lane(self, partition: int, lane: str) -> LaneStatus | None:
+    async def lane(self, partition: int, lane: str) -> LaneRow | None:
         return await self._read(lambda session: reads.lane(session, partition, lane))
 
-    async def lanes(
-        self, *, after: tuple[int, int] | None = None, limit: int = 100
-    ) -> Sequence[tuple[int, LaneStatus]]:
+    async def lanes(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[tuple[int, LaneRow]]:
         return await self._read(lambda session: reads.lanes(session, after=after, limit=limit))
 
-    async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadItem]:
+    async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadRow]:
         return await self._read(lambda session: reads.dead(session, after=after, limit=limit))
 
-    async def unsettled(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[UnsettledItem]:
-        return await self._read(lambda session: reads.unsettled(session, after=after, limit=limit))
+    async def pending(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[PendingRow]:
+        return await self._read(lambda session: reads.pending(session, after=after, limit=limit))
 
     async def facts(self, keys: Sequence[str]) -> dict[str, str]:
         return await self._read(lambda session: reads.facts(session, keys))
