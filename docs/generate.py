@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from swath.cli.app import load
-from swath.cli.exits import MEANING, exit_code
+from swath.cli.exit_codes import MEANINGS, get_exit_code
 from swath.core import codec, errors, events
 from swath.core.errors import SwathError
 from swath.core.store import Settings
@@ -48,7 +48,7 @@ line that starts with `swath:`; a flag that is unknown or has a wrong value is t
 def cli() -> str:
     """The command line, from its definitions."""
     lines = ["# Command line", "", NOTICE, "", CLI_INTRODUCTION, "## Exit codes", "", "| code | meaning |", "|---|---|"]
-    lines += [f"| {code:d} | {meaning} |" for code, meaning in MEANING.items()]
+    lines += [f"| {code:d} | {meaning} |" for code, meaning in MEANINGS.items()]
     lines += ["", "A traceback is a bug in swath; its exit code is 1, too.", ""]
     for path, command in commands():
         lines += _command(path, command)
@@ -118,7 +118,7 @@ def error_reference() -> str:
     lines += ["| error | is a | meaning | exit code of `swath` |", "|---|---|---|---|"]
     for error in _errors():
         parents = ", ".join(f"`{parent.__name__}`" for parent in error.__bases__)
-        code = f"{exit_code(error('')):d}" if error is not SwathError else ""
+        code = f"{get_exit_code(error('')):d}" if error is not SwathError else ""
         meaning = " ".join((inspect.getdoc(error) or "").split())  # a line of the table, however many the docstring has
         lines.append(f"| `swath.{error.__name__}` | {parents} | {meaning} | {code} |")
     return "\n".join(lines) + "\n"

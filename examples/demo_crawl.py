@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from swath.cli.app import load
-from swath.cli.exits import Exit
+from swath.cli.exit_codes import ExitCode
 from swath.testing.web import Web, spawn
 
 TROUBLE = frozenset({
@@ -29,7 +29,7 @@ def main(arguments: list[str], *, web: Web = WEB) -> None:
     out = Path([value for name, value in pairwise(flags) if name in ("--out", "-o")][-1])
     if (stranger := stranger_in(out, web)) is not None:
         print(f"{out} holds a crawl of {stranger}, not of the demo web: give another --out", file=sys.stderr)
-        sys.exit(Exit.USAGE)
+        sys.exit(ExitCode.USAGE)
     with spawn(web) as served:
         words = ["crawl", *web.seeds, "--connect-to", served.connect_to, "--allow-private", *flags]
         load(["crawl"])(words, prog_name="swath")

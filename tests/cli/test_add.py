@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from swath import InvalidItem
-from swath.cli.feed import Recipe
+from swath.cli.add_input import Recipe
 from swath.core import codec
 from tests.cli.conftest import COMMAND, Run, environment, look, sqlite_only, wait_until_added, where
 
@@ -109,8 +109,8 @@ def test_json_lines(url: str, swath: Run) -> None:
         ('{"key": "k", "priority": 9}', "levels go from 0 to 7"),
         ('{"key": "k", "priority": null}', "levels go from 0 to 7"),
         ('{"key": "k", "lane": "a\\u0007b"}', "control characters"),
-        ('{"key": "k", "not_before": "tomorrow"}', "not_before: 'tomorrow' is not a moment"),
-        ('{"key": "k", "not_before": 5}', "not_before: '5' is not a moment"),
+        ('{"key": "k", "not_before": "tomorrow"}', "not_before: 'tomorrow' is not a time"),
+        ('{"key": "k", "not_before": 5}', "not_before: '5' is not a time"),
         ('{"key": "k\\ud800"}', "cannot be encoded as UTF-8"),
     ],
 )

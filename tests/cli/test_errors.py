@@ -12,7 +12,7 @@ import pytest
 
 import swath as library
 from swath import Item
-from swath.cli.exits import MEANING, Exit, exit_code
+from swath.cli.exit_codes import MEANINGS, ExitCode, get_exit_code
 from swath.core import errors
 from tests.cli.conftest import TIMEOUT, Result, Run, add, environment, run_swath, sqlite_only
 from tests.conftest import StartPostgres
@@ -36,7 +36,7 @@ def one_line(result: Result, code: int) -> str:
 
 
 def test_no_store_named() -> None:
-    message = one_line(run_swath("status"), Exit.USAGE)
+    message = one_line(run_swath("status"), ExitCode.USAGE)
     assert "--store sqlite:///work.db" in message
     assert "SWATH_STORE" in message
 
@@ -54,12 +54,12 @@ def test_the_option_goes_before_the_environment(tmp_path: Path) -> None:
         ("sqlite:///", "names no file"),
         ("work.db", "names no store"),
         ("sqlite:///work.db?sync=off", "sync is not known here"),
-        ("memory:", "is gone when its process ends"),
+        ("memory:", "lives inside one process"),
         ("postgresql://localhost/db?schema=a-b", "no name for a schema"),
     ],
 )
 def test_a_typo_in_the_url(url: str, hint: str) -> None:
-    assert hint in one_line(run_swath("status", "--store", url), Exit.USAGE)
+    assert hint in one_line(run_swath("status", "--store", url), ExitCode.USAGE)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_nothing_that_lasts_is_kept_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "is gone when its process ends" in one_line(run_swath(*command, "--store", "memory:"), Exit.USAGE)
+    assert "lives inside one process" in one_line(run_swath(*command, "--store", "memory:"), ExitCode.USAGE)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_nothing_that_lasts_is_kept_in_memory(
 )
 @pytest.mark.parametrize("hosts", ["127.0.0.1:1", "127.0.0.1:1,127.0.0.1:2"])
 def test_what_libpq_says_in_several_lines_is_one(command: tuple[str, ...], hosts: str) -> None:
-    message = one_line(run_swath(*command, f"postgresql://u@{hosts}/x"), Exit.STORE)
+    message = one_line(run_swath(*command, f"postgresql://u@{hosts}/x"), ExitCode.STORE)
     assert "cannot be reached" in message
     assert "\\n" not in message
     assert message.count("Is the server running") == 1
@@ -128,7 +128,7 @@ def test_streams_that_cannot_be_used(url: str, tmp_path: Path, line: str, said: 
     add(url, *(Item(f"k{number}", f"lane{number}") for number in range(90)))
     for unbuffered in ("", "1"):
         done = shell(line.format(tmp=tmp_path), url, PYTHONUNBUFFERED=unbuffered)
-        assert said in one_line(done, Exit.USAGE)
+        assert said in one_line(done, ExitCode.USAGE)
 
 
 @sqlite_only
@@ -140,13 +140,13 @@ def test_streams_that_are_not_used_may_be_closed(url: str) -> None:
 
 @pytest.mark.parametrize("command", READS)
 def test_only_add_and_init_create_a_file(tmp_path: Path, command: tuple[str, ...]) -> None:
-    one_line(run_swath(*command, store=f"sqlite:///{tmp_path}/work.db"), Exit.SCHEMA)
+    one_line(run_swath(*command, store=f"sqlite:///{tmp_path}/work.db"), ExitCode.SCHEMA)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("command", [("status",), ("pause", "x"), ("db", "migrate")])
 def test_only_add_and_init_create_a_schema(database: str, command: tuple[str, ...]) -> None:
-    one_line(run_swath(*command, store=database), Exit.SCHEMA)
+    one_line(run_swath(*command, store=database), ExitCode.SCHEMA)
     with psycopg.connect(database) as connection:
         assert connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'swath'").fetchall() == []
 
@@ -156,7 +156,7 @@ def test_a_file_that_is_not_a_database(tmp_path: Path) -> None:
     path.write_text("not a database, but long enough to be looked at" * 100)
     before = path.read_bytes()
     for command in [("status",), ("add", "k")]:
-        message = one_line(run_swath(*command, store=f"sqlite:///{path}"), Exit.SCHEMA)
+        message = one_line(run_swath(*command, store=f"sqlite:///{path}"), ExitCode.SCHEMA)
         assert str(path) in message
     assert path.read_bytes() == before
 
@@ -167,7 +167,7 @@ def test_a_database_of_something_else(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE orders (id)")
     connection.close()
     for command in [("status",), ("add", "k")]:
-        one_line(run_swath(*command, store=f"sqlite:///{path}"), Exit.SCHEMA)
+        one_line(run_swath(*command, store=f"sqlite:///{path}"), ExitCode.SCHEMA)
 
 
 def test_a_schema_of_something_else(database: str) -> None:
@@ -175,11 +175,11 @@ def test_a_schema_of_something_else(database: str) -> None:
         connection.execute("CREATE TABLE public.orders (id integer)")
     store = f"{database}&schema=public"
     for command in [("status",), ("add", "k")]:
-        one_line(run_swath(*command, store=store), Exit.SCHEMA)
+        one_line(run_swath(*command, store=store), ExitCode.SCHEMA)
 
 
 def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
-    message = one_line(run_swath("add", "k", store=f"sqlite:///{tmp_path}/no/such/work.db"), Exit.STORE)
+    message = one_line(run_swath("add", "k", store=f"sqlite:///{tmp_path}/no/such/work.db"), ExitCode.STORE)
     assert "does not exist" in message
 
 
@@ -210,7 +210,7 @@ def test_a_file_this_user_may_not_read(shared_path: Path) -> None:
     (shared_path / "work.db").chmod(0o600)
     shared_path.chmod(0o755)
     for command in [("status",), ("add", "other")]:
-        message = one_line(as_nobody(*command, "--store", store), Exit.STORE)
+        message = one_line(as_nobody(*command, "--store", store), ExitCode.STORE)
         assert f"{shared_path}/work.db" in message
 
 
@@ -219,13 +219,13 @@ def test_a_file_this_user_may_not_write(shared_path: Path) -> None:
     assert run_swath("add", "k", store=store).code == 0
     (shared_path / "work.db").chmod(0o644)
     shared_path.chmod(0o755)
-    one_line(as_nobody("add", "other", "--store", store), Exit.STORE)
+    one_line(as_nobody("add", "other", "--store", store), ExitCode.STORE)
     assert run_swath("status", "--json", store=store).json()["ready"] == 1
 
 
 def test_a_directory_this_user_may_not_write(shared_path: Path) -> None:
     shared_path.chmod(0o755)
-    one_line(as_nobody("add", "k", "--store", f"sqlite:///{shared_path}/work.db"), Exit.STORE)
+    one_line(as_nobody("add", "k", "--store", f"sqlite:///{shared_path}/work.db"), ExitCode.STORE)
     assert list(shared_path.iterdir()) == []
 
 
@@ -238,7 +238,7 @@ def shared_path() -> Iterator[Path]:
 
 def test_a_server_that_is_not_there() -> None:
     store = "postgresql://user:hunter22@127.0.0.1:1/db"
-    message = one_line(run_swath("status", store=store), Exit.STORE)
+    message = one_line(run_swath("status", store=store), ExitCode.STORE)
     assert "hunter22" not in message
 
 
@@ -246,7 +246,7 @@ def test_a_wrong_password_is_not_printed(start_postgres: StartPostgres) -> None:
     server = start_postgres(tcp=True, fsync="off")
     store = server.dsn(tcp=True).replace("postgres:", "postgres:not-it-", 1)
     password = store.split(":")[2].split("@")[0]
-    message = one_line(run_swath("status", store=store), Exit.STORE)
+    message = one_line(run_swath("status", store=store), ExitCode.STORE)
     assert password not in message
     right = server.dsn(tcp=True)
     secret = right.split(":")[2].split("@")[0]
@@ -266,7 +266,7 @@ def test_a_wrong_password_is_not_printed(start_postgres: StartPostgres) -> None:
 def test_unknown_options_and_commands_suggest_the_nearest(swath: Run) -> None:
     assert "--json" in swath("status", "--jsno").words
     assert "Did you mean 'status'?" in swath("statsu").words
-    assert swath("status", "--jsno").code == Exit.USAGE
+    assert swath("status", "--jsno").code == ExitCode.USAGE
 
 
 def test_without_the_extra_it_says_what_to_install() -> None:
@@ -306,7 +306,7 @@ def test_what_nobody_expected_keeps_its_traceback(tmp_path: Path) -> None:
 def test_version_and_help() -> None:
     assert run_swath("--version").out == f"swath {library.__version__}\n"
     text = run_swath("--help").words
-    for code, meaning in MEANING.items():
+    for code, meaning in MEANINGS.items():
         assert f"{code:d} {meaning}" in text
     assert "SWATH_STORE" in run_swath("status", "-h").words
 
@@ -314,4 +314,4 @@ def test_version_and_help() -> None:
 def test_every_error_has_an_exit_code() -> None:
     for error in vars(errors).values():
         if isinstance(error, type) and issubclass(error, errors.SwathError):
-            assert exit_code(error("")) in MEANING
+            assert get_exit_code(error("")) in MEANINGS

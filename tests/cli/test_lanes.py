@@ -106,8 +106,8 @@ def test_block_and_unblock(url: str, swath: Run) -> None:
     ("args", "complaint"),
     [
         (("set", "a"), "nothing to set"),
-        (("set", "a", "--min-interval", "soon"), "is not a length of time"),
-        (("set", "a", "--min-interval", "-3"), "is not a length of time"),
+        (("set", "a", "--min-interval", "soon"), "is not a duration"),
+        (("set", "a", "--min-interval", "-3"), "is not a duration"),
         (("set", "a", "--concurrency", "some"), "is not a whole number"),
         (("set", "a", "--concurrency", "-3"), "a whole number of items at once"),
         (("set", "a\x07", "--concurrency", "1"), "control characters"),

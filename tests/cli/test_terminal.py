@@ -17,7 +17,7 @@ from termios import TIOCSWINSZ
 import pytest
 
 from swath import Frontier
-from swath.cli import show
+from swath.cli.terminal import MARGIN
 from tests.cli.conftest import COMMAND, TIMEOUT, environment, kill, on, run_swath, wait_until_added
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][AB0]")
@@ -141,7 +141,7 @@ def test_a_live_panel_stays_clear_of_the_edge(tmp_path: Path, store: str, comman
     terminal.process.kill()
     terminal.finish()
     drawn = title + terminal.text.partition(title)[2].partition("╯")[0]
-    assert max(map(len, drawn.splitlines())) <= width - show.MARGIN
+    assert max(map(len, drawn.splitlines())) <= width - MARGIN
 
 
 def test_listings_are_tables_and_say_when_there_is_more(store: str) -> None:

@@ -2,7 +2,7 @@
 
 import sys
 
-from swath.cli.exits import Exit
+from swath.cli.exit_codes import ExitCode
 
 EXTRA = ("typer", "rich")
 
@@ -17,6 +17,6 @@ def main() -> int:
         if error.name is None or error.name.partition(".")[0] not in EXTRA:
             raise
         print(f"swath: the command line needs {error.name}: pip install 'swath[cli]'", file=sys.stderr)
-        return Exit.USAGE
+        return ExitCode.USAGE
     except KeyboardInterrupt:
-        return Exit.INTERRUPTED
+        return ExitCode.INTERRUPTED

@@ -11,20 +11,14 @@ from typing import Annotated, Any
 
 import typer
 
-from swath.cli import show, values
-from swath.cli.common import (
-    ConcurrencyOption,
-    JSONOption,
-    MinIntervalOption,
-    PartitionsOption,
-    StoreOption,
-    lane_name,
-    opened,
-    run,
-)
-from swath.cli.exits import Exit
-from swath.cli.feed import STANDARD_INPUT, Feed, Reading, Recipe, Source, Stop
-from swath.cli.progress import AddProgress
+from swath.cli.add_input import STANDARD_INPUT, Feed, Reading, Recipe, Source, Stop
+from swath.cli.add_progress import AddProgress
+from swath.cli.command import check_lane, open_frontier, run_command
+from swath.cli.exit_codes import ExitCode
+from swath.cli.formatting import pluralize
+from swath.cli.options import ConcurrencyOption, JSONOption, MinIntervalOption, PartitionsOption, StoreOption
+from swath.cli.parsers import parse_json, parse_time_or_duration
+from swath.cli.terminal import print_error, print_json
 from swath.core.clock import as_datetime, from_datetime, microseconds
 from swath.core.errors import SwathError, UsageError
 from swath.core.item import DEFAULT_LANE, DEFAULT_PRIORITY
@@ -65,15 +59,13 @@ def add(
     ] = DEFAULT_PRIORITY,
     payload: Annotated[
         Any,
-        typer.Option(
-            "--payload", parser=values.json_value, metavar="JSON", show_default=False, help="Kept with each item"
-        ),
+        typer.Option("--payload", parser=parse_json, metavar="JSON", show_default=False, help="Kept with each item"),
     ] = None,
     not_before: Annotated[
         Any,
         typer.Option(
             "--not-before",
-            parser=values.moment_or_duration,
+            parser=parse_time_or_duration,
             metavar="MOMENT",
             show_default=False,
             help="Start none before 2030-01-31T12:00:00Z, or for so long: 10m",
@@ -101,7 +93,7 @@ def add(
     )
     settings = {"partitions": partitions, "min_interval": min_interval, "concurrency": concurrency}
     work = _add(store, keys or [], file, recipe, not_before, settings, Reading(jsonl, skip_bad), json=json)
-    run(store, work)
+    run_command(store, work)
 
 
 async def _add(
@@ -116,14 +108,14 @@ async def _add(
     json: bool,
 ) -> int:
     if recipe.lane is not None:
-        lane_name(recipe.lane)
+        check_lane(recipe.lane)
         if recipe.lane_by_host:
             raise UsageError("--lane and --lane-by both name the lane: give one of them")
     if reading.jsonl and any(key != STANDARD_INPUT for key in keys):
         raise UsageError("--jsonl is for lines of --file or standard input: arguments are keys")
     with ExitStack() as stack:
         sources = open_sources(keys, file, stack)
-        async with opened(store, create=True, **settings) as frontier:
+        async with open_frontier(store, create=True, **settings) as frontier:
             recipe = replace(recipe, not_before=await _not_before(frontier, not_before))
             stop = Stop()
             feed = Feed(sources, recipe, reading, partitions=frontier.store.settings.partitions, stop=stop)
@@ -185,15 +177,15 @@ class _Adding:
         self._complain()
         if self._feed.failure is not None:
             advice = "Mend it and run this again, or use --skip-bad"
-            show.complain(f"{self._feed.failure}. {self._so_far()}, after it nothing. {advice}")
-            return Exit.USAGE
+            print_error(f"{self._feed.failure}. {self._so_far()}, after it nothing. {advice}")
+            return ExitCode.USAGE
         added, read, bad = self._progress.added, self._progress.read, self._feed.bad
         if json:
-            show.document({"added": added, "read": read, "bad": bad, "stopped": stopped})
+            print_json({"added": added, "read": read, "bad": bad, "stopped": stopped})
         else:
-            left_out = f", {show.counted(bad, 'bad line')} left out" if bad else ""
+            left_out = f", {pluralize(bad, 'bad line')} left out" if bad else ""
             print(f"{'stopped: ' if stopped else ''}{added:,} new of {read:,}{left_out}")
-        return Exit.INTERRUPTED if stopped else Exit.DONE
+        return ExitCode.INTERRUPTED if stopped else ExitCode.OK
 
     def _so_far(self, roughly: str = "") -> str:
         return f"Before it, {roughly}{self._progress.added:,} new of {self._progress.read:,} were added"
@@ -201,7 +193,7 @@ class _Adding:
     def _complain(self) -> None:
         """Tell of bad lines that were left out."""
         for complaint in self._feed.complaints:
-            show.complain(f"left out {complaint}")
+            print_error(f"left out {complaint}")
         self._feed.complaints.clear()
 
 

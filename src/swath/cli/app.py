@@ -11,11 +11,11 @@ import typer
 from typer.core import TyperGroup
 
 import swath
-from swath.cli import show
-from swath.cli.exits import MEANING, Exit
+from swath.cli.exit_codes import MEANINGS, ExitCode
+from swath.cli.terminal import print_error
 
 COMMANDS = ("crawl", "backfill", "scan", "export", "status", "add", "explain", "lanes", "dead", "pause", "resume", "db")
-EPILOG = "Exit codes:\n\n" + "\n".join(f"- `{code:d}` {meaning}" for code, meaning in MEANING.items())
+EPILOG = "Exit codes:\n\n" + "\n".join(f"- `{code:d}` {meaning}" for code, meaning in MEANINGS.items())
 
 
 class Root(TyperGroup):
@@ -89,13 +89,13 @@ def run() -> int:
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115  as long as the process
     if sys.stdout is None:
-        show.complain("standard output is closed: send it to a file or to /dev/null")
-        return Exit.USAGE
+        print_error("standard output is closed: send it to a file or to /dev/null")
+        return ExitCode.USAGE
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a key may hold what this terminal cannot show
     output = _watched(sys.stdout)
-    code: int | str | None = Exit.DONE
+    code: int | str | None = ExitCode.OK
     try:
         try:
             load(_named(sys.argv[1:]))(prog_name="swath")
@@ -107,9 +107,9 @@ def run() -> int:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())  # or Python would try again at its end
         if not isinstance(error, BrokenPipeError):
-            show.complain(f"standard output cannot be written to: {error.strerror}")
-            return Exit.USAGE
-    return code if isinstance(code, int) else Exit.DONE
+            print_error(f"standard output cannot be written to: {error.strerror}")
+            return ExitCode.USAGE
+    return code if isinstance(code, int) else ExitCode.OK
 
 
 def _watched(stream: TextIO) -> Output | None:

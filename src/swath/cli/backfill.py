@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from swath.backfill.settings import BackfillSettings
-from swath.cli import values
-from swath.cli.common import given_store, run
+from swath.cli.command import check_optional_store, run_command
+from swath.cli.parsers import parse_duration
 from swath.core.errors import MissingExtra
 
 RANGE, CITIZEN, OUTPUT = "Which rows", "Good citizen", "Output"
@@ -79,7 +79,7 @@ def backfill(
         float,
         typer.Option(
             "--target-time",
-            parser=values.duration,
+            parser=parse_duration,
             metavar="TIME",
             show_default="500ms",
             help="How long a slice is to take; a statement that takes much longer is ended, and done in parts",
@@ -91,14 +91,14 @@ def backfill(
     timeout: Annotated[
         float,
         typer.Option(
-            "--timeout", parser=values.duration, metavar="TIME", show_default="10m", help="For a function of --run"
+            "--timeout", parser=parse_duration, metavar="TIME", show_default="10m", help="For a function of --run"
         ),
     ] = 600.0,
     lease: Annotated[
         float,
         typer.Option(
             "--lease",
-            parser=values.duration,
+            parser=parse_duration,
             metavar="TIME",
             show_default="60s",
             help="Time after which other processes take over the slices of a process that died",
@@ -138,7 +138,7 @@ def backfill(
         float | None,
         typer.Option(
             "--max-lag",
-            parser=values.duration,
+            parser=parse_duration,
             metavar="TIME",
             show_default="10s",
             help="Pause while a stand-by is further behind",
@@ -188,12 +188,12 @@ def backfill(
     the work. Exits with 0 when all is covered, with 1 when slices were given up or are left, 130 after Ctrl-C.
     """
     settings = lambda: BackfillSettings(  # noqa: E731  made where its errors are told
-        db=db, table=table, key=_names(key), set=set_, sql=sql, run=handler, where=where, store=given_store(store),
-        name=name, first=_key(first), last=_key(last), follow=follow, force=force, workers=workers, batch=batch,
-        target_time=target_time, timeout=timeout, lease=lease, max_lag=max_lag, lag_query=lag_query,
-        max_active=max_active, pause_file=pause_file,
+        db=db, table=table, key=_names(key), set=set_, sql=sql, run=handler, where=where,
+        store=check_optional_store(store), name=name, first=_key(first), last=_key(last), follow=follow,
+        force=force, workers=workers, batch=batch, target_time=target_time, timeout=timeout, lease=lease,
+        max_lag=max_lag, lag_query=lag_query, max_active=max_active, pause_file=pause_file,
     )  # fmt: skip
-    run(db, _backfill(settings, dry_run=dry_run, json=json, quiet=quiet))
+    run_command(db, _backfill(settings, dry_run=dry_run, json=json, quiet=quiet))
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:

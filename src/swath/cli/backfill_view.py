@@ -9,7 +9,8 @@ from rich.progress_bar import ProgressBar
 from swath.backfill.job import Begun, Job
 from swath.backfill.progress import Progress
 from swath.backfill.settings import BackfillSettings
-from swath.cli import show
+from swath.cli.formatting import format_duration, format_json, pluralize
+from swath.cli.terminal import make_panel
 from swath.tables.table import Key
 
 LINE_SECONDS = 10.0
@@ -36,7 +37,7 @@ def key(found: Key | None) -> str:
     """A key as it can be given to --from and --to."""
     if found is None:
         return "the beginning"
-    return str(found[0]) if len(found) == 1 else show.compact(list(found))
+    return str(found[0]) if len(found) == 1 else format_json(list(found))
 
 
 def left(job: Job, now: Progress) -> float | None:
@@ -50,7 +51,7 @@ def left(job: Job, now: Progress) -> float | None:
 def rows(job: Job) -> Iterator[tuple[str, str]]:
     tally, now = job.tally, job.progress
     yield "rows", f"{tally.rows:,} covered, {tally.changed:,} changed   {tally.rate:,.0f}/s"
-    size = show.counted(job.sizer.size, "row")
+    size = pluralize(job.sizer.size, "row")
     yield "slices", f"{tally.slices:,} of about {size} now, the longest {tally.longest * 1000:,.0f} ms"
     if tally.overruns:
         yield "made smaller", ", ".join(f"{why} {count:,}" for why, count in tally.overruns.most_common())
@@ -58,9 +59,9 @@ def rows(job: Job) -> Iterator[tuple[str, str]]:
         share = "" if now.share is None else f"   {now.share:.1%}"
         yield "covered", f"up to {key(now.key)}{share}"
         if (seconds := left(job, now)) is not None:
-            yield "left", f"about {show.span(seconds)}"
+            yield "left", f"about {format_duration(seconds)}"
         if now.dead:
-            yield "given up", show.counted(now.dead, "slice")
+            yield "given up", pluralize(now.dead, "slice")
     if job.governor is not None and (complaint := job.governor.complaint) is not None:
         yield "paused" if complaint.pause else "slower", complaint.why
 
@@ -71,7 +72,7 @@ def panel(job: Job) -> RenderableType:
     bar = None
     if now is not None and now.share is not None:
         bar = ProgressBar(total=1.0, completed=now.share, width=BAR_WIDTH)
-    return show.panel(f"backfill of {job.settings.table}", rows(job), footer=bar)
+    return make_panel(f"backfill of {job.settings.table}", rows(job), footer=bar)
 
 
 def line(job: Job) -> str:

@@ -12,8 +12,9 @@ from swath.backfill.progress import Progress, progress
 from swath.backfill.settings import BackfillSettings
 from swath.backfill.statement import set_statement, sql_statement
 from swath.cli import backfill_view as view
-from swath.cli import show
-from swath.cli.exits import Exit
+from swath.cli.exit_codes import ExitCode
+from swath.cli.formatting import format_duration, pluralize
+from swath.cli.terminal import is_terminal, open_live_display, print_error, print_facts, print_json, print_json_line
 from swath.core.errors import NotAFrontier
 from swath.core.redact import mask_password
 from swath.runner.shutdown import Stop, stopped_by_signals
@@ -54,13 +55,13 @@ class Backfilling:
 
     def _say(self, words: str) -> None:
         if self._json:
-            show.json_line({"event": "pace", "said": words})
+            print_json_line({"event": "pace", "said": words})
         elif not self._quiet:
-            show.complain(words)
+            print_error(words)
 
     def _say_what_begins(self, begun: Begun) -> None:
         if self._json:
-            show.json_line(
+            print_json_line(
                 {
                     "event": "begin",
                     "resumed": begun.resumed,
@@ -75,37 +76,37 @@ class Backfilling:
     async def _show(self) -> None:
         if self._quiet:
             return
-        if show.on_terminal() and not self._json:
-            with show.live(transient=True) as draw:
+        if is_terminal() and not self._json:
+            with open_live_display(transient=True) as draw:
                 while True:
                     draw(view.panel(self._job))
                     await asyncio.sleep(REFRESH_SECONDS)
         while True:
             await asyncio.sleep(view.LINE_SECONDS)
             if self._json:
-                show.json_line({"event": "progress", **view.as_dict(self._job)})
+                print_json_line({"event": "progress", **view.as_dict(self._job)})
                 sys.stdout.flush()
             else:
                 print(view.line(self._job), flush=True)
 
     def _finish(self, stopped_by: str, now: Progress, seconds: float) -> int:
         if self._json:
-            show.json_line(
+            print_json_line(
                 {"event": "summary", "stopped_by": stopped_by, "seconds": seconds, "over": now.over,
                  **view.as_dict(self._job)}
             )  # fmt: skip
         elif not self._quiet:
-            show.facts(view.ending(stopped_by, now), [*view.rows(self._job), ("time", show.span(seconds))])
+            print_facts(view.ending(stopped_by, now), [*view.rows(self._job), ("time", format_duration(seconds))])
         where = mask_password(self._settings.store_url)
         if now.dead:
-            show.complain(
-                f"{show.counted(now.dead, 'slice')} given up: `swath dead --store '{where}'` lists them, with "
+            print_error(
+                f"{pluralize(now.dead, 'slice')} given up: `swath dead --store '{where}'` lists them, with "
                 "`swath dead retry` and the same command they are done again"
             )
         if stopped_by in ("SIGINT", "SIGTERM"):
-            show.complain("run the same command again to go on")
-            return Exit.INTERRUPTED
-        return Exit.DONE if now.over else Exit.NO
+            print_error("run the same command again to go on")
+            return ExitCode.INTERRUPTED
+        return ExitCode.OK if now.over else ExitCode.NEGATIVE
 
     # without changing anything
 
@@ -116,10 +117,10 @@ class Backfilling:
             before = await self._begun_before(table)
             plan = [pair async for pair in _plan(table, before)]
         if self._json:
-            show.document(_joined(plan))
+            print_json(_joined(plan))
         else:
-            show.facts("nothing was changed: this is what would be done", plan)
-        return Exit.DONE
+            print_facts("nothing was changed: this is what would be done", plan)
+        return ExitCode.OK
 
     async def _begun_before(self, table: Open) -> Progress | None:
         """How far it came; what the run itself would refuse is refused here."""
@@ -159,7 +160,7 @@ async def _plan(opened_table: Open, before: Progress | None) -> AsyncIterator[tu
     if end is None:
         yield "first slice", "there is no row to change"
         return
-    yield "first slice", f"{show.counted(end.rows, 'row')} up to {view.key(end.key)}"
+    yield "first slice", f"{pluralize(end.rows, 'row')} up to {view.key(end.key)}"
     change = opened_table.change
     if isinstance(change, SetChange) and settings.set is not None:
         statement = set_statement(table, settings.set, settings.where, after=after, upto=end.key)

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from swath.cli import show
+from swath.cli.formatting import pluralize
 from swath.core.store import PartitionStatus
 from swath.frontier import Frontier
 
@@ -37,12 +37,12 @@ class Report:
 
     def summary(self) -> str:
         if self.findings:
-            differences = show.counted(len(self.findings), "difference")
-            return f"{differences} in {show.counted(self.partitions, 'partition')}: please report this"
-        held = show.counted(self.partitions - len(self.moving), "partition")
-        moving = show.counted(len(self.moving), "partition")
+            differences = pluralize(len(self.findings), "difference")
+            return f"{differences} in {pluralize(self.partitions, 'partition')}: please report this"
+        held = pluralize(self.partitions - len(self.moving), "partition")
+        moving = pluralize(len(self.moving), "partition")
         rest = f"; {moving} did not hold still, swath pause sees to that" if self.moving else ""
-        return f"ok: {show.counted(self.items, 'item')} in {held}, as counted{rest}"
+        return f"ok: {pluralize(self.items, 'item')} in {held}, as counted{rest}"
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -94,7 +94,7 @@ def compare(kept: PartitionStatus, counted: PartitionStatus, lanes: LaneSums) ->
     if kept.checkpoint_dead > kept.dead:
         yield found(f"INV-6: {kept.checkpoint_dead:,} dead below the checkpoint, {kept.dead:,} in all")
     if _items(counted) > kept.end:
-        yield found(f"INV-4: {show.counted(_items(counted), 'item')} at {show.counted(kept.end, 'position')}")
+        yield found(f"INV-4: {pluralize(_items(counted), 'item')} at {pluralize(kept.end, 'position')}")
 
 
 async def _lane_sums(frontier: Frontier) -> Mapping[int, LaneSums]:

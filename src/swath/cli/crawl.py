@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from swath.cli import values
-from swath.cli.common import given_store, run
+from swath.cli.command import check_optional_store, run_command
+from swath.cli.parsers import parse_duration, parse_size
 from swath.core.errors import MissingExtra
 from swath.crawl.settings import DELAY_OF_ANY, DELAY_OF_SITE, CrawlSettings
 
@@ -45,7 +45,7 @@ def crawl(
         float | None,
         typer.Option(
             "--delay",
-            parser=values.duration,
+            parser=parse_duration,
             metavar="TIME",
             show_default=f"{DELAY_OF_ANY:g}s for --scope any, else {DELAY_OF_SITE:g}s",
             help="Between requests to a host; more if the host asks for it, is slow or fails",
@@ -122,7 +122,7 @@ def crawl(
         float | None,
         typer.Option(
             "--max-duration",
-            parser=values.duration,
+            parser=parse_duration,
             metavar="TIME",
             show_default="any",
             help="Stop after so long, such as 2h",
@@ -146,7 +146,7 @@ def crawl(
         float,
         typer.Option(
             "--timeout",
-            parser=values.duration,
+            parser=parse_duration,
             metavar="TIME",
             show_default="30s",
             help="For a page",
@@ -157,7 +157,7 @@ def crawl(
         int,
         typer.Option(
             "--max-size",
-            parser=values.size,
+            parser=parse_size,
             metavar="SIZE",
             show_default="10MB",
             help="Of a page; more is cut off",
@@ -225,7 +225,7 @@ def crawl(
         int,
         typer.Option(
             "--warc-size",
-            parser=values.size,
+            parser=parse_size,
             metavar="SIZE",
             show_default="1GB",
             help="Of a file; then the next begins",
@@ -254,7 +254,7 @@ def crawl(
     everything was crawled, with 1 when pages were given up, none was fetched or a limit ended it, 130 after Ctrl-C.
     """
     settings = lambda: CrawlSettings(  # noqa: E731  made where its errors are told
-        out=out, store=given_store(store), workers=workers, processes=processes, delay=delay, contact=contact,
+        out=out, store=check_optional_store(store), workers=workers, processes=processes, delay=delay, contact=contact,
         user_agent=user_agent, lane=lane, scope=scope, include=tuple(include or ()), exclude=tuple(exclude or ()),
         exclude_hosts=exclude_hosts, depth=depth, max_pages=max_pages, max_pages_per_host=max_pages_per_host,
         max_duration=max_duration, strip_tracking=strip_tracking, timeout=timeout, max_size=max_size,
@@ -262,7 +262,7 @@ def crawl(
         connect_to=tuple(connect_to or ()), allow_private=allow_private, proxy=proxy, robots=robots, warc=warc,
         warc_size=warc_size, sitemaps=sitemaps,
     )  # fmt: skip
-    run(store, _crawl(settings, urls or [], seeds, json=json, quiet=quiet), loop=_loop)
+    run_command(store, _crawl(settings, urls or [], seeds, json=json, quiet=quiet), loop=_loop)
 
 
 def _loop() -> asyncio.AbstractEventLoop:

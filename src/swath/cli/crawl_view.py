@@ -13,7 +13,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from swath.cli import show
+from swath.cli.formatting import escape, format_duration, format_size, pluralize
 from swath.core.status import Status
 from swath.crawl import workspace
 from swath.crawl.archive import index
@@ -44,12 +44,12 @@ def beginning(settings: CrawlSettings, prepared: workspace.Prepared, before: Sta
     where = f"the crawl in {settings.out}"
     if not before.waiting:
         return f"{where} is complete: nothing is left to fetch"
-    left = show.counted(before.waiting, "URL")
+    left = pluralize(before.waiting, "URL")
     parts = [f"{where} goes on: {left} left" if prepared.resumed else f"{where} begins"]
     if prepared.added:
-        parts.append(show.counted(prepared.added, "new seed"))
+        parts.append(pluralize(prepared.added, "new seed"))
     each = settings.lane.replace("ip", "address")
-    every = show.span(settings.min_interval)
+    every = format_duration(settings.min_interval)
     parts.append(f"a page every {every} from each {each}" if settings.min_interval else "no delay between pages")
     return ", ".join(parts)
 
@@ -60,10 +60,10 @@ def ending(stopped_by: str) -> str:
 
 def line(settings: CrawlSettings, tally: Mapping[str, Any], status: Status | None) -> str:
     """One line, for logs."""
-    parts = [show.counted(tally.get("pages", 0), "page"), f"{tally.get('rate', 0.0):.1f}/s"]
+    parts = [pluralize(tally.get("pages", 0), "page"), f"{tally.get('rate', 0.0):.1f}/s"]
     if status is not None:
-        parts.append(f"{queued(status):,} queued, {show.counted(status.lanes, PACED[settings.lane])} seen")
-    parts += [f"{tally.get('in_flight', 0):,} in flight", show.size(tally.get("bytes", 0))]
+        parts.append(f"{queued(status):,} queued, {pluralize(status.lanes, PACED[settings.lane])} seen")
+    parts += [f"{tally.get('in_flight', 0):,} in flight", format_size(tally.get("bytes", 0))]
     if tally.get("errors"):
         parts.append(f"errors: {_kinds(tally['errors'])}")
     return ", ".join(parts)
@@ -102,11 +102,11 @@ def panel(
     grid.add_column(style="cyan", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in _rows(settings, tally, status, workers):
-        grid.add_row(name, Text(show.clean(value)))
+        grid.add_row(name, Text(escape(value)))
     body: list[RenderableType] = [grid]
     if (hint := politeness_hint(settings, tally, status, workers=workers)) is not None:
-        body.append(Text(f"\n{show.clean(hint)}", style="yellow"))
-    title = Text(f"crawling into {show.clean(settings.out)}", style="bold")
+        body.append(Text(f"\n{escape(hint)}", style="yellow"))
+    title = Text(f"crawling into {escape(settings.out)}", style="bold")
     return Panel(Group(*body), title=title, title_align="left", border_style="dim", expand=False)
 
 
@@ -117,13 +117,13 @@ def _rows(
     pages, rate = tally.get("pages", 0), tally.get("rate", 0.0)
     yield "pages", f"{pages:,}   {rate:,.1f}/s now, {pages / seconds:,.1f}/s overall"
     if status is not None:
-        lasts = f", {show.span(max(1, round(queued(status) / rate)))} of work at this pace" if rate >= 0.1 else ""
+        lasts = f", {format_duration(max(1, round(queued(status) / rate)))} of work at this pace" if rate >= 0.1 else ""
         later = f" ({status.delayed:,} to be tried again later)" if status.delayed else ""
         yield "queued", f"{queued(status):,}{later}{lasts}"
         of_these = f"at most {hosts_with_work(status):,} with work"
         yield f"{PACED[settings.lane]}s", f"{status.lanes:,} seen, {of_these}{_next_turn(settings, status)}"
     yield "in flight", f"{tally.get('in_flight', 0):,} of {workers:,}"
-    yield "received", f"{show.size(tally.get('bytes', 0))} in {show.span(seconds)}"
+    yield "received", f"{format_size(tally.get('bytes', 0))} in {format_duration(seconds)}"
     yield from _outcomes(tally)
     slow = [(host, took) for host, took in tally.get("slow", {}).items() if took >= SLOW_SECONDS]
     if slow:
@@ -135,7 +135,7 @@ def _next_turn(settings: CrawlSettings, status: Status) -> str:
     wait = _wait(settings, status)
     if wait is None:
         return ""
-    return f", the next ready in {show.span(max(0.1, round(wait, 1)))}" if wait else ", some ready now"
+    return f", the next ready in {format_duration(max(0.1, round(wait, 1)))}" if wait else ", some ready now"
 
 
 def _wait(settings: CrawlSettings, status: Status) -> float | None:
@@ -170,7 +170,7 @@ def politeness_hint(
     """When throughput is limited by politeness rather than by the machine, the sizing law says so."""
     if status is None or settings.min_interval <= 0 or not status.ready or tally.get("in_flight", 0) >= workers / 2:
         return None
-    noun, every = PACED[settings.lane], show.span(settings.min_interval)
+    noun, every = PACED[settings.lane], format_duration(settings.min_interval)
     wait = _wait(settings, status) or 0.0
     if wait > _long(settings):
         return (
@@ -178,10 +178,10 @@ def politeness_hint(
         )
     hosts = hosts_with_work(status)
     most = hosts / settings.min_interval
-    enough = show.counted(round(workers * settings.min_interval), noun)
-    wanted = f"{show.counted(workers, 'worker')} would want {enough} with work"
+    enough = pluralize(round(workers * settings.min_interval), noun)
+    wanted = f"{pluralize(workers, 'worker')} would want {enough} with work"
     if most <= workers:
-        law = f"at most {show.counted(hosts, noun)} ÷ {every} = {most:,.1f} pages/s"
+        law = f"at most {pluralize(hosts, noun)} ÷ {every} = {most:,.1f} pages/s"
     elif wait > 0:
         law = f"every {noun} with work waits for its turn, {every} after the one before"
     else:
@@ -195,11 +195,11 @@ def summary(
     """What a crawl came to."""
     pages = tally.get("pages", 0)
     if pages:
-        yield "pages", f"{pages:,} in {show.span(seconds)}, {pages / max(seconds, 0.001):,.1f}/s"
-        yield "received", show.size(tally.get("bytes", 0))
+        yield "pages", f"{pages:,} in {format_duration(seconds)}, {pages / max(seconds, 0.001):,.1f}/s"
+        yield "received", format_size(tally.get("bytes", 0))
     yield from _outcomes(tally)
     if pages != status.visits:
-        yield "in all", show.counted(status.visits, "page") + " since the crawl began"
+        yield "in all", pluralize(status.visits, "page") + " since the crawl began"
     yield "left", f"{status.waiting:,} queued, {status.dead:,} given up"
     yield from _files(settings)
 
@@ -210,7 +210,7 @@ def _files(settings: CrawlSettings) -> Iterator[tuple[str, str]]:
     for name, suffix in (("archive", ".warc.gz"), ("list of pages", ".jsonl.gz")):
         sizes = [path.stat().st_size for path in found if path.name.endswith(suffix)]
         if sizes:
-            yield name, f"{show.counted(len(sizes), 'file')} *{suffix} in {settings.out}, {show.size(sum(sizes))}"
+            yield name, f"{pluralize(len(sizes), 'file')} *{suffix} in {settings.out}, {format_size(sum(sizes))}"
     if (settings.directory / index.FILE).exists():
         yield "index", str(settings.directory / index.FILE)
 

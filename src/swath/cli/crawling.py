@@ -9,9 +9,10 @@ from pathlib import Path
 
 import swath
 from swath.cli import crawl_view as view
-from swath.cli import show
-from swath.cli.exits import Exit
-from swath.cli.explain import explained
+from swath.cli.exit_codes import ExitCode
+from swath.cli.explain import explain_key
+from swath.cli.formatting import pluralize
+from swath.cli.terminal import is_terminal, open_live_display, print_error, print_facts, print_json_line
 from swath.core.errors import UsageError
 from swath.core.redact import mask_password
 from swath.core.status import Status
@@ -66,22 +67,22 @@ class Crawling:
 
     def _say_what_begins(self, prepared: workspace.Prepared, before: Status) -> None:
         for change in prepared.changes:
-            show.complain(change)
+            print_error(change)
         if (advice := fd_limit.workers_allowed(self._settings.workers).sentence) is not None:
-            show.complain(advice)
+            print_error(advice)
         if not self._quiet and not self._json:
             print(view.beginning(self._settings, prepared, before), file=sys.stderr, flush=True)
 
     async def _show(self) -> None:
         if self._quiet:
             return
-        if show.on_terminal() and not self._json:
+        if is_terminal() and not self._json:
             await self._show_panel()
         else:
             await self._show_lines()
 
     async def _show_panel(self) -> None:
-        with show.live(transient=True) as draw:
+        with open_live_display(transient=True) as draw:
             while True:
                 draw(view.panel(self._settings, self._fleet.tally(), self._fleet.status, workers=self._workers))
                 await asyncio.sleep(REFRESH_SECONDS)
@@ -95,7 +96,7 @@ class Crawling:
                 continue
             next_line += view.LINE_SECONDS
             if self._json:
-                show.json_line({"event": "progress", **tally, **view.frontier(self._fleet.status)})
+                print_json_line({"event": "progress", **tally, **view.frontier(self._fleet.status)})
                 sys.stdout.flush()
             else:
                 print(view.line(self._settings, tally, self._fleet.status), flush=True)
@@ -103,26 +104,26 @@ class Crawling:
     async def _finish(self, stopped_by: str, seconds: float) -> int:
         settings = self._settings
         for failure in self._fleet.failures:
-            show.complain(failure if stopped_by == FAILED else f"{failure}; the others went on")
+            print_error(failure if stopped_by == FAILED else f"{failure}; the others went on")
         status = await workspace.status(settings)
         if stopped_by == "done" and settings.warc:
             with writing_to(settings.directory):
                 await asyncio.to_thread(index.write, settings.directory, await workspace.committed(settings))
         tally = self._fleet.tally()
         if self._json:
-            show.json_line(
+            print_json_line(
                 {"event": "summary", "stopped_by": stopped_by, "seconds": seconds, **tally, **view.frontier(status)}
             )
         elif not self._quiet:
-            show.facts(view.ending(stopped_by), view.summary(settings, tally, status, seconds=seconds))
+            print_facts(view.ending(stopped_by), view.summary(settings, tally, status, seconds=seconds))
         if status.waiting:
-            show.complain(f"{show.counted(status.waiting, 'URL')} left: run the same command again to go on")
+            print_error(f"{pluralize(status.waiting, 'URL')} left: run the same command again to go on")
         elif not status.visits:
-            show.complain(f"no page was fetched. {await self._why_not()}")
-            return Exit.NO
+            print_error(f"no page was fetched. {await self._why_not()}")
+            return ExitCode.NEGATIVE
         if stopped_by in ("SIGINT", "SIGTERM"):
-            return Exit.INTERRUPTED
-        return Exit.NO if status.waiting or status.dead or stopped_by == FAILED else Exit.DONE
+            return ExitCode.INTERRUPTED
+        return ExitCode.NEGATIVE if status.waiting or status.dead or stopped_by == FAILED else ExitCode.OK
 
     async def _why_not(self) -> str:
         """What became of the first seed."""
@@ -130,7 +131,7 @@ class Crawling:
         with (settings.directory / workspace.SEEDS).open() as seeds:
             first = seeds.readline().strip()
         async with swath.open(settings.store_url, create=False) as frontier:
-            found = await explained(frontier, first)
+            found = await explain_key(frontier, first)
         if not str(found.data.get("reason")).startswith("private:"):
             return found.sentence
         retry = f"swath dead retry --all --store '{mask_password(settings.store_url)}'"

@@ -6,20 +6,19 @@ import typer
 
 import swath
 from swath.cli import check as checks
-from swath.cli import show
-from swath.cli.common import (
+from swath.cli.command import open_frontier, require_store, run_command
+from swath.cli.exit_codes import ExitCode
+from swath.cli.formatting import escape, format_limits, format_size, pluralize
+from swath.cli.options import (
     ConcurrencyOption,
     JSONOption,
     MaxAttemptsOption,
     MinIntervalOption,
     PartitionsOption,
     StoreOption,
-    opened,
-    run,
-    store_url,
 )
-from swath.cli.exits import Exit
-from swath.cli.info import describe
+from swath.cli.store_info import describe
+from swath.cli.terminal import print_facts, print_json
 from swath.core.clock import SECOND
 from swath.core.redact import mask_password
 from swath.opening import migrate as migrate_store
@@ -46,13 +45,13 @@ def init(
         "concurrency": concurrency,
         "max_attempts": max_attempts,
     }
-    run(store, _init(store, settings, json))
+    run_command(store, _init(store, settings, json))
 
 
 @app.command("migrate")
 def migrate(store: StoreOption = None, json: JSONOption = False) -> None:
     """Bring a store that an older swath wrote to the format of this one."""
-    run(store, _migrate(store, json))
+    run_command(store, _migrate(store, json))
 
 
 @app.command("check")
@@ -62,17 +61,17 @@ def check(store: StoreOption = None, json: JSONOption = False) -> None:
     Exits with 1 when a counter or a promise does not hold. It takes longer the larger the frontier is. Partitions that
     are worked on meanwhile are looked at again, and left out if they never hold still: `swath pause` makes them.
     """
-    run(store, _check(store, json))
+    run_command(store, _check(store, json))
 
 
 @app.command("info")
 def info(store: StoreOption = None, json: JSONOption = False) -> None:
     """Show what a store is: backend, format, partitions, size."""
-    run(store, _info(store, json))
+    run_command(store, _info(store, json))
 
 
 async def _init(store: str | None, settings: dict[str, Any], json: bool) -> None:
-    async with opened(store, create=True, **settings) as frontier:
+    async with open_frontier(store, create=True, **settings) as frontier:
         kept = frontier.store.settings
     data = {
         "store": mask_password(store or ""),
@@ -82,19 +81,19 @@ async def _init(store: str | None, settings: dict[str, Any], json: bool) -> None
         "max_attempts": kept.max_attempts,
     }
     if json:
-        show.document(data)
+        print_json(data)
     else:
         print(
-            f"{show.clean(mask_password(store or ''))} is ready: {show.counted(kept.partitions, 'partition')}, "
-            f"{show.pace(kept.min_interval / SECOND, kept.concurrency)}, up to "
-            f"{show.counted(kept.max_attempts, 'attempt')}"
+            f"{escape(mask_password(store or ''))} is ready: {pluralize(kept.partitions, 'partition')}, "
+            f"{format_limits(kept.min_interval / SECOND, kept.concurrency)}, up to "
+            f"{pluralize(kept.max_attempts, 'attempt')}"
         )
 
 
 async def _migrate(store: str | None, json: bool) -> None:
-    applied = await migrate_store(store_url(store))
+    applied = await migrate_store(require_store(store))
     if json:
-        show.document({"store": mask_password(store or ""), "applied": list(applied)})
+        print_json({"store": mask_password(store or ""), "applied": list(applied)})
     elif applied:
         for name in applied:
             print(f"applied {name}")
@@ -103,26 +102,26 @@ async def _migrate(store: str | None, json: bool) -> None:
 
 
 async def _check(store: str | None, json: bool) -> int:
-    async with opened(store) as frontier:
+    async with open_frontier(store) as frontier:
         report = await checks.check(frontier)
     if json:
-        show.document({"store": mask_password(store or ""), **report.as_json()})
+        print_json({"store": mask_password(store or ""), **report.as_json()})
     else:
         for finding in report.findings:
             print(f"partition {finding.partition}: {finding.text}")
         print(report.summary())
-    return Exit.NO if report.findings else Exit.DONE
+    return ExitCode.NEGATIVE if report.findings else ExitCode.OK
 
 
 async def _info(store: str | None, json: bool) -> None:
-    async with opened(store) as frontier:
+    async with open_frontier(store) as frontier:
         partitions = frontier.store.settings.partitions
         positions = sum(part.end for part in (await frontier.store.status()).partitions)
-        about = await describe(store_url(store))
+        about = await describe(require_store(store))
     data = {"store": mask_password(store or ""), "backend": about.backend, "format": about.format}
     data |= {"partitions": partitions, "positions": positions, "bytes": about.bytes, "version": swath.__version__}
     if json:
-        show.document(data)
+        print_json(data)
         return
     pairs = [(name, f"{value}") for name, value in data.items() if name != "bytes"]
-    show.facts("store", [*pairs, ("size", show.size(about.bytes))])
+    print_facts("store", [*pairs, ("size", format_size(about.bytes))])

@@ -1,5 +1,6 @@
 """`swath dead`: list the items that were given up, and give them another try."""
 
+import json as json_decoder
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -7,10 +8,20 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from swath.cli import show
-from swath.cli.common import GroupWithDefault, JSONOption, StoreOption, lane_name, opened, run
-from swath.cli.exits import Exit
-from swath.cli.explain import explained
+from swath.cli.command import GroupWithDefault, check_lane, open_frontier, run_command
+from swath.cli.exit_codes import ExitCode
+from swath.cli.explain import explain_key
+from swath.cli.formatting import escape, format_time, pluralize
+from swath.cli.options import JSONOption, StoreOption
+from swath.cli.terminal import (
+    is_terminal,
+    make_console,
+    print_error,
+    print_json,
+    print_json_lines,
+    print_note,
+    print_rows,
+)
 from swath.core import codec
 from swath.core.clock import as_datetime
 from swath.core.errors import UsageError
@@ -51,7 +62,7 @@ def list_dead(
     Away from a terminal the columns are tab-separated: key, lane, attempts, since, reason, and error with --errors.
     With --json each item is a line.
     """
-    run(store, _list(store, limit, reason, lane, errors, json))
+    run_command(store, _list(store, limit, reason, lane, errors, json))
 
 
 @app.command("retry")
@@ -69,23 +80,23 @@ def retry(
 
     Name them by key, by --reason, by --lane, or take --all. Exits with 1 when there was none.
     """
-    run(store, _retry(store, keys or [], everything, reason, lane, json))
+    run_command(store, _retry(store, keys or [], everything, reason, lane, json))
 
 
 async def _list(store: str | None, limit: int, reason: str | None, lane: str | None, errors: bool, json: bool) -> None:
-    async with opened(store) as frontier:
+    async with open_frontier(store) as frontier:
         found = _wanted(frontier, limit, reason, lane)
         if json:
-            count = await show.json_lines(as_json(item) async for item in found)
-        elif errors and show.on_terminal():
+            count = await print_json_lines(as_json(item) async for item in found)
+        elif errors and is_terminal():
             count = await _print_with_errors(found)
         else:
             columns = (*COLUMNS, "error") if errors else COLUMNS
-            count = await show.listing(columns, (row(item, errors) async for item in found), right=["attempts"])
+            count = await print_rows(columns, (row(item, errors) async for item in found), right=["attempts"])
         if count == 0:
-            show.note(_none(reason, lane))
+            print_note(_none(reason, lane))
         elif count == limit:
-            show.note(f"the first {limit:,}; --limit 0 lists all", always=True)
+            print_note(f"the first {limit:,}; --limit 0 lists all", always=True)
 
 
 def _none(reason: str | None, lane: str | None) -> str:
@@ -113,8 +124,8 @@ async def _retry(
     if not keys and not everything and reason is None and lane is None:
         raise UsageError("which items? Give keys, --reason TEXT, --lane NAME, or --all for every dead item")
     if lane is not None:
-        lane_name(lane)
-    async with opened(store) as frontier:
+        check_lane(lane)
+    async with open_frontier(store) as frontier:
         if keys:
             reopened = 0
             for key in keys:
@@ -122,12 +133,12 @@ async def _retry(
         else:
             reopened = await frontier.reopen_dead(lane=lane, reason=reason)
             if not reopened:
-                show.complain(_none(reason, lane))
+                print_error(_none(reason, lane))
     if json:
-        show.document({"reopened": reopened})
+        print_json({"reopened": reopened})
     else:
-        print(f"{show.counted(reopened, 'dead item')} made ready again")
-    return Exit.DONE if reopened else Exit.NO
+        print(f"{pluralize(reopened, 'dead item')} made ready again")
+    return ExitCode.OK if reopened else ExitCode.NEGATIVE
 
 
 async def _retry_key(frontier: Frontier, key: str, lane: str | None) -> int:
@@ -137,22 +148,22 @@ async def _retry_key(frontier: Frontier, key: str, lane: str | None) -> int:
     lanes = [item.lane.lane for item in found if item.state == "dead" and item.lane is not None]
     dead = [name for name in lanes if lane in (None, name)]
     if not dead:
-        show.complain(f"not dead: {(await explained(frontier, key, lane=lane)).sentence}")
+        print_error(f"not dead: {(await explain_key(frontier, key, lane=lane)).sentence}")
     return sum([await frontier.reopen([key], lane=name) for name in dead])
 
 
 async def _print_with_errors(items: AsyncIterator[DeadRow]) -> int:
     """One below the other: tracebacks want the whole width."""
-    console = show.console()
+    console = make_console()
     count = 0
     async for item in items:
         count += 1
-        key, lane, _, since, reason = (show.clean(cell) for cell in row(item, errors=False))
+        key, lane, _, since, reason = (escape(cell) for cell in row(item, errors=False))
         console.print(Text(key, style="bold"))
-        console.print(Text(f"lane {lane}, {show.counted(item.attempts, 'attempt')}, {since}", style="dim"))
+        console.print(Text(f"lane {lane}, {pluralize(item.attempts, 'attempt')}, {since}", style="dim"))
         console.print(Text(reason, style="red"))
         if item.error:
-            console.print(Padding(Text(show.clean(item.error, keep="\n")), (0, 0, 0, 2)))
+            console.print(Padding(Text(escape(item.error, keep="\n")), (0, 0, 0, 2)))
         console.print()
     return count
 
@@ -166,12 +177,12 @@ def as_json(item: DeadRow) -> dict[str, Any]:
         "reason": item.reason,
         "error": item.error,
         "priority": item.priority,
-        "payload": show.decoded(item.payload),
+        "payload": None if item.payload is None else json_decoder.loads(item.payload),
         "partition": item.partition,
         "position": item.position,
     }
 
 
 def row(item: DeadRow, errors: bool) -> tuple[str, ...]:
-    cells = (item.key, item.lane, f"{item.attempts}", show.stamp(as_datetime(item.settled_at)), item.reason)
+    cells = (item.key, item.lane, f"{item.attempts}", format_time(as_datetime(item.settled_at)), item.reason)
     return (*cells, item.error or "") if errors else cells

@@ -8,9 +8,11 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from swath.cli import show
-from swath.cli.common import JSONOption, StoreOption, lane_name, opened, run
-from swath.cli.exits import Exit
+from swath.cli.command import check_lane, open_frontier, run_command
+from swath.cli.exit_codes import ExitCode
+from swath.cli.formatting import escape, format_json
+from swath.cli.options import JSONOption, StoreOption
+from swath.cli.terminal import is_terminal, make_console, print_facts, print_json
 from swath.core.status import Explanation
 from swath.frontier import Frontier
 
@@ -30,22 +32,22 @@ def explain(
 
     One sentence, then the facts. Exits with 1 when the key was never added.
     """
-    run(store, _explain(store, key, lane, json))
+    run_command(store, _explain(store, key, lane, json))
 
 
 async def _explain(store: str | None, key: str, lane: str | None, json: bool) -> int:
-    async with opened(store) as frontier:
-        found = await explained(frontier, key, lane=None if lane is None else lane_name(lane))
+    async with open_frontier(store) as frontier:
+        found = await explain_key(frontier, key, lane=None if lane is None else check_lane(lane))
         if found.state == "unknown":
             found = await _refused(frontier, found)
     if json:
-        show.document({"key": found.key, "state": found.state, "sentence": found.sentence, **found.data})
+        print_json({"key": found.key, "state": found.state, "sentence": found.sentence, **found.data})
     else:
         _print(found)
-    return Exit.NO if found.state == "unknown" else Exit.DONE
+    return ExitCode.NEGATIVE if found.state == "unknown" else ExitCode.OK
 
 
-async def explained(frontier: Frontier, key: str, *, lane: str | None = None) -> Explanation:
+async def explain_key(frontier: Frontier, key: str, *, lane: str | None = None) -> Explanation:
     """Where a key is. Of one that was passed on from lane to lane, as pages of a crawl may be, where it is now."""
     found = await frontier.explain(key, lane=lane)
     match found.data.get("result"):
@@ -68,12 +70,12 @@ async def _refused(frontier: Frontier, found: Explanation) -> Explanation:
 
 
 def _print(found: Explanation) -> None:
-    if not show.on_terminal():
-        print(show.clean(found.sentence))
+    if not is_terminal():
+        print(escape(found.sentence))
     else:
-        show.console().print(Text(show.clean(found.sentence), style="bold"))
+        make_console().print(Text(escape(found.sentence), style="bold"))
     if found.data:
-        show.facts(found.state, flat(found.data))
+        print_facts(found.state, flat(found.data))
 
 
 def flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -89,4 +91,4 @@ def flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]
             case str():
                 yield prefix + name, value
             case _:
-                yield prefix + name, show.compact(value)
+                yield prefix + name, format_json(value)

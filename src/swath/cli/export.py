@@ -12,7 +12,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from swath.cli.common import given_store, run
+from swath.cli.command import check_optional_store, run_command
 from swath.core.errors import MissingExtra, UsageError
 from swath.crawl.settings import CrawlSettings
 
@@ -53,7 +53,7 @@ def export(
     Only what was settled is there, also while the crawl goes on.
     """
     settings = CrawlSettings(out=out, store=store)
-    run(settings.store_url, _export(settings, file, format))
+    run_command(settings.store_url, _export(settings, file, format))
 
 
 def _format(asked: str | None, file: str | None) -> str:
@@ -67,7 +67,7 @@ def _format(asked: str | None, file: str | None) -> str:
 
 async def _export(settings: CrawlSettings, file: str | None, asked: str | None) -> None:
     form = _format(asked, file)
-    given_store(settings.store)
+    check_optional_store(settings.store)
     try:
         from swath.crawl import workspace
     except ImportError as error:

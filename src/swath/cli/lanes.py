@@ -1,25 +1,26 @@
 """`swath lanes`: list lanes, and change their limits."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 
-from swath.cli import show, values
-from swath.cli.common import (
-    ConcurrencyOption,
-    GroupWithDefault,
-    JSONOption,
-    MaxAttemptsOption,
-    MinIntervalOption,
-    StoreOption,
-    lane_name,
-    opened,
-    run,
+from swath.cli.command import GroupWithDefault, check_lane, open_frontier, run_command
+from swath.cli.exit_codes import ExitCode
+from swath.cli.formatting import format_duration, format_time
+from swath.cli.options import ConcurrencyOption, JSONOption, MaxAttemptsOption, MinIntervalOption, StoreOption
+from swath.cli.parsers import parse_concurrency, parse_duration, parse_interval, parse_time
+from swath.cli.terminal import (
+    make_console,
+    print_error,
+    print_facts,
+    print_json,
+    print_json_lines,
+    print_note,
+    print_rows,
 )
-from swath.cli.exits import Exit
 from swath.core.clock import SECOND, as_datetime
 from swath.core.errors import UsageError
 from swath.core.status import lane_data
@@ -73,7 +74,7 @@ def list_lanes(
     """
     if lane is not None:
         options = {"--limit": limit is not None, "--waiting": waiting, "--paused": paused, "--blocked": blocked}
-        run(store, _one(store, lane, [name for name, given in options.items() if given], json))
+        run_command(store, _one(store, lane, [name for name, given in options.items() if given], json))
         return
 
     def wanted(found: LaneRow, now: int) -> bool:
@@ -83,7 +84,7 @@ def list_lanes(
             and (not blocked or found.limits.blocked_until > now)
         )
 
-    run(store, _list(store, LIMIT if limit is None else limit, wanted, json))
+    run_command(store, _list(store, LIMIT if limit is None else limit, wanted, json))
 
 
 @app.command("set")
@@ -94,7 +95,7 @@ def set_limits(
         Any,
         typer.Option(
             "--min-interval",
-            parser=values.interval,
+            parser=parse_interval,
             metavar="TIME",
             show_default=False,
             help='The least time between items, such as 1.5, 70s, 10m; "default" for the frontier\'s',
@@ -104,7 +105,7 @@ def set_limits(
         Any,
         typer.Option(
             "--concurrency",
-            parser=values.at_once,
+            parser=parse_concurrency,
             metavar="N",
             show_default=False,
             help='Items in flight at once, 0 for any number; "default" for the frontier\'s',
@@ -122,7 +123,7 @@ def set_limits(
             raise UsageError("nothing to set: give --min-interval, --concurrency or both")
         await frontier.limit(lane, min_interval=min_interval, concurrency=concurrency)
 
-    run(store, _change(store, lane, change, json))
+    run_command(store, _change(store, lane, change, json))
 
 
 @app.command("block")
@@ -131,15 +132,13 @@ def block(
     store: StoreOption = None,
     seconds: Annotated[
         float | None,
-        typer.Option(
-            "--for", parser=values.duration, metavar="TIME", show_default=False, help="How long: 70s, 10m, 2h"
-        ),
+        typer.Option("--for", parser=parse_duration, metavar="TIME", show_default=False, help="How long: 70s, 10m, 2h"),
     ] = None,
     until: Annotated[
         datetime | None,
         typer.Option(
             "--until",
-            parser=values.moment,
+            parser=parse_time,
             metavar="MOMENT",
             show_default=False,
             help="Until when: 2030-01-31T12:00:00Z",
@@ -157,7 +156,7 @@ def block(
             raise UsageError("a block ends: give --for TIME or --until MOMENT, one of them")
         await frontier.block(lane, until=seconds if until is None else until)  # type: ignore[arg-type]
 
-    run(store, _change(store, lane, change, json))
+    run_command(store, _change(store, lane, change, json))
 
 
 @app.command("unblock")
@@ -171,7 +170,7 @@ def unblock(
     async def change(frontier: Frontier) -> None:
         await frontier.block(lane, until=0)
 
-    run(store, _change(store, lane, change, json, must_exist=True))
+    run_command(store, _change(store, lane, change, json, must_exist=True))
 
 
 @app.command("defaults")
@@ -183,35 +182,36 @@ def defaults(
     json: JSONOption = False,
 ) -> None:
     """Show or change what holds for lanes without limits of their own."""
-    run(store, _defaults(store, json, min_interval=min_interval, concurrency=concurrency, max_attempts=max_attempts))
+    changes = {"min_interval": min_interval, "concurrency": concurrency, "max_attempts": max_attempts}
+    run_command(store, _defaults(store, json, changes))
 
 
-async def _defaults(store: str | None, json: bool, **changes: Any) -> None:
-    async with opened(store) as frontier:
+async def _defaults(store: str | None, json: bool, changes: Mapping[str, Any]) -> None:
+    async with open_frontier(store) as frontier:
         if any(value is not None for value in changes.values()):
-            with show.console(stderr=True).status("changing the defaults"):  # lanes are told one by one
+            with make_console(stderr=True).status("changing the defaults"):  # lanes are told one by one
                 await frontier.configure(**changes)
         status = await frontier.status()
     data = {name: getattr(status, name) for name in ("min_interval", "concurrency", "max_attempts")}
     if json:
-        show.document(data)
+        print_json(data)
     else:
-        show.facts("lane defaults", [(name, f"{value:g}") for name, value in data.items()])
+        print_facts("lane defaults", [(name, f"{value:g}") for name, value in data.items()])
 
 
 async def _list(store: str | None, limit: int, wanted: Callable[[LaneRow, int], bool], json: bool) -> None:
-    async with opened(store) as frontier:
+    async with open_frontier(store) as frontier:
         now = await _now(frontier)
         found = _wanted(frontier, limit, lambda lane: wanted(lane, now.moment))
         if json:
-            count = await show.json_lines(as_json(lane, now) async for lane in found)
+            count = await print_json_lines(as_json(lane, now) async for lane in found)
         else:
             rows = (row(lane, now) async for lane in found)
-            count = await show.listing(COLUMNS, rows, right=COLUMNS[1:3] + COLUMNS[4:])
+            count = await print_rows(COLUMNS, rows, right=COLUMNS[1:3] + COLUMNS[4:])
         if count == 0:
-            show.note("no lanes")
+            print_note("no lanes")
         elif count == limit:
-            show.note(f"the first {limit:,}; --limit 0 lists all", always=True)
+            print_note(f"the first {limit:,}; --limit 0 lists all", always=True)
 
 
 async def _wanted(frontier: Frontier, limit: int, wanted: Callable[[LaneRow], bool]) -> AsyncIterator[LaneRow]:
@@ -227,30 +227,30 @@ async def _wanted(frontier: Frontier, limit: int, wanted: Callable[[LaneRow], bo
 async def _one(store: str | None, lane: str, unfit: Sequence[str], json: bool) -> int:
     if unfit:
         raise UsageError(f"{lane!r} is one lane, from which {', '.join(unfit)} cannot choose: give one of the two")
-    async with opened(store) as frontier:
-        found = await frontier.lane(lane_name(lane))
+    async with open_frontier(store) as frontier:
+        found = await frontier.lane(check_lane(lane))
         if found is None:
-            show.complain(f"there is no lane {lane!r}: swath lanes lists them, swath lanes --help the commands")
-            return Exit.NO
+            print_error(f"there is no lane {lane!r}: swath lanes lists them, swath lanes --help the commands")
+            return ExitCode.NEGATIVE
         _print(found, await _now(frontier), json)
-    return Exit.DONE
+    return ExitCode.OK
 
 
 async def _change(
     store: str | None, lane: str, change: Callable[[Frontier], Any], json: bool, *, must_exist: bool = False
 ) -> int:
-    async with opened(store) as frontier:
-        before = await frontier.lane(lane_name(lane))
+    async with open_frontier(store) as frontier:
+        before = await frontier.lane(check_lane(lane))
         if before is None and must_exist:
-            show.complain(f"there is no lane {lane!r}: swath lanes lists them")
-            return Exit.NO
+            print_error(f"there is no lane {lane!r}: swath lanes lists them")
+            return ExitCode.NEGATIVE
         await change(frontier)
         found = await frontier.lane(lane)
         assert found is not None
         _print(found, await _now(frontier), json)
     if before is None:
-        show.note(f"lane {lane} is new: no item was ever added to it")
-    return Exit.DONE
+        print_note(f"lane {lane} is new: no item was ever added to it")
+    return ExitCode.OK
 
 
 async def _now(frontier: Frontier) -> Now:
@@ -260,10 +260,10 @@ async def _now(frontier: Frontier) -> Now:
 
 def _print(lane: LaneRow, now: Now, json: bool) -> None:
     if json:
-        show.document(as_json(lane, now))
+        print_json(as_json(lane, now))
     else:
         names = ("lane", "waiting", "in_flight", "state", "min_interval", "concurrency")
-        show.facts(f"lane {lane.lane}", zip(names, row(lane, now), strict=True))
+        print_facts(f"lane {lane.lane}", zip(names, row(lane, now), strict=True))
 
 
 def as_json(lane: LaneRow, now: Now) -> dict[str, Any]:
@@ -301,8 +301,8 @@ def state(lane: LaneRow, now: int) -> str:
 def in_words(lane: LaneRow, now: int) -> str:
     match name := state(lane, now):
         case "blocked":
-            return f"blocked until {show.stamp(as_datetime(lane.limits.blocked_until))}"
+            return f"blocked until {format_time(as_datetime(lane.limits.blocked_until))}"
         case "resting" if lane.ready_at is not None:
-            return f"ready in {show.span((lane.ready_at - now) / SECOND)}"
+            return f"ready in {format_duration((lane.ready_at - now) / SECOND)}"
         case _:
             return name

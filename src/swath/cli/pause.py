@@ -4,8 +4,10 @@ from typing import Annotated, Any
 
 import typer
 
-from swath.cli import show
-from swath.cli.common import JSONOption, StoreOption, lane_name, opened, run
+from swath.cli.command import check_lane, open_frontier, run_command
+from swath.cli.formatting import escape, pluralize
+from swath.cli.options import JSONOption, StoreOption
+from swath.cli.terminal import print_json
 from swath.frontier import Frontier
 
 LaneArgument = Annotated[
@@ -20,27 +22,27 @@ def pause(lane: LaneArgument = None, store: StoreOption = None, json: JSONOption
     It holds until `swath resume`. Every process hears of it within two seconds and gives back what it has not started;
     what is being worked on goes on.
     """
-    run(store, _pause(store, lane, json))
+    run_command(store, _pause(store, lane, json))
 
 
 async def _pause(store: str | None, lane: str | None, json: bool) -> None:
-    async with opened(store) as frontier:
-        new = lane is not None and await frontier.lane(lane_name(lane)) is None
+    async with open_frontier(store) as frontier:
+        new = lane is not None and await frontier.lane(check_lane(lane)) is None
         await frontier.pause(lane)
         data, text = await in_force(frontier, lane)
     if new:
         text += " No item was ever added to this lane."
     if json:
-        show.document(data)
+        print_json(data)
     else:
-        print(show.clean(text))
+        print(escape(text))
 
 
 async def in_force(frontier: Frontier, lane: str | None) -> tuple[dict[str, Any], str]:
     """Whether a lane or the frontier is paused, as data and as a sentence."""
     status = await frontier.status()
     if lane is None:
-        going_on = f"; {show.counted(status.claimed, 'item')} being worked on" if status.claimed else ""
+        going_on = f"; {pluralize(status.claimed, 'item')} being worked on" if status.claimed else ""
         text = (
             f"The frontier is paused{going_on}. swath resume lets it go on."
             if status.paused

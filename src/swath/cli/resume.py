@@ -1,9 +1,11 @@
 """`swath resume`: let a lane, or the frontier, go on."""
 
-from swath.cli import show
-from swath.cli.common import JSONOption, StoreOption, lane_name, opened, run
-from swath.cli.exits import Exit
+from swath.cli.command import check_lane, open_frontier, run_command
+from swath.cli.exit_codes import ExitCode
+from swath.cli.formatting import escape
+from swath.cli.options import JSONOption, StoreOption
 from swath.cli.pause import LaneArgument, in_force
+from swath.cli.terminal import print_error, print_json
 
 
 def resume(lane: LaneArgument = None, store: StoreOption = None, json: JSONOption = False) -> None:
@@ -11,18 +13,18 @@ def resume(lane: LaneArgument = None, store: StoreOption = None, json: JSONOptio
 
     A lane paused by itself stays paused when the frontier goes on, and the other way round.
     """
-    run(store, _resume(store, lane, json))
+    run_command(store, _resume(store, lane, json))
 
 
 async def _resume(store: str | None, lane: str | None, json: bool) -> int:
-    async with opened(store) as frontier:
-        if lane is not None and await frontier.lane(lane_name(lane)) is None:
-            show.complain(f"there is no lane {lane!r}: swath lanes lists them")
-            return Exit.NO
+    async with open_frontier(store) as frontier:
+        if lane is not None and await frontier.lane(check_lane(lane)) is None:
+            print_error(f"there is no lane {lane!r}: swath lanes lists them")
+            return ExitCode.NEGATIVE
         await frontier.resume(lane)
         data, text = await in_force(frontier, lane)
     if json:
-        show.document(data)
+        print_json(data)
     else:
-        print(show.clean(text))
-    return Exit.DONE
+        print(escape(text))
+    return ExitCode.OK

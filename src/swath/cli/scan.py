@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from swath.cli import values
-from swath.cli.common import given_store, run
+from swath.cli.command import check_optional_store, run_command
+from swath.cli.parsers import parse_duration
 from swath.core.errors import MissingExtra
 from swath.scan.settings import ScanSettings
 
@@ -58,14 +58,14 @@ def scan(
     timeout: Annotated[
         float,
         typer.Option(
-            "--timeout", parser=values.duration, metavar="TIME", show_default="60s", help="For the check of a record"
+            "--timeout", parser=parse_duration, metavar="TIME", show_default="60s", help="For the check of a record"
         ),
     ] = 60.0,
     lease: Annotated[
         float,
         typer.Option(
             "--lease",
-            parser=values.duration,
+            parser=parse_duration,
             metavar="TIME",
             show_default="60s",
             help="Time after which other processes take over the slices of a process that died",
@@ -132,7 +132,7 @@ def scan(
         source=source, against=against, check=check, fix=fix, key=key, columns=_names(columns), out=out, store=store,
         workers=workers, timeout=timeout, lease=lease, recheck=recheck, fresh=fresh, json=json, quiet=quiet,
     )  # fmt: skip
-    run(store, work)
+    run_command(store, work)
 
 
 def _names(text: str | None) -> tuple[str, ...]:
@@ -144,5 +144,5 @@ async def _scan(*, store: str | None, json: bool, quiet: bool, **given: object) 
         from swath.cli.scanning import Scanning
     except ImportError as error:
         raise MissingExtra("scanning needs some more packages: pip install 'swath[scan]'") from error
-    settings = ScanSettings(store=given_store(store), **given)  # type: ignore[arg-type]
+    settings = ScanSettings(store=check_optional_store(store), **given)  # type: ignore[arg-type]
     return await Scanning(settings, json=json, quiet=quiet).run()

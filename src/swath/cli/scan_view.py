@@ -6,7 +6,8 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from swath.cli import show
+from swath.cli.formatting import format_duration, format_size, pluralize
+from swath.cli.terminal import make_panel
 from swath.core.status import Status
 from swath.scan.counts import Counts
 from swath.scan.report import Proof
@@ -45,10 +46,10 @@ def beginning(prepared: Prepared, before: Proof) -> str:
             "is open"
         )
     if prepared.round:
-        left = show.counted(before.status.waiting, "slice")
+        left = pluralize(before.status.waiting, "slice")
         return f"recheck {prepared.round} of {what}: {left} of keys with open findings"
     if prepared.resumed:
-        return f"{what} goes on: {show.counted(before.counts.records, 'record')} looked at so far{where}"
+        return f"{what} goes on: {pluralize(before.counts.records, 'record')} looked at so far{where}"
     return f"{what} begins{where}"
 
 
@@ -60,9 +61,9 @@ def ending(found: Proof) -> str:
 
 def line(counts: Counts, status: Status | None, rate: float) -> str:
     """One line, for logs."""
-    parts = [show.counted(counts.records, "record"), f"{rate:,.0f}/s", show.size(counts.bytes)]
+    parts = [pluralize(counts.records, "record"), f"{rate:,.0f}/s", format_size(counts.bytes)]
     if status is not None:
-        parts.append(f"{show.counted(status.waiting, 'slice')} waiting")
+        parts.append(f"{pluralize(status.waiting, 'slice')} waiting")
     parts.append(f"open: {_codes(counts)}")
     return ", ".join(parts)
 
@@ -81,11 +82,11 @@ def progress(counts: Counts, status: Status | None, rate: float) -> dict[str, An
 
 def panel(settings: ScanSettings, counts: Counts, status: Status | None, rate: float) -> RenderableType:
     """The live display."""
-    rows = [("records", f"{counts.records:,}   {rate:,.0f}/s now"), ("read", show.size(counts.bytes))]
+    rows = [("records", f"{counts.records:,}   {rate:,.0f}/s now"), ("read", format_size(counts.bytes))]
     if status is not None:
         rows.append(("slices", f"{status.done:,} done, {status.waiting:,} waiting, {status.dead:,} given up"))
     rows.append(("open", _codes(counts)))
-    return show.panel(f"scanning {settings.saved()['source']}", rows)
+    return make_panel(f"scanning {settings.saved()['source']}", rows)
 
 
 def summary(found: Proof, seconds: float) -> Iterator[tuple[str, str]]:
@@ -96,17 +97,17 @@ def summary(found: Proof, seconds: float) -> Iterator[tuple[str, str]]:
         yield "against", f"{saved['against']} ({', '.join(saved['columns']) or 'everything'} compared)"
     else:
         yield "check", str(saved["check"])
-    size = f", {show.size(counts.bytes)}" if counts.bytes else ""
-    skipped = f", {show.counted(counts.skipped, 'other')} skipped" if counts.skipped else ""
+    size = f", {format_size(counts.bytes)}" if counts.bytes else ""
+    skipped = f", {pluralize(counts.skipped, 'other')} skipped" if counts.skipped else ""
     yield "records", f"{counts.records:,} looked at{size}{skipped}"
     yield "from", found.began
     yield "to", found.ended or "not over"
     checkpoint = status.checkpoints[0]
     at_end = "at the end" if not checkpoint.lag else "not at the end"
-    yield "checkpoint", f"{at_end}: {checkpoint.position:,} of {show.counted(checkpoint.end, 'slice')}"
-    yield "given up", show.counted(status.dead, "slice")
+    yield "checkpoint", f"{at_end}: {checkpoint.position:,} of {pluralize(checkpoint.end, 'slice')}"
+    yield "given up", pluralize(status.dead, "slice")
     if found.round:
-        yield "rechecks", f"{found.round:,}, {show.counted(counts.rechecked, 'record')} looked at again"
+        yield "rechecks", f"{found.round:,}, {pluralize(counts.rechecked, 'record')} looked at again"
     if counts.fixed:
         yield "fixed", ", ".join(f"{code} {number:,}" for code, number in counts.fixed.most_common())
     yield "open", f"{found.open.total():,}" if found.open else "none"
@@ -115,7 +116,7 @@ def summary(found: Proof, seconds: float) -> Iterator[tuple[str, str]]:
         yield f"  {code}", f"{number:,}" + (f"   {some}" if some else "")
     others = f", and {found.outputs - 1:,} more of other processes" if found.outputs > 1 else ""
     yield "findings", f"{found.settings.out}{others}"
-    yield "time", show.span(seconds)
+    yield "time", format_duration(seconds)
 
 
 def _codes(counts: Counts) -> str:

@@ -6,8 +6,9 @@ import time
 from pathlib import Path
 
 from swath.cli import scan_view as view
-from swath.cli import show
-from swath.cli.exits import Exit
+from swath.cli.exit_codes import ExitCode
+from swath.cli.formatting import pluralize
+from swath.cli.terminal import is_terminal, open_live_display, print_error, print_facts, print_json_line
 from swath.core.redact import mask_password
 from swath.files.errors import writing_to
 from swath.import_path import function
@@ -73,13 +74,13 @@ class Scanning:
         if self._quiet:
             return
         rate = view.Rate()
-        if show.on_terminal() and not self._json:
+        if is_terminal() and not self._json:
             await self._show_panel(job, rate)
         else:
             await self._show_lines(job, rate)
 
     async def _show_panel(self, job: Job, rate: view.Rate) -> None:
-        with show.live(transient=True) as draw:
+        with open_live_display(transient=True) as draw:
             while True:
                 rate.seen(job.counts.records, time.monotonic())
                 draw(view.panel(self._settings, job.counts, job.status, rate.now))
@@ -94,7 +95,7 @@ class Scanning:
                 continue
             next_line += view.LINE_SECONDS
             if self._json:
-                show.json_line({"event": "progress", **view.progress(job.counts, job.status, rate.now)})
+                print_json_line({"event": "progress", **view.progress(job.counts, job.status, rate.now)})
                 sys.stdout.flush()
             else:
                 print(view.line(job.counts, job.status, rate.now), flush=True)
@@ -106,16 +107,16 @@ class Scanning:
             with writing_to(settings.out):
                 await asyncio.to_thread(parquet_out.write, Path(settings.out), settings.lines, found.length)
         if self._json:
-            show.json_line({"event": "summary", "stopped_by": stopped_by, "seconds": seconds, **found.as_dict()})
+            print_json_line({"event": "summary", "stopped_by": stopped_by, "seconds": seconds, **found.as_dict()})
         elif not self._quiet:
-            show.facts(view.ending(found), view.summary(found, seconds))
+            print_facts(view.ending(found), view.summary(found, seconds))
         if found.status.waiting:
-            show.complain(f"{show.counted(found.status.waiting, 'slice')} left: run the same command again to go on")
+            print_error(f"{pluralize(found.status.waiting, 'slice')} left: run the same command again to go on")
         if found.status.dead:
-            show.complain(
-                f"{show.counted(found.status.dead, 'slice')} given up: `swath dead --store "
+            print_error(
+                f"{pluralize(found.status.dead, 'slice')} given up: `swath dead --store "
                 f"'{mask_password(settings.store_url)}'` lists them, `swath dead retry` opens them again"
             )
         if stopped_by in STOPS:
-            return Exit.INTERRUPTED
-        return Exit.DONE if found.clean else Exit.NO
+            return ExitCode.INTERRUPTED
+        return ExitCode.OK if found.clean else ExitCode.NEGATIVE

@@ -14,9 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from swath.backfill.progress import Progress, progress
-from swath.cli import show, values
-from swath.cli.common import JSONOption, StoreOption, opened, run
-from swath.cli.exits import Exit
+from swath.cli.command import open_frontier, run_command
+from swath.cli.exit_codes import ExitCode
+from swath.cli.formatting import escape, format_duration, format_json, format_limits, format_time
+from swath.cli.options import JSONOption, StoreOption
+from swath.cli.parsers import parse_duration
+from swath.cli.terminal import is_terminal, make_console, open_live_display, print_json, print_json_line
 from swath.core.errors import UsageError
 from swath.core.redact import mask_password
 from swath.core.status import Status, summarize_status
@@ -35,7 +38,7 @@ def status(
     seconds: Annotated[
         float | None,
         typer.Argument(
-            parser=values.duration,
+            parser=parse_duration,
             metavar="SECONDS",
             show_default="2",
             help="With --watch: time between looks",
@@ -53,7 +56,7 @@ def status(
     Counters are exact, and reading them costs the same however large the frontier is.
     """
     work = _watch(store, seconds, partitions, json) if watch else _once(store, seconds, partitions, json)
-    run(store, work, interrupted=Exit.DONE if watch else Exit.INTERRUPTED)
+    run_command(store, work, interrupted=ExitCode.OK if watch else ExitCode.INTERRUPTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +85,12 @@ class View:
 async def _once(store: str | None, seconds: float | None, partitions: bool, json: bool) -> None:
     if seconds is not None:
         raise UsageError(f"SECONDS goes with --watch: swath status --watch {seconds:g}")
-    async with opened(store) as frontier:
+    async with open_frontier(store) as frontier:
         view = View(mask_password(store or ""), await frontier.store.status(), backfill=await progress(frontier))
     if json:
-        show.document(as_json(view))
-    elif show.on_terminal():
-        show.console().print(rendered(view, partitions))
+        print_json(as_json(view))
+    elif is_terminal():
+        make_console().print(rendered(view, partitions))
     else:
         for line in plain(view, partitions):
             print(line)
@@ -97,14 +100,14 @@ async def _watch(store: str | None, seconds: float | None, partitions: bool, jso
     pause = WATCH_SECONDS if seconds is None else seconds
     if pause < LEAST_WATCH_SECONDS:
         raise UsageError(f"--watch {pause:g}: at least {LEAST_WATCH_SECONDS} seconds between looks")
-    async with opened(store) as frontier:
+    async with open_frontier(store) as frontier:
         looks = _looks(mask_password(store or ""), frontier, pause)
         if json:
             async for view in looks:
-                show.json_line(as_json(view))
+                print_json_line(as_json(view))
                 print(end="", flush=True)
-        elif show.on_terminal():
-            with show.live(transient=False) as draw:
+        elif is_terminal():
+            with open_live_display(transient=False) as draw:
                 async for view in looks:
                     draw(rendered(view, partitions))
         else:
@@ -190,7 +193,7 @@ def _backfill(found: Progress) -> Iterator[tuple[str, str]]:
 
 
 def _key(found: Key) -> str:
-    return str(found[0]) if len(found) == 1 else show.compact(list(found))
+    return str(found[0]) if len(found) == 1 else format_json(list(found))
 
 
 def _position(status: Status) -> int:
@@ -211,7 +214,7 @@ def _dead(status: Status) -> int:
 def plain(view: View, partitions: bool) -> Iterator[str]:
     """`name<tab>value` lines; with --partitions one more line for each."""
     status = view.status
-    yield f"store\t{show.clean(view.store)}"
+    yield f"store\t{escape(view.store)}"
     yield f"now\t{status.now.isoformat()}"
     yield f"paused\t{'yes' if status.paused else 'no'}"
     for name in COUNTERS:
@@ -225,7 +228,7 @@ def plain(view: View, partitions: bool) -> Iterator[str]:
     yield f"max_attempts\t{status.max_attempts}"
     if view.backfill is not None:
         for name, value in _backfill(view.backfill):
-            yield f"{name}\t{show.clean(value)}"
+            yield f"{name}\t{escape(value)}"
     if partitions:
         for part in view.backend.partitions:
             counters = " ".join(f"{name}={getattr(part, name)}" for name in (*COUNTERS, "checkpoint", "end"))
@@ -252,13 +255,13 @@ def rendered(view: View, partitions: bool) -> RenderableType:
         parts += [Text(), _progress(status, total)]
     if partitions:
         parts += [Text(), _partitions(view.backend)]
-    title = Text(show.clean(view.store), style="bold")
+    title = Text(escape(view.store), style="bold")
     title.append("  PAUSED", style="bold yellow") if status.paused else None
     return Panel(
         Group(*parts),
         title=title,
         title_align="left",
-        subtitle=Text(show.stamp(status.now), style="dim"),
+        subtitle=Text(format_time(status.now), style="dim"),
         subtitle_align="right",
         border_style="yellow" if status.paused else "cyan",
         expand=False,
@@ -296,12 +299,12 @@ def _settings(view: View) -> Table:
     grid.add_column()
     if view.backfill is not None:
         for name, value in _backfill(view.backfill):
-            grid.add_row(name, Text(show.clean(value)))
+            grid.add_row(name, Text(escape(value)))
     position, end = _position(status), _end(status)
     dead = f" ({_dead(status):,} of them dead)" if _dead(status) else ""
     grid.add_row("checkpoint", f"{position:,} of {end:,} settled{dead}, lag {status.lag:,}")
     grid.add_row("partitions", f"{len(status.checkpoints):,}")
-    grid.add_row("lane defaults", show.pace(status.min_interval, status.concurrency))
+    grid.add_row("lane defaults", format_limits(status.min_interval, status.concurrency))
     grid.add_row("attempts", f"up to {status.max_attempts:,}")
     grid.add_row("next ready", _next_ready(status))
     return grid
@@ -318,7 +321,7 @@ def _next_ready(status: Status) -> str:
     if ahead <= 0:
         return "now"
     sooner = ", or when something is settled" if status.claimed else ""  # a lease that ends is counted as well
-    return f"in {show.span(ahead)}, {show.stamp(status.next_ready_at)}{sooner}"
+    return f"in {format_duration(ahead)}, {format_time(status.next_ready_at)}{sooner}"
 
 
 def _progress(status: Status, total: int) -> Table:

@@ -96,9 +96,7 @@ class Move(NamedTuple):
     started: bool = True  # DONE, RELEASE: whether it counts for the pace of its lane
     # SPLIT: what the first part keeps. DONE with a delay: the payload of the next visit; None keeps the present one.
     payload: str | None = None
-    rest: EncodedItem | None = (
-        None  # SPLIT: the upper half of the span; with span 1, it replaces the item
-    )
+    rest: EncodedItem | None = None  # SPLIT: the upper half of the span; with span 1, it replaces the item
 
 
 class OutputMove(NamedTuple):

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from swath.cli import values
+from swath.cli.parsers import parse_time
 from swath.core import codec
 from swath.core.errors import InvalidItem, UsageError
 from swath.core.item import DEFAULT_LANE, DEFAULT_PRIORITY, Item
@@ -101,7 +101,7 @@ class Recipe:
 
 def _moment(value: object) -> datetime:
     try:
-        return values.moment(value if isinstance(value, str) else repr(value))
+        return parse_time(value if isinstance(value, str) else repr(value))
     except typer.BadParameter as error:
         raise InvalidItem(f"not_before: {error.message}") from None
 

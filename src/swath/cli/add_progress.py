@@ -8,7 +8,7 @@ from typing import Self
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from swath.cli import show
+from swath.cli.terminal import is_terminal, make_console
 
 PLAIN_SECONDS = 10.0
 
@@ -23,10 +23,10 @@ class AddProgress:
         self._began = self._next_line = clock()
         self._next_line += PLAIN_SECONDS
         self._live: Progress | None = None
-        if show.on_terminal(sys.stderr):
+        if is_terminal(sys.stderr):
             bar = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn()) if total_bytes else ()
             columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), *bar)
-            self._live = Progress(*columns, console=show.console(stderr=True), transient=True)
+            self._live = Progress(*columns, console=make_console(stderr=True), transient=True)
             self._task = self._live.add_task("adding", total=total_bytes)
 
     def __enter__(self) -> Self:

@@ -1,0 +1,70 @@
+"""Numbers, times and foreign text as strings for people.
+
+Keys, reasons and error texts may contain anything. Every command passes them through `escape` before it prints them,
+so that a crawled page cannot move the terminal's cursor.
+"""
+
+import json
+from datetime import datetime
+from typing import Any
+
+import swath.core.redact
+
+MASK = swath.core.redact.MASK
+MIN_SECRET_LENGTH = 4  # a shorter secret is masked only where it stands in a URL: it may be part of any word
+
+
+def escape(text: str, *, keep: str = "") -> str:
+    """Replace every character that does not print with its escape sequence, except those in `keep`."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
+
+
+def mask_secrets(text: str, url: str) -> str:
+    """Mask the passwords of a store URL in `text`, which may quote the URL or only part of it."""
+    for secret in sorted(swath.core.redact.find_passwords(url), key=len, reverse=True):
+        if len(secret) >= MIN_SECRET_LENGTH:
+            text = text.replace(secret, MASK)
+        else:
+            text = text.replace(f":{secret}@", f":{MASK}@").replace(f"password={secret}", f"password={MASK}")
+    return text
+
+
+def pluralize(number: int, noun: str) -> str:
+    """Return `1 item` or `1,234 items`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration in the largest unit of which there are at least two."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.3g} s" if seconds >= 0.001 else "0 s"
+
+
+def format_size(count: int) -> str:
+    """Return a number of bytes in kB, MB, GB or TB."""
+    amount, unit = count / 1000, "kB"
+    for larger in ("MB", "GB", "TB"):
+        if amount < 1000:
+            break
+        amount, unit = amount / 1000, larger
+    return f"{amount:.1f} {unit}"
+
+
+def format_time(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def format_limits(min_interval: float, concurrency: int) -> str:
+    """Describe the limits of a lane."""
+    interval = f"one every {format_duration(min_interval)}" if min_interval else "no interval"
+    at_once = f"{concurrency:,} at once" if concurrency else "any number at once"
+    return f"{interval}, {at_once}"
+
+
+def format_json(value: Any) -> str:
+    """Return a value as JSON on one line."""
+    return json.dumps(value, ensure_ascii=False)

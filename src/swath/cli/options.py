@@ -1,0 +1,52 @@
+"""Options that several commands share."""
+
+from typing import Annotated
+
+import typer
+
+from swath.cli.parsers import parse_duration
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        envvar="SWATH_STORE",
+        show_envvar=True,
+        show_default=False,
+        metavar="URL",
+        help="URL of the frontier: sqlite:///work.db or postgresql://user@host/db; ?schema=name selects one of several",
+    ),
+]
+JSONOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable names and without colours")]
+MinIntervalOption = Annotated[
+    float | None,
+    typer.Option(
+        "--min-interval",
+        parser=parse_duration,
+        metavar="TIME",
+        show_default=False,
+        help="Default for lanes: minimum time between two items, such as 1.5, 70s or 10m",
+    ),
+]
+ConcurrencyOption = Annotated[
+    int | None,
+    typer.Option(
+        "--concurrency",
+        metavar="N",
+        show_default=False,
+        help="Default for lanes: maximum items in flight; 0 for no limit",
+    ),
+]
+MaxAttemptsOption = Annotated[
+    int | None,
+    typer.Option("--max-attempts", metavar="N", show_default=False, help="Maximum attempts before an item is dead"),
+]
+PartitionsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--partitions",
+        metavar="N",
+        show_default="1 on SQLite, 64 on PostgreSQL",
+        help="Number of partitions of a new frontier; it cannot be changed later",
+    ),
+]
