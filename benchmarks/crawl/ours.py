@@ -22,7 +22,7 @@ async def crawl(settings: CrawlSettings, seeds: Path) -> int:
         await workspace.prepare(settings, workspace.read_seeds(lines))
     fleet = Fleet(settings, Stop())
     await fleet.run()
-    pages: int = fleet.tally()["pages"]
+    pages: int = fleet.stats()["pages"]
     return pages
 
 

@@ -14,7 +14,7 @@ from swath.crawl.archive.record import Capture, Exchange, line, records
 from swath.crawl.http.response import Answer, Failure, failed
 from swath.crawl.parse.page import Read, read
 from swath.crawl.urls import normalise
-from tests.crawl.visiting import said, visiting
+from tests.crawl.handling import handling, said
 
 URL = "http://host.example/dir/page"
 NAMES = (
@@ -134,20 +134,20 @@ def test_every_visit_has_an_outcome(said_first: list[Answer], retries: int, atte
 
     async def visits() -> None:
         script = iter(said_first * 20)
-        async with visiting(lambda url: next(script)._replace(url=url), delay=0.0, retries=retries) as (
+        async with handling(lambda url: next(script)._replace(url=url), delay=0.0, retries=retries) as (
             _,
-            visitor,
+            handler,
             _,
         ):
             for kind in ({}, {"kind": "sitemap"}, {"redirects": 9}):
                 item = Item(
                     URL, "host.example", payload={"depth": 0, **kind}, attempts=attempts, partition=0, position=1
                 )
-                outcome = await visitor(item)
+                outcome = await handler(item)
                 _check(outcome)
             hop = {"origin": "http://far.example", "url": URL, "hops": 4, "lane": "far.example"}
             _check(
-                await visitor(Item("robots http://far.example", "host.example", payload=hop, partition=0, position=2))
+                await handler(Item("robots http://far.example", "host.example", payload=hop, partition=0, position=2))
             )
 
     asyncio.run(visits())

@@ -13,14 +13,14 @@ from swath.core.clock import SECOND
 from swath.core.errors import InvalidSetting, LeaseLost
 from swath.core.item import Dead, Done, Item, Outcome, Release, Retry
 from swath.crawl.http.response import Answer
-from swath.crawl.lanes import lane_of_addresses
+from swath.crawl.lanes import ip_lane_name
 from swath.crawl.settings import CrawlSettings
 from swath.frontier import Frontier
 from swath.testing.web import Entry, Web, spawn, too_close, too_many_at_once
 from tests.bench import bench
 from tests.crawl.archives import archived_urls
 from tests.crawl.driving import crawl_here, swath_command
-from tests.crawl.visiting import Actor, answered, settle, visiting, visitor_on
+from tests.crawl.handling import Actor, answered, handler_on, handling, settle
 from tests.crawl.web import Exchange, serving
 
 SETTINGS = CrawlSettings(out="nowhere", scope="any", lane="ip", robots=False)
@@ -41,7 +41,7 @@ SLACK = 0.003  # between the server's clock readings and the client's
     ids=["one", "two", "both-families", "ipv6"],
 )
 def test_a_lane_is_named_alike_by_machines_that_hear_other_orders(addresses: list[str], lane: str) -> None:
-    assert lane_of_addresses(addresses) == lane == lane_of_addresses(addresses[::-1])
+    assert ip_lane_name(addresses) == lane == ip_lane_name(addresses[::-1])
 
 
 def test_behind_a_proxy_nobody_knows_addresses() -> None:
@@ -68,12 +68,12 @@ def passed_to(outcome: Outcome) -> str:
 
 async def test_the_first_address_of_a_host_stays() -> None:
     """Also for a process that hears of another, and for pages that were found before it was known."""
-    async with visiting(answered, lane="ip", delay=0.0, max_workers_per_host=3) as (frontier, first, actor):
+    async with handling(answered, lane="ip", delay=0.0, max_workers_per_host=3) as (frontier, first, actor):
         actor.names = {"a.example": ["192.0.2.1"], "b.example": ["192.0.2.1"]}
         await frontier.add([Item(f"http://a.example/{number}", "a.example") for number in range(3)])
         claim = await claimed(frontier)
         assert [item.lane_in_flight for item in claim.items] == [0, 1, 2]
-        second = visitor_on(frontier, SETTINGS, other := Actor(answered))
+        second = handler_on(frontier, SETTINGS, other := Actor(answered))
         other.names = {"a.example": ["192.0.2.2"]}
         decided = await first(claim.items[0])
         early = [await second(item) for item in claim.items[1:]]  # in flight beside the one who decides
@@ -82,7 +82,7 @@ async def test_the_first_address_of_a_host_stays() -> None:
         assert passed_to(decided) == "192.0.2.1"
         assert [passed_to(await second(item)) for item in claim.items[1:]] == ["192.0.2.1"] * 2
         assert other.asked == []
-        found = second._links.new(["http://a.example/x", "http://b.example/"], depth=1, referrer="")
+        found = second._processor._links.new_items(["http://a.example/x", "http://b.example/"], depth=1, referrer="")
         assert [item.lane for item in found] == ["192.0.2.1", "b.example"]
 
 
@@ -91,7 +91,7 @@ async def test_an_address_that_was_decided_on_and_not_settled_is_nobodys() -> No
     async with bench() as b:
         slow, quick = Actor(answered), Actor(answered)
         slow.names, quick.names = {"a.example": ["192.0.2.1"]}, {"a.example": ["192.0.2.2"]}
-        lost, taker = (visitor_on(b.frontier, SETTINGS, actor) for actor in (slow, quick))
+        lost, taker = (handler_on(b.frontier, SETTINGS, actor) for actor in (slow, quick))
         await b.frontier.add([Item("http://a.example/", "a.example")])
         held = await b.frontier.claim(limit=1, lease=60)
         assert held is not None
@@ -103,15 +103,15 @@ async def test_an_address_that_was_decided_on_and_not_settled_is_nobodys() -> No
         with pytest.raises(LeaseLost):
             await held.settle([outcome])
         assert await b.frontier.facts(["address a.example"]) == {"address a.example": "192.0.2.2"}
-        assert lost._links.lane("http://a.example/x") == "a.example"
+        assert lost._processor._links.lane_of("http://a.example/x") == "a.example"
         assert (await b.frontier.explain("http://a.example/", lane="192.0.2.2")).state == "ready"
         assert (await b.frontier.explain("http://a.example/", lane="192.0.2.1")).state == "unknown"
 
 
 @pytest.mark.parametrize(("retries", "kind"), [(1, Retry), (0, Dead)], ids=["again", "given-up"])
 async def test_a_host_without_an_address_is_tried_like_any_other(retries: int, kind: type[Outcome]) -> None:
-    async with visiting(answered, lane="ip", retries=retries) as (_, visitor, actor):
-        outcome = await visitor(Item("http://gone.example/", "gone.example"))
+    async with handling(answered, lane="ip", retries=retries) as (_, handler, actor):
+        outcome = await handler(Item("http://gone.example/", "gone.example"))
     assert isinstance(outcome, kind)
     assert actor.asked == []
 
@@ -126,16 +126,16 @@ def hopping(url: str) -> Answer:
 @pytest.mark.parametrize("names", [["192.0.2.1"], ["192.0.2.2"], []], ids=["same-address", "another", "none"])
 async def test_a_robots_is_followed_in_the_lane_of_the_address_it_leads_to(names: list[str]) -> None:
     """In the turn of the page where that is the same lane, which would wait for itself otherwise."""
-    async with visiting(hopping, lane="ip", delay=0.0, retries=0) as (frontier, visitor, actor):
+    async with handling(hopping, lane="ip", delay=0.0, retries=0) as (frontier, handler, actor):
         actor.names = {"a.example": ["192.0.2.1"], "b.example": names}
         page = Item("http://a.example/", "192.0.2.1", payload={"depth": 0})
-        outcomes = [await visitor(page), await visitor(page)]
+        outcomes = [await handler(page), await handler(page)]
         assert all(isinstance(outcome, Release) for outcome in outcomes)
         if names == ["192.0.2.2"]:
             claim = await claimed(frontier)
             assert [item.lane for item in claim.items] == ["192.0.2.2"]
-            await settle(claim, await visitor(claim.items[0]))
-        last = await visitor(page)
+            await settle(claim, await handler(claim.items[0]))
+        last = await handler(page)
         assert isinstance(last, Done)
         assert await frontier.claim(limit=1) is None
     asked = ["http://a.example/robots.txt", "http://b.example/rules", "http://a.example/"]
@@ -152,43 +152,43 @@ def boomerang(url: str) -> Answer:
 
 
 async def test_a_robots_that_leads_away_and_back_does_not_wait_for_itself() -> None:
-    async with visiting(boomerang, delay=0.0) as (frontier, visitor, actor):
+    async with handling(boomerang, delay=0.0) as (frontier, handler, actor):
         await frontier.add([page := Item("http://a.example/page", "a.example", payload={"depth": 0})])
         for _ in range(2):
-            assert isinstance(await visitor(page), Release)
+            assert isinstance(await handler(page), Release)
         claim = await claimed(frontier)  # its own lane is blocked
         assert [item.lane for item in claim.items] == ["b.example"]
-        await settle(claim, await visitor(claim.items[0]))
+        await settle(claim, await handler(claim.items[0]))
         assert [item.key for item in (await claimed(frontier)).items] == [page.key]
-        assert isinstance(await visitor(page), Release)
-        assert isinstance(await visitor(page), Done)
+        assert isinstance(await handler(page), Release)
+        assert isinstance(await handler(page), Done)
     assert actor.asked == ["http://a.example/robots.txt", "http://b.example/", "http://a.example/rules", page.key]
 
 
 async def test_pages_wait_longer_for_a_robots_that_takes_longer() -> None:
     """Each by itself, since others are in the lane; many that come back all the time would be all that is claimed."""
-    async with visiting(hopping, lane="domain", delay=0.0) as (frontier, visitor, _):
+    async with handling(hopping, lane="domain", delay=0.0) as (frontier, handler, _):
         page = Item("http://a.example/", "a.example", payload={"depth": 0})
-        assert isinstance(await visitor(page), Release)  # it took the turn for the redirect
-        soon = await visitor(page)
+        assert isinstance(await handler(page), Release)  # it took the turn for the redirect
+        soon = await handler(page)
         fact = (await frontier.facts(["robots http://a.example"]))["robots http://a.example"]
         url, hops, until = fact["hop"]
         await frontier.learn({"robots http://a.example": {**fact, "hop": [url, hops, until - 100 * SECOND]}})
-        late = await visitor(page)
+        late = await handler(page)
     assert isinstance(soon, Release)
     assert isinstance(late, Release)
     assert (soon.after or 0.0) < 50 < 100 <= (late.after or 0.0)
 
 
 async def test_a_robots_that_came_does_not_end_the_peace_that_its_lane_was_promised() -> None:
-    async with visiting(hopping, lane="domain", delay=0.0) as (frontier, visitor, _):
+    async with handling(hopping, lane="domain", delay=0.0) as (frontier, handler, _):
         await frontier.add([page := Item("http://a.example/", "a.example", payload={"depth": 0})])
         for _ in range(2):
-            assert isinstance(await visitor(page), Release)
+            assert isinstance(await handler(page), Release)
         await frontier.block(page.lane, until=60.0)  # as for a Retry-After of another host in it
         claim = await claimed(frontier)
         assert [item.lane for item in claim.items] == ["b.example"]
-        await settle(claim, await visitor(claim.items[0]))
+        await settle(claim, await handler(claim.items[0]))
         assert await frontier.claim(limit=1) is None
 
 

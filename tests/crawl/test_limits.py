@@ -97,7 +97,7 @@ async def test_a_robots_is_read_whole_however_small_pages_have_to_be(tmp_path: P
         settings = CrawlSettings(out=str(tmp_path), allow_private=True, delay=0.0, max_size=1_000)
         _, job = await crawl_here(settings, [server.url(host="127.0.0.1")])
     assert [request.split()[1] for request in server.requests] == [b"/robots.txt", b"/"]
-    assert job.tally.refused == {"robots": 1}
+    assert job.stats.refused == {"robots": 1}
 
 
 def test_a_crawl_ends_in_time(spawned: Spawned, tmp_path: Path) -> None:

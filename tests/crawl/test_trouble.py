@@ -13,7 +13,7 @@ from pyarrow import parquet
 from warcio.archiveiterator import ArchiveIterator
 
 import swath
-from swath.crawl import politeness, workspace
+from swath.crawl import pacing, workspace
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.urls.explain import refusal
 from swath.testing.web import Entry, Fate, Web, by_lane, repeats, spawn, too_close, too_early, too_many_at_once
@@ -45,9 +45,9 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crawled]:
     web = Web(seed=5, hosts=2, pages=10, patience=0.2, bomb_megabytes=20, huge=2_000_000)
     with pytest.MonkeyPatch.context() as patch, spawn(web, log=made / "requests.jsonl") as spawned:
         # Hosts in trouble are left alone for longer and longer; the test would be too.
-        patch.setattr(politeness, "MOST_DOUBLINGS", 0)
-        patch.setattr(politeness, "LEAST_TROUBLED", DELAY)
-        patch.setattr(politeness, "SLOW_ANSWER", 60.0)
+        patch.setattr(pacing, "MAX_DOUBLINGS", 0)
+        patch.setattr(pacing, "MIN_FAILING_INTERVAL", DELAY)
+        patch.setattr(pacing, "SLOW_RESPONSE", 60.0)
         settings = CrawlSettings(
             out=str(made / "out"), scope="domain", delay=DELAY, timeout=1.0, retries=RETRIES, max_size=1_000_000,
             connect_to=(spawned.connect_to,), allow_private=True, exclude=("/century",), max_pages_per_host=80,

@@ -68,7 +68,7 @@ class Crawling:
     def _say_what_begins(self, prepared: workspace.Prepared, before: Status) -> None:
         for change in prepared.changes:
             print_error(change)
-        if (advice := fd_limit.workers_allowed(self._settings.workers).sentence) is not None:
+        if (advice := fd_limit.limit_workers(self._settings.workers).warning) is not None:
             print_error(advice)
         if not self._quiet and not self._json:
             print(view.beginning(self._settings, prepared, before), file=sys.stderr, flush=True)
@@ -84,22 +84,22 @@ class Crawling:
     async def _show_panel(self) -> None:
         with open_live_display(transient=True) as draw:
             while True:
-                draw(view.panel(self._settings, self._fleet.tally(), self._fleet.status, workers=self._workers))
+                draw(view.panel(self._settings, self._fleet.stats(), self._fleet.status, workers=self._workers))
                 await asyncio.sleep(REFRESH_SECONDS)
 
     async def _show_lines(self) -> None:
         next_line = time.monotonic() + view.LINE_SECONDS
         while True:
             await asyncio.sleep(REFRESH_SECONDS)
-            tally = self._fleet.tally()  # also between lines: the rate is measured from one look to another
+            stats = self._fleet.stats()  # also between lines: the rate is measured from one look to another
             if time.monotonic() < next_line:
                 continue
             next_line += view.LINE_SECONDS
             if self._json:
-                print_json_line({"event": "progress", **tally, **view.frontier(self._fleet.status)})
+                print_json_line({"event": "progress", **stats, **view.frontier(self._fleet.status)})
                 sys.stdout.flush()
             else:
-                print(view.line(self._settings, tally, self._fleet.status), flush=True)
+                print(view.line(self._settings, stats, self._fleet.status), flush=True)
 
     async def _finish(self, stopped_by: str, seconds: float) -> int:
         settings = self._settings
@@ -109,13 +109,13 @@ class Crawling:
         if stopped_by == "done" and settings.warc:
             with writing_to(settings.directory):
                 await asyncio.to_thread(index.write, settings.directory, await workspace.committed(settings))
-        tally = self._fleet.tally()
+        stats = self._fleet.stats()
         if self._json:
             print_json_line(
-                {"event": "summary", "stopped_by": stopped_by, "seconds": seconds, **tally, **view.frontier(status)}
+                {"event": "summary", "stopped_by": stopped_by, "seconds": seconds, **stats, **view.frontier(status)}
             )
         elif not self._quiet:
-            print_facts(view.ending(stopped_by), view.summary(settings, tally, status, seconds=seconds))
+            print_facts(view.ending(stopped_by), view.summary(settings, stats, status, seconds=seconds))
         if status.waiting:
             print_error(f"{pluralize(status.waiting, 'URL')} left: run the same command again to go on")
         elif not status.visits:

@@ -1,4 +1,4 @@
-"""Lookup: facts asked for and told, gathered from many visits into few transactions."""
+"""FactBatcher: read and write facts for many pages in few transactions."""
 
 import asyncio
 from collections.abc import Coroutine, Mapping
@@ -6,82 +6,82 @@ from typing import Any
 
 from swath.crawl.patient import Patient
 
-GATHER_SECONDS = 0.005
-GATHERED = 500  # keys asked for at once
+BATCH_SECONDS = 0.005  # how long a request waits for others to join its batch
+MAX_BATCH = 500  # keys read in one transaction
 
 
-class Lookup:
-    """What the fleet knows, asked for by many tasks at a time. Belongs to one event loop."""
+class FactBatcher:
+    """The facts of a frontier, read and written by many tasks of one event loop."""
 
     def __init__(self, frontier: Patient) -> None:
         self._frontier = frontier
-        self._waiting: dict[str, list[asyncio.Future[Any]]] = {}
-        self._telling: dict[str, Any] = {}
-        self._told: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._asking: set[asyncio.Task[None]] = set()
+        self._readers: dict[str, list[asyncio.Future[Any]]] = {}
+        self._read_timer: asyncio.TimerHandle | None = None
+        self._unwritten: dict[str, Any] = {}
+        self._written: asyncio.Future[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    async def fact(self, key: str) -> Any:
-        """What is known of a key; None when nothing is."""
+    async def get(self, key: str) -> Any:
+        """Return the fact under a key, or None."""
         loop = asyncio.get_running_loop()
-        answer = loop.create_future()
-        others = self._waiting.get(key)
-        if others is not None:
-            others.append(answer)
-            return await answer
-        self._waiting[key] = [answer]
-        if len(self._waiting) >= GATHERED:
-            self._ask()
-        elif self._timer is None:
-            self._timer = loop.call_later(GATHER_SECONDS, self._ask)
-        return await answer
+        reply = loop.create_future()
+        readers = self._readers.get(key)
+        if readers is not None:
+            readers.append(reply)
+            return await reply
+        self._readers[key] = [reply]
+        if len(self._readers) >= MAX_BATCH:
+            self._start_read()
+        elif self._read_timer is None:
+            self._read_timer = loop.call_later(BATCH_SECONDS, self._start_read)
+        return await reply
 
-    def _ask(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        waiting, self._waiting = self._waiting, {}
-        self._start(self._answer(waiting))
+    def _start_read(self) -> None:
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
+        readers, self._readers = self._readers, {}
+        self._start(self._read(readers))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, waiting: dict[str, list[asyncio.Future[Any]]]) -> None:
+    async def _read(self, readers: dict[str, list[asyncio.Future[Any]]]) -> None:
         try:
-            found = await self._frontier.facts(waiting)
-        except Exception as error:  # noqa: BLE001  it is each waiting visit's to handle
-            for futures in waiting.values():
+            found = await self._frontier.facts(readers)
+        except Exception as error:  # noqa: BLE001  every waiting task handles it
+            for futures in readers.values():
                 for future in futures:
                     if not future.done():
                         future.set_exception(error)
         else:
-            for key, futures in waiting.items():
+            for key, futures in readers.items():
                 fact = found.get(key)
                 for future in futures:
                     if not future.done():
                         future.set_result(fact)
 
     async def learn(self, facts: Mapping[str, Any]) -> None:
-        """Let the fleet know; return when it does."""
+        """Write facts, and return when they are committed."""
         loop = asyncio.get_running_loop()
-        self._telling.update(facts)
-        if self._told is None:
-            self._told = loop.create_future()
-            loop.call_later(GATHER_SECONDS, self._tell)
-        await asyncio.shield(self._told)
+        self._unwritten.update(facts)
+        if self._written is None:
+            self._written = loop.create_future()
+            loop.call_later(BATCH_SECONDS, self._start_write)
+        await asyncio.shield(self._written)
 
-    def _tell(self) -> None:
-        assert self._told is not None
-        self._start(self._teach(self._telling, self._told))
-        self._telling, self._told = {}, None
+    def _start_write(self) -> None:
+        assert self._written is not None
+        self._start(self._write(self._unwritten, self._written))
+        self._unwritten, self._written = {}, None
 
-    async def _teach(self, facts: dict[str, Any], told: asyncio.Future[None]) -> None:
+    async def _write(self, facts: dict[str, Any], written: asyncio.Future[None]) -> None:
         try:
             await self._frontier.learn(facts)
-        except Exception as error:  # noqa: BLE001  it is each waiting visit's to handle
-            told.set_exception(error)
-            told.exception()
+        except Exception as error:  # noqa: BLE001  every waiting task handles it
+            written.set_exception(error)
+            written.exception()
         else:
-            told.set_result(None)
+            written.set_result(None)

@@ -1,44 +1,44 @@
-"""How many workers the process has file descriptors for: known at the start, rather than found out at 500 workers."""
+"""File descriptor limit: how many workers this process can have, checked before the crawl starts."""
 
 import os
 import resource
 from typing import NamedTuple
 
-# Two for each worker: one for the connection in use, and one for the second address that is tried beside the first when
-# a host is slow to accept, or for a connection that is kept open.
-EACH_WORKER = 2
-RESERVED = 128  # the store, output files, the resolver, pipes, whatever libraries open
-FEWEST = 1
+# One for the connection in use, and one for a kept-alive connection or for the second address that libcurl tries in
+# parallel when a host is slow to accept.
+DESCRIPTORS_PER_WORKER = 2
+RESERVED = 128  # for the store, output files, the resolver, pipes and libraries
+MIN_WORKERS = 1
 
 
-class Allowance(NamedTuple):
-    """What the budget allows. `sentence` is for the user, when it is less than was wanted."""
+class WorkerLimit(NamedTuple):
+    """How many workers the descriptor limit allows, and a warning for the user if that is fewer than requested."""
 
     workers: int
-    sentence: str | None
+    warning: str | None
 
 
-def workers_allowed(wanted: int, *, opened: int | None = None) -> Allowance:
-    """Raise the soft limit as far as `wanted` needs and the hard limit lets, and say how many workers that makes.
+def limit_workers(wanted: int, *, in_use: int | None = None) -> WorkerLimit:
+    """Raise the soft limit as far as `wanted` workers need and the hard limit permits, and return what it allows.
 
-    `opened` is the number of descriptors in use already; what goes beyond the reserve is taken off.
+    `in_use` is the number of open descriptors, counted if not given. Those beyond the reserve reduce the result.
     """
-    before = open_descriptors() if opened is None else opened
+    before = count_open_descriptors() if in_use is None else in_use
     reserved = max(RESERVED, before + RESERVED // 2)
-    needed = wanted * EACH_WORKER + reserved
-    limit = raise_limit(needed)
+    needed = wanted * DESCRIPTORS_PER_WORKER + reserved
+    limit = raise_soft_limit(needed)
     if limit >= needed:
-        return Allowance(wanted, None)
-    allowed = max(FEWEST, (limit - reserved) // EACH_WORKER)
-    return Allowance(
+        return WorkerLimit(wanted, None)
+    allowed = max(MIN_WORKERS, (limit - reserved) // DESCRIPTORS_PER_WORKER)
+    return WorkerLimit(
         allowed,
-        f"{wanted} workers need {needed} open files and this process may have {limit}: going on with {allowed}. "
-        f"`ulimit -n {needed}` before the start, or LimitNOFILE={needed} in a systemd unit, allows them all.",
+        f"{wanted} workers need {needed} open files, but this process may open only {limit}: continuing with {allowed} "
+        f"workers. To allow all of them, run `ulimit -n {needed}` first, or set LimitNOFILE={needed} in a systemd unit",
     )
 
 
-def raise_limit(needed: int) -> int:
-    """Bring the soft limit on open files up to `needed`, or to the hard limit if that is lower; what it is now."""
+def raise_soft_limit(needed: int) -> int:
+    """Raise the soft limit on open files to `needed`, or to the hard limit if that is lower. Return the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return needed if soft == resource.RLIM_INFINITY else soft
@@ -46,12 +46,12 @@ def raise_limit(needed: int) -> int:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (goal, hard))
     except (OSError, ValueError):
-        return soft  # a system may hold to less than the hard limit it states
+        return soft  # some systems enforce less than the hard limit they report
     return goal
 
 
-def open_descriptors() -> int:
-    """How many descriptors are in use, as far as the system says."""
+def count_open_descriptors() -> int:
+    """Return the number of open descriptors, or 0 if the system does not tell."""
     try:
         return len(os.listdir("/dev/fd"))
     except OSError:

@@ -3,8 +3,7 @@
 import asyncio
 import multiprocessing
 import signal
-from collections import Counter
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, Final
@@ -16,6 +15,7 @@ from swath.core.errors import SchemaError, StoreFull, StoreUnavailable, SwathErr
 from swath.core.status import Status
 from swath.crawl.job import Job
 from swath.crawl.settings import CrawlSettings
+from swath.crawl.stats import sum_stats
 from swath.runner.run import Summary
 from swath.runner.shutdown import Stop
 
@@ -46,11 +46,11 @@ class Fleet:
         self.failures: list[str] = []  # of processes, while others went on
         self._status: Status | None = None
 
-    def tally(self) -> dict[str, Any]:
+    def stats(self) -> dict[str, Any]:
         """What all processes have done so far."""
         if self._job is not None:
-            return {**self._job.tally.as_dict(), "rate": self._job.tally.rate()}
-        return added_up([child.tally for child in self._children if child.tally])
+            return {**self._job.stats.as_dict(), "rate": self._job.stats.rate()}
+        return sum_stats([child.stats for child in self._children if child.stats])
 
     @property
     def status(self) -> Status | None:
@@ -106,7 +106,7 @@ class _Child:
 
     def __init__(self, context: Any, settings: CrawlSettings, number: int) -> None:
         self.number = number
-        self.tally: dict[str, Any] = {}
+        self.stats: dict[str, Any] = {}
         self.summary: Summary | None = None
         self.failure: str | None = None
         self.kind: type[SwathError] = ChildFailed  # of failure
@@ -129,8 +129,8 @@ class _Child:
         try:
             while self._pipe.poll():
                 kind, value = self._pipe.recv()
-                if kind == "tally":
-                    self.tally = value
+                if kind == "stats":
+                    self.stats = value
                 elif kind == "summary":
                     self.summary = value
                 else:
@@ -186,7 +186,7 @@ async def _child(settings: CrawlSettings, number: int, pipe: Connection) -> Summ
 
     async def report() -> None:
         while True:
-            _tell(pipe, "tally", {**job.tally.as_dict(), "rate": job.tally.rate()})
+            _tell(pipe, "stats", {**job.stats.as_dict(), "rate": job.stats.rate()})
             await asyncio.sleep(REPORT_SECONDS)
 
     loop.add_signal_handler(signal.SIGTERM, job.stop.ask, "SIGTERM")  # a service manager sends it to all
@@ -197,30 +197,13 @@ async def _child(settings: CrawlSettings, number: int, pipe: Connection) -> Summ
     finally:
         reporting.cancel()
         loop.remove_reader(pipe.fileno())
-        _tell(pipe, "tally", {**job.tally.as_dict(), "rate": 0.0})
+        _tell(pipe, "stats", {**job.stats.as_dict(), "rate": 0.0})
 
 
 def _family(kinds: Iterable[type[SwathError]]) -> type[SwathError]:
     """What an error is that stands for all of these."""
     met = list(kinds)
     return next((one for one in FAMILIES if all(issubclass(kind, one) for kind in met)), ChildFailed)
-
-
-def added_up(tallies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The tallies of several processes as one."""
-    total: dict[str, Any] = {}
-    for tally in tallies:
-        for name, value in tally.items():
-            match value:
-                case dict() if name == "slow":
-                    total[name] = {**total.get(name, {}), **value}
-                case dict():
-                    total[name] = dict(Counter(total.get(name, {})) + Counter(value))
-                case _ if name == "seconds":
-                    total[name] = max(total.get(name, 0.0), value)
-                case _:
-                    total[name] = total.get(name, 0) + value
-    return total
 
 
 def _together(summaries: Sequence[Summary]) -> Summary:

@@ -13,11 +13,12 @@ from swath.crawl.http.connect_to import ConnectTo
 from swath.crawl.http.fetch import Fetcher
 from swath.crawl.http.resolve import Resolver
 from swath.crawl.http.response import Limits
-from swath.crawl.lanes import Addresses, lane_of
-from swath.crawl.links import Links
-from swath.crawl.page_handler import Visitor
+from swath.crawl.ip_lanes import HostLanes
+from swath.crawl.lanes import lane_naming
+from swath.crawl.links import LinkFilter
+from swath.crawl.page_handler import PageHandler
 from swath.crawl.settings import CrawlSettings
-from swath.crawl.stats import Tally
+from swath.crawl.stats import CrawlStats
 from swath.frontier import Frontier
 from swath.gc_tuning import rarely_collected
 from swath.runner.run import Summary, run
@@ -38,13 +39,13 @@ class Job:
         self.settings = settings
         self.number = number
         self.stop = stop or Stop()
-        self.tally = Tally()
+        self.stats = CrawlStats()
         self.status: Status | None = None  # of the whole frontier, a moment ago
 
     async def run(self) -> Summary:
         """Crawl until everything is settled, a limit is reached, or somebody asks for a stop."""
         settings = self.settings
-        workers = fd_limit.workers_allowed(settings.workers).workers
+        workers = fd_limit.limit_workers(settings.workers).workers
         async with AsyncExitStack() as stack:
             stack.enter_context(rarely_collected())
             frontier = await stack.enter_async_context(swath.open(settings.store_url, create=False))
@@ -56,12 +57,12 @@ class Job:
             )
             stack.callback(output.close)
             await asyncio.to_thread(output.restore, await frontier.outputs())
-            visitor = await self._visitor(stack, frontier, workers)
-            looking = asyncio.create_task(self._look(frontier, visitor))
+            handler = await self._make_handler(stack, frontier, workers)
+            looking = asyncio.create_task(self._look(frontier, handler))
             stack.callback(looking.cancel)
             return await run(
                 frontier,
-                visitor,
+                handler,
                 workers=workers,
                 lease=_lease(settings),
                 timeout=settings.timeout + 60.0,  # the fetcher keeps its own time; this is for what is read in threads
@@ -72,7 +73,7 @@ class Job:
                 stop=self.stop,
             )
 
-    async def _visitor(self, stack: AsyncExitStack, frontier: Frontier, workers: int) -> Visitor:
+    async def _make_handler(self, stack: AsyncExitStack, frontier: Frontier, workers: int) -> PageHandler:
         settings = self.settings
         resolver = await stack.enter_async_context(Resolver())
         fetcher = await stack.enter_async_context(
@@ -94,18 +95,18 @@ class Job:
                 keep_alive=30.0 if settings.min_interval < 30.0 else 0.0,
             )
         )
-        addresses = Addresses() if settings.lane == "ip" else None
-        links = Links(
+        host_lanes = HostLanes() if settings.lane == "ip" else None
+        links = LinkFilter(
             frontier,
             await asyncio.to_thread(workspace.scope, settings),
-            lane=lane_of(settings.lane) if addresses is None else addresses.lane,
+            lane_of=lane_naming(settings.lane) if host_lanes is None else host_lanes.lane_of,
             strip_tracking=settings.strip_tracking,
             year=datetime.now(UTC).year,
-            refused=self.tally.refused,
+            refused=self.stats.refused,
         )
-        return Visitor(frontier, settings, fetcher=fetcher, links=links, tally=self.tally, addresses=addresses)
+        return PageHandler(frontier, settings, fetcher=fetcher, links=links, stats=self.stats, host_lanes=host_lanes)
 
-    async def _look(self, frontier: Frontier, visitor: Visitor) -> None:
+    async def _look(self, frontier: Frontier, handler: PageHandler) -> None:
         """Keep an eye on the limits of the run, and on the frontier for whoever shows it."""
         loop = asyncio.get_running_loop()
         ends_at = None if self.settings.max_duration is None else loop.time() + self.settings.max_duration
@@ -117,7 +118,7 @@ class Job:
                 pass  # the runner says so, and waits
             else:
                 if most is not None:
-                    visitor.room = max(0, most - self.status.visits - self.tally.in_flight)
+                    handler.pages_left = max(0, most - self.status.visits - self.stats.in_flight)
                     if self.status.visits >= most:
                         self.stop.ask("max-pages")
             if ends_at is not None and loop.time() >= ends_at:

@@ -1,50 +1,25 @@
-"""Lanes: what of a crawl is paced together, and what it is called.
-
-A host, all hosts of a registrable domain, or all hosts of one address. The address is not known when a link to it is
-found, and names have several, in an order that changes. But the lane is part of what a page is (INV-7): the whole fleet
-has to mean the same one, for good. So a page of a host whose address is not known here enters the lane of the host, and
-is only passed on there, without a request (`Visitor`). Who is alone in that lane decides on the address, and it is a
-fact from that settlement on; nobody else's is ever kept.
-"""
+"""Lane names: which requests share a pace, as --lane says: one host, one registrable domain, or one IP address."""
 
 from collections.abc import Callable, Sequence
 
 from swath.crawl.http.address import literal
 from swath.crawl.urls import normalise
 
-KEY = "address "  # before the host: the key of a fact, the name of its lane
-PASSED_ON = "passed_on_to"  # in the result of a page that only found its lane
-REMEMBERED = 100_000  # hosts
 
-
-def lane_of(kind: str) -> Callable[[str], str]:
-    """What the lane of a URL is called; for `ip`, the lane that every page can enter."""
+def lane_naming(kind: str) -> Callable[[str], str]:
+    """Return the function that names the lane of a URL. For `ip` that is the host's lane, which every page enters
+    first (see `IpLanes`)."""
     return normalise.site if kind == "domain" else normalise.host
 
 
-class Addresses:
-    """The lanes of the hosts whose address is known here. Only what is settled is told to it."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, str] = {}
-
-    def lane(self, url: str) -> str:
-        host = normalise.host(url)
-        return self._known.get(host, host)
-
-    def remember(self, host: str, lane: str) -> None:
-        if host not in self._known:
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            self._known[host] = lane
-
-
-def is_address(lane: str) -> bool:
+def is_ip_lane(lane: str) -> bool:
     return literal(lane) is not None
 
 
-def lane_of_addresses(addresses: Sequence[str]) -> str:
-    """The lane of a host that has these: named after one of them that is the same in whatever order they come, and
-    for machines with and without IPv6. Spelt as a host in a URL is."""
+def ip_lane_name(addresses: Sequence[str]) -> str:
+    """Return the name of the lane for a host with these addresses, spelled like a host in a URL.
+
+    The order of the addresses does not matter, and machines with and without IPv6 choose the same name.
+    """
     address = min(addresses, key=lambda one: (":" in one, one))
     return f"[{address}]" if ":" in address else address

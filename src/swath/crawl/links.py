@@ -1,7 +1,7 @@
-"""Links: from what a page points to, to what is new work.
+"""LinkFilter: decide which links of a page become items.
 
-A page has many links and most of them were seen a moment ago, so what was decided of a URL is remembered: refused and
-why, or the hash under which the frontier knows it. Only hashes whose commit is confirmed are left out (rule 7).
+A page has many links, and most of them were seen a moment ago. So the filter remembers its decision on a URL: refused,
+or the hash under which the frontier knows the item. It leaves out an item only if its commit is confirmed.
 """
 
 from collections import Counter
@@ -15,64 +15,66 @@ from swath.crawl.urls.scope import Scope
 from swath.crawl.urls.traps import trap
 from swath.frontier import Frontier
 
-REMEMBERED = 200_000  # URLs, about 60 MB
+MAX_DECISIONS = 200_000  # URLs that one process remembers: about 60 MB
 
 
-class Links:
-    """Decides which links become items."""
+class LinkFilter:
+    """Turns URLs into items if they belong to the crawl and may be new."""
 
     def __init__(
         self,
         frontier: Frontier,
         scope: Scope,
         *,
-        lane: Callable[[str], str],
+        lane_of: Callable[[str], str],
         strip_tracking: bool,
         year: int,
         refused: Counter[str],
     ) -> None:
         self._frontier = frontier
         self._scope = scope
-        self.lane = lane
+        self.lane_of = lane_of
         self._strip_tracking = strip_tracking
         self._year = year
         self._refused = refused
-        self._decided: dict[str, bytes | None] = {}  # None: refused
+        self._decisions: dict[str, bytes | None] = {}  # None: refused
 
-    def refuses(self, url: str, depth: int) -> str | None:
-        """Why a URL is not to be fetched: out of scope, or a trap; None when it is."""
+    def find_refusal(self, url: str, depth: int) -> str | None:
+        """Return why the crawl does not fetch a URL: out of scope, or a trap; None if it does."""
         return self._scope.reason(url, depth) or trap(url, year=self._year)
 
-    def new(self, found: Iterable[str], *, depth: int, referrer: str, **more: object) -> list[EncodedItem]:
-        """Items for those links that belong to the crawl and are not known to be in the frontier."""
+    def new_items(self, links: Iterable[str], *, depth: int, referrer: str, **payload: object) -> list[EncodedItem]:
+        """Return items for the links that belong to the crawl, without those known to be in the frontier."""
         partitions = self._frontier.store.settings.partitions
-        decided, recent = self._decided, self._frontier.recent
+        decisions, recent = self._decisions, self._frontier.recent
         if self._scope.depth is not None and depth > self._scope.depth:
             self._refused["depth"] += 1
             return []
         items = []
-        for link in found:
-            known = decided.get(link, b"")
+        for link in links:
+            known = decisions.get(link, b"")
             if known is None or (known and known in recent):
                 continue
-            url = self._tidy(link)
-            reason = self.refuses(url, depth)
+            url = self._strip(link)
+            reason = self.find_refusal(url, depth)
             if reason is not None:
                 self._refused[reason] += 1
                 self._remember(link, None)
                 continue
             item = codec.new_item(
-                Item(url, self.lane(url), DEFAULT_PRIORITY, {"depth": depth, "from": referrer, **more}), partitions
+                Item(url, self.lane_of(url), DEFAULT_PRIORITY, {"depth": depth, "from": referrer, **payload}),
+                partitions,
             )
             self._remember(link, item.hash)
             items.append(item)
         return items
 
-    def _tidy(self, url: str) -> str:
+    def _strip(self, url: str) -> str:
+        """Remove session ids, and tracking parameters if the settings say so."""
         url = normalise.strip_session(url)
         return normalise.strip_tracking(url) if self._strip_tracking else url
 
     def _remember(self, link: str, decision: bytes | None) -> None:
-        if len(self._decided) >= REMEMBERED:
-            self._decided.clear()
-        self._decided[link] = decision
+        if len(self._decisions) >= MAX_DECISIONS:
+            self._decisions.clear()
+        self._decisions[link] = decision

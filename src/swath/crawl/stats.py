@@ -1,17 +1,20 @@
-"""Tally: what a crawl has done so far, counted by the process that did it."""
+"""CrawlStats: what one process of a crawl has done so far."""
 
 import time
 from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-WINDOW = 10.0  # seconds over which "now" is measured
-SLOWEST = 200  # hosts whose answer times are remembered
+RATE_WINDOW = 10.0  # seconds over which the current rate is measured
+MAX_SLOW_HOSTS = 200  # hosts whose response times are remembered
+MIN_SLOW_SECONDS = 1.0  # only a response this slow replaces a remembered host
+SHOWN_SLOW_HOSTS = 5
 
 
 @dataclass(slots=True)
-class Tally:
-    """Counters of one process. Plain values, so that a parent can add up those of its children."""
+class CrawlStats:
+    """Counters of one process."""
 
     began: float = field(default_factory=time.monotonic)
     pages: int = 0
@@ -23,36 +26,37 @@ class Tally:
     statuses: Counter[str] = field(default_factory=Counter)  # by class: 2xx …
     errors: Counter[str] = field(default_factory=Counter)  # by kind
     refused: Counter[str] = field(default_factory=Counter)  # links and pages that were not fetched, by reason
-    slow: dict[str, float] = field(default_factory=dict)  # hosts, with the seconds of a late answer
+    slow: dict[str, float] = field(default_factory=dict)  # host -> seconds of its slow responses
     _window: deque[tuple[float, int]] = field(default_factory=deque)
 
-    def page(self, status: int, size: int) -> None:
+    def count_page(self, status: int, size: int) -> None:
         self.pages += 1
         self.bytes += size
         self.statuses[f"{status // 100}xx"] += 1
 
-    def took(self, host: str, seconds: float) -> None:
-        """Remember slow hosts, the slowest of them."""
+    def record_response_time(self, host: str, seconds: float) -> None:
+        """Remember the slowest hosts."""
         if host in self.slow:
             self.slow[host] = (self.slow[host] + seconds) / 2
-        elif len(self.slow) < SLOWEST:
+        elif len(self.slow) < MAX_SLOW_HOSTS:
             self.slow[host] = seconds
-        elif seconds > 1.0:
+        elif seconds > MIN_SLOW_SECONDS:
             fastest = min(self.slow, key=self.slow.__getitem__)
             if self.slow[fastest] < seconds:
                 del self.slow[fastest]
                 self.slow[host] = seconds
 
     def rate(self, now: float | None = None) -> float:
-        """Pages per second, lately."""
+        """Return the pages per second over the last seconds."""
         now = time.monotonic() if now is None else now
         self._window.append((now, self.pages))
-        while len(self._window) > 2 and now - self._window[0][0] > WINDOW:
+        while len(self._window) > 2 and now - self._window[0][0] > RATE_WINDOW:
             self._window.popleft()
         since, pages = self._window[0]
         return (self.pages - pages) / (now - since) if now > since else 0.0
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the counters as plain values, which a child process can send to its parent."""
         return {
             "seconds": time.monotonic() - self.began,
             "pages": self.pages,
@@ -64,5 +68,22 @@ class Tally:
             "statuses": dict(self.statuses),
             "errors": dict(self.errors),
             "refused": dict(self.refused),
-            "slow": dict(sorted(self.slow.items(), key=lambda entry: -entry[1])[:5]),
+            "slow": dict(sorted(self.slow.items(), key=lambda entry: -entry[1])[:SHOWN_SLOW_HOSTS]),
         }
+
+
+def sum_stats(stats: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Add up the `as_dict` values of several processes."""
+    total: dict[str, Any] = {}
+    for one in stats:
+        for name, value in one.items():
+            match value:
+                case dict() if name == "slow":
+                    total[name] = {**total.get(name, {}), **value}
+                case dict():
+                    total[name] = dict(Counter(total.get(name, {})) + Counter(value))
+                case _ if name == "seconds":
+                    total[name] = max(total.get(name, 0.0), value)
+                case _:
+                    total[name] = total.get(name, 0) + value
+    return total

@@ -19,7 +19,7 @@ from swath.core.item import DEFAULT_PRIORITY, Item
 from swath.core.redact import mask_password
 from swath.core.status import Status
 from swath.crawl.archive.output import CrawlOutput
-from swath.crawl.lanes import lane_of
+from swath.crawl.lanes import lane_naming
 from swath.crawl.settings import MANY_HOSTS, CrawlSettings
 from swath.crawl.urls import normalise
 from swath.crawl.urls.scope import Footprint, Scope, scope_of
@@ -238,7 +238,7 @@ def _whole_lines(file: BinaryIO) -> Iterator[str]:
 
 async def _items(settings: CrawlSettings, new: TextIO) -> AsyncIterator[Item]:
     """Items for the seeds, in a stream."""
-    lane = lane_of(settings.lane)
+    lane = lane_naming(settings.lane)
     new.seek(0)
     for line in new:
         url = line.rstrip("\n")

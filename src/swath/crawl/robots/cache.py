@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from swath.core.clock import SECOND
-from swath.crawl.fact_batcher import Lookup
+from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.http.response import Answer
 from swath.crawl.robots.parser import Robots
 from swath.crawl.robots.policy import Rules, verdict_of_answer
@@ -50,8 +50,8 @@ class Hop(NamedTuple):
 class Origins:
     """The robots.txt files of a crawl."""
 
-    def __init__(self, lookup: Lookup) -> None:
-        self._lookup = lookup
+    def __init__(self, facts: FactBatcher) -> None:
+        self._facts = facts
         self._known: OrderedDict[str, Known] = OrderedDict()
         self._bytes = 0
 
@@ -62,7 +62,7 @@ class Origins:
         if known is not None and now < known.rules.expires_at:
             self._known.move_to_end(origin)
             return known
-        fact = await self._lookup.fact(KEY + origin)
+        fact = await self._facts.get(KEY + origin)
         if fact is None:
             return None
         if "hop" in fact:
@@ -87,13 +87,13 @@ class Origins:
         """Take in what an origin answered, and let the fleet know."""
         now = time.time_ns() // 1_000
         target = redirect_of(answer)
-        before = await self._lookup.fact(KEY + origin)
+        before = await self._facts.get(KEY + origin)
         if before is not None and "hop" in before:
             before = before.get("before")
         if target is not None and hops < MAX_HOPS:
             hop = Hop(target, hops + 1, now + int(WAIT_SECONDS * SECOND))
             # How long it has been failing is not forgotten on the way.
-            await self._lookup.learn({KEY + origin: {"hop": list(hop), "before": before}})
+            await self._facts.learn({KEY + origin: {"hop": list(hop), "before": before}})
             return hop
         cut = answer.truncated in ("time", "disconnect") and 200 <= answer.status < 300  # no other's body matters
         rules = verdict_of_answer(
@@ -105,7 +105,7 @@ class Origins:
             first_retry=int(first_retry * SECOND),
             before=None if before is None else Rules.from_json(before),
         )
-        await self._lookup.learn({KEY + origin: rules.to_json()})
+        await self._facts.learn({KEY + origin: rules.to_json()})
         return self._keep(origin, rules)
 
 

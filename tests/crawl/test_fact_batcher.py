@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from swath.crawl import fact_batcher, patient
-from swath.crawl.fact_batcher import Lookup
+from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.patient import Patient
 from tests.bench import bench
 
@@ -13,25 +13,25 @@ from tests.bench import bench
 async def test_many_questions_become_few() -> None:
     async with bench() as b:
         await b.frontier.learn({f"key {n}": n for n in range(50)})
-        asked = Lookup(Patient(b.frontier))
-        answers = await asyncio.gather(*(asked.fact(f"key {n % 100}") for n in range(300)))
+        asked = FactBatcher(Patient(b.frontier))
+        answers = await asyncio.gather(*(asked.get(f"key {n % 100}") for n in range(300)))
         assert answers == [n % 100 if n % 100 < 50 else None for n in range(300)]
         assert b.faults.calls["facts"] == 1
 
 
 async def test_no_more_than_so_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fact_batcher, "GATHERED", 10)
+    monkeypatch.setattr(fact_batcher, "MAX_BATCH", 10)
     async with bench() as b:
-        asked = Lookup(Patient(b.frontier))
-        assert await asyncio.gather(*(asked.fact(f"key {n}") for n in range(25))) == [None] * 25
+        asked = FactBatcher(Patient(b.frontier))
+        assert await asyncio.gather(*(asked.get(f"key {n}") for n in range(25))) == [None] * 25
         assert b.faults.calls["facts"] == 3
 
 
 async def test_one_who_stops_waiting_takes_no_answer_from_the_others() -> None:
     async with bench() as b:
         await b.frontier.learn({"key": "known"})
-        asked = Lookup(Patient(b.frontier))
-        leaves, stays = (asyncio.create_task(asked.fact("key")) for _ in range(2))
+        asked = FactBatcher(Patient(b.frontier))
+        leaves, stays = (asyncio.create_task(asked.get("key")) for _ in range(2))
         await asyncio.sleep(0)
         leaves.cancel()
         assert await stays == "known"
@@ -44,7 +44,7 @@ async def test_an_outage_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
         b.faults.fail("facts", "learn", "change_lane", "add", "status")
         visit = Patient(b.frontier)
         waiting = [
-            asyncio.create_task(Lookup(visit).fact("key")),
+            asyncio.create_task(FactBatcher(visit).get("key")),
             asyncio.create_task(visit.learn({"other": 1})),
             asyncio.create_task(visit.limit("lane", min_interval=5)),
             asyncio.create_task(visit.block("lane", until=5)),
@@ -60,7 +60,7 @@ async def test_an_outage_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_what_many_learn_is_told_at_once() -> None:
     async with bench() as b:
-        told = Lookup(Patient(b.frontier))
+        told = FactBatcher(Patient(b.frontier))
         await asyncio.gather(*(told.learn({f"key {n}": n}) for n in range(100)))
         assert b.faults.calls["learn"] == 1
         assert await b.frontier.facts(["key 99"]) == {"key 99": 99}

@@ -7,9 +7,9 @@ PROGRAM = """
 import resource, sys
 soft, hard, wanted = map(int, sys.argv[1:])
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-from swath.crawl.fd_limit import workers_allowed
-allowed, sentence = workers_allowed(wanted, opened=10)
-print(allowed, resource.getrlimit(resource.RLIMIT_NOFILE)[0], sentence)
+from swath.crawl.fd_limit import limit_workers
+allowed, warning = limit_workers(wanted, in_use=10)
+print(allowed, resource.getrlimit(resource.RLIMIT_NOFILE)[0], warning)
 """
 
 
@@ -17,8 +17,8 @@ def run(*, soft: int, hard: int, wanted: int) -> tuple[int, int, str]:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(soft), str(hard), str(wanted)], capture_output=True, text=True, check=True
     )
-    allowed, limit, sentence = done.stdout.strip().split(" ", 2)
-    return int(allowed), int(limit), sentence
+    allowed, limit, warning = done.stdout.strip().split(" ", 2)
+    return int(allowed), int(limit), warning
 
 
 def test_the_soft_limit_is_raised_as_far_as_needed() -> None:
@@ -30,11 +30,11 @@ def test_a_limit_that_suffices_is_left_alone() -> None:
 
 
 def test_workers_are_capped_with_a_word_when_the_hard_limit_is_too_low() -> None:
-    allowed, limit, sentence = run(soft=256, hard=512, wanted=500)
+    allowed, limit, warning = run(soft=256, hard=512, wanted=500)
     assert (allowed, limit) == ((512 - 128) // 2, 512)
-    assert "500 workers need 1128 open files" in sentence
-    assert "going on with 192" in sentence
-    assert "ulimit -n 1128" in sentence
+    assert "500 workers need 1128 open files" in warning
+    assert "continuing with 192 workers" in warning
+    assert "ulimit -n 1128" in warning
 
 
 def test_there_is_always_one_worker() -> None:

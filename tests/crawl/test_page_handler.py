@@ -14,13 +14,13 @@ from swath.core.clock import SECOND
 from swath.core.item import Dead, Done, Item, Release, Retry
 from swath.crawl.archive import index
 from swath.crawl.http.response import Answer, failed
-from swath.crawl.page_handler import THREADED
+from swath.crawl.page_processor import PARSED_IN_THREAD
 from swath.crawl.parse import page as parse_page
 from swath.crawl.robots import cache
 from swath.crawl.robots.policy import verdict_of_answer
 from swath.crawl.settings import CrawlSettings
 from swath.frontier import Frontier
-from tests.crawl.visiting import answered, said, settle, visiting, visitor_on
+from tests.crawl.handling import answered, handler_on, handling, said, settle
 
 
 def item(url: str, *, attempts: int = 0, losses: int = 0) -> Item:
@@ -32,7 +32,7 @@ async def test_pages_that_waited_for_robots_do_not_all_go_at_once() -> None:
     """INV-3 where a host may be visited several times at once: whoever waited has had its turn."""
     arrived = asyncio.Event()
 
-    async with visiting(answered, delay=1.0, max_workers_per_host=3) as (_, visitor, actor):
+    async with handling(answered, delay=1.0, max_workers_per_host=3) as (_, handler, actor):
         plain = actor.fetch
 
         async def slowly(url: str, *, fresh: bool = False, address: str | None = None, size: int = 0) -> Answer:
@@ -41,7 +41,7 @@ async def test_pages_that_waited_for_robots_do_not_all_go_at_once() -> None:
             return answer
 
         actor.fetch = slowly  # type: ignore[method-assign]
-        visits = [asyncio.create_task(visitor(item(f"http://a.example/{number}"))) for number in range(3)]
+        visits = [asyncio.create_task(handler(item(f"http://a.example/{number}"))) for number in range(3)]
         await asyncio.sleep(0.05)
         arrived.set()
         outcomes = await asyncio.gather(*visits)
@@ -55,22 +55,22 @@ async def test_a_robots_that_fails_where_it_was_redirected_to_is_asked_for_again
     def say(url: str) -> Answer:
         return answered(url, 302, Location="http://b.example/rules") if "a.example" in url else answered(url, 500)
 
-    async with visiting(say, delay=0.0, retries=1) as (frontier, visitor, actor):
+    async with handling(say, delay=0.0, retries=1) as (frontier, handler, actor):
         for asked in (1, 2):
             for _ in range(2):
-                assert isinstance(await visitor(item("http://a.example/")), Release)
+                assert isinstance(await handler(item("http://a.example/")), Release)
             claim = await frontier.claim(limit=1)
             assert claim is not None
             hop = claim.items[0]
             assert hop.lane == "b.example"
-            await settle(claim, await visitor(hop))
+            await settle(claim, await handler(hop))
             assert actor.asked == ["http://a.example/robots.txt", "http://b.example/rules"] * asked
-            visitor._origins._known.clear()
+            handler._robots._cache._known.clear()
             known = (await frontier.facts(["robots http://a.example"]))["robots http://a.example"]
             assert (known["kind"], known["tries"]) == ("deny", asked)
             if asked == 1:  # time passes
                 await frontier.learn({"robots http://a.example": {**known, "expires_at": 0}})
-        excluded = await visitor(item("http://a.example/"))
+        excluded = await handler(item("http://a.example/"))
     assert isinstance(excluded, Done)
     assert excluded.result == {"excluded": "robots", "rule": "robots.txt answered 500"}
 
@@ -86,13 +86,13 @@ async def test_a_robots_that_came_from_elsewhere_speaks_for_its_own_host(lane: s
         answer = answered(url, body=body)
         return answer._replace(ended=answer.started + 10)
 
-    async with visiting(say, lane=lane, delay=1.0) as (frontier, visitor, _):
+    async with handling(say, lane=lane, delay=1.0) as (frontier, handler, _):
         for _ in range(2):
-            assert isinstance(await visitor(item("http://a.example/")), Release)
+            assert isinstance(await handler(item("http://a.example/")), Release)
         claim = await frontier.claim(limit=1)
         assert claim is not None
         assert [hop.lane for hop in claim.items] == ["b.example"]
-        await settle(claim, await visitor(claim.items[0]))
+        await settle(claim, await handler(claim.items[0]))
         assert (await frontier.explain("http://a.example/map.xml", lane="a.example")).state == "ready"
         intervals = {status.lane: status.limits.min_interval async for status in frontier.lanes()}
         assert intervals == {"a.example": 20 * SECOND, "b.example": None}
@@ -111,22 +111,22 @@ def leading_away(url: str) -> Answer:
 async def test_hops_that_piled_up_are_followed_once() -> None:
     """Their lane was blocked for longer than one is waited for, so that the origin was asked anew each time. Those that
     come late change nothing of the origin's lane, which may have been promised peace since."""
-    async with visiting(leading_away, delay=0.0, max_workers_per_host=0) as (frontier, visitor, actor):
+    async with handling(leading_away, delay=0.0, max_workers_per_host=0) as (frontier, handler, actor):
         for waited in range(3):
             if waited:  # in vain
                 fact = (await frontier.facts(["robots http://a.example"]))["robots http://a.example"]
                 url, hops, _ = fact["hop"]
                 await frontier.learn({"robots http://a.example": {**fact, "hop": [url, hops, 0]}})
             for _ in range(2):
-                assert isinstance(await visitor(item("http://a.example/")), Release)
+                assert isinstance(await handler(item("http://a.example/")), Release)
         assert await blocked_until(frontier, "a.example") > 0
         claim = await frontier.claim(limit=10)
         assert claim is not None
         assert [hop.lane for hop in claim.items] == ["b.example"] * 3
-        outcomes = [await visitor(claim.items[0])]
+        outcomes = [await handler(claim.items[0])]
         assert await blocked_until(frontier, "a.example") == 0
         await frontier.block("a.example", until=60.0)
-        outcomes += [await visitor(hop) for hop in claim.items[1:]]
+        outcomes += [await handler(hop) for hop in claim.items[1:]]
         assert [isinstance(outcome, Done) and outcome.started for outcome in outcomes] == [True, False, False]
         assert actor.asked == ["http://a.example/robots.txt"] * 3 + ["http://b.example/rules"]
         assert await blocked_until(frontier, "a.example") > 0
@@ -134,13 +134,13 @@ async def test_hops_that_piled_up_are_followed_once() -> None:
 
 async def test_a_hop_that_was_lost_with_its_process_is_followed_again() -> None:
     """The rules may be known by it, but what it was answered is not in the archive."""
-    async with visiting(leading_away, delay=0.0) as (frontier, visitor, actor):
+    async with handling(leading_away, delay=0.0) as (frontier, handler, actor):
         for _ in range(2):
-            assert isinstance(await visitor(item("http://a.example/")), Release)
+            assert isinstance(await handler(item("http://a.example/")), Release)
         claim = await frontier.claim(limit=1)
         assert claim is not None
         for losses in range(2):
-            outcome = await visitor(claim.items[0]._replace(attempts=losses, losses=losses))
+            outcome = await handler(claim.items[0]._replace(attempts=losses, losses=losses))
             assert isinstance(outcome, Done)
             assert [capture.page["url"] for capture in outcome.output] == ["http://b.example/rules"]
     assert actor.asked == ["http://a.example/robots.txt"] + ["http://b.example/rules"] * 2
@@ -153,19 +153,19 @@ async def test_a_hop_does_not_end_the_peace_that_its_host_was_promised(busy_firs
     def say(url: str) -> Answer:
         return answered(url, 503, Retry_After="1000") if url == "https://a.example/" else leading_away(url)
 
-    async with visiting(say, delay=0.0, max_workers_per_host=2) as (frontier, visitor, actor):
-        other = visitor_on(frontier, CrawlSettings(out="nowhere", scope="any", delay=0.0), actor)
+    async with handling(say, delay=0.0, max_workers_per_host=2) as (frontier, handler, actor):
+        other = handler_on(frontier, CrawlSettings(out="nowhere", scope="any", delay=0.0), actor)
         rules = verdict_of_answer(404, now=time.time_ns() // 1_000)
         await frontier.learn({"robots https://a.example": rules.to_json()})
         if busy_first:
             assert isinstance(await other(item("https://a.example/")), Retry)
         for _ in range(2):
-            assert isinstance(await visitor(item("http://a.example/")), Release)
+            assert isinstance(await handler(item("http://a.example/")), Release)
         if not busy_first:
             assert isinstance(await other(item("https://a.example/")), Retry)
         claim = await frontier.claim(limit=1)
         assert claim is not None
-        await settle(claim, await visitor(claim.items[0]))
+        await settle(claim, await handler(claim.items[0]))
         assert actor.asked[-1] == "http://b.example/rules"
         assert await blocked_until(frontier, "a.example") / SECOND > time.time() + 900
 
@@ -176,27 +176,27 @@ async def test_a_lane_waits_for_each_hop_of_a_robots() -> None:
     def say(url: str) -> Answer:
         return answered(url, 302, Location=targets[url]) if url in targets else answered(url, 404)
 
-    async with visiting(say, delay=0.0) as (frontier, visitor, actor):
+    async with handling(say, delay=0.0) as (frontier, handler, actor):
         for _ in range(2):
-            assert isinstance(await visitor(item("http://a.example/")), Release)
+            assert isinstance(await handler(item("http://a.example/")), Release)
         for _ in range(2):
             hop = (await frontier.facts(["robots http://a.example"]))["robots http://a.example"]["hop"]
             assert await blocked_until(frontier, "a.example") == hop[-1]
             claim = await frontier.claim(limit=1)
             assert claim is not None
-            await settle(claim, await visitor(claim.items[0]))
+            await settle(claim, await handler(claim.items[0]))
         assert actor.asked == [*targets, "http://c.example/"]
         assert await blocked_until(frontier, "a.example") == 0
 
 
 async def test_a_lost_worker_is_not_held_against_a_page() -> None:
     """Its retries are for what the host did."""
-    async with visiting(lambda url: failed(url, "reset", "", started=0.0, ended=0.0), robots=False, retries=1) as (
+    async with handling(lambda url: failed(url, "reset", "", started=0.0, ended=0.0), robots=False, retries=1) as (
         _,
-        visitor,
+        handler,
         _,
     ):
-        assert isinstance(await visitor(item("http://a.example/", attempts=3, losses=3)), Retry)
+        assert isinstance(await handler(item("http://a.example/", attempts=3, losses=3)), Retry)
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -209,11 +209,11 @@ async def test_a_host_that_asks_for_peace_gets_it(attempts: int, then: dict[str,
     def say(url: str) -> Answer:
         return answered(url, 503, b"", **next(waits))
 
-    async with visiting(say, delay=0.0, robots=False, retries=3) as (frontier, visitor, actor):
+    async with handling(say, delay=0.0, robots=False, retries=3) as (frontier, handler, actor):
         settings = CrawlSettings(out="nowhere", scope="any", delay=0.0, robots=False, retries=3)
-        visitors = [visitor, visitor if processes == 1 else visitor_on(frontier, settings, actor)]
+        handlers = [handler, handler if processes == 1 else handler_on(frontier, settings, actor)]
         await frontier.add([Item("http://a.example/wait", "a.example")])
-        for number, one in enumerate(visitors):
+        for number, one in enumerate(handlers):
             await one(item(f"http://a.example/{number}", attempts=attempts))
         found = await frontier.explain("http://a.example/wait")
     assert "blocked until" in found.sentence, found.sentence
@@ -223,16 +223,16 @@ async def test_a_host_that_asks_for_peace_gets_it(attempts: int, then: dict[str,
 @pytest.mark.parametrize(("attempts", "blocked"), [(0, True), (9, False)], ids=["again", "given-up"])
 async def test_a_host_that_is_busy_is_left_alone_until_the_page_is_tried_again(attempts: int, blocked: bool) -> None:
     """A page that was given up is waited for by nobody; the next one is only asked for later and later."""
-    async with visiting(lambda url: answered(url, 503), delay=0.0, robots=False, retries=3) as (frontier, visitor, _):
+    async with handling(lambda url: answered(url, 503), delay=0.0, robots=False, retries=3) as (frontier, handler, _):
         await frontier.add([Item("http://a.example/wait", "a.example")])
-        await visitor(item("http://a.example/", attempts=attempts))
+        await handler(item("http://a.example/", attempts=attempts))
         assert (await frontier.claim(limit=1) is None) == blocked
 
 
 async def test_a_robots_that_asks_for_peace_gets_it() -> None:
-    async with visiting(lambda url: answered(url, 503, Retry_After="1000"), delay=0.0) as (frontier, visitor, actor):
+    async with handling(lambda url: answered(url, 503, Retry_After="1000"), delay=0.0) as (frontier, handler, actor):
         await frontier.add([Item("http://a.example/wait", "a.example")])
-        assert isinstance(await visitor(item("http://a.example/")), Release)
+        assert isinstance(await handler(item("http://a.example/")), Release)
         found = await frontier.explain("http://a.example/wait")
     assert actor.asked == ["http://a.example/robots.txt"]
     assert "in 17 min" in found.sentence, found.sentence
@@ -244,11 +244,11 @@ async def test_a_try_counts_also_when_robots_was_asked_for_before() -> None:
     def say(url: str) -> Answer:
         return answered(url, 200 if "robots" in url else 500)
 
-    async with visiting(say, delay=0.0) as (_, visitor, actor):
-        outcome = await visitor(item("http://a.example/"))
+    async with handling(say, delay=0.0) as (_, handler, actor):
+        outcome = await handler(item("http://a.example/"))
         assert isinstance(outcome, Release)
         assert [capture.page["url"] for capture in outcome.output] == ["http://a.example/robots.txt"]
-        assert isinstance(await visitor(item("http://a.example/")), Retry)
+        assert isinstance(await handler(item("http://a.example/")), Retry)
     assert actor.asked == ["http://a.example/robots.txt", "http://a.example/"]
 
 
@@ -256,7 +256,7 @@ async def test_pages_wait_for_a_robots_that_is_asked_for_again() -> None:
     """Also those that waited while it was asked for the first time; only when it is given up are they excluded."""
     arrived = asyncio.Event()
 
-    async with visiting(lambda url: answered(url, 500), delay=0.0, retries=1) as (_, visitor, actor):
+    async with handling(lambda url: answered(url, 500), delay=0.0, retries=1) as (_, handler, actor):
         plain = actor.fetch
 
         async def slowly(url: str, *, fresh: bool = False, address: str | None = None, size: int = 0) -> Answer:
@@ -264,7 +264,7 @@ async def test_pages_wait_for_a_robots_that_is_asked_for_again() -> None:
             return await plain(url, fresh=fresh)
 
         actor.fetch = slowly  # type: ignore[method-assign]
-        visits = [asyncio.create_task(visitor(item(f"http://a.example/{number}"))) for number in range(3)]
+        visits = [asyncio.create_task(handler(item(f"http://a.example/{number}"))) for number in range(3)]
         await asyncio.sleep(0)
         arrived.set()
         outcomes = await asyncio.gather(*visits)
@@ -275,10 +275,10 @@ async def test_pages_wait_for_a_robots_that_is_asked_for_again() -> None:
 
 @pytest.mark.parametrize("lane", ["host", "domain"])
 async def test_a_robots_that_fails_stops_its_own_host_only(lane: str) -> None:
-    async with visiting(lambda url: answered(url, 500), lane=lane, delay=0.0, retries=1) as (frontier, visitor, _):
+    async with handling(lambda url: answered(url, 500), lane=lane, delay=0.0, retries=1) as (frontier, handler, _):
         name = {"host": "a.shop.example", "domain": "shop.example"}[lane]
         await frontier.add([Item("http://a.shop.example/wait", name)])
-        assert isinstance(await visitor(Item("http://a.shop.example/", name, payload={"depth": 0})), Release)
+        assert isinstance(await handler(Item("http://a.shop.example/", name, payload={"depth": 0})), Release)
         assert (await frontier.claim(limit=1) is None) == (lane == "host")
 
 
@@ -293,9 +293,9 @@ async def test_a_robots_that_breaks_off_has_said_its_status(status: int, rule: s
             return answered(url)
         return said(url, status, b"HTTP/1.1 %d x\r\n\r\n" % status, b"User-agent: *\nAl", truncated="disconnect")
 
-    async with visiting(say, delay=0.0, retries=0) as (_, visitor, _):
-        await visitor(item("http://a.example/"))
-        outcome = await visitor(item("http://a.example/"))
+    async with handling(say, delay=0.0, retries=0) as (_, handler, _):
+        await handler(item("http://a.example/"))
+        outcome = await handler(item("http://a.example/"))
     assert isinstance(outcome, Done)
     assert (outcome.result or {}).get("rule") == rule
 
@@ -310,15 +310,15 @@ async def test_a_machine_that_is_short_of_files_does_not_take_a_robots_for_lost(
         return answered(url, 404 if "robots" in url else 200)
 
     hop = {"origin": "http://b.example", "url": "http://a.example/b", "hops": 1, "lane": "b.example"}
-    async with visiting(say, delay=0.0, retries=0) as (frontier, visitor, actor):
+    async with handling(say, delay=0.0, retries=0) as (frontier, handler, actor):
         for one in (item("http://a.example/"), Item("robots http://b.example", "a.example", payload=hop)):
-            outcome = await visitor(one)
+            outcome = await handler(one)
             assert isinstance(outcome, Release)
             assert outcome.after
         assert await frontier.facts(["robots http://a.example", "robots http://b.example"]) == {}
         short = False
-        assert isinstance(await visitor(item("http://a.example/")), Release)
-        assert isinstance(await visitor(item("http://a.example/")), Done)
+        assert isinstance(await handler(item("http://a.example/")), Release)
+        assert isinstance(await handler(item("http://a.example/")), Done)
     assert actor.asked[2:] == ["http://a.example/robots.txt", "http://a.example/"]
 
 
@@ -328,11 +328,11 @@ async def test_a_kept_connection_that_was_closed_is_not_held_against_a_page() ->
     def say(url: str) -> Answer:
         return failed(url, "closed" if not actor.fresh[-1] else "reset", "", started=0.0, ended=0.0)
 
-    async with visiting(say, robots=False, retries=0) as (_, visitor, actor):
-        first = await visitor(item("http://a.example/"))
+    async with handling(say, robots=False, retries=0) as (_, handler, actor):
+        first = await handler(item("http://a.example/"))
         assert isinstance(first, Release)
         assert first.started
-        assert isinstance(await visitor(item("http://a.example/")), Dead)
+        assert isinstance(await handler(item("http://a.example/")), Dead)
     assert actor.fresh == [False, True]
 
 
@@ -345,16 +345,16 @@ async def test_what_asks_not_to_be_archived_is_listed_only(status: int, body: by
             return answered(url, 200, b"known")
         return answered(url, status, body, X_Robots_Tag="noarchive", Location="/first")
 
-    async with visiting(say, robots=False) as (frontier, visitor, _):
-        first = await visitor(item("http://a.example/first"))
+    async with handling(say, robots=False) as (frontier, handler, _):
+        first = await handler(item("http://a.example/first"))
         assert isinstance(first, Done)
         await frontier.learn(first.facts or {})
-        outcome = await visitor(item("http://a.example/"))
+        outcome = await handler(item("http://a.example/"))
     assert isinstance(outcome, Done)
     assert [capture.archived is None for capture in (*(first.output or ()), *(outcome.output or ()))] == [False, True]
 
 
-LONG = gzip.compress(b"<b>" * THREADED)
+LONG = gzip.compress(b"<b>" * PARSED_IN_THREAD)
 
 
 @pytest.mark.parametrize(
@@ -378,9 +378,9 @@ async def test_what_unpacks_to_much_is_read_in_a_thread(
 
     monkeypatch.setattr(parse_page, "_reading", reading)
     headers = {"Content_Type": "text/html"} | headers
-    async with visiting(lambda url: answered(url, 200, body, **headers), robots=False) as (_, visitor, _):
+    async with handling(lambda url: answered(url, 200, body, **headers), robots=False) as (_, handler, _):
         page = item("http://a.example/")
-        await visitor(page._replace(payload={"depth": 0, "kind": "sitemap"}))
+        await handler(page._replace(payload={"depth": 0, "kind": "sitemap"}))
     assert [thread is not threading.main_thread() for thread in threads] == [aside]
 
 
@@ -389,13 +389,13 @@ async def test_the_memory_for_robots_is_bounded_whatever_they_hold(monkeypatch: 
     most = 1_000_000
     monkeypatch.setattr(cache, "CACHED_BYTES", most)
     body = b"User-agent: *\n" + b"".join(b"allow:/%x\n" % number for number in range(1_000))
-    async with visiting(lambda url: answered(url, 200, body if "robots" in url else b""), delay=0.0) as (_, visitor, _):
-        await visitor(item("http://first.example/"))
+    async with handling(lambda url: answered(url, 200, body if "robots" in url else b""), delay=0.0) as (_, handler, _):
+        await handler(item("http://first.example/"))
         tracemalloc.start()
         try:
             for number in range(40):
                 for _ in range(2):
-                    await visitor(item(f"http://h{number}.example/"))
+                    await handler(item(f"http://h{number}.example/"))
             gc.collect()
             taken, _ = tracemalloc.get_traced_memory()
         finally:
@@ -409,14 +409,14 @@ async def test_no_record_refers_to_a_body_that_was_not_archived() -> None:
     def say(url: str) -> Answer:
         return answered(url, 200, b"the same everywhere")
 
-    async with visiting(say, delay=0.0, robots=False, warc=False) as (frontier, listing, actor):
-        archiving = visitor_on(frontier, CrawlSettings(out="nowhere", scope="any", delay=0.0, robots=False), actor)
+    async with handling(say, delay=0.0, robots=False, warc=False) as (frontier, listing, actor):
+        archiving = handler_on(frontier, CrawlSettings(out="nowhere", scope="any", delay=0.0, robots=False), actor)
         duplicate_of = []
-        for number, visitor in enumerate((listing, listing, archiving, archiving)):
+        for number, handler in enumerate((listing, listing, archiving, archiving)):
             await frontier.add([Item(f"http://a.example/{number}", "a.example")])
             claim = await frontier.claim(limit=1)
             assert claim is not None
-            outcome = await visitor(claim.items[0])
+            outcome = await handler(claim.items[0])
             assert isinstance(outcome, Done)
             ((page, _),) = outcome.output
             duplicate_of.append(page.get("duplicate_of"))
@@ -425,12 +425,12 @@ async def test_no_record_refers_to_a_body_that_was_not_archived() -> None:
 
 
 async def test_what_there_is_not_is_not_listed() -> None:
-    async with visiting(lambda url: answered(url, 200, b"", Content_Type=""), delay=0.0, robots=False) as (
+    async with handling(lambda url: answered(url, 200, b"", Content_Type=""), delay=0.0, robots=False) as (
         _,
-        visitor,
+        handler,
         _,
     ):
-        outcome = await visitor(item("http://a.example/"))
+        outcome = await handler(item("http://a.example/"))
     assert isinstance(outcome, Done)
     ((page, _),) = outcome.output
     assert page.keys() == {"url", "status", "time", "size", "digest", "kind", "depth"}

@@ -4,15 +4,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from swath.crawl import politeness
-from swath.crawl.politeness import (
+from swath.crawl import pacing
+from swath.crawl.pacing import (
     MAX_CRAWL_DELAY,
     MAX_INTERVAL,
     MAX_RETRY_AFTER,
-    backoff,
-    differs,
-    interval,
-    retry_after,
+    choose_interval,
+    needs_change,
+    page_retry_pause,
+    parse_retry_after,
 )
 
 NOW = datetime(2030, 1, 31, 12, tzinfo=UTC)
@@ -39,20 +39,20 @@ NOW = datetime(2030, 1, 31, 12, tzinfo=UTC)
     ],
 )
 def test_interval(delay: float, crawl_delay: float | None, seconds: float, errors: int, expected: float) -> None:
-    assert interval(delay, crawl_delay=crawl_delay, answer_seconds=seconds, errors=errors) == expected
+    assert choose_interval(delay, crawl_delay=crawl_delay, response_seconds=seconds, errors=errors) == expected
 
 
 def test_small_changes_are_not_worth_a_transaction() -> None:
-    assert not differs(1.1, 1.0, least=1.0)
-    assert not differs(1.0, 1.1, least=1.0)
-    assert differs(2.0, 1.0, least=1.0)
-    assert differs(1.0, 2.0, least=1.0)
-    assert differs(0.5, 0.0, least=0.0)
-    assert not differs(0.0, 0.0, least=0.0)
+    assert not needs_change(1.0, wanted=1.1, required=1.0)
+    assert not needs_change(1.1, wanted=1.0, required=1.0)
+    assert needs_change(1.0, wanted=2.0, required=1.0)
+    assert needs_change(2.0, wanted=1.0, required=1.0)
+    assert needs_change(0.0, wanted=0.5, required=0.0)
+    assert not needs_change(0.0, wanted=0.0, required=0.0)
 
 
 def test_an_interval_is_never_shorter_than_was_asked_for() -> None:
-    assert differs(1.1, 1.0, least=1.1)
+    assert needs_change(1.0, wanted=1.1, required=1.1)
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,11 @@ def test_an_interval_is_never_shorter_than_was_asked_for() -> None:
     ],
 )
 def test_retry_after(value: str | None, expected: float | None) -> None:
-    assert retry_after(value, now=NOW) == expected
+    assert parse_retry_after(value, now=NOW) == expected
 
 
 def test_backoff_grows_with_the_delay_and_the_attempts() -> None:
-    assert [backoff(attempts, delay=1.0) for attempts in range(3)] == [2.0, 4.0, 8.0]
-    assert backoff(0, delay=70.0) == 140.0
-    assert backoff(0, delay=0.0) == 2 * politeness.LEAST_TROUBLED
-    assert backoff(10**6, delay=70.0) == 3_600.0
+    assert [page_retry_pause(attempts, interval=1.0) for attempts in range(3)] == [2.0, 4.0, 8.0]
+    assert page_retry_pause(0, interval=70.0) == 140.0
+    assert page_retry_pause(0, interval=0.0) == 2 * pacing.MIN_FAILING_INTERVAL
+    assert page_retry_pause(10**6, interval=70.0) == 3_600.0

@@ -1,4 +1,4 @@
-"""A visitor on a frontier in memory, whose answers a test makes up."""
+"""A page handler on a frontier in memory, with responses that the test makes up."""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -9,11 +9,12 @@ import swath
 from swath.claim import Claim
 from swath.core.item import Outcome, Retry, Split
 from swath.crawl.http.response import Answer, Headers, failed
-from swath.crawl.lanes import Addresses, lane_of
-from swath.crawl.links import Links
-from swath.crawl.page_handler import Visitor
+from swath.crawl.ip_lanes import HostLanes
+from swath.crawl.lanes import lane_naming
+from swath.crawl.links import LinkFilter
+from swath.crawl.page_handler import PageHandler
 from swath.crawl.settings import CrawlSettings
-from swath.crawl.stats import Tally
+from swath.crawl.stats import CrawlStats
 from swath.crawl.urls import normalise
 from swath.crawl.urls.scope import Scope
 from swath.frontier import Frontier
@@ -42,21 +43,21 @@ class Actor:
 
 
 @asynccontextmanager
-async def visiting(say: Say, **options: Any) -> AsyncIterator[tuple[Frontier, Visitor, Actor]]:
+async def handling(say: Say, **options: Any) -> AsyncIterator[tuple[Frontier, PageHandler, Actor]]:
     settings = CrawlSettings(out="nowhere", scope="any", **options)
     actor = Actor(say)
     opening = swath.open("memory:", min_interval=settings.min_interval, concurrency=settings.max_workers_per_host)
     async with opening as frontier:
-        yield frontier, visitor_on(frontier, settings, actor), actor
+        yield frontier, handler_on(frontier, settings, actor), actor
 
 
-def visitor_on(frontier: Frontier, settings: CrawlSettings, actor: Actor) -> Visitor:
+def handler_on(frontier: Frontier, settings: CrawlSettings, actor: Actor) -> PageHandler:
     """One process of a crawl."""
-    tally = Tally()
-    addresses = Addresses() if settings.lane == "ip" else None
-    lane = lane_of(settings.lane) if addresses is None else addresses.lane
-    links = Links(frontier, Scope(), lane=lane, strip_tracking=False, year=2026, refused=tally.refused)
-    return Visitor(frontier, settings, fetcher=actor, links=links, tally=tally, addresses=addresses)  # type: ignore[arg-type]
+    stats = CrawlStats()
+    host_lanes = HostLanes() if settings.lane == "ip" else None
+    lane_of = lane_naming(settings.lane) if host_lanes is None else host_lanes.lane_of
+    links = LinkFilter(frontier, Scope(), lane_of=lane_of, strip_tracking=False, year=2026, refused=stats.refused)
+    return PageHandler(frontier, settings, fetcher=actor, links=links, stats=stats, host_lanes=host_lanes)  # type: ignore[arg-type]
 
 
 async def settle(claim: Claim, outcome: Outcome) -> None:

@@ -1,0 +1,77 @@
+"""CaptureBuilder: turn one HTTP exchange into what the archive stores, and find the original of a duplicate."""
+
+from typing import Any
+
+from swath.crawl.archive import warc
+from swath.crawl.archive.record import Capture, Exchange, Original, records
+from swath.crawl.fact_batcher import FactBatcher
+from swath.crawl.http.response import Answer
+
+FACT_PREFIX = "sha1 "  # key of the fact about the first record with some body: this prefix and the body's digest
+COMPRESSED_LATER = 200_000  # bytes of a body from which the output thread compresses it, not the event loop
+
+
+class CaptureBuilder:
+    """Builds the captures of a crawl. `archiving` says whether WARC records are written, or only the page list."""
+
+    def __init__(self, facts: FactBatcher, *, archiving: bool) -> None:
+        self._facts = facts
+        self._archiving = archiving
+
+    async def find_original(self, answer: Answer, digest: str) -> Original | None:
+        """Return the settled record of another URL that has the same body.
+
+        In a crawl that began with --no-warc the original may have no record. It still counts as the original while
+        nothing is archived.
+        """
+        if not _is_comparable(answer):
+            return None
+        fact = await self._facts.get(FACT_PREFIX + digest)
+        if fact is None or fact[1] == answer.url or (fact[0] is None and self._archiving):
+            return None
+        return Original(*fact)
+
+    def original_fact(self, answer: Answer, digest: str, record_id: str) -> dict[str, Any]:
+        """Return the fact that makes this exchange the original of later ones with the same body."""
+        if not _is_comparable(answer):
+            return {}
+        return {FACT_PREFIX + digest: [record_id if self._archiving else None, answer.url, answer.started]}
+
+    def build(
+        self,
+        answer: Answer,
+        page: dict[str, Any],
+        *,
+        digest: str | None = None,
+        record_id: str | None = None,
+        original: Original | None = None,
+        archived: bool = True,
+    ) -> Capture:
+        """Build the page's entry in the page list, and its WARC records unless `archived` is false.
+
+        Small records are compressed here: waking a thread costs more than compressing them.
+        """
+        digest = warc.payload_digest(answer.body) if digest is None else digest
+        fields = {
+            "url": answer.url,
+            "status": answer.status,
+            "time": answer.started,
+            "type": answer.headers.get("content-type"),
+            "size": len(answer.body),
+            "digest": digest,
+            **page,
+            "truncated": answer.truncated,
+        }
+        # Omit empty fields. A depth or size of 0 is not empty.
+        listed = {
+            name: value for name, value in fields.items() if value is not None and value is not False and value != ""
+        }
+        if not archived or not answer.status or not self._archiving:
+            return Capture(listed, None)
+        exchange = Exchange(answer, record_id or warc.new_id(), digest, original)
+        return Capture(listed, exchange if len(answer.body) > COMPRESSED_LATER else records(exchange))
+
+
+def _is_comparable(answer: Answer) -> bool:
+    """Return whether the body is a complete page, so that another page can be its duplicate."""
+    return answer.status == 200 and bool(answer.body) and answer.truncated is None

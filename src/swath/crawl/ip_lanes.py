@@ -1,0 +1,76 @@
+"""IpLanes: one lane for all hosts that share an IP address (`--lane ip`).
+
+The address of a host is unknown when a link to it is found, and a host may have several addresses in changing order.
+But the lane belongs to an item's identity (INV-7), so all processes must agree on it for good. Therefore a page of a
+host whose address is not known here enters the lane of the host. In that lane it is only moved on, without a request.
+A worker that is alone in the host's lane chooses the address, and its settlement stores the choice as a fact. A choice
+that is not settled is never used.
+"""
+
+from swath.core.item import Item, Outcome
+from swath.crawl.fact_batcher import FactBatcher
+from swath.crawl.http.response import Answer
+from swath.crawl.lanes import ip_lane_name, is_ip_lane
+from swath.crawl.page_fetcher import PageFetcher
+from swath.crawl.urls import normalise
+
+FACT_PREFIX = "address "  # key of the fact with the name of a host's lane: this prefix and the host
+MOVED_TO = "passed_on_to"  # in the result of a page that was moved to another lane
+MAX_HOSTS = 100_000  # hosts that one process remembers
+RECHECK_SECONDS = 1.0  # while another worker chooses the address
+
+
+class HostLanes:
+    """The lanes of hosts whose address is settled and known to this process."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[str, str] = {}
+
+    def lane_of(self, url: str) -> str:
+        """Return the lane for an item: that of the address if it is known here, otherwise that of the host."""
+        host = normalise.host(url)
+        return self._lanes.get(host, host)
+
+    def remember(self, host: str, lane: str) -> None:
+        if host not in self._lanes:
+            if len(self._lanes) >= MAX_HOSTS:
+                self._lanes.clear()
+            self._lanes[host] = lane
+
+
+class IpLanes:
+    """Moves pages from the lane of their host to the lane of its address."""
+
+    def __init__(self, hosts: HostLanes, facts: FactBatcher, fetcher: PageFetcher) -> None:
+        self._hosts = hosts
+        self._facts = facts
+        self._fetcher = fetcher
+
+    async def move(self, item: Item) -> Outcome | None:
+        """Move a page to the lane of its host's address; None if it is there already."""
+        if is_ip_lane(item.lane):
+            self._hosts.remember(normalise.host(item.key), item.lane)
+            return None
+        host = item.lane
+        lane = await self._facts.get(FACT_PREFIX + host)
+        facts = {}
+        if lane is not None:
+            self._hosts.remember(host, lane)
+        elif item.lane_in_flight:
+            return item.release(started=False, after=RECHECK_SECONDS)
+        else:
+            addresses = await self._fetcher.resolve(item.key)
+            if isinstance(addresses, Answer):
+                return await self._fetcher.settle_failure(item, addresses)
+            lane = ip_lane_name(addresses)
+            facts = {FACT_PREFIX + host: lane}  # remembered once it is settled: another worker may choose until then
+        moved = Item(item.key, lane, item.priority, item.payload)
+        return item.done(result={MOVED_TO: lane}, discovered=[moved], facts=facts, started=False)
+
+    async def lane_of_request(self, url: str) -> str | Answer:
+        """Return the lane whose pace a request for this URL must follow, or the failure to resolve its host."""
+        lane = self._hosts.lane_of(url)
+        if is_ip_lane(lane):
+            return lane
+        addresses = await self._fetcher.resolve(url)
+        return addresses if isinstance(addresses, Answer) else ip_lane_name(addresses)

@@ -1,0 +1,56 @@
+"""PageFetcher: send a request on behalf of an item, and settle the item if the request fails."""
+
+from collections.abc import Sequence
+
+from swath.core.item import Item, Outcome
+from swath.crawl.http.address import literal
+from swath.crawl.http.fetch import Fetcher
+from swath.crawl.http.response import Answer
+from swath.crawl.pacing import LanePacing, page_retry_pause
+from swath.crawl.settings import CrawlSettings
+from swath.crawl.stats import CrawlStats
+from swath.crawl.urls import normalise
+
+DESCRIPTOR_PAUSE = 5.0  # seconds to wait when this machine has no file descriptor left
+
+
+class PageFetcher:
+    """The fetcher, with the statistics and the retry policy of a crawl."""
+
+    def __init__(self, fetcher: Fetcher, settings: CrawlSettings, *, pacing: LanePacing, stats: CrawlStats) -> None:
+        self._fetcher = fetcher
+        self._settings = settings
+        self._pacing = pacing
+        self._stats = stats
+
+    async def fetch(self, url: str, lane: str, *, fresh: bool, size: int = 0) -> Answer:
+        """Fetch a URL. With `--lane ip`, connect only to the address that the lane is named after."""
+        address = literal(lane) if self._settings.lane == "ip" else None
+        answer = await self._fetcher.fetch(url, fresh=fresh, address=address, size=size)
+        self._stats.record_response_time(normalise.host(url), answer.ended - answer.started)
+        return answer
+
+    async def resolve(self, url: str) -> Sequence[str] | Answer:
+        """Return the addresses of a URL's host, or the failure to resolve it."""
+        return await self._fetcher.addresses(url)
+
+    async def settle_failure(self, item: Item, answer: Answer) -> Outcome:
+        """Decide what becomes of an item whose request failed: retry, dead letter, or another turn."""
+        assert answer.error is not None
+        if answer.error == "closed":  # the server may not have read the request: repeat it on a new connection
+            self._pacing.of(item.lane).closes_connections = True
+            return item.release()
+        self._stats.errors[answer.error] += 1
+        if answer.error == "descriptors":
+            return item.release(after=DESCRIPTOR_PAUSE)
+        await self._pacing.record_response(item.lane, answer.ended - answer.started, failed=True)
+        reason = f"{answer.error}: {answer.detail}"
+        if answer.error in ("url", "private") or count_failures(item) >= self._settings.retries:
+            return item.dead(reason=reason)
+        interval = self._pacing.of(item.lane).interval
+        return item.retry(after=page_retry_pause(count_failures(item), interval=interval), reason=reason)
+
+
+def count_failures(item: Item) -> int:
+    """Return how often a page has failed. Attempts that were lost with a process do not count against the host."""
+    return item.attempts - item.losses

@@ -1,0 +1,99 @@
+"""PageProcessor: archive a page, parse it, and collect the links it discovers."""
+
+import asyncio
+from typing import Any
+
+from swath.core.item import Item, Outcome
+from swath.crawl.archive import warc
+from swath.crawl.archive.capture import CaptureBuilder
+from swath.crawl.http.response import Answer
+from swath.crawl.links import LinkFilter
+from swath.crawl.parse.directives import x_robots_tag
+from swath.crawl.parse.feeds import GZIP
+from swath.crawl.parse.page import Read, read, read_unpacked, unpacked
+from swath.crawl.robots.cache import redirect_of
+from swath.crawl.settings import CrawlSettings
+from swath.crawl.stats import CrawlStats
+
+PARSED_IN_THREAD = 200_000  # bytes of a decoded body from which a thread parses it, so that other fetches continue
+MAX_EXPANSION = 5  # size of a decoded body, in multiples of --max-size
+
+
+class PageProcessor:
+    """Turns the response for a page into the outcome that settles it."""
+
+    def __init__(
+        self, settings: CrawlSettings, *, captures: CaptureBuilder, links: LinkFilter, stats: CrawlStats
+    ) -> None:
+        self._settings = settings
+        self._captures = captures
+        self._links = links
+        self._stats = stats
+
+    async def process(self, item: Item, answer: Answer) -> Outcome:
+        """Settle a page with its archive record, its entry in the page list, and the items it discovers."""
+        payload: dict[str, Any] = item.payload or {}
+        depth = payload.get("depth", 0)
+        digest = warc.payload_digest(answer.body)
+        result: dict[str, Any] = {"status": answer.status}
+        page: dict[str, Any] = {"kind": payload.get("kind", "page"), "depth": depth, "referrer": payload.get("from")}
+        original = await self._captures.find_original(answer, digest)
+        discovered: list[Any] = []
+        parsed: Read | None = None
+        target = redirect_of(answer)
+        if target is not None:
+            page["redirect"] = target
+            discovered = self._follow_redirect(item, target, depth, payload, result)
+        elif original is None and 200 <= answer.status < 300 and answer.body:
+            parsed = await self._parse(item.key, answer, sitemap=payload.get("kind") == "sitemap")
+            page |= {name: getattr(parsed, name) for name in ("title", "canonical", "noindex", "wrong")}
+            discovered = self._follow_links(item, parsed, depth)
+        if original is not None:
+            self._stats.duplicates += 1
+            page["duplicate_of"] = original.url
+        directives = (
+            x_robots_tag(answer.headers.all("x-robots-tag"), self._settings.user_agent) if parsed is None else parsed
+        )
+        archived = not directives.noarchive
+        record_id = warc.new_id()
+        capture = self._captures.build(
+            answer, page, digest=digest, record_id=record_id, original=original, archived=archived
+        )
+        facts = {}
+        if archived and original is None:
+            facts = self._captures.original_fact(answer, digest, record_id)
+        self._stats.discovered += len(discovered)
+        return item.done(result=result, discovered=discovered, facts=facts, output=[capture])
+
+    def _follow_redirect(
+        self, item: Item, target: str, depth: int, payload: dict[str, Any], result: dict[str, Any]
+    ) -> list[Any]:
+        """Return the target of a redirect as an item, so that pacing and robots.txt apply to it too."""
+        redirects = payload.get("redirects", 0) + 1
+        result["redirect"] = target
+        if redirects > self._settings.max_redirects:
+            result["refused"] = "redirects"
+            self._stats.refused["redirects"] += 1
+            return []
+        if (reason := self._links.find_refusal(target, depth)) is not None:
+            result["refused"] = reason
+        kind = {"kind": payload["kind"]} if "kind" in payload else {}
+        return self._links.new_items([target], depth=depth, referrer=item.key, redirects=redirects, **kind)
+
+    def _follow_links(self, item: Item, parsed: Read, depth: int) -> list[Any]:
+        if parsed.nofollow:
+            self._stats.refused["nofollow"] += 1
+            return []
+        items = self._links.new_items(parsed.links, depth=depth + 1, referrer=item.key)
+        if self._settings.sitemaps and parsed.sitemaps:
+            items += self._links.new_items(parsed.sitemaps, depth=depth, referrer=item.key, kind="sitemap")
+        return items
+
+    async def _parse(self, url: str, answer: Answer, *, sitemap: bool) -> Read:
+        """Parse a page, in a thread if the decoded body is large: a few compressed kilobytes may become megabytes."""
+        limit, agent = self._settings.max_size * MAX_EXPANSION, self._settings.user_agent
+        if len(answer.body) <= PARSED_IN_THREAD:
+            decoded = unpacked(answer, limit=min(limit, PARSED_IN_THREAD))
+            if not decoded.truncated and decoded.body[:2] != GZIP:
+                return read_unpacked(url, answer, decoded, agent=agent, sitemap=sitemap)
+        return await asyncio.to_thread(read, url, answer, limit=limit, agent=agent, sitemap=sitemap)

@@ -1,0 +1,215 @@
+"""RobotsGate: may this page be fetched now?
+
+A page whose origin has no known rules gives its turn to the request for robots.txt, and returns to its lane. So the
+lane paces that request like any other, and nothing else of the origin is fetched before it.
+
+A redirect of robots.txt within the lane takes the next turn. A redirect into another lane becomes an item there (a
+hop), with a key of its own. Until that item is settled, the origin's lane is blocked, but at most for WAIT_SECONDS. If
+the lane holds other hosts as well, only the pages of the origin wait. If the hop is not settled in time, the next page
+asks the origin again, so several hops may wait in a busy lane: the first one fetches the rules, the others settle
+without a request.
+"""
+
+import asyncio
+import time
+from datetime import UTC, datetime
+
+from swath.core.clock import SECOND, as_datetime
+from swath.core.item import Item, Outcome
+from swath.crawl.archive.capture import CaptureBuilder
+from swath.crawl.http.response import Answer
+from swath.crawl.http.status import is_busy
+from swath.crawl.ip_lanes import IpLanes
+from swath.crawl.links import LinkFilter
+from swath.crawl.pacing import LanePacing, parse_retry_after, robots_retry_pause
+from swath.crawl.page_fetcher import PageFetcher
+from swath.crawl.parse.page import unpacked
+from swath.crawl.patient import Patient
+from swath.crawl.robots.cache import KEY, TOP_PRIORITY, WAIT_SECONDS, Hop, Known, Origins
+from swath.crawl.robots.parser import MAX_BODY
+from swath.crawl.settings import CrawlSettings
+from swath.crawl.stats import CrawlStats
+from swath.crawl.urls import normalise
+
+MAX_BYTES = MAX_BODY + 1  # of a robots.txt, independent of --max-size; one more than is parsed shows that it is longer
+MIN_WAIT = 0.01  # seconds to wait for a robots.txt that is due just now
+
+
+class RobotsGate:
+    """Decides whether pages may be fetched, and fetches the robots.txt files that the decision needs."""
+
+    def __init__(
+        self,
+        frontier: Patient,
+        settings: CrawlSettings,
+        *,
+        cache: Origins,
+        fetcher: PageFetcher,
+        pacing: LanePacing,
+        captures: CaptureBuilder,
+        links: LinkFilter,
+        stats: CrawlStats,
+        ip_lanes: IpLanes | None,
+    ) -> None:
+        self._frontier = frontier
+        self._settings = settings
+        self._cache = cache
+        self._fetcher = fetcher
+        self._pacing = pacing
+        self._captures = captures
+        self._links = links
+        self._stats = stats
+        self._ip_lanes = ip_lanes
+        self._one_host_per_lane = settings.lane == "host"
+        self._requests: dict[str, asyncio.Future[None]] = {}  # origin -> its robots.txt request in flight
+
+    @staticmethod
+    def is_hop(item: Item) -> bool:
+        """Return whether an item is the target of a robots.txt redirect instead of a page."""
+        return item.key.startswith(KEY)
+
+    # a page
+
+    async def check(self, item: Item) -> Outcome | None:
+        """Return None if the page may be fetched now, otherwise its outcome."""
+        origin = normalise.origin(item.key)
+        while isinstance(known := await self._cache.known(origin), Hop) or known is None:
+            if (request := self._requests.get(origin)) is None:
+                request = self._requests[origin] = asyncio.get_running_loop().create_future()
+                try:
+                    return await self._request(item, origin, known)
+                finally:
+                    del self._requests[origin]
+                    request.set_result(None)
+            await asyncio.shield(request)
+            if self._pacing.is_paced(item.lane):
+                return item.release()  # its turn is over: pages that waited must not all start at once
+        if wait := self._seconds_to_retry(known):
+            return item.release(started=False, after=wait)
+        self._pacing.of(item.lane).crawl_delay = known.robots.delay(self._settings.user_agent)
+        verdict = known.robots.verdict(item.key, self._settings.user_agent)
+        if verdict.allowed:
+            return None
+        self._stats.refused["robots"] += 1
+        return item.done(result={"excluded": "robots", "rule": verdict.rule}, started=False)
+
+    async def _request(self, item: Item, origin: str, hop: Hop | None) -> Outcome:
+        """Use the page's turn to fetch robots.txt, or the target of its redirect."""
+        url = f"{origin}/robots.txt" if hop is None else hop.url
+        lane = item.lane
+        target_lane = lane if hop is None else await self._lane_of_request(url)
+        if hop is not None and isinstance(target_lane, str) and target_lane != lane:
+            return await self._queue_hop(item, origin, hop, target_lane)
+        if isinstance(target_lane, str):
+            answer = await self._fetcher.fetch(url, lane, fresh=True, size=MAX_BYTES)
+        else:
+            answer = target_lane
+        if answer.error == "descriptors":  # this machine's fault, not the host's
+            return await self._fetcher.settle_failure(item, answer)
+        if hop is None and answer.error == "private":  # permanent, and true of the page as well
+            return await self._fetcher.settle_failure(item, answer)
+        known = await self._record(origin, answer, lane=lane, hops=hop.hops if hop else 0)
+        if isinstance(known, Known):
+            await self._apply_hints(lane, origin, known, seconds=answer.ended - answer.started)
+            if self._one_host_per_lane and (wait := self._seconds_to_retry(known)):
+                await self._pacing.block(lane, wait)
+        return item.release(output=[self._captures.build(answer, {"kind": "robots"})])
+
+    async def _queue_hop(self, item: Item, origin: str, hop: Hop, target_lane: str) -> Outcome:
+        """Add the redirect as an item of the other lane and let the page wait: each time as long as the hop has taken
+        so far, so that many waiting pages are not claimed over and over."""
+        added = await self._frontier.add(_hop_item(origin, hop, target_lane, waiting_lane=item.lane))
+        if added and self._one_host_per_lane:
+            await self._frontier.block(item.lane, until=as_datetime(hop.until), at_least=True)
+        waited = WAIT_SECONDS - (hop.until / SECOND - time.time())
+        return item.release(started=False, after=max(1.0, self._settings.min_interval, waited))
+
+    # a hop
+
+    async def follow(self, item: Item) -> Outcome:
+        """Fetch the target of a robots.txt redirect, unless an earlier hop brought the rules."""
+        origin, url, hops, waiting_lane = (item.payload[name] for name in ("origin", "url", "hops", "lane"))
+        before = await self._cache.known(origin)
+        # A hop that was lost with its process may have brought the rules, but its response is not archived: repeat it.
+        if isinstance(before, Known) and not item.attempts:
+            return item.done(result={"known": origin}, started=False)
+        answer = await self._fetcher.fetch(url, item.lane, fresh=True, size=MAX_BYTES)
+        if answer.error == "descriptors":
+            return await self._fetcher.settle_failure(item, answer)
+        known = await self._record(origin, answer, lane=item.lane, hops=hops)
+        next_hop: list[Item] = []
+        if isinstance(known, Hop):
+            target_lane = await self._lane_of_request(known.url)
+            if isinstance(target_lane, Answer):
+                known = await self._record(origin, target_lane, lane=item.lane, hops=known.hops)
+            elif target_lane != waiting_lane:
+                next_hop = [_hop_item(origin, known, target_lane, waiting_lane=waiting_lane)]
+        if isinstance(known, Known):
+            await self._apply_hints(waiting_lane, origin, known, seconds=None)
+        if isinstance(before, Hop) and self._one_host_per_lane:
+            await self._unblock(waiting_lane, before, known, hop_again=bool(next_hop))
+        capture = self._captures.build(answer, {"kind": "robots"})
+        return item.done(result={"status": answer.status}, discovered=next_hop, output=[capture])
+
+    async def _unblock(self, lane: str, before: Hop, known: Known | Hop, *, hop_again: bool) -> None:
+        """End the block of the lane that waits for a hop, or extend it to the next hop.
+
+        A block that ends at another moment than the hop has another reason, such as a Retry-After: leave it.
+        """
+        if await self._frontier.blocked_until(lane) != before.until:
+            return
+        if isinstance(known, Known):
+            await self._frontier.block(lane, until=self._seconds_to_retry(known))
+        else:
+            await self._frontier.block(lane, until=as_datetime(known.until) if hop_again else 0.0)
+
+    # what both need
+
+    async def _lane_of_request(self, url: str) -> str | Answer:
+        return self._links.lane_of(url) if self._ip_lanes is None else await self._ip_lanes.lane_of_request(url)
+
+    async def _record(self, origin: str, answer: Answer, *, lane: str, hops: int) -> Known | Hop:
+        """Store what a response says about an origin's rules."""
+        if answer.error is not None:
+            self._stats.errors[f"robots.txt {answer.error}"] += 1
+        else:
+            self._stats.robots_fetched += 1
+        body = b""
+        if 200 <= answer.status < 300:
+            body = unpacked(answer, limit=max(MAX_BYTES, self._settings.max_size)).body
+        first_retry = robots_retry_pause(self._settings.min_interval)
+        if is_busy(answer.status):
+            asked = parse_retry_after(answer.headers.get("retry-after"), now=datetime.now(UTC))
+            first_retry = max(first_retry, asked or 0.0)
+            await self._pacing.block(lane, first_retry)
+        return await self._cache.heard(origin, answer, body=body, hops=hops, first_retry=first_retry)
+
+    def _seconds_to_retry(self, known: Known) -> float:
+        """Return the seconds until the next attempt at a robots.txt that could not be fetched; 0 if there is none."""
+        rules = known.rules
+        again = rules.kind == "deny" and rules.tries <= self._settings.retries
+        return max(MIN_WAIT, rules.expires_at / SECOND - time.time()) if again else 0.0
+
+    async def _apply_hints(self, lane: str, origin: str, known: Known, *, seconds: float | None) -> None:
+        """Apply the Crawl-delay of a robots.txt, and add its sitemaps.
+
+        `seconds` is the response time of the origin itself, whose lane this is; None if another host responded.
+        """
+        delay = known.robots.delay(self._settings.user_agent)
+        if delay is not None:
+            if seconds is None:
+                await self._pacing.apply_crawl_delay(lane, delay)
+            else:
+                self._pacing.of(lane).crawl_delay = delay
+                await self._pacing.record_response(lane, seconds, failed=False)
+        if self._settings.sitemaps and known.robots.sitemaps:
+            urls = [url for text in known.robots.sitemaps if (url := normalise.normalise(text)) is not None]
+            items = self._links.new_items(urls, depth=0, referrer=f"{origin}/robots.txt", kind="sitemap")
+            if items:
+                await self._frontier.add(items)
+
+
+def _hop_item(origin: str, hop: Hop, lane: str, *, waiting_lane: str) -> Item:
+    """Return the item of one redirect. Its key holds the deadline: all pages that meet it add one item."""
+    payload = {"origin": origin, "url": hop.url, "hops": hop.hops, "lane": waiting_lane}
+    return Item(f"{KEY}{origin} {hop.url} {hop.until}", lane, TOP_PRIORITY, payload)
