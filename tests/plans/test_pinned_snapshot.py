@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from swath.backends.postgres.connections import connect
-from swath.backends.postgres.store import QUERIES
+from swath.backends.postgres.statements import QUERIES
 from swath.conformance.trial import Batch, Trial, done, release, retry
 from swath.core.clock import SECOND
 from swath.core.item import Item

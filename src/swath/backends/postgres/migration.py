@@ -1,5 +1,5 @@
 """Creating a frontier and bringing one up to date. Tables come from numbered files, frozen once released; the functions
-of `functions.sql` are replaced as a whole with every migration."""
+in `functions/` are replaced as a whole with every migration."""
 
 from collections.abc import Sequence
 from importlib.resources import files
@@ -8,10 +8,10 @@ from swath.backends import sql
 from swath.backends.postgres.connections import AsyncConnection, connect
 from swath.backends.postgres.errors import FORMAT, translated, wrong_format
 from swath.backends.postgres.location import Target
+from swath.backends.postgres.statements import FUNCTIONS, PACKAGE
 from swath.core.errors import NotAFrontier, StoreUnavailable
-from swath.core.store import LOST_WORKER, Settings
+from swath.core.store import Settings
 
-PACKAGE = "swath.backends.postgres"
 LOCK_SECONDS = 30.0  # for which a migration waits for a lock, while it holds others
 
 
@@ -85,8 +85,8 @@ async def _apply(connection: AsyncConnection, target: Target, *, above: int) -> 
                 target.fill("INSERT INTO {schema}.migration (number, name) VALUES (%s, %s)"), (number, name)
             )
             applied.append(name)
-    for statement in sql.load(PACKAGE, "functions.sql").values():
-        await connection.execute(target.fill(statement, lost_worker=LOST_WORKER, fence=target.fill("{schema}.fence")))
+    for statement in FUNCTIONS.values():
+        await connection.execute(target.fill(statement, fence_sequence=target.fill("{schema}.fence")))
     return applied
 
 

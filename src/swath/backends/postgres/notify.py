@@ -11,6 +11,7 @@ import psycopg
 
 from swath.backends.postgres.connections import connect
 from swath.backends.postgres.location import Target
+from swath.backends.postgres.statements import CHANNEL
 
 log = logging.getLogger("swath")
 
@@ -48,7 +49,7 @@ class Listener:
             try:
                 connection = await connect(self._target.dsn)
                 async with connection:
-                    await connection.execute("LISTEN swath")
+                    await connection.execute(f"LISTEN {CHANNEL}".encode())
                     async for note in connection.notifies():
                         if note.payload == self._target.schema:
                             self.wake()

@@ -1,5 +1,26 @@
 -- Read-only questions. None of them takes a lock, and only `recount`, and `find` for an inbox, look at more than they
--- return. The moves are in `functions.sql`.
+-- return. The moves are in `functions/`. Other queries select from the first two.
+
+-- name: lane_now
+-- Lanes as they are now, for questions.
+SELECT
+    n.partition, n.number, n.name, s.min_interval, s.concurrency, coalesce(s.paused, false) AS paused,
+    coalesce(s.blocked_until, 0) AS blocked_until,
+    coalesce((SELECT sum(c) FROM unnest(s.counts) AS c), 0)::integer AS waiting,
+    coalesce(s.in_flight, 0) AS in_flight, CASE WHEN s.level IS NOT NULL THEN s.ready_at END AS ready_at,
+    coalesce(s.last_at, 0) AS last_at, coalesce(s.visits, 0) AS visits
+FROM {schema}.lane AS n
+LEFT JOIN LATERAL (
+    SELECT * FROM {schema}.lane_state AS l
+    WHERE l.partition = n.partition AND l.lane = n.number ORDER BY l.version DESC LIMIT 1
+) AS s ON true;
+
+-- name: partition_now
+SELECT s.*
+FROM {schema}.partition AS p
+CROSS JOIN LATERAL (
+    SELECT * FROM {schema}.partition_state AS s WHERE s.partition = p.partition ORDER BY s.version DESC LIMIT 1
+) AS s;
 
 -- name: signal
 SELECT paused, signal_version FROM {schema}.frontier;
@@ -15,7 +36,7 @@ SELECT
     s.partition, s.ready, s.delayed, s.claimed, s.done, s.visits, s.dead, s.lanes, i.size,
     s.checkpoint, s.checkpoint_dead, s.next_position - 1,
     CASE WHEN i.size > 0 THEN s.time WHEN s.ready + s.delayed + s.claimed > 0 THEN s.next_ready_at END, s.time
-FROM {schema}.partition_now AS s
+FROM ({partition_now}) AS s
 CROSS JOIN LATERAL {schema}.inbox_size(s.partition, s.inbox_from, s.inbox_open) AS i(size)
 ORDER BY s.partition;
 
@@ -26,7 +47,7 @@ SELECT
     (SELECT count(*) FROM {schema}.delayed AS i WHERE i.partition = s.partition),
     (SELECT count(*) FROM {schema}.claimed AS i WHERE i.partition = s.partition),
     (SELECT count(*) FROM {schema}.done AS i WHERE i.partition = s.partition),
-    (SELECT coalesce(sum(i.visits), 0)::bigint FROM {schema}.lane_now AS i WHERE i.partition = s.partition),
+    (SELECT coalesce(sum(i.visits), 0)::bigint FROM ({lane_now}) AS i WHERE i.partition = s.partition),
     (SELECT count(*) FROM {schema}.dead AS i WHERE i.partition = s.partition),
     (SELECT count(*)::integer FROM {schema}.lane AS i WHERE i.partition = s.partition),
     w.size,
@@ -38,7 +59,7 @@ SELECT
     (SELECT count(*) FROM {schema}.dead AS i WHERE i.partition = s.partition AND i.position <= s.checkpoint),
     s.next_position - 1,
     CASE WHEN w.size > 0 THEN s.time WHEN s.ready + s.delayed + s.claimed > 0 THEN s.next_ready_at END, s.time
-FROM {schema}.partition_now AS s
+FROM ({partition_now}) AS s
 CROSS JOIN LATERAL (
     SELECT coalesce(sum(i.size), 0)::bigint AS size FROM {schema}.inbox AS i WHERE i.partition = s.partition
 ) AS w
@@ -48,14 +69,14 @@ ORDER BY s.partition;
 SELECT
     n.name, n.partition, n.min_interval, n.concurrency, n.paused, n.blocked_until, n.waiting, n.in_flight, n.visits,
     n.ready_at, n.last_at
-FROM {schema}.lane_now AS n
+FROM ({lane_now}) AS n
 WHERE n.partition + 0 = %(partition)s AND n.name = %(lane)s;
 
 -- name: lanes
 SELECT
     n.number, n.name, n.partition, n.min_interval, n.concurrency, n.paused, n.blocked_until, n.waiting, n.in_flight,
     n.visits, n.ready_at, n.last_at
-FROM {schema}.lane_now AS n
+FROM ({lane_now}) AS n
 WHERE (n.partition, n.number) > (%(partition)s, %(number)s)
 ORDER BY n.partition, n.number LIMIT %(limit)s;
 
@@ -70,7 +91,7 @@ ORDER BY d.partition, d.position LIMIT %(limit)s;
 -- Each table in order and no further than the limit: a frontier of millions is listed page by page.
 SELECT u.partition, u.position, u.state, n.name, u.priority, u.key, u.payload, u.attempts
 FROM (
-    (SELECT i.partition, i.position, 'ready' AS state, i.lane, 7 - i.rank / 2 AS priority, i.key, i.payload, i.attempts
+    (SELECT i.partition, i.position, 'ready' AS state, i.lane, {TOP_PRIORITY} - i.rank / 2 AS priority, i.key, i.payload, i.attempts
      FROM {schema}.item AS i WHERE (i.partition + 0, i.position) > (%(partition)s, %(position)s)
      ORDER BY i.partition + 0, i.position LIMIT %(limit)s)
     UNION ALL
@@ -107,7 +128,7 @@ WITH known AS (
     WHERE %(lane)s::bytea IS NULL OR substring(e.hash FROM 17) = %(lane)s
 ), places AS (
     SELECT
-        'ready' AS state, i.lane, k.*, i.key, 7 - i.rank / 2 AS priority, i.payload, i.attempts,
+        'ready' AS state, i.lane, k.*, i.key, {TOP_PRIORITY} - i.rank / 2 AS priority, i.payload, i.attempts,
         (SELECT count(*) FROM (
             SELECT 1 FROM {schema}.item AS a
             WHERE a.partition = k.partition AND a.lane = i.lane AND (a.rank, a.place) < (i.rank, i.place)
@@ -133,7 +154,7 @@ WITH known AS (
         'claimed', i.lane, k.*, i.key, i.priority, i.payload, i.attempts, NULL, NULL, i.fence, NULL, NULL,
         i.reason, i.error
     FROM known AS k
-    JOIN {schema}.partition_now AS s ON s.partition = k.partition
+    JOIN ({partition_now}) AS s ON s.partition = k.partition
     CROSS JOIN LATERAL unnest(s.claims) AS c(fence)
     CROSS JOIN LATERAL (
         SELECT * FROM {schema}.claimed AS h
@@ -157,7 +178,7 @@ WITH known AS (
     UNION ALL
     SELECT
         -- Two settlements may have found it; the first counts. Where all priorities are the default, none is kept.
-        'inbox', NULL, i.partition, NULL, i.key, coalesce(i.priority, 3::smallint), i.payload, 0, NULL, NULL, NULL, NULL,
+        'inbox', NULL, i.partition, NULL, i.key, coalesce(i.priority, {DEFAULT_PRIORITY}::smallint), i.payload, 0, NULL, NULL, NULL, NULL,
         NULL, NULL, NULL
     FROM (
         SELECT DISTINCT ON (w.partition, u.hash) w.partition, u.*
@@ -175,6 +196,6 @@ SELECT
     n.name, n.partition, n.min_interval, n.concurrency, n.paused, n.blocked_until, n.waiting, n.in_flight, n.visits,
     n.ready_at, n.last_at
 FROM places AS i
-LEFT JOIN {schema}.lane_now AS n ON n.partition = i.partition AND n.number = i.lane
+LEFT JOIN ({lane_now}) AS n ON n.partition = i.partition AND n.number = i.lane
 LEFT JOIN {schema}.claim AS c ON c.fence = i.fence
 ORDER BY i.partition, i.position;

@@ -1,4 +1,4 @@
-"""PostgresStore: each move is one call of its function in `functions.sql`."""
+"""PostgresStore: each move is one call of its function in `functions/`."""
 
 import asyncio
 import logging
@@ -11,7 +11,6 @@ from typing import Any
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from swath.backends import sql
 from swath.backends.postgres.array_literals import boolean_array, bytes_array, number_array, text_array
 from swath.backends.postgres.connections import AsyncConnection, Connections, connect
 from swath.backends.postgres.errors import FORMAT, passes_at_once, translate, translated, wrong_format
@@ -19,6 +18,7 @@ from swath.backends.postgres.location import Target
 from swath.backends.postgres.migration import create as create_frontier
 from swath.backends.postgres.migration import stored_format
 from swath.backends.postgres.notify import Listener
+from swath.backends.postgres.statements import QUERIES
 from swath.core.clock import Clock
 from swath.core.counters import NO_COUNTERS
 from swath.core.errors import InvalidStoreURL, NotAFrontier, StoreFull, StoreUnavailable, WrongTransaction
@@ -51,7 +51,6 @@ from swath.core.store import (
 
 log = logging.getLogger("swath")
 
-QUERIES = sql.load("swath.backends.postgres", "queries.sql")
 ADDING_AT_ONCE = 3  # of the connections that a process has
 KEEP_ANY_TEXT = ("UTF8", "SQL_ASCII")  # the latter keeps our UTF-8 as it is
 

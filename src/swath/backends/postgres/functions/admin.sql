@@ -1,0 +1,206 @@
+-- name: learn
+-- In the order of their keys, so that two who learn the same things do not wait for each other.
+CREATE OR REPLACE FUNCTION {schema}.learn(_format integer, _keys text[], _values text[]) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET lock_timeout TO '30s' AS $$
+BEGIN
+    PERFORM {schema}.check_format(_format);
+    INSERT INTO {schema}.fact (key, value)
+    SELECT f.key, f.value FROM unnest(_keys, _values) AS f(key, value) ORDER BY f.key
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+END
+$$;
+
+-- name: change_lane
+-- The lane exists from now on, whether it has items or not. Null leaves a value as it is; -1 goes back to the default.
+CREATE OR REPLACE FUNCTION {schema}.change_lane(
+    _format integer, _given bigint, _partition integer, _name text, _min_interval bigint, _concurrency integer,
+    _paused boolean, _blocked_until bigint, _at_least boolean
+) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
+SET lock_timeout TO '30s' AS $$
+DECLARE
+    _old {schema}.partition_state := {schema}.lock_partition(_partition, _format, _given);
+    s {schema}.partition_state := _old;
+    l {schema}.lane_state;
+    _default integer;
+    _counted boolean;  -- whether starts counted before
+    _number integer;
+    _version bigint;
+BEGIN
+    SELECT concurrency INTO STRICT _default FROM {schema}.frontier;
+    SELECT number INTO _number FROM {schema}.lane WHERE partition + 0 = s.partition AND name = _name;
+    IF NOT FOUND THEN
+        s.lanes := s.lanes + 1;
+        _number := s.lanes;
+        INSERT INTO {schema}.lane (number, partition, name) VALUES (_number, s.partition, _name);
+    END IF;
+    SELECT * INTO l FROM {schema}.lane_state AS q
+    WHERE q.partition = s.partition AND q.lane = _number ORDER BY q.version DESC LIMIT 1;
+    _version := l.version;
+    s.version := s.version + 1;
+    l.version := s.version;
+    l.partition := s.partition;
+    l.lane := _number;
+    l.ready_at := coalesce(l.ready_at, 0);
+    l.last_at := coalesce(l.last_at, 0);
+    l.in_flight := coalesce(l.in_flight, 0);
+    l.taken := coalesce(l.taken, 0);
+    l.visits := coalesce(l.visits, 0);
+    l.counts := coalesce(l.counts, '{0,0,0,0,0,0,0,0}');
+    l.min_interval := nullif(coalesce(_min_interval, l.min_interval), -1);
+    _counted := coalesce(l.concurrency, _default) <> 1;
+    l.concurrency := nullif(coalesce(_concurrency, l.concurrency), -1);
+    IF l.in_flight > 0 AND NOT _counted AND coalesce(l.concurrency, _default) <> 1 THEN
+        l.last_at := s.time;  -- its start was not written down: it counts as started now
+    END IF;
+    l.paused := coalesce(_paused, l.paused, false);
+    IF _at_least THEN
+        _blocked_until := greatest(_blocked_until, l.blocked_until);
+    END IF;
+    l.blocked_until := coalesce(_blocked_until, l.blocked_until, 0);
+    DELETE FROM {schema}.lane_state AS q
+    WHERE q.partition = s.partition AND q.lane = _number AND q.version = _version;
+    INSERT INTO {schema}.lane_state SELECT (l).*;
+    s := {schema}.change_lanes(s, ARRAY[_number], ARRAY[0::smallint], ARRAY[0], ARRAY[0], NULL, NULL, 'limits');
+    PERFORM {schema}.write_state(s, _old, true);
+    IF _paused THEN
+        UPDATE {schema}.frontier SET signal_version = signal_version + 1;
+    END IF;
+END
+$$;
+
+-- name: change_settings
+-- INV-3. Where starts begin to count, what is in flight in lanes without a concurrency of their own counts as started now.
+-- They are found from what is claimed, however many lanes there are, with all partitions locked: in order, and before the
+-- frontier's row, as `change_lane` does. For a shorter interval, too: then whoever places a lane by the one of before has
+-- committed when the lanes that wait are told.
+CREATE OR REPLACE FUNCTION {schema}.change_settings(
+    _format integer, _given bigint, _min_interval bigint, _concurrency integer, _max_attempts integer, _paused boolean
+) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
+SET lock_timeout TO '30s' AS $$
+DECLARE
+    _old {schema}.partition_state;
+    _counts boolean;  -- whether starts begin to count
+    _partition integer;
+    _lanes integer[];
+BEGIN
+    IF _concurrency <> 1 OR _min_interval <= (SELECT min_interval FROM {schema}.frontier) THEN
+        PERFORM 1 FROM {schema}.partition ORDER BY partition FOR UPDATE;
+    END IF;
+    PERFORM {schema}.check_format(_format);
+    _counts := _concurrency <> 1 AND (SELECT concurrency = 1 FROM {schema}.frontier);
+    UPDATE {schema}.frontier SET
+        min_interval = coalesce(_min_interval, min_interval),
+        concurrency = coalesce(_concurrency, concurrency),
+        max_attempts = coalesce(_max_attempts, max_attempts),
+        paused = coalesce(_paused, paused),
+        signal_version = signal_version + (_paused IS NOT NULL)::integer;
+    IF _counts THEN
+        FOR _partition IN SELECT partition FROM {schema}.partition LOOP
+            _old := {schema}.read_partition(_partition, _format, _given);
+            _lanes := ARRAY(
+                SELECT l.lane FROM (
+                    SELECT DISTINCT c.lane FROM {schema}.claimed AS c
+                    WHERE c.partition = _partition AND c.fence = ANY (_old.claims)
+                ) AS c
+                CROSS JOIN LATERAL (
+                    SELECT q.lane, q.concurrency FROM {schema}.lane_state AS q
+                    WHERE q.partition = _partition AND q.lane = c.lane ORDER BY q.version DESC LIMIT 1
+                ) AS l
+                WHERE l.concurrency IS NULL
+            );
+            IF cardinality(_lanes) > 0 THEN
+                PERFORM {schema}.write_state({schema}.change_lanes(
+                    _old, _lanes, NULL, NULL, NULL, array_fill(true, ARRAY[cardinality(_lanes)]), NULL, 'count'
+                ), _old, false);
+            END IF;
+        END LOOP;
+    END IF;
+    PERFORM pg_notify({CHANNEL}, {schema_literal});
+END
+$$;
+
+-- name: place_lanes
+-- INV-3. Lanes that waited under other defaults take the place that is theirs under those of now.
+CREATE OR REPLACE FUNCTION {schema}.place_lanes(_format integer, _given bigint, _partition integer, _lanes bigint[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
+SET lock_timeout TO '30s' AS $$
+DECLARE
+    _old {schema}.partition_state := {schema}.lock_partition(_partition, _format, _given);
+BEGIN
+    PERFORM {schema}.write_state(
+        {schema}.change_lanes(_old, _lanes::integer[], NULL, NULL, NULL, NULL, NULL, 'limits'), _old, true
+    );
+END
+$$;
+
+-- name: reopen
+-- INV-7. Done or dead items are ready again, with no attempts counted and under new positions.
+CREATE OR REPLACE FUNCTION {schema}.reopen(_format integer, _given bigint, _partition integer, _positions bigint[])
+RETURNS integer
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
+SET lock_timeout TO '30s' AS $$
+DECLARE
+    _old {schema}.partition_state := {schema}.lock_partition(_partition, _format, _given);
+    s {schema}.partition_state := _old;
+    _sum record;
+BEGIN
+    WITH done AS (
+        DELETE FROM {schema}.done WHERE ctid = ANY (ARRAY(
+            SELECT d.ctid FROM unnest(_positions) AS p(position) CROSS JOIN LATERAL (
+                SELECT i.ctid FROM {schema}.done AS i
+                WHERE i.partition = s.partition AND i.position = p.position LIMIT 1
+            ) AS d
+        ))
+        RETURNING position, span, lane, priority, origin, key, payload, false AS was_dead
+    ), dead AS (
+        DELETE FROM {schema}.dead WHERE ctid = ANY (ARRAY(
+            SELECT d.ctid FROM unnest(_positions) AS p(position) CROSS JOIN LATERAL (
+                SELECT i.ctid FROM {schema}.dead AS i
+                WHERE i.partition = s.partition AND i.position = p.position LIMIT 1
+            ) AS d
+        ))
+        RETURNING position, span, lane, priority, origin, key, payload, true AS was_dead
+    ), opened AS (
+        SELECT u.*, row_number() OVER w - 1 AS nth,
+            s.next_position + sum(u.span) OVER w::bigint - u.span AS new_position,
+            coalesce(u.origin, u.position) AS new_origin
+        FROM (SELECT * FROM done UNION ALL SELECT * FROM dead) AS u
+        WINDOW w AS (ORDER BY array_position(_positions, u.position))
+    ), renumbered AS (
+        INSERT INTO {schema}.moved (origin, position, partition)
+        SELECT o.new_origin, o.new_position, s.partition FROM opened AS o
+        ON CONFLICT (partition, origin) DO UPDATE SET position = excluded.position
+    ), ready AS (
+        INSERT INTO {schema}.item (place, position, span, lane, partition, rank, attempts, origin, key, payload)
+        SELECT s.next_place + o.nth, o.new_position, o.span, o.lane, s.partition, ({TOP_PRIORITY} - o.priority) * 2 + 1, 0,
+            o.new_origin, o.key, o.payload
+        FROM opened AS o
+    )
+    SELECT count(*)::integer AS items, count(*) FILTER (WHERE o.was_dead) AS dead, sum(o.span)::bigint AS positions,
+        count(*) FILTER (WHERE o.was_dead AND o.position <= s.checkpoint) AS below,
+        array_agg(o.lane) AS lanes, array_agg(o.priority) AS levels
+    INTO _sum FROM opened AS o;
+    IF _sum.items = 0 THEN
+        RETURN 0;
+    END IF;
+    s.dead := s.dead - _sum.dead;
+    s.done := s.done - (_sum.items - _sum.dead);
+    s.checkpoint_dead := s.checkpoint_dead - _sum.below;
+    s.ready := s.ready + _sum.items;
+    s.next_position := s.next_position + _sum.positions;
+    s.next_place := s.next_place + _sum.items;
+    s := {schema}.change_lanes(
+        s, _sum.lanes, _sum.levels, array_fill(1, ARRAY[_sum.items]), array_fill(0, ARRAY[_sum.items]), NULL, NULL,
+        'add');
+    PERFORM {schema}.write_state(s, _old, true);
+    RETURN _sum.items;
+END
+$$;

@@ -1,0 +1,107 @@
+-- name: drain_inbox
+-- INV-4. Takes in what others discovered for this partition, a bounded number a time. Rows become visible in the order
+-- in which their transactions commit, so what was drained is remembered as a snapshot: everything below `inbox_from`
+-- except the transactions that were still open then (rule 10).
+CREATE OR REPLACE FUNCTION {schema}.drain_inbox(s {schema}.partition_state, _most integer)
+RETURNS {schema}.partition_state
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+DECLARE
+    _snapshot pg_snapshot;
+    _left xid8;
+    _late xid8[];
+    _hashes bytea[];
+    _lanes text[];
+    _priorities smallint[];
+    _keys text[];
+    _payloads text[];
+    _not_befores bigint[];
+    _spans bigint[];
+BEGIN
+    IF pg_snapshot_xmax(pg_current_snapshot()) < s.inbox_from THEN
+        s.inbox_from := '0';  -- restored into a younger cluster: its transaction numbers start again
+        s.inbox_open := '{}';
+    END IF;
+    WITH waiting AS (
+        SELECT
+            w.row, w.xid, w.late, sum(w.size) OVER (ORDER BY w.xid, w.number) - w.size AS before,
+            row_number() OVER (PARTITION BY w.late ORDER BY w.xid, w.number) AS nth
+        FROM (
+            (
+                SELECT true AS late, r.* FROM unnest(s.inbox_open) AS o(xid) CROSS JOIN LATERAL (
+                    SELECT i.ctid AS row, i.xid, i.number, i.size FROM {schema}.inbox AS i
+                    WHERE i.partition = s.partition AND i.xid = o.xid ORDER BY i.number LIMIT {INBOX_ROWS}
+                ) AS r
+            )
+            UNION ALL
+            (
+                SELECT false, i.ctid AS row, i.xid, i.number, i.size FROM {schema}.inbox AS i
+                WHERE i.partition = s.partition AND i.xid >= s.inbox_from ORDER BY i.xid, i.number LIMIT {INBOX_ROWS}
+            )
+        ) AS w
+    ), gone AS (
+        DELETE FROM {schema}.inbox
+        WHERE ctid = ANY (ARRAY(SELECT w.row FROM waiting AS w WHERE w.before < _most)) RETURNING *
+    ), links AS (
+        SELECT u.* FROM gone AS g CROSS JOIN LATERAL unnest(
+            g.hashes, g.lanes, g.priorities, g.keys, g.payloads, g.not_befores, g.spans
+        ) WITH ORDINALITY AS u(hash, lane, priority, key, payload, not_before, span, ord)
+        ORDER BY g.xid, g.number, u.ord
+    )
+    SELECT
+        pg_current_snapshot(),
+        (
+            SELECT w.xid FROM waiting AS w WHERE NOT w.late AND (w.before >= _most OR w.nth = {INBOX_ROWS})
+            ORDER BY w.xid LIMIT 1
+        ),
+        ARRAY(SELECT DISTINCT w.xid FROM waiting AS w WHERE w.late),
+        array_agg(l.hash), array_agg(l.lane), array_agg(l.priority), array_agg(l.key), array_agg(l.payload),
+        array_agg(l.not_before), array_agg(l.span)
+    INTO _snapshot, _left, _late, _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans
+    FROM links AS l;
+    -- The next time begins at the first row left. Of the transactions before it, those count that are still open, and
+    -- those that were late this time, of which there may be more.
+    s.inbox_from := coalesce(_left, pg_snapshot_xmax(_snapshot));
+    s.inbox_open := ARRAY(
+        SELECT x.xid FROM pg_snapshot_xip(_snapshot) AS x(xid) WHERE x.xid < s.inbox_from
+        UNION SELECT l.xid FROM unnest(_late) AS l(xid)
+    );
+    IF _hashes IS NULL THEN
+        RETURN s;
+    END IF;
+    RETURN {schema}.take_in(s, _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans, '{}');
+END
+$$;
+
+-- name: has_inbox
+CREATE OR REPLACE FUNCTION {schema}.has_inbox(s {schema}.partition_state) RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT 1 FROM {schema}.inbox AS i WHERE i.partition = s.partition AND i.xid >= s.inbox_from
+    ) OR EXISTS (
+        SELECT 1 FROM unnest(s.inbox_open) AS o(xid) CROSS JOIN LATERAL (
+            SELECT 1 FROM {schema}.inbox AS i WHERE i.partition = s.partition AND i.xid = o.xid LIMIT 1
+        ) AS r
+    ) OR pg_snapshot_xmax(pg_current_snapshot()) < s.inbox_from;
+END
+$$;
+
+-- name: inbox_size
+-- How many items wait in a partition's inbox. What was drained is not met, also while it cannot be vacuumed (rule 8).
+CREATE OR REPLACE FUNCTION {schema}.inbox_size(_partition smallint, _from xid8, _open xid8[]) RETURNS bigint
+LANGUAGE plpgsql STABLE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+BEGIN
+    IF pg_snapshot_xmax(pg_current_snapshot()) < _from THEN
+        _from := '0';  -- as in `drain_inbox`
+        _open := '{}';
+    END IF;
+    RETURN (
+        SELECT coalesce(sum(i.size), 0) FROM {schema}.inbox AS i WHERE i.partition = _partition AND i.xid >= _from
+    ) + (
+        SELECT coalesce(sum(i.size), 0) FROM {schema}.inbox AS i WHERE i.partition = _partition AND i.xid = ANY (_open)
+    );
+END
+$$;

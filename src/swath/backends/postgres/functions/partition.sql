@@ -1,0 +1,130 @@
+-- name: store_time
+-- The seam for tests: `_given` is null in production, and the time is the database's.
+CREATE OR REPLACE FUNCTION {schema}.store_time(_given bigint) RETURNS bigint
+LANGUAGE sql VOLATILE AS $$
+    SELECT coalesce(_given, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+$$;
+
+-- name: check_format
+-- Rule 16, for what takes no partition's lock: an older worker stops here too.
+CREATE OR REPLACE FUNCTION {schema}.check_format(_format integer) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    _found integer;
+BEGIN
+    SELECT format INTO STRICT _found FROM {schema}.frontier;
+    IF _found <> _format THEN
+        RAISE EXCEPTION 'the store has format %', _found USING ERRCODE = {WRONG_FORMAT};
+    END IF;
+END
+$$;
+
+-- name: read_partition
+-- INV-6. The state of a partition whose lock is held, and the format, by a later statement than the lock (rules 1, 16).
+-- Partition time never stands still.
+CREATE OR REPLACE FUNCTION {schema}.read_partition(_partition integer, _format integer, _given bigint)
+RETURNS {schema}.partition_state
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+DECLARE
+    s {schema}.partition_state;
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'the transaction is %', current_setting('transaction_isolation') USING ERRCODE = {WRONG_ISOLATION};
+    END IF;
+    SELECT * INTO s FROM {schema}.partition_state
+    WHERE partition = _partition AND _format = (SELECT format FROM {schema}.frontier) ORDER BY version DESC LIMIT 1;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the store has format %', (SELECT format FROM {schema}.frontier) USING ERRCODE = {WRONG_FORMAT};
+    END IF;
+    s.time := greatest({schema}.store_time(_given), s.time + 1);
+    RETURN s;
+END
+$$;
+
+-- name: lock_partition
+-- Lock, then look.
+CREATE OR REPLACE FUNCTION {schema}.lock_partition(_partition integer, _format integer, _given bigint)
+RETURNS {schema}.partition_state
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+BEGIN
+    PERFORM 1 FROM {schema}.partition WHERE partition = _partition FOR UPDATE;
+    RETURN {schema}.read_partition(_partition, _format, _given);
+END
+$$;
+
+-- name: write_state
+-- Insert-new, delete-old. `_notify` wakes sleeping processes when the partition went from idle to ready, at a bounded rate.
+CREATE OR REPLACE FUNCTION {schema}.write_state(
+    s {schema}.partition_state, _old {schema}.partition_state, _notify boolean
+) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+BEGIN
+    IF s.version = _old.version THEN
+        s.version := s.version + 1;
+    END IF;
+    IF _notify AND s.next_ready_at <= s.time AND s.notified_at + {NOTIFY_INTERVAL} < s.time
+        AND (_old.next_ready_at IS NULL OR _old.next_ready_at > s.time)
+    THEN
+        s.notified_at := s.time;
+        PERFORM pg_notify({CHANNEL}, {schema_literal});
+    END IF;
+    WITH gone AS (
+        DELETE FROM {schema}.partition_state WHERE partition = _old.partition AND version = _old.version
+    )
+    INSERT INTO {schema}.partition_state SELECT (s).*;
+END
+$$;
+
+-- name: advance_checkpoint
+-- INV-6. The checkpoint stands just below the lowest unsettled position, which a few index probes find. Called only when
+-- the item just above it was settled, so what is dead between is walked once.
+CREATE OR REPLACE FUNCTION {schema}.advance_checkpoint(s {schema}.partition_state)
+RETURNS {schema}.partition_state
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+DECLARE
+    _old bigint := s.checkpoint;
+    _above bigint := _old;
+    _upto bigint := _old;
+    _ahead bigint := 128;
+    _found bigint;
+    _held bigint;
+BEGIN
+    IF s.claimed > 0 THEN
+        _held := (
+            SELECT min(c.position) FROM unnest(s.claims) AS held(fence) CROSS JOIN LATERAL (
+                SELECT position FROM {schema}.claimed
+                WHERE partition = s.partition AND fence = held.fence AND position > s.checkpoint
+                ORDER BY position LIMIT 1
+            ) AS c
+        );
+    END IF;
+    -- In steps that grow, and in both tables by turns: so that what is dead in one beyond the living of the other is not
+    -- walked before the checkpoint gets there.
+    WHILE _found IS NULL AND _upto < coalesce(_held, s.next_position) LOOP
+        _above := _upto;
+        _upto := least(_above + _ahead, coalesce(_held, s.next_position));
+        _ahead := least(_ahead * 8, 1::bigint << 56);
+        _found := least(
+            (SELECT i.position FROM {schema}.item AS i
+             WHERE i.partition + 0 = s.partition AND i.position > _above AND i.position <= _upto
+             ORDER BY i.position LIMIT 1),
+            (SELECT d.position FROM {schema}.delayed AS d
+             WHERE s.delayed > 0 AND d.partition + 0 = s.partition AND d.position + 0 > _above AND d.position + 0 <= _upto
+                 AND NOT d.revisit
+             ORDER BY d.position + 0 LIMIT 1)
+        );
+    END LOOP;
+    s.checkpoint := least(_found, _held, s.next_position) - 1;
+    IF s.dead > 0 THEN
+        s.checkpoint_dead := s.checkpoint_dead + (
+            SELECT count(*) FROM {schema}.dead AS d
+            WHERE d.partition = s.partition AND d.position > _old AND d.position <= s.checkpoint
+        );
+    END IF;
+    RETURN s;
+END
+$$;

@@ -1,0 +1,68 @@
+"""The SQL of this backend with its constants filled in: the stored functions in `functions/` and `queries.sql`.
+
+`{schema}` and `{schema_literal}` stay in the texts; `PostgresLocation.fill` replaces them for one frontier.
+"""
+
+from collections.abc import Mapping
+from importlib.resources import files
+
+from psycopg import sql as literals
+
+from swath.backends import sql
+from swath.backends.postgres.errors import LEASE_LOST, NOT_HELD, OUTPUT_MOVED, WRONG_FORMAT, WRONG_ISOLATION
+from swath.core.item import DEFAULT_PRIORITY, LEVELS
+from swath.core.store import LOST_WORKER, MoveKind
+
+PACKAGE = "swath.backends.postgres"
+CHANNEL = "swath"  # for NOTIFY; the payload is the schema of the frontier
+FRAGMENTS = ("lane_now", "partition_now")  # subqueries of `queries.sql` that other queries select from
+
+CONSTANTS: Mapping[str, str | int] = {
+    **{kind.name: kind.value for kind in MoveKind},
+    "TOP_PRIORITY": LEVELS - 1,
+    "DEFAULT_PRIORITY": DEFAULT_PRIORITY,
+    "RANKS": 2 * LEVELS,  # of each priority two: items that came back, then fresh ones
+    "LOST_WORKER": LOST_WORKER,
+    "CHANNEL": CHANNEL,
+    "LEASE_LOST": LEASE_LOST,
+    "NOT_HELD": NOT_HELD,
+    "OUTPUT_MOVED": OUTPUT_MOVED,
+    "WRONG_ISOLATION": WRONG_ISOLATION,
+    "WRONG_FORMAT": WRONG_FORMAT,
+    "NOTIFY_INTERVAL": 100_000,  # microseconds between two notifications of a partition
+    "INBOX_ROWS": 1_000,  # rows of an inbox that one drain reads
+    "DEEP_LANE": 16,  # items taken from a lane before it remembers where its first live item is
+    "MOST_LANES_PUT_OFF": 5_000,  # by one claim
+    "MOST_ITEMS_IN_REPLY": 1_000,
+    "MOST_BYTES_IN_REPLY": 65_536,
+}
+
+
+def _fill_constants(statement: str) -> str:
+    for name, value in CONSTANTS.items():
+        statement = statement.replace("{" + name + "}", literals.Literal(value).as_string(None))
+    return statement
+
+
+def load_functions() -> Mapping[str, str]:
+    """Return the statements that create the stored functions, by the name of the function."""
+    functions: dict[str, str] = {}
+    for entry in sorted(files(PACKAGE).joinpath("functions").iterdir(), key=lambda entry: entry.name):
+        for name, statement in sql.load(PACKAGE, f"functions/{entry.name}").items():
+            if name in functions:
+                raise ValueError(f"functions/{entry.name}: function {name!r} is defined in another file, too")
+            functions[name] = _fill_constants(statement)
+    return functions
+
+
+def load_queries() -> Mapping[str, str]:
+    """Return the read-only queries by name."""
+    queries = {name: _fill_constants(query) for name, query in sql.load(PACKAGE, "queries.sql").items()}
+    fragments = {name: queries.pop(name) for name in FRAGMENTS}
+    for fragment, text in fragments.items():
+        queries = {name: query.replace("{" + fragment + "}", text) for name, query in queries.items()}
+    return queries
+
+
+FUNCTIONS = load_functions()
+QUERIES = load_queries()
