@@ -11,17 +11,17 @@ import pytest_asyncio
 
 import swath
 from swath import Claim, Frontier, InvalidItem, InvalidOutcome, InvalidSetting, Item, UsageError
-from swath.core.codec import (
-    MAX_DEPTH,
+from swath.core.encoding import decode_items
+from swath.core.item import Outcome
+from swath.core.store import OutputMove
+from swath.core.validation import (
+    MAX_JSON_DEPTH,
     MAX_LANE_BYTES,
-    MAX_OUTPUT_BYTES,
+    MAX_OUTPUT_NAME_BYTES,
     MAX_PAYLOAD_BYTES,
     MAX_RESULT_BYTES,
     MAX_SPAN,
-    held_items,
 )
-from swath.core.item import Outcome
-from swath.core.store import OutputMove
 
 AFTER_ALL = datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))
 BEFORE_ALL = datetime.min.replace(tzinfo=timezone(timedelta(hours=1)))
@@ -43,39 +43,39 @@ def nested(levels: int, *, beside: Any = None) -> Any:
 
 NO_ITEMS: list[tuple[Any, str]] = [
     ("", "the key is empty"),
-    ("k" * 1_000_000, "has 1,000,000 bytes; 8,192 is the most"),
-    ("é" * 5_000, "has 10,000 bytes; 8,192 is the most"),
+    ("k" * 1_000_000, "has 1,000,000 bytes, the limit is 8,192"),
+    ("é" * 5_000, "has 10,000 bytes, the limit is 8,192"),
     ("caf\udcff", "cannot be encoded as UTF-8"),
     ("a\0b", "has a NUL character"),
-    (b"a", "an item is a swath.Item or a key"),
-    (Item(b"a"), "is a bytes, not a str"),  # type: ignore[arg-type]
+    (b"a", "is not an item: pass a swath.Item or a key"),
+    (Item(b"a"), "is of type bytes: pass a str"),  # type: ignore[arg-type]
     (Item("k", lane="a\nb"), "has control characters"),
     (Item("k", lane="\x1b[2J"), "has control characters"),
     (Item("k", lane="caf\udcff"), "cannot be encoded as UTF-8"),
     (Item("k", lane="a\0b"), "has a NUL character"),
-    (Item("k", lane="x" * (MAX_LANE_BYTES + 1)), "has 513 bytes; 512 is the most"),
-    (Item("k", lane=7), "is a int, not a str"),  # type: ignore[arg-type]
-    (Item("k", payload=object()), "payload of 'k' is not JSON"),
-    (Item("k", payload=float("nan")), "payload of 'k' is not JSON"),
-    (Item("k", payload={"deep": [float("-inf")]}), "payload of 'k' is not JSON"),
-    (Item("k", payload={(1, 2): 3}), "payload of 'k' is not JSON"),
-    (Item("k", payload=nested(100_000)), "payload of 'k' is nested too deep: 200 levels are the most"),
-    (Item("k", payload=nested(MAX_DEPTH + 1)), "payload of 'k' is nested too deep: 200 levels are the most"),
-    (Item("k", payload=nested(900, beside={})), "payload of 'k' is nested too deep: 200 levels are the most"),
-    (Item("k", payload="x" * MAX_PAYLOAD_BYTES), "has 262,146 bytes as JSON; 262,144 is the most"),
-    (Item("k", priority=-1), "levels go from 0 to 7"),
-    (Item("k", priority=8), "levels go from 0 to 7"),
-    (Item("k", priority=2**70), "levels go from 0 to 7"),
-    (Item("k", priority=3.0), "levels go from 0 to 7"),  # type: ignore[arg-type]
-    (Item("k", priority=True), "levels go from 0 to 7"),
+    (Item("k", lane="x" * (MAX_LANE_BYTES + 1)), "has 513 bytes, the limit is 512"),
+    (Item("k", lane=7), "is of type int: pass a str"),  # type: ignore[arg-type]
+    (Item("k", payload=object()), "payload of 'k' cannot be encoded as JSON"),
+    (Item("k", payload=float("nan")), "payload of 'k' cannot be encoded as JSON"),
+    (Item("k", payload={"deep": [float("-inf")]}), "payload of 'k' cannot be encoded as JSON"),
+    (Item("k", payload={(1, 2): 3}), "payload of 'k' cannot be encoded as JSON"),
+    (Item("k", payload=nested(100_000)), "payload of 'k' is nested too deeply, the limit is 200 levels"),
+    (Item("k", payload=nested(MAX_JSON_DEPTH + 1)), "payload of 'k' is nested too deeply, the limit is 200 levels"),
+    (Item("k", payload=nested(900, beside={})), "payload of 'k' is nested too deeply, the limit is 200 levels"),
+    (Item("k", payload="x" * MAX_PAYLOAD_BYTES), "has 262,146 bytes as JSON, the limit is 262,144"),
+    (Item("k", priority=-1), "pass 0 to 7; higher is claimed first"),
+    (Item("k", priority=8), "pass 0 to 7; higher is claimed first"),
+    (Item("k", priority=2**70), "pass 0 to 7; higher is claimed first"),
+    (Item("k", priority=3.0), "pass 0 to 7; higher is claimed first"),  # type: ignore[arg-type]
+    (Item("k", priority=True), "pass 0 to 7; higher is claimed first"),
     (Item("k", span=0), "a whole number from 1 to"),
     (Item("k", span=-5), "a whole number from 1 to"),
     (Item("k", span=MAX_SPAN + 1), "a whole number from 1 to"),
     (Item("k", span=1.5), "a whole number from 1 to"),  # type: ignore[arg-type]
-    (Item("k", not_before=datetime(2100, 1, 1)), "is no datetime with a time zone"),  # noqa: DTZ001
-    (Item("k", not_before=60), "is no datetime with a time zone"),  # type: ignore[arg-type]
-    (Item("k", not_before=AFTER_ALL), "is no datetime with a time zone, up to the end of 9999"),
-    (Item("k", not_before=BEFORE_ALL), "is no datetime with a time zone"),
+    (Item("k", not_before=datetime(2100, 1, 1)), "is not a datetime with a time zone"),  # noqa: DTZ001
+    (Item("k", not_before=60), "is not a datetime with a time zone"),  # type: ignore[arg-type]
+    (Item("k", not_before=AFTER_ALL), "is not a datetime with a time zone, before the year 10000"),
+    (Item("k", not_before=BEFORE_ALL), "is not a datetime with a time zone"),
 ]
 
 
@@ -107,7 +107,7 @@ async def test_the_last_moment_there_is(frontier: Frontier) -> None:
     await frontier.add(Item("b", lane="far"))
     assert "blocked until 9999-12-31 23:59:59 UTC" in (await frontier.explain("b")).sentence
     for until in (AFTER_ALL, BEFORE_ALL):
-        with pytest.raises(UsageError, match="no datetime with a time zone"):
+        with pytest.raises(UsageError, match="not a datetime with a time zone"):
             await frontier.block("far", until=until)
 
 
@@ -124,8 +124,8 @@ async def test_of_equal_items_the_first_counts(frontier: Frontier) -> None:
 async def test_what_is_as_deep_as_can_be_is_read_again(frontier: Frontier) -> None:
     """By somebody who has used much of the stack."""
     payloads = [
-        nested(MAX_DEPTH),
-        nested(MAX_DEPTH, beside=[{}, '"[{\\', {"]": "["}]),
+        nested(MAX_JSON_DEPTH),
+        nested(MAX_JSON_DEPTH, beside=[{}, '"[{\\', {"]": "["}]),
         [{"[" * 300: ['"', "\\" * 3, "{[" * 300]}],
         [{"wide": [number]} for number in range(1_000)],
     ]
@@ -133,7 +133,7 @@ async def test_what_is_as_deep_as_can_be_is_read_again(frontier: Frontier) -> No
     claim = await claimed(frontier)
 
     def deep(levels: int) -> list[Any]:
-        return deep(levels - 1) if levels else [item.payload for item in held_items(stored)]
+        return deep(levels - 1) if levels else [item.payload for item in decode_items(stored)]
 
     stored = [item._replace(payload=json.dumps(item.payload)) for item in claim.items]
     assert sorted(map(json.dumps, deep(500))) == sorted(map(json.dumps, payloads))
@@ -141,19 +141,19 @@ async def test_what_is_as_deep_as_can_be_is_read_again(frontier: Frontier) -> No
 
 
 NO_OUTCOMES: list[tuple[Callable[[Item], Outcome], type[swath.UsageError], str]] = [
-    (lambda item: item.done(result=object()), InvalidItem, "result of 'b' is not JSON"),
-    (lambda item: item.done(result=float("nan")), InvalidItem, "result of 'b' is not JSON"),
-    (lambda item: item.done(result="x" * MAX_RESULT_BYTES), InvalidItem, "65,536 is the most"),
-    (lambda item: item.done(result=nested(MAX_DEPTH + 1)), InvalidItem, "result of 'b' is nested too deep"),
-    (lambda item: item.done(discovered=[Item("n", payload=nested(980))]), InvalidItem, "of 'n' is nested too deep"),
-    (lambda item: item.done(facts={"new": nested(980)}), InvalidItem, "fact of 'new' is nested too deep"),
-    (lambda item: item.split(at=nested(MAX_DEPTH)), InvalidItem, "payload of 'b' is nested too deep"),
+    (lambda item: item.done(result=object()), InvalidItem, "result of 'b' cannot be encoded as JSON"),
+    (lambda item: item.done(result=float("nan")), InvalidItem, "result of 'b' cannot be encoded as JSON"),
+    (lambda item: item.done(result="x" * MAX_RESULT_BYTES), InvalidItem, "the limit is 65,536"),
+    (lambda item: item.done(result=nested(MAX_JSON_DEPTH + 1)), InvalidItem, "result of 'b' is nested too deeply"),
+    (lambda item: item.done(discovered=[Item("n", payload=nested(980))]), InvalidItem, "of 'n' is nested too deeply"),
+    (lambda item: item.done(facts={"new": nested(980)}), InvalidItem, "fact of 'new' is nested too deeply"),
+    (lambda item: item.split(at=nested(MAX_JSON_DEPTH)), InvalidItem, "payload of 'b' is nested too deeply"),
     (lambda item: item.done(revisit_after=-1), InvalidOutcome, "revisit_after=-1"),
     (lambda item: item.done(discovered=["new", "a\0b"]), InvalidItem, "has a NUL character"),
     (lambda item: item.done(discovered=["new", Item("n", span=0)]), InvalidItem, "span 0 of 'n'"),
     (lambda item: item.done(facts={"new": 1, "": 2}), InvalidItem, "the key is empty"),
-    (lambda item: item.done(facts={"new": 1, "x" * 2_001: 2}), InvalidItem, "2,000 is the most. Use a digest"),
-    (lambda item: item.done(facts={"new": object()}), InvalidItem, "fact of 'new' is not JSON"),
+    (lambda item: item.done(facts={"new": 1, "x" * 2_001: 2}), InvalidItem, "the limit is 2,000: use a digest"),
+    (lambda item: item.done(facts={"new": object()}), InvalidItem, "fact of 'new' cannot be encoded as JSON"),
     (lambda item: item.retry(after=float("inf")), InvalidOutcome, "after=inf"),
     (lambda item: item.release(after=-1), InvalidOutcome, "after=-1"),
     (lambda item: item._replace(payload=1).split(at=5), InvalidOutcome, "a mapping with `lo` and `hi`"),
@@ -183,14 +183,14 @@ async def test_an_outcome_that_cannot_be_stored_settles_nothing(frontier: Fronti
 
 NO_OUTPUTS: list[tuple[Any, str]] = [
     (("x", 0, 1), "is not an OutputMove"),
-    (OutputMove("", 0, 1), "a name is a text"),
-    (OutputMove("a\0b", 0, 1), "a name is a text"),
-    (OutputMove("caf\udcff", 0, 1), "a name is a text"),
-    (OutputMove("x" * (MAX_OUTPUT_BYTES + 1), 0, 1), "a name is a text of 1 to 2,000 bytes"),
-    (OutputMove(7, 0, 1), "a name is a text"),  # type: ignore[arg-type]
-    (OutputMove("x", 0, 2**63), "lengths are whole numbers"),
-    (OutputMove("x", -1, 1), "lengths are whole numbers"),
-    (OutputMove("x", 0, 1.5), "lengths are whole numbers"),  # type: ignore[arg-type]
+    (OutputMove("", 0, 1), "a name is text"),
+    (OutputMove("a\0b", 0, 1), "a name is text"),
+    (OutputMove("caf\udcff", 0, 1), "a name is text"),
+    (OutputMove("x" * (MAX_OUTPUT_NAME_BYTES + 1), 0, 1), "a name is text of 1 to 2,000 bytes"),
+    (OutputMove(7, 0, 1), "a name is text"),  # type: ignore[arg-type]
+    (OutputMove("x", 0, 2**63), "has the lengths .*: pass whole numbers"),
+    (OutputMove("x", -1, 1), "has the lengths .*: pass whole numbers"),
+    (OutputMove("x", 0, 1.5), "has the lengths .*: pass whole numbers"),  # type: ignore[arg-type]
 ]
 
 
@@ -203,7 +203,7 @@ async def test_an_output_that_cannot_be_stored_settles_nothing(frontier: Frontie
         with pytest.raises(InvalidOutcome, match=message):
             await claim.settle([claim.items[0].done()], outputs=[output])
     for second in (OutputMove("x", 5, 9), OutputMove("x", 0, 9)):
-        with pytest.raises(InvalidOutcome, match="named twice"):
+        with pytest.raises(InvalidOutcome, match="appears twice"):
             await claim.settle([claim.items[0].done()], outputs=[OutputMove("x", 0, 5), second])
     await claim.settle([claim.items[0].done()], outputs=[OutputMove("é" * 1_000, 0, 2**63 - 1)])
     assert await frontier.outputs() == {"é" * 1_000: 2**63 - 1}
@@ -211,7 +211,7 @@ async def test_an_output_that_cannot_be_stored_settles_nothing(frontier: Frontie
 
 @pytest.mark.parametrize("worker", [7, "a\0b", "caf\udcff", "a\nb", "x" * 513])
 def test_a_worker_that_cannot_be_named_is_refused(any_store: str, worker: Any) -> None:
-    with pytest.raises(InvalidSetting, match=r"worker=.*: a printable text of up to 512 characters"):
+    with pytest.raises(InvalidSetting, match=r"worker=.*: pass printable text of at most 512 characters"):
         swath.open(any_store, worker=worker)
 
 
