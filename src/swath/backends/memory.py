@@ -381,7 +381,7 @@ class MemoryStore:
         self._facts |= dict(settlement.facts)
         self._counters = _add(self._counters, settlement.counters)
         for name, counts in settlement.lane_counters.items():
-            lane = partition.lanes[name]
+            lane = partition.lane(name)
             lane.counters = _add(lane.counters, counts)
         self._advance(partition)
         self._wake()

@@ -1,13 +1,15 @@
 """A store under trial: its clock, short ways to move it, and what must hold of it at any moment."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 import pytest_asyncio
 
 from swath.core.clock import Clock, ManualClock, microseconds
 from swath.core.codec import new_item
+from swath.core.counters import NO_COUNTERS, NO_LANE_COUNTERS
 from swath.core.item import DEFAULT_PRIORITY, Item
 from swath.core.lane import address, key_hash
 from swath.core.store import (
@@ -59,9 +61,16 @@ def lane_in(partition: int, partitions: int, nth: int = 0) -> str:
     return next(name for n, name in enumerate(names) if n == nth)
 
 
-def done(item: Item, *, result: str | None = None, revisit: float | None = None, started: bool = True) -> Move:
+def done(
+    item: Item,
+    *,
+    result: str | None = None,
+    revisit: float | None = None,
+    started: bool = True,
+    payload: str | None = None,
+) -> Move:
     delay = None if revisit is None else microseconds(revisit)
-    return Move(item.position, MoveKind.DONE, delay=delay, result=result, started=started)
+    return Move(item.position, MoveKind.DONE, delay=delay, result=result, started=started, payload=payload)
 
 
 def retry(item: Item, *, after: float = 0, reason: str = "later", error: str | None = None) -> Move:
@@ -128,12 +137,16 @@ class Batch:
         discovered: Sequence[EncodedItem] = (),
         outputs: Sequence[OutputMove] = (),
         facts: Sequence[Fact] = (),
+        counters: Mapping[str, int] = NO_COUNTERS,
+        lane_counters: Mapping[str, Mapping[str, int]] = NO_LANE_COUNTERS,
+        connection: Any = None,
     ) -> SettleReply:
         """Settle in one partition; it need not be named where the claim has one only."""
         if partition is None:
             (partition,) = self.partitions
         number = next(self.numbers) if number is None else number
-        return await self.store.settle(self.ref, Settlement(partition, number, moves, discovered, outputs, facts))
+        settlement = Settlement(partition, number, moves, discovered, outputs, facts, counters, lane_counters)
+        return await self.store.settle(self.ref, settlement, connection=connection)
 
     async def finish(self, *keys: str) -> SettleReply:
         """Settle these items as done, or all; the reply is that of the last partition."""

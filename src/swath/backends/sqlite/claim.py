@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from swath.backends.sqlite.state import NEVER, Lane, Lanes, Partition, Session
 from swath.core.clock import SECOND
-from swath.core.counters import NO_COUNTERS
 from swath.core.errors import LeaseLost
 from swath.core.item import LEVELS, Item
 from swath.core.lane import FRESH, RETURNED, level_of, low_share, rank_of, room, starts_count
@@ -24,7 +23,7 @@ PRUNE_EVERY = 100  # claims
 CHORES = 5_000  # items made ready, and lanes passed by, after which a claim leaves the rest to the next
 
 # The fields of a Lane up to `head`, which is its level where it is in the queue.
-QueuedLane = tuple[int, str, int | None, int | None, int, int, int, int, int, int, int | None]
+QueuedLane = tuple[int, str, int | None, int | None, int, int, int, int, int, int, str | None, int | None]
 
 
 def claim(session: Session, request: ClaimRequest) -> ClaimReply:
@@ -310,23 +309,9 @@ class _Visit:
     def _item(self, lane: Lane, level: int, beside: int, row: tuple[Any, ...]) -> Item:
         position, key, payload, attempts, span, losses = row[:6]
         self._held[position] = lane.number
-        number, name, visits = self._partition.number, lane.name, lane.visits
-        fields = (
-            key,
-            name,
-            level,
-            payload,
-            None,
-            span,
-            attempts,
-            losses,
-            visits,
-            beside,
-            number,
-            position,
-            NO_COUNTERS,
-        )
-        return tuple.__new__(Item, fields)  # half the cost of Item(…), which names them first
+        number, counters = self._partition.number, lane.counters
+        fields = (key, lane.name, level, payload, None, span, attempts, losses, lane.visits, beside, number, position)
+        return tuple.__new__(Item, (*fields, counters))  # half the cost of Item(…), which names them first
 
     def _move(self, given: dict[int, list[Item]], firsts: Mapping[int, Lane], level: int, fence: int) -> None:
         """Move what is given to `claimed`, and with it the first item of some lanes, which is given then, too."""

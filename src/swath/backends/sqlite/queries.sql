@@ -78,13 +78,13 @@ SELECT count(*) FROM swath_dead WHERE partition = :partition AND position > :che
 
 -- name: lanes_by_number
 SELECT l.number, l.name, l.min_interval, l.concurrency, l.blocked_until, l.waiting, l.in_flight, l.last_at, l.ready_at,
-       l.visits, l.low, l.head, l.level, l.paused
+       l.visits, l.counters, l.low, l.head, l.level, l.paused
 FROM json_each(:numbers) AS wanted CROSS JOIN swath_lane AS l
 WHERE l.partition = :partition AND l.number = wanted.value
 
 -- name: lanes_by_name
 SELECT l.number, l.name, l.min_interval, l.concurrency, l.blocked_until, l.waiting, l.in_flight, l.last_at, l.ready_at,
-       l.visits, l.low, l.head, l.level, l.paused
+       l.visits, l.counters, l.low, l.head, l.level, l.paused
 FROM json_each(:names) AS wanted CROSS JOIN swath_lane AS l
 WHERE l.partition = :partition AND l.name = wanted.value
 
@@ -190,7 +190,8 @@ DELETE FROM swath_delayed WHERE partition = ? AND position = ?
 -- name: ready_lanes
 -- INV-8. Lanes that may start, by (ready_at, number), from the place where the last look ended. Lanes that are not
 -- ready sort behind :now and are never met.
-SELECT number, name, min_interval, concurrency, blocked_until, waiting, in_flight, last_at, ready_at, visits, low
+SELECT number, name, min_interval, concurrency, blocked_until, waiting, in_flight, last_at, ready_at, visits, counters,
+       low
 FROM swath_lane
 WHERE partition = :partition AND level = :level AND ready_at <= :now AND (ready_at, number) > (:ready_at, :number)
 ORDER BY ready_at, number LIMIT :limit
@@ -293,7 +294,7 @@ FROM swath_claimed WHERE partition = :partition AND fence = :fence
 -- name: settle_revisit
 INSERT INTO swath_delayed (partition, position, lane, priority, hash, key, payload, span, attempts,
                      due_at, revisit, settled_at, result)
-SELECT partition, position, lane, priority, hash, key, payload, span, 0, ?, 1, ?, ?
+SELECT partition, position, lane, priority, hash, key, coalesce(?, payload), span, 0, ?, 1, ?, ?
 FROM swath_claimed WHERE partition = ? AND fence = ? AND position = ?
 
 -- name: settle_retry
@@ -354,6 +355,14 @@ SELECT length FROM swath_output WHERE name = :name
 -- name: save_output
 -- INV-5. The length was compared in this transaction.
 INSERT INTO swath_output (name, length) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET length = excluded.length
+
+-- name: count
+-- INV-5. Commits with the settlement.
+INSERT INTO swath_counter (partition, name, value) VALUES (?, ?, ?)
+ON CONFLICT (partition, name) DO UPDATE SET value = value + excluded.value
+
+-- name: save_lane_counters
+UPDATE swath_lane SET counters = ? WHERE partition = ? AND number = ?
 
 -- name: learn
 INSERT INTO swath_fact (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value
@@ -431,7 +440,7 @@ SELECT count(*) FROM (
 
 -- name: list_lanes
 SELECT partition, number, name, min_interval, concurrency, blocked_until, waiting, in_flight, last_at, ready_at, visits,
-       low, head, level, paused
+       counters, low, head, level, paused
 FROM swath_lane WHERE (partition, number) > (:after_partition, :after_number)
 ORDER BY partition, number LIMIT :limit
 
@@ -468,6 +477,9 @@ ORDER BY h.partition, h.position
 
 -- name: facts
 SELECT f.key, f.value FROM json_each(:keys) AS wanted CROSS JOIN swath_fact AS f WHERE f.key = wanted.value
+
+-- name: counters
+SELECT name, sum(value) FROM swath_counter GROUP BY name ORDER BY name
 
 -- name: outputs
 SELECT name, length FROM swath_output ORDER BY name

@@ -123,6 +123,7 @@ def _lane_status(number: int, lane: Lane) -> LaneRow:
         visits=lane.visits,
         ready_at=None if lane.level is None else lane.ready_at,
         last_at=lane.last_at,
+        counters=lane.counters,
     )
 
 
@@ -158,6 +159,10 @@ def pending(session: Session, *, after: tuple[int, int] | None, limit: int) -> l
 def facts(session: Session, keys: Sequence[str]) -> dict[str, str]:
     where = {"keys": json.dumps(keys, ensure_ascii=False)}
     return dict(session.connection.execute(session.sql["facts"], where))
+
+
+def counters(session: Session) -> dict[str, int]:
+    return dict(session.connection.execute(session.sql["counters"]))
 
 
 def outputs(session: Session) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Settling: what a worker says of its items, what they led to and how far its outputs got, as a whole (INV-5)."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, assert_never
 
 from swath.backends.sqlite.add import by_partition, enter, take_in
@@ -33,7 +33,13 @@ def settle(session: Session, ref: ClaimRef, settlement: Settlement) -> SettleRep
     lanes = Lanes(session, partition)
     settled = _Settling(lanes, ref.fence, now, returned).settle(held, settlement.moves)
     discovered = _take_in_discovered(lanes, settlement.discovered, now)
+    counted = _count_in_lanes(lanes, settlement.lane_counters)
     lanes.place(now)
+    if counted:
+        session.connection.executemany(session.sql["save_lane_counters"], counted)
+    if settlement.counters:
+        counts = [(partition.number, name, value) for name, value in settlement.counters.items()]
+        session.connection.executemany(session.sql["count"], counts)
     for output in settlement.outputs:
         session.connection.execute(session.sql["save_output"], (output.name, output.new))
     learn(session, settlement.facts)
@@ -113,6 +119,17 @@ def _take_in_discovered(lanes: Lanes, items: Sequence[EncodedItem], now: int) ->
     return discovered
 
 
+def _count_in_lanes(lanes: Lanes, counters: Mapping[str, Mapping[str, int]]) -> list[tuple[str | None, int, int]]:
+    """Add to the counters of lanes and return the rows for `save_lane_counters`."""
+    lanes.load_named(counters)
+    counted = []
+    for name, counts in counters.items():
+        lane = lanes.named(name)
+        lane.count(counts)
+        counted.append((lane.counters_json, lanes.partition.number, lane.number))
+    return counted
+
+
 class _Settling:
     """The moves of one settlement, collected by the table they go to."""
 
@@ -156,7 +173,7 @@ class _Settling:
             case MoveKind.DONE:
                 assert move.delay is not None
                 partition.delayed += 1
-                self._collect("settle_revisit", move, now + move.delay, now, move.result)
+                self._collect("settle_revisit", move, move.payload, now + move.delay, now, move.result)
                 return True
             case MoveKind.RETRY:
                 partition.delayed += 1

@@ -8,10 +8,12 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from swath.backends.sql import Statements
 from swath.backends.sqlite.location import Target
 from swath.core.clock import Clock
+from swath.core.counters import NO_COUNTERS, Counters
 from swath.core.errors import SchemaOutdated, SchemaTooNew, SwathError
 from swath.core.lane import Pacing, earliest_start, rank_of
 from swath.core.store import Settings, Signal
@@ -176,6 +178,12 @@ class Partition:
         self.checkpoint = reached
 
 
+@lru_cache(maxsize=LANES_KEPT)
+def _parse_counters(text: str) -> Counters:
+    """Parse a lane's counters; a claim asks once for each item of the lane."""
+    return Counters(json.loads(text))
+
+
 @dataclass(slots=True)
 class Lane:
     """One row of `lane`. `head` is the highest priority that waits and `low` one below which nothing does; None when
@@ -191,6 +199,7 @@ class Lane:
     last_at: int = 0
     ready_at: int = 0
     visits: int = 0
+    counters_json: str | None = None  # None: it has none
     low: int | None = None
     head: int | None = None
     level: int | None = None
@@ -201,6 +210,17 @@ class Lane:
     visited: int = 0  # what was added to `visits`
     timed: bool = False  # `last_at` was set
     moved: bool = False  # in the queue
+
+    @property
+    def counters(self) -> Counters:
+        return NO_COUNTERS if self.counters_json is None else _parse_counters(self.counters_json)
+
+    def count(self, counts: Mapping[str, int]) -> None:
+        """Add to the lane's counters."""
+        counters = dict(self.counters)
+        for name, value in counts.items():
+            counters[name] = counters.get(name, 0) + value
+        self.counters_json = json.dumps(counters, ensure_ascii=False) if counters else None
 
     def pacing(self, default: Pacing) -> Pacing:
         if self.min_interval is None and self.concurrency is None:

@@ -223,7 +223,7 @@ class SqliteStore:
         return await self._read(reads.outputs)
 
     async def counters(self) -> dict[str, int]:
-        raise NotImplementedError
+        return await self._read(reads.counters)
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         raise NotImplementedError

@@ -49,6 +49,7 @@ CREATE TABLE swath_lane (
     level INTEGER,
     ready_at INTEGER NOT NULL DEFAULT 0,
     visits INTEGER NOT NULL DEFAULT 0,
+    counters TEXT,
     PRIMARY KEY (partition, number)
 ) WITHOUT ROWID;
 
@@ -174,6 +175,15 @@ CREATE TABLE swath_dead (
     reason TEXT,
     error TEXT,
     PRIMARY KEY (partition, position)
+) WITHOUT ROWID;
+
+-- The frontier's counters. One row for each partition, as on PostgreSQL, where settlements of two partitions run at once.
+-- The check turns a sum above 2^63, which SQLite would make a float, into an error.
+CREATE TABLE swath_counter (
+    partition INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    value INTEGER NOT NULL CHECK (typeof(value) = 'integer'),
+    PRIMARY KEY (partition, name)
 ) WITHOUT ROWID;
 
 CREATE TABLE swath_output (
