@@ -3,9 +3,10 @@
 import pytest
 
 from swath.conformance import DurableStoreConformance, StoreConformance
+from swath.conformance.counters import Counters
 from swath.core.clock import Clock
 from swath.core.store import Settings, Store
-from tests.conformance.backends import DURABLE, Backend
+from tests.conformance.backends import BESIDE, DURABLE, Backend
 
 
 class MadeByBackend:
@@ -24,6 +25,11 @@ class MadeByBackend:
 
 class TestStore(MadeByBackend, StoreConformance):
     """Memory, SQLite in two ways, and PostgreSQL."""
+
+
+@pytest.mark.parametrize("backend", ["memory", "sqlite", BESIDE], indirect=True)
+class TestCounters(MadeByBackend, Counters):
+    """Part of StoreConformance once PostgreSQL has counters."""
 
 
 @pytest.mark.parametrize("backend", DURABLE, indirect=True)

@@ -35,7 +35,7 @@ STEPS = 250
 FOUND = 50  # keys that are looked for each time
 LANE_ROWS = """
     SELECT partition, number, name, min_interval, concurrency, blocked_until, waiting, in_flight, last_at, ready_at,
-           visits, low, head, level, paused FROM swath_lane
+           visits, counters, low, head, level, paused FROM swath_lane
 """
 PARTITION_ROWS = """
     SELECT partition, time, next_position, next_place, checkpoint, checkpoint_dead, claims_made,
@@ -104,7 +104,7 @@ class Driver:
         assert {number: astuple(row) for number, row in known.partitions.items()}.items() <= partitions.items()
         for partition, numbered in known.lanes.items():
             for number, lane in numbered.items():
-                assert astuple(lane)[1:14] == lanes[partition, number]
+                assert astuple(lane)[1:15] == lanes[partition, number]
                 assert known.named[partition][lane.name] is lane
         held = {(*where, position): lane for where, lanes in known.held.items() for position, lane in lanes.items()}
         assert held == {where: lane for where, lane in items.items() if where[:2] in known.held}
@@ -112,7 +112,7 @@ class Driver:
     async def compare_all(self) -> None:
         await self.compare()
         self.compare_known()
-        for name in ("lanes", "dead", "outputs", "signal"):
+        for name in ("lanes", "dead", "outputs", "counters", "signal"):
             await self.both(name)
         await self.both("lanes", after=(0, 2), limit=3)
         lane = self.random.choice(LANES)
@@ -210,6 +210,8 @@ class Driver:
             moves=moves,
             discovered=[self.new_item(span=1) for _ in range(choose.choice([0, 0, 3, 20]))],
             outputs=self.output_moves(),
+            counters=choose.choice([{}, {}, {"records": choose.randrange(-5, 50), "bytes": 1}]),
+            lane_counters={held[place].lane: {"pages": 1} for place in chosen if choose.random() < 0.3},
         )
         outcome = await self.both("settle", ClaimRef(reply.fence, token), settlement)
         if not isinstance(outcome, type):
@@ -232,7 +234,9 @@ class Driver:
         position = item.position
         match choose.choices(list(MoveKind), [60, 10, 5, 10, 15])[0]:
             case MoveKind.DONE:
-                return Move(position, MoveKind.DONE, delay=choose.choice([None, None, 3 * SECOND]), result='"ok"')
+                delay = choose.choice([None, None, 3 * SECOND])
+                payload = None if delay is None else choose.choice([None, '{"lo": 2}', "null"])
+                return Move(position, MoveKind.DONE, delay=delay, result='"ok"', payload=payload)
             case MoveKind.RETRY:
                 delay = choose.randrange(5) * SECOND
                 return Move(position, MoveKind.RETRY, delay=delay, reason="slow", error="Traceback")

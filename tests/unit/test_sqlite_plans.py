@@ -31,6 +31,7 @@ from swath.core.store import (
 
 SLOW = {
     "count_rows",
+    "counters",
     "list_lanes",
     "list_dead",
     "list_unsettled",

@@ -19,6 +19,7 @@ _THEMES = (
     "checkpoints",
     "claiming",
     "clocks",
+    "counters",
     "delaying",
     "discovering",
     "durability",
