@@ -27,7 +27,7 @@ async def test_comments(a_database: Database, name: str, opened: Open, how: str)
         "where": SetChange(table, "n = n + 1", "n = 0 -- not yet"),
         "handler": HandlerChange(table, handler, "n = 0 -- not yet", seconds=60.0, threads=threads),
     }
-    second = await table.slice_end(2)
+    second = await table.find_slice_end(2)
     assert second is not None
     try:
         async with table.blocking_transaction() if how == "handler" else table.transaction() as connection:

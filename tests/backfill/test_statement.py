@@ -12,7 +12,7 @@ from swath.tables.table import Column, Description
 def postgres_table(*names: str) -> PostgresTable:
     table = PostgresTable("", "", connections=1)
     key = tuple(Column(name, "bigint") for name in names)
-    table.about = Description("t", '"t"', key, key)
+    table.description = Description("t", '"t"', key, key)
     return table
 
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from swath.tables.opening import open_table
+from swath.tables.open import open_table
 from swath.tables.table import Table
 from tests.conftest import Server, fresh_database
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from swath.tables.sqlite import SqliteTable, seen_through
+from swath.tables.sqlite import SqliteTable, call_interruptibly
 
 ENDLESS = "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
 
@@ -38,7 +38,7 @@ async def test_a_statement_that_is_given_up_has_ended(table: SqliteTable, path: 
     async def run() -> None:
         async with table.transaction() as connection:
             connection.execute("UPDATE t SET n = 7")
-            await seen_through(connection, connection.execute, ENDLESS)
+            await call_interruptibly(connection, connection.execute, ENDLESS)
 
     task = asyncio.create_task(run())
     await asyncio.sleep(0.2)
@@ -69,8 +69,8 @@ async def test_a_lock_that_is_no_longer_waited_for_is_not_kept(table: SqliteTabl
 
 
 async def test_a_look_that_is_given_up_has_ended(table: SqliteTable) -> None:
-    task = asyncio.create_task(table._one(ENDLESS, ()))
+    task = asyncio.create_task(table._fetch_one(ENDLESS, ()))
     await asyncio.sleep(0.2)
     async with asyncio.timeout(60):
         await cancelled(task)  # type: ignore[arg-type]
-    assert await table.first_key() == (1,)
+    assert await table.find_first_key() == (1,)

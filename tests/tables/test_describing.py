@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from swath.core.errors import StoreUnavailable, UsageError
-from swath.tables.opening import open_table
+from swath.tables.open import open_table
 from tests.tables.conftest import Database, Open
 
 REFUSED_BY_POSTGRES = {
     "view": ("CREATE VIEW {t} AS SELECT 1 AS id", "id", "is a view"),
-    "materialised view": ("CREATE MATERIALIZED VIEW {t} AS SELECT 1 AS id", "id", "is a materialised view"),
+    "materialized view": ("CREATE MATERIALIZED VIEW {t} AS SELECT 1 AS id", "id", "is a materialized view"),
     "no unique index": (
         "CREATE TABLE {t} (id integer NOT NULL)",
         "id",
@@ -35,15 +35,15 @@ REFUSED_BY_POSTGRES = {
     "other collation": (
         'CREATE TABLE {t} (id text COLLATE "POSIX" NOT NULL); CREATE UNIQUE INDEX ON {t} (id COLLATE "C")',
         "id",
-        "orders them otherwise",
+        "orders the columns differently",
     ),
     "mixed directions": (
         "CREATE TABLE {t} (a integer NOT NULL, b integer NOT NULL); CREATE UNIQUE INDEX ON {t} (a, b DESC)",
         "a,b",
-        "orders them otherwise",
+        "orders the columns differently",
     ),
     "other order": ("CREATE TABLE {t} (a integer, b integer, PRIMARY KEY (b, a))", "a,b", "in this order"),
-    "more columns": ("CREATE TABLE {t} (a integer, b integer, PRIMARY KEY (a, b))", "a", "exactly the columns a"),
+    "more columns": ("CREATE TABLE {t} (a integer, b integer, PRIMARY KEY (a, b))", "a", "on exactly (a)"),
     "hash": (
         "CREATE TABLE {t} (id integer NOT NULL); CREATE INDEX ON {t} USING hash (id)",
         "id",
@@ -121,9 +121,9 @@ async def test_no_primary_key(a_database: Database, name: str) -> None:
 
 
 async def test_no_such_database(tmp_path: Path, postgres_database: Database) -> None:
-    with pytest.raises(UsageError, match="there is no file"):
+    with pytest.raises(UsageError, match="does not exist"):
         await open_table(f"sqlite:///{tmp_path}/none.db", "t")
-    with pytest.raises(UsageError, match="names no database"):
+    with pytest.raises(UsageError, match="is not the URL of a database"):
         await open_table("mysql://u:secret@host/db", "t")
     nowhere = postgres_database.url.replace("swath_test_", "no_such_")
     with pytest.raises(StoreUnavailable, match="no_such_"):
@@ -132,7 +132,7 @@ async def test_no_such_database(tmp_path: Path, postgres_database: Database) -> 
 
 @pytest.mark.parametrize("bad", ["a b", 'a"', "", "a.b.c.d"])
 async def test_what_is_no_name(postgres_database: Database, bad: str) -> None:
-    with pytest.raises(UsageError, match=r"no table|is no name"):
+    with pytest.raises(UsageError, match=r"no table|is not a table name"):
         await open_table(postgres_database.url, bad)
 
 
@@ -146,18 +146,18 @@ async def test_names_are_quoted(a_database: Database, name: str, opened: Open) -
     )
     given = f'"{name} T%"' if a_database.kind == "postgresql" else f"{name} T%"
     table = await opened(a_database, given)
-    assert table.about.key_names == (key,)
-    assert [record.row for record in await table.records()] == [{key: n, other: n + 1} for n in (1, 3, 5)]
-    end = await table.slice_end(2)
+    assert table.description.key_names == (key,)
+    assert [record.row for record in await table.fetch_slice()] == [{key: n, other: n + 1} for n in (1, 3, 5)]
+    end = await table.find_slice_end(2)
     assert end is not None
     assert end.rows == 2
-    assert (await table.digest([key, other])).rows == 3
-    assert len(await table.records_of([end.key])) == 1
+    assert (await table.digest_slice([key, other])).rows == 3
+    assert len(await table.fetch_keys([end.key])) == 1
 
 
 async def test_a_schema_can_be_named(postgres_database: Database, name: str, opened: Open) -> None:
     postgres_database.do(f"CREATE SCHEMA {name}", f"CREATE TABLE {name}.t (id integer PRIMARY KEY)")
-    assert (await opened(postgres_database, f"{name}.t")).about.name == f"{name}.t"
+    assert (await opened(postgres_database, f"{name}.t")).description.name == f"{name}.t"
 
 
 async def test_an_index_backwards_serves(postgres_database: Database, name: str, opened: Open) -> None:
@@ -167,7 +167,7 @@ async def test_an_index_backwards_serves(postgres_database: Database, name: str,
         f"INSERT INTO {name} VALUES (1, 1), (1, 2), (2, 1)",
     )
     table = await opened(postgres_database, name, key=["a", "b"])
-    assert [record.key for record in await table.records()] == [("1", "1"), ("1", "2"), ("2", "1")]
+    assert [record.key for record in await table.fetch_slice()] == [("1", "1"), ("1", "2"), ("2", "1")]
 
 
 @pytest.mark.parametrize("texts", [["x"], ["1", "2"], [""], ["99999999999999999999999"]])
@@ -202,7 +202,7 @@ async def test_sqlite_keeps_the_texts_of_types_that_it_does_not_have(
     database = Database(f"sqlite:///{tmp_path}/app.db")
     database.do(f"CREATE TABLE {name} (id {type_} PRIMARY KEY)", f"INSERT INTO {name} VALUES ('{text}')")
     table = await opened(database, name)
-    assert await table.parse_key([text]) == await table.first_key() == (value,)
+    assert await table.parse_key([text]) == await table.find_first_key() == (value,)
 
 
 @pytest.mark.parametrize("type_", ["INTEGER", "REAL", "DECIMAL(9, 2)"])
@@ -211,7 +211,7 @@ async def test_sqlite_has_no_texts_among_numbers(tmp_path: Path, name: str, open
     database.do(f"CREATE TABLE {name} (id {type_} PRIMARY KEY)")
     table = await opened(database, name)
     for text in ("2024-01-02", "nan"):
-        with pytest.raises(UsageError, match="is no value of id"):
+        with pytest.raises(UsageError, match="is not a value for id"):
             await table.parse_key([text])
 
 
@@ -220,11 +220,11 @@ async def test_sqlite_compares_numbers_of_any_size(tmp_path: Path, name: str, op
     database = Database(f"sqlite:///{tmp_path}/app.db")
     database.do(f"CREATE TABLE {name} (id {type_} PRIMARY KEY)", f"INSERT INTO {name} VALUES (9), (10), (11)")
     table = await opened(database, name)
-    assert await table.first_key(after=await table.parse_key(["9"])) == (10,)
-    assert await table.last_key(upto=await table.parse_key(["99999999999999999999999"])) == (11,)
-    assert await table.first_key(after=await table.parse_key(["-99999999999999999999999"])) == (9,)
-    assert await table.first_key(after=await table.parse_key(["9.5"])) == (10,)
-    assert await table.first_key(after=await table.parse_key(["-0.5"])) == (9,)
+    assert await table.find_first_key(after=await table.parse_key(["9"])) == (10,)
+    assert await table.find_last_key(upto=await table.parse_key(["99999999999999999999999"])) == (11,)
+    assert await table.find_first_key(after=await table.parse_key(["-99999999999999999999999"])) == (9,)
+    assert await table.find_first_key(after=await table.parse_key(["9.5"])) == (10,)
+    assert await table.find_first_key(after=await table.parse_key(["-0.5"])) == (9,)
 
 
 async def test_sqlite_orders_by_the_index_that_serves(tmp_path: Path, name: str, opened: Open) -> None:
@@ -236,8 +236,8 @@ async def test_sqlite_orders_by_the_index_that_serves(tmp_path: Path, name: str,
         f"CREATE UNIQUE INDEX {name}_3 ON {name} (id COLLATE NOCASE)",
     )
     table = await opened(database, name, key=["id"])
-    assert table.about.key[0].collation == "BINARY"
-    assert await table.follows(("b",), ("C",))
+    assert table.description.key[0].collation == "BINARY"
+    assert await table.is_after(("b",), ("C",))
 
 
 async def test_a_column_that_is_not_null_for_new_rows_only_is_no_key(
@@ -253,4 +253,4 @@ async def test_a_column_that_is_not_null_for_new_rows_only_is_no_key(
     with pytest.raises(UsageError, match=f'ALTER TABLE "public"."{name}" ALTER COLUMN "id" SET NOT NULL'):
         await opened(postgres_database, name, key=["id"])
     postgres_database.do(f"DELETE FROM {name} WHERE id IS NULL", f"ALTER TABLE {name} ALTER COLUMN id SET NOT NULL")
-    assert (await opened(postgres_database, name, key=["id"])).about.key_names == ("id",)
+    assert (await opened(postgres_database, name, key=["id"])).description.key_names == ("id",)

@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from swath.tables.postgres import BEGIN, READING, PostgresReader, PostgresTable
+from swath.tables.postgres import BEGIN, BEGIN_READING, PostgresReader, PostgresTable
 from tests.tables.conftest import Database, Open
 
 KEYS = {"integer": "id integer", "composite": "a integer, b text", "backwards": "id integer"}
@@ -38,26 +38,26 @@ async def test_a_slice_is_read_from_the_index(
     )
     table = await opened(postgres_database, name, key=[column.split()[0] for column in columns.split(", ")])
     assert isinstance(table, PostgresTable)
-    first = await table.slice_end(100)
+    first = await table.find_slice_end(100)
     assert first is not None
-    middle = await table.slice_end(5_000, after=first.key)
+    middle = await table.find_slice_end(5_000, after=first.key)
     assert middle is not None
     plans: list[dict[str, Any]] = []
 
     async def explained(statement: str, values: Any) -> Any:
         async with table.transaction() as connection:
-            await connection.execute(READING.replace(b"BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY;", b""))
+            await connection.execute(BEGIN_READING.replace(b"BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY;", b""))
             analysed = f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {statement}"
             row = await (await connection.execute(analysed.encode(), values)).fetchone()
             assert row is not None
             plans.append(row[0][0]["Plan"])
             return await (await connection.execute(statement.encode(), values)).fetchone()
 
-    monkeypatch.setattr(table, "_one", explained)
-    await table.slice_end(100, after=middle.key)
-    await table.slice_end(100, after=middle.key, upto=await table.last_key())
-    await table.first_key(after=middle.key)
-    await table.last_key(upto=middle.key)
+    monkeypatch.setattr(table, "_fetch_one", explained)
+    await table.find_slice_end(100, after=middle.key)
+    await table.find_slice_end(100, after=middle.key, upto=await table.find_last_key())
+    await table.find_first_key(after=middle.key)
+    await table.find_last_key(upto=middle.key)
     assert len(plans) == 5
     for plan in plans:
         kinds = {node["Node Type"] for node in nodes(plan)}
@@ -81,7 +81,7 @@ class Explaining:
         return self._connection.execute(statement, values)
 
 
-@pytest.mark.parametrize("begin", [READING, BEGIN], ids=["as it is read", "without its settings"])
+@pytest.mark.parametrize("begin", [BEGIN_READING, BEGIN], ids=["as it is read", "without its settings"])
 async def test_rows_are_read_in_order_where_the_planner_would_rather_sort(
     postgres_database: Database, name: str, opened: Open, monkeypatch: pytest.MonkeyPatch, begin: bytes
 ) -> None:
@@ -91,12 +91,12 @@ async def test_rows_are_read_in_order_where_the_planner_would_rather_sort(
         f"INSERT INTO {name} SELECT g FROM generate_series(1, 20000) AS g ORDER BY md5(g::text)",
         f"VACUUM ANALYZE {name}",
     )
-    monkeypatch.setattr("swath.tables.postgres.READING", begin)
+    monkeypatch.setattr("swath.tables.postgres.BEGIN_READING", begin)
     table = await opened(postgres_database, name)
     assert isinstance(table, PostgresTable)
     with psycopg.connect(postgres_database.url, autocommit=True, options="-c work_mem=64MB") as connection:
         explaining: Any = Explaining(connection)
-        found = PostgresReader(table, explaining).rows(20_000, after=("5000",), upto=("15000",))
+        found = PostgresReader(table, explaining).read_rows(20_000, after=("5000",), upto=("15000",))
     assert [row[0] for row in found.values] == list(range(5_001, 15_001))
     kinds = {node["Node Type"] for plan in explaining.plans for node in nodes(plan)}
-    assert (kinds == {"Limit", "Index Scan"}) == (begin == READING), kinds
+    assert (kinds == {"Limit", "Index Scan"}) == (begin == BEGIN_READING), kinds

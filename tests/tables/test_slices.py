@@ -63,9 +63,9 @@ def as_json_can_hold_it(value: Any) -> Any:
 async def gone_through(table: Table, size: int) -> list[list[Key]]:
     """The keys of every slice, as `records` finds them there."""
     found: list[list[Key]] = []
-    after, upto = None, await table.last_key()
-    while (end := await table.slice_end(size, after=after, upto=upto)) is not None:
-        records = await table.records(after=after, upto=end.key)
+    after, upto = None, await table.find_last_key()
+    while (end := await table.find_slice_end(size, after=after, upto=upto)) is not None:
+        records = await table.fetch_slice(after=after, upto=end.key)
         assert len(records) == end.rows
         assert records[-1].key == end.key
         found.append([record.key for record in records])
@@ -74,24 +74,24 @@ async def gone_through(table: Table, size: int) -> list[list[Key]]:
 
 
 async def check(table: Table, in_order: list[Any]) -> None:
-    everything = [record.key for record in await table.records()]
+    everything = [record.key for record in await table.fetch_slice()]
     assert [key if len(key) > 1 else key[0] for key in everything] == in_order
     for size in (19, 100, 10_000):
         found = await gone_through(table, size)
         assert [key for keys in found for key in keys] == everything
         assert {len(keys) for keys in found[:-1]} <= {size}
-    assert await table.first_key() == everything[0]
-    assert await table.last_key() == everything[-1]
-    assert await table.first_key(after=everything[3]) == everything[4]
-    assert await table.last_key(upto=everything[3]) == everything[3]
-    assert await table.first_key(after=everything[-1]) is None
-    assert await table.slice_end(5, after=everything[5], upto=everything[5]) is None
-    assert await table.follows(everything[4], everything[3])
-    assert not await table.follows(everything[3], everything[4])
-    assert not await table.follows(everything[4], everything[4])
+    assert await table.find_first_key() == everything[0]
+    assert await table.find_last_key() == everything[-1]
+    assert await table.find_first_key(after=everything[3]) == everything[4]
+    assert await table.find_last_key(upto=everything[3]) == everything[3]
+    assert await table.find_first_key(after=everything[-1]) is None
+    assert await table.find_slice_end(5, after=everything[5], upto=everything[5]) is None
+    assert await table.is_after(everything[4], everything[3])
+    assert not await table.is_after(everything[3], everything[4])
+    assert not await table.is_after(everything[4], everything[4])
     some = [everything[9], everything[2]]
-    assert [record.key for record in await table.records_of(some)] == some[::-1]
-    assert await table.records_of([]) == []
+    assert [record.key for record in await table.fetch_keys(some)] == some[::-1]
+    assert await table.fetch_keys([]) == []
 
 
 @pytest.mark.parametrize("kind", list(POSTGRES))
@@ -153,14 +153,14 @@ async def test_rows_inserted_between_slices_belong_to_one(a_database: Database, 
         f"INSERT INTO {name} VALUES (10), (20), (30), (40)",
     )
     table = await opened(a_database, name)
-    first = await table.slice_end(2)
+    first = await table.find_slice_end(2)
     assert first is not None
-    second = await table.slice_end(2, after=first.key)
+    second = await table.find_slice_end(2, after=first.key)
     assert second is not None
     a_database.do(f"INSERT INTO {name} VALUES (5), (15), (25), (35), (45)")
-    one = [record.row["id"] for record in await table.records(upto=first.key)]
-    two = [record.row["id"] for record in await table.records(after=first.key, upto=second.key)]
-    three = [record.row["id"] for record in await table.records(after=second.key)]
+    one = [record.row["id"] for record in await table.fetch_slice(upto=first.key)]
+    two = [record.row["id"] for record in await table.fetch_slice(after=first.key, upto=second.key)]
+    three = [record.row["id"] for record in await table.fetch_slice(after=second.key)]
     assert (one, two, three) == ([5, 10, 15, 20], [25, 30, 35, 40], [45])
 
 
@@ -170,7 +170,7 @@ async def test_what_python_has_no_value_for_is_a_text(postgres_database: Databas
         f"INSERT INTO {name} VALUES (1, 'infinity', '-infinity', '0044-03-15 00:00+00 BC'), "
         "(2, '2024-01-01', '2024-01-01 01:02:03', '2024-01-01 01:02:03+01')",
     )
-    one, two = await (await opened(postgres_database, name)).records()
+    one, two = await (await opened(postgres_database, name)).fetch_slice()
     assert list(one.row.values()) == [1, "infinity", "-infinity", "0044-03-15 00:00:00+00 BC"]
     assert two.row["day"] == date(2024, 1, 1)
     assert two.row["then_at"] == datetime(2024, 1, 1, 0, 2, 3, tzinfo=UTC)
@@ -196,11 +196,11 @@ async def test_digests(a_database: Database, name: str, opened: Open) -> None:
         )
     one, other = await opened(a_database, name), await opened(a_database, f"{name}b")
     columns = ("id", "v", "w")
-    digest = await one.digest(columns)
+    digest = await one.digest_slice(columns)
     assert digest.rows == 3
-    assert digest == await other.digest(columns)
-    assert await one.digest(columns, after=await one.last_key()) == await other.digest(
-        columns, after=await one.last_key()
+    assert digest == await other.digest_slice(columns)
+    assert await one.digest_slice(columns, after=await one.find_last_key()) == await other.digest_slice(
+        columns, after=await one.find_last_key()
     )
     for change in (
         "UPDATE {} SET w = 'x' WHERE id = 2",
@@ -210,7 +210,7 @@ async def test_digests(a_database: Database, name: str, opened: Open) -> None:
         "UPDATE {} SET id = 4 WHERE id = 1",
     ):
         a_database.do(change.format(f"{name}b"))
-        assert await other.digest(columns) != digest
+        assert await other.digest_slice(columns) != digest
         a_database.do(f"DELETE FROM {name}b", f"INSERT INTO {name}b {filled}")
 
 
@@ -218,7 +218,7 @@ async def test_estimates(a_database: Database, name: str, opened: Open) -> None:
     """Never analysed, and near enough."""
     a_database.do(f"CREATE TABLE {name} (id integer PRIMARY KEY)", f"INSERT INTO {name} {SERIES} SELECT value FROM s")
     table = await opened(a_database, name)
-    estimate = await table.estimate()
+    estimate = await table.estimate_rows()
     assert estimate is not None
     assert 250 <= estimate <= 5_000
 
@@ -257,7 +257,7 @@ async def test_values_that_psycopg_cannot_make_are_texts(
         f"CREATE TABLE {name} (id integer PRIMARY KEY, value {type_})",
         f"INSERT INTO {name} VALUES (1, '{value}'), (2, NULL)",
     )
-    one, two = await (await opened(postgres_database, name)).records()
+    one, two = await (await opened(postgres_database, name)).fetch_slice()
     assert (one.row["value"], two.row["value"]) == (value, None)
 
 
@@ -268,7 +268,7 @@ async def test_a_time_limit_of_the_role_ends_no_slice(shared: str, name: str, op
     table = await opened(Database(f"{shared}&options=-cstatement_timeout%3D200"), name)
     with psycopg.connect(shared) as somebody:
         somebody.execute(f"LOCK TABLE {name}".encode())
-        looking = asyncio.create_task(table.slice_end(10))
+        looking = asyncio.create_task(table.find_slice_end(10))
         waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
         while not looking.done() and not await asyncio.to_thread(database.do, waiting):
             pass
@@ -279,18 +279,18 @@ async def test_a_time_limit_of_the_role_ends_no_slice(shared: str, name: str, op
 async def test_a_file_that_somebody_has_to_himself_is_waited_for(
     tmp_path: Path, name: str, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("swath.tables.sqlite.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("swath.tables.sqlite.BUSY_TIMEOUT_SECONDS", 0.05)
     database = Database(f"sqlite:///{tmp_path}/app.db")
     database.do(f"CREATE TABLE {name} (id INTEGER PRIMARY KEY)", f"INSERT INTO {name} VALUES (1)")
     table = await opened(database, name)
-    reader = table.reader()
+    reader = table.open_reader()
     somebody = sqlite3.connect(tmp_path / "app.db", isolation_level=None)
     somebody.execute("BEGIN EXCLUSIVE")
     with pytest.raises(StoreUnavailable, match="locked"):
-        await table.slice_end(1)
+        await table.find_slice_end(1)
     with pytest.raises(StoreUnavailable, match="locked"):
-        reader.rows(1)
+        reader.read_rows(1)
     somebody.close()
-    assert await table.slice_end(1) == ((1,), 1)
-    assert reader.rows(1).values == [(1,)]
+    assert await table.find_slice_end(1) == ((1,), 1)
+    assert reader.read_rows(1).values == [(1,)]
     reader.close()

@@ -52,7 +52,7 @@ class Cover:
                 return await self._plan(item, work)
             return await self._cover(item, work, connection)
         except timeouts.GONE as error:
-            raise StoreUnavailable(f"{self._table.shown} is gone: {error}") from error
+            raise StoreUnavailable(f"{self._table.label} is gone: {error}") from error
 
     # planning
 
@@ -63,7 +63,7 @@ class Cover:
         size = self._sizer.size if self._tally.slices else step.size
         over = step.upto is None or after == step.upto
         while len(found) < self._ahead and not over:
-            end = await self._table.slice_end(size, after=after, upto=step.upto)
+            end = await self._table.find_slice_end(size, after=after, upto=step.upto)
             over = end is None or end.rows < size or end.key == step.upto
             rows = 0 if end is None else end.rows
             assert step.upto is not None
@@ -122,7 +122,7 @@ class Cover:
 
     async def _cut(self, work: Slice, rows: int) -> tuple[Key, int]:
         """Where the first so many rows of a slice end; at its own end if there are no more."""
-        end = await self._table.slice_end(rows, after=work.lo, upto=work.hi)
+        end = await self._table.find_slice_end(rows, after=work.lo, upto=work.hi)
         if end is None or end.rows < rows:
             return work.hi, 0 if end is None else end.rows
         return end.key, end.rows

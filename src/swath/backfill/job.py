@@ -28,7 +28,7 @@ from swath.import_path import function
 from swath.opening import StoreURL
 from swath.runner.run import Summary, run
 from swath.runner.shutdown import Stop
-from swath.tables.opening import open_table
+from swath.tables.open import open_table
 from swath.tables.table import Key, Table
 from swath.worker_threads import Threads
 
@@ -72,7 +72,7 @@ class Job:
         )
         try:
             if settings.first is not None:
-                table.first = await table.parse_key(settings.first)
+                table.lower_bound = await table.parse_key(settings.first)
             yield Open(self, table, self._change(table, threads), threads)
         finally:
             threads.close()
@@ -109,7 +109,7 @@ class Open(NamedTuple):
             check_key(self.table, settings.set)
         await self.health().look(slowdown=1.0)  # whether it can be asked
         upto = await self._upto()
-        first = await self.table.first_key(upto=upto)
+        first = await self.table.find_first_key(upto=upto)
         if first is None or settings.run is not None:
             return
         await preflight.check_statement(self.table, self.change, first)
@@ -145,7 +145,7 @@ class Open(NamedTuple):
         known = await about(frontier)
         if known is not None:
             # By what they stand for: a name may lead to another table now, and a primary key may be another one.
-            found = {"table": self.table.about.name, "key": list(self.table.about.key_names)}
+            found = {"table": self.table.description.name, "key": list(self.table.description.key_names)}
             before = known["purpose"] | {"table": known["table"], "key": known["key_columns"]}
             _same(before, self._purpose() | found, frontier_at=settings.store_url)
         elif begun:
@@ -158,15 +158,15 @@ class Open(NamedTuple):
     async def _first_step(self) -> Item:
         settings, table = self.job.settings, self.table
         upto = await self._upto()
-        last = await table.last_key(upto=upto)
+        last = await table.find_last_key(upto=upto)
         bound = upto if upto is not None and last is not None else last
         told = {
             "purpose": self._purpose(),
-            "table": table.about.name,
-            "key_columns": list(table.about.key_names),
-            "text_key": table.about.key[0].is_text,
-            "first_key": _listed(await table.first_key(upto=upto)),
-            "rows": await table.estimate(upto=upto),
+            "table": table.description.name,
+            "key_columns": list(table.description.key_names),
+            "text_key": table.description.key[0].is_text,
+            "first_key": _listed(await table.find_first_key(upto=upto)),
+            "rows": await table.estimate_rows(upto=upto),
             "upto": _listed(bound),
         }
         # Who follows goes only as far as nothing can come any more, from the beginning on.
@@ -181,7 +181,7 @@ class Open(NamedTuple):
         """`--to`, which is not before `--from`."""
         settings, table = self.job.settings, self.table
         upto = None if settings.last is None else await table.parse_key(settings.last)
-        if table.first is not None and upto is not None and await table.follows(table.first, upto):
+        if table.lower_bound is not None and upto is not None and await table.is_after(table.lower_bound, upto):
             raise UsageError(f"--from {', '.join(settings.first or ())} is after --to {', '.join(settings.last or ())}")
         return upto
 

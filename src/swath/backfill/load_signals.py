@@ -61,7 +61,7 @@ class Health:
             except (*timeouts.REFUSED, *timeouts.WRONG_STATE) as error:
                 raise UsageError(f"--lag-query {self._lag_query!r} is refused: {str(error).strip()}") from error
             except timeouts.GONE as error:
-                raise StoreUnavailable(f"{self._table.shown} is gone: {error}") from error
+                raise StoreUnavailable(f"{self._table.label} is gone: {error}") from error
         if slowdown > SLOW:
             return Complaint(False, f"a row takes {slowdown:.1f} times as long as it did at best")
         return None

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from swath.backfill import timeouts
 from swath.backfill.statement import set_statement, sql_statement
 from swath.core.errors import SwathError, UsageError
-from swath.tables.naming import quoted
-from swath.tables.sqlite import seen_through
+from swath.tables.identifiers import quote_identifier
+from swath.tables.sqlite import call_interruptibly
 from swath.tables.table import Fragment, Key, Table
 from swath.worker_threads import Threads
 
@@ -73,7 +73,7 @@ class SqlChange:
         self._sql = sql
 
     async def apply(self, connection: Any, *, after: Key | None, upto: Key) -> int:
-        first = await self._table.first_key(after=after, upto=upto)
+        first = await self._table.find_first_key(after=after, upto=upto)
         if first is None:
             return 0
         return await execute(connection, sql_statement(self._table, self._sql, lo=first, hi=upto))
@@ -157,10 +157,12 @@ class HandlerChange:
         """The rows of the slice, locked against others until the end of the transaction, so that nothing that is
         written between reading and writing is lost."""
         table = self._table
-        within = table.within(after=after, upto=upto)
+        within = table.build_slice_condition(after=after, upto=upto)
         percent = "%%" if table.kind == "postgresql" else "%"
-        name, where = (text.replace("%", percent) for text in (table.about.quoted, self._where or "true"))
-        order = ", ".join(f"t.{quoted(column)}".replace("%", percent) for column in table.about.key_names)
+        name, where = (text.replace("%", percent) for text in (table.description.quoted, self._where or "true"))
+        order = ", ".join(
+            f"t.{quote_identifier(column)}".replace("%", percent) for column in table.description.key_names
+        )
         lock = " FOR NO KEY UPDATE" if table.kind == "postgresql" else ""
         statement = f"SELECT t.* FROM {name} AS t WHERE {within.sql} AND ({where}\n) ORDER BY {order}{lock}"
         return Fragment(statement, within.values)
@@ -204,7 +206,7 @@ def _kept_open(connection: sqlite3.Connection) -> Iterator[None]:
 async def execute(connection: Any, statement: Fragment) -> int:
     """Run a statement on a connection of either kind, and return how many rows it changed."""
     if isinstance(connection, sqlite3.Connection):
-        cursor = await seen_through(connection, connection.execute, statement.sql, statement.values)
+        cursor = await call_interruptibly(connection, connection.execute, statement.sql, statement.values)
     else:
         cursor = await connection.execute(statement.sql.encode(), statement.values)
     return max(0, int(cursor.rowcount))

@@ -36,7 +36,7 @@ def _trial(table: Table) -> Iterator[None]:
     except _RollBack:
         pass
     except _REFUSED as error:
-        raise UsageError(f"{table.shown} refuses the statement: {_said(error)}") from error
+        raise UsageError(f"{table.label} refuses the statement: {_said(error)}") from error
 
 
 def _said(error: Exception) -> str:
@@ -61,7 +61,7 @@ async def is_repeatable(
     """Whether a second run over the same rows changes nothing more, seen on a sample."""
     changed, same = 0, True
     for size in SAMPLES:
-        end = await table.slice_end(size, upto=upto)
+        end = await table.find_slice_end(size, upto=upto)
         if end is None or changed:
             break
         try:
@@ -75,7 +75,7 @@ async def is_repeatable(
                     raise _RollBack
         except timeouts.OVERRUN as error:
             raise UsageError(
-                f"{table.shown} cannot try the statement on its first rows: {_said(error)}. Try again when nobody "
+                f"{table.label} cannot try the statement on its first rows: {_said(error)}. Try again when nobody "
                 "holds them, or insist with --force"
             ) from error
     return same
@@ -94,7 +94,7 @@ async def first_plan(table: Table, statement: Fragment) -> list[str]:
 
 async def _rows(table: Table, connection: Any, after: Key | None, upto: Key, threads: Threads) -> list[str]:
     """As texts, since NaN is no NaN."""
-    within = table.within(after=after, upto=upto)
-    name = table.about.quoted.replace("%", "%%") if table.kind == "postgresql" else table.about.quoted
+    within = table.build_slice_condition(after=after, upto=upto)
+    name = table.description.quoted.replace("%", "%%") if table.kind == "postgresql" else table.description.quoted
     rows = await fetch(connection, Fragment(f"SELECT * FROM {name} WHERE {within.sql}", within.values), threads)
     return sorted(map(repr, rows))

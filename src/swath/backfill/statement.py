@@ -26,16 +26,16 @@ _TARGET = re.compile(rf"{_GAP}({_NAME}|\(\s*{_NAME}(?:\s*,\s*{_NAME})*\s*\))\s*=
 
 def set_statement(table: Table, changes: str, where: str | None, *, after: Key | None, upto: Key) -> Fragment:
     """`--set`: an UPDATE of the rows of a slice."""
-    within = table.within(after=after, upto=upto)
+    within = table.build_slice_condition(after=after, upto=upto)
     # On lines of their own: what the user wrote may end with a comment, which must not swallow the slice.
     condition = f" AND (\n{_plain(where, table)}\n)" if where else ""
-    name = _plain(table.about.quoted, table)
+    name = _plain(table.description.quoted, table)
     return Fragment(f"UPDATE {name} SET\n{_plain(changes, table)}\nWHERE {within.sql}{condition}", within.values)
 
 
 def sql_statement(table: Table, sql: str, *, lo: Key, hi: Key) -> Fragment:
     """`--sql`: with the first and the last key of a slice in the places of :lo and :hi."""
-    keys = {":lo": table.literal(lo), ":hi": table.literal(hi)}
+    keys = {":lo": table.build_key_values(lo), ":hi": table.build_key_values(hi)}
     text, values = "", ()
     for part, name in _parts(sql):
         text += _plain(part, table)
@@ -63,11 +63,11 @@ def check_set(changes: str) -> None:
 
 def check_key(table: Table, changes: str) -> None:
     """A row whose key is changed may move into a slice that is yet to come, and be changed again there."""
-    key = {name.lower() for name in table.about.key_names}
+    key = {name.lower() for name in table.description.key_names}
     if moved := [name for name in _targets(changes) if name.lower() in key]:
         raise UsageError(
-            f"--set changes {', '.join(moved)}, by which {table.about.name} is gone through: a row that moves may be "
-            "changed again, or never. Give another --key, or write it with --sql"
+            f"--set changes {', '.join(moved)}, the key of {table.description.name}. A row whose key changes may be "
+            "changed twice or skipped. Choose another --key, or use --sql"
         )
 
 

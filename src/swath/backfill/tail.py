@@ -56,7 +56,7 @@ class Follower:
     async def _seen(self, after: Key | None) -> dict[str, Any]:
         """The greatest key there is now, and who was running then. The key is read first: whoever begins later is
         handed a greater one."""
-        greatest = await self._table.last_key(after=after)
+        greatest = await self._table.find_last_key(after=after)
         if greatest is None:
             return {}
         if self._table.kind == "sqlite":

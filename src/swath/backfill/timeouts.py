@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from swath.tables.sqlite import seen_through
+from swath.tables.sqlite import call_interruptibly
 
 FACTOR = 1.5  # of the target time: what is left of twice that is for the settlement
 LEAST = 0.05  # seconds
@@ -95,7 +95,7 @@ async def _attempt_in_file(connection: sqlite3.Connection, seconds: float) -> As
         if connection.in_transaction:
             connection.execute("ROLLBACK TO attempt")
         else:
-            await seen_through(connection, connection.execute, "BEGIN IMMEDIATE")
+            await call_interruptibly(connection, connection.execute, "BEGIN IMMEDIATE")
         if was_interrupted(error):
             raise Interrupted("it took longer than the time limit of a slice") from error
         raise

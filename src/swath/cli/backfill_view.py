@@ -20,7 +20,7 @@ BAR_WIDTH = 60
 def beginning(begun: Begun, settings: BackfillSettings) -> str:
     """What is about to happen, in a few lines."""
     before = begun.before
-    table = begun.table.about
+    table = begun.table.description
     if before.over and not settings.follow:
         return f"the backfill of {table.name} is complete: give --name to begin another"
     how = (

@@ -144,10 +144,10 @@ def _joined(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 async def _plan(opened_table: Open, before: Progress | None) -> AsyncIterator[tuple[str, str]]:
     table, settings = opened_table.table, opened_table.job.settings
-    about = table.about
-    yield "table", about.name
-    yield "key", ", ".join(f"{column.name} {column.type}" for column in about.key)
-    rows = await table.estimate()
+    description = table.description
+    yield "table", description.name
+    yield "key", ", ".join(f"{column.name} {column.type}" for column in description.key)
+    rows = await table.estimate_rows()
     yield "rows", "unknown" if rows is None else f"about {rows:,}"
     yield "store", mask_password(settings.store_url)
     yield "each row", "exactly once" if opened_table.exactly_once else "at least once"
@@ -155,8 +155,8 @@ async def _plan(opened_table: Open, before: Progress | None) -> AsyncIterator[tu
         yield "covered", f"up to {view.key(before.key)}, from a run before"
     after = before.key if before is not None else None
     upto = None if settings.last is None else await table.parse_key(settings.last)
-    yield "up to", "as rows come" if settings.follow else view.key(upto or await table.last_key(after=after))
-    end = await table.slice_end(settings.batch, after=after, upto=upto)
+    yield "up to", "as rows come" if settings.follow else view.key(upto or await table.find_last_key(after=after))
+    end = await table.find_slice_end(settings.batch, after=after, upto=upto)
     if end is None:
         yield "first slice", "there is no row to change"
         return
@@ -165,7 +165,7 @@ async def _plan(opened_table: Open, before: Progress | None) -> AsyncIterator[tu
     if isinstance(change, SetChange) and settings.set is not None:
         statement = set_statement(table, settings.set, settings.where, after=after, upto=end.key)
     elif isinstance(change, SqlChange) and settings.sql is not None:
-        lo = await table.first_key(after=after, upto=end.key)
+        lo = await table.find_first_key(after=after, upto=end.key)
         statement = sql_statement(table, settings.sql, lo=lo or end.key, hi=end.key)
     else:
         return

@@ -1,1 +1,4 @@
-"""Tables in slices of their keys, in PostgreSQL and SQLite."""
+"""Tables of PostgreSQL and SQLite, read and written in slices of a unique key.
+
+The backfill and the scan share this package. It imports `swath`, the database drivers and the standard library.
+"""

@@ -1,5 +1,4 @@
-"""The statements that go through a table by its key, as texts: the same for every database but for how names and values
-are written."""
+"""SQL that pages through a table by its key. A dialect supplies how names and values are written."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -8,44 +7,52 @@ from swath.tables.table import Column, Description, Fragment, Key
 
 
 class Dialect(NamedTuple):
-    """How a driver wants names and values written."""
+    """How a driver writes names and values."""
 
-    name: Callable[[str], str]
+    quote: Callable[[str], str]
     placeholder: Callable[[Column], str]
-    bound: Callable[[Any], Any]  # a value of a key, as the driver takes it
+    bind: Callable[[Any], Any]  # a value of a key -> the value that the driver takes
 
 
-def key_list(about: Description, dialect: Dialect, *, of: str = "", descending: bool = False) -> str:
-    """The key's columns. With the table's alias `of`: by a bare name, ORDER BY takes a column of the result before one
-    of the table, and there keys are texts."""
+def list_key_columns(description: Description, dialect: Dialect, *, of: str = "", descending: bool = False) -> str:
+    """Return the key's columns, separated by commas.
+
+    Pass the table's alias as `of` if the result has columns of the same name: ORDER BY prefers a column of the result
+    over one of the table, and in the result keys are text.
+    """
     prefix = f"{of}." if of else ""
-    return ", ".join(prefix + dialect.name(name) + " DESC" * descending for name in about.key_names)
+    return ", ".join(prefix + dialect.quote(name) + " DESC" * descending for name in description.key_names)
 
 
-def literal(about: Description, key: Key, dialect: Dialect) -> Fragment:
-    """A key as a list of values."""
-    if len(key) != len(about.key):
-        raise ValueError(f"{key!r} is no key of {about.name}: it has the columns {', '.join(about.key_names)}")
-    return Fragment(", ".join(map(dialect.placeholder, about.key)), tuple(map(dialect.bound, key)))
+def build_key_values(description: Description, key: Key, dialect: Dialect) -> Fragment:
+    """Return a key as a list of bound values."""
+    if len(key) != len(description.key):
+        columns = ", ".join(description.key_names)
+        raise ValueError(f"{key!r} is not a key of {description.name}, whose key columns are {columns}")
+    return Fragment(", ".join(map(dialect.placeholder, description.key)), tuple(map(dialect.bind, key)))
 
 
-def within(about: Description, dialect: Dialect, *, first: Key | None, after: Key | None, upto: Key | None) -> Fragment:
-    """The condition that a row is in the slice (after, upto], in the database's own order. `first` is where the table
-    begins."""
+def build_slice_condition(
+    description: Description, dialect: Dialect, *, lower_bound: Key | None, after: Key | None, upto: Key | None
+) -> Fragment:
+    """Return the condition for rows in the slice (after, upto], in the database's own order.
+
+    If `after` is None, the slice starts at `lower_bound`, inclusive.
+    """
     conditions: list[str] = []
     values: tuple[Any, ...] = ()
-    begin = (">=", first) if after is None else (">", after)
-    for comparison, key in (begin, ("<=", upto)):
+    start = (">=", lower_bound) if after is None else (">", after)
+    for comparison, key in (start, ("<=", upto)):
         if key is not None:
-            one = literal(about, key, dialect)
-            conditions.append(f"({key_list(about, dialect)}) {comparison} ({one.sql})")
-            values += one.values
+            bound = build_key_values(description, key, dialect)
+            conditions.append(f"({list_key_columns(description, dialect)}) {comparison} ({bound.sql})")
+            values += bound.values
     return Fragment(" AND ".join(conditions) or "true", values)
 
 
-def among(about: Description, keys: Sequence[Key], dialect: Dialect) -> Fragment:
-    """The condition that a row has one of some keys."""
-    literals = [literal(about, key, dialect) for key in keys]
-    listed = ", ".join(f"({one.sql})" for one in literals)
-    values = tuple(value for one in literals for value in one.values)
-    return Fragment(f"({key_list(about, dialect)}) IN (VALUES {listed})", values)
+def build_keys_condition(description: Description, keys: Sequence[Key], dialect: Dialect) -> Fragment:
+    """Return the condition for rows that have one of these keys."""
+    rows = [build_key_values(description, key, dialect) for key in keys]
+    listed = ", ".join(f"({row.sql})" for row in rows)
+    values = tuple(value for row in rows for value in row.values)
+    return Fragment(f"({list_key_columns(description, dialect)}) IN (VALUES {listed})", values)

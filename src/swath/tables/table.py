@@ -1,7 +1,7 @@
-"""Table: one table in the order of one of its keys, whatever database it is in.
+"""Table: one table in the order of a unique key, in PostgreSQL or SQLite.
 
-Keys travel as texts and back, and are only ever compared by the database itself: Python does not know how a collation
-orders, nor how a database compares numbers of different types.
+Only the database compares keys. Python does not know how a collation orders text or how a database compares numbers
+of different types.
 """
 
 from collections.abc import Sequence
@@ -9,31 +9,31 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-# One value for each column of the key, as JSON can hold it. PostgreSQL's are texts; SQLite's are numbers, texts, and
-# {"hex": "…"} for blobs, {"real": "inf"} for what JSON has no number for.
+# One JSON value per key column. PostgreSQL's are texts. SQLite's are numbers, texts, {"hex": "…"} for blobs, and
+# {"real": "inf"} for numbers that JSON cannot hold.
 Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, with its type as its database writes it."""
+    """A column, with its type as the database writes it."""
 
     name: str
     type: str
-    collation: str | None = None  # quoted; None is the type's own
+    collation: str | None = None  # quoted; None: the type's default
 
     @property
     def is_text(self) -> bool:
-        """Whether its values are ordered as texts are, "10" before "9"."""
+        """Whether values are ordered as text, "10" before "9"."""
         return any(word in self.type.upper() for word in ("CHAR", "CLOB", "NAME", "TEXT"))
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a table is, after it was found fit to be gone through by its key."""
+    """A table's name and columns, and a key that is unique, not null and indexed."""
 
-    name: str  # as people read it
-    quoted: str  # as SQL reads it
+    name: str  # for messages
+    quoted: str  # for SQL
     key: tuple[Column, ...]
     columns: tuple[Column, ...]
 
@@ -43,109 +43,122 @@ class Description:
 
 
 class SliceEnd(NamedTuple):
-    """Where a slice of so many rows ends."""
+    """The last key of a slice, and its number of rows."""
 
     key: Key
     rows: int
 
 
-class Record(NamedTuple):
+class TableRow(NamedTuple):
     """A row and its key."""
 
     key: Key
     row: dict[str, Any]
 
 
-class Rows(NamedTuple):
-    """Rows as the driver gives them, and the names of their columns."""
+class RawRows(NamedTuple):
+    """Rows as the driver returns them, and the names of their columns."""
 
     names: Sequence[str]
     values: Sequence[tuple[Any, ...]]
 
 
 class Fragment(NamedTuple):
-    """A piece of SQL and what is bound in it, in the style of the database's driver."""
+    """A piece of SQL and its bound values, in the driver's parameter style."""
 
     sql: str
     values: tuple[Any, ...]
 
 
 class Digest(NamedTuple):
-    """What a slice holds, in brief: equal digests of the same columns mean equal rows."""
+    """Number and hash of a slice's rows. Equal digests of the same columns mean equal rows."""
 
     rows: int
     hash: str
 
 
 class Reader(Protocol):
-    """Reads in the thread that calls it. One that raised may be of no more use."""
+    """A connection that reads rows in the calling thread. Close it after an exception."""
 
-    def rows(self, limit: int, *, after: Key | None = None, upto: Key | None = None) -> Rows:
-        """The first `limit` rows of a slice, in order, with nothing done to them."""
+    def read_rows(self, limit: int, *, after: Key | None = None, upto: Key | None = None) -> RawRows:
+        """Return the first `limit` rows of a slice, in key order."""
 
     def close(self) -> None: ...
 
 
 class Table(Protocol):
-    """One table in the order of its key. Slices are half-open, (after, upto]; None is where the table begins or ends,
-    so that slices which meet cover every place a row may be inserted at."""
+    """One table in the order of its key.
 
-    about: Description
-    first: Key | None  # what is below this key is no part of it; None: everything is
+    Slices are half-open, (after, upto]. None means the start or the end of the table, so adjacent slices cover every
+    position where a row can be inserted.
+    """
+
+    description: Description
+    lower_bound: Key | None  # rows below this key are ignored; None: no bound
     kind: str  # "postgresql" or "sqlite"
-    shown: str  # the database without its password
+    label: str  # the database's URL or path without its password, for messages
 
     async def close(self) -> None:
-        """Let go of the database."""
+        """Close all connections."""
 
-    # what is where
+    # Find keys
 
     async def parse_key(self, texts: Sequence[str]) -> Key:
-        """A key that somebody wrote, as the database reads it; UsageError if it cannot."""
+        """Parse a key that a user wrote. Raise UsageError if the database rejects it."""
 
-    async def first_key(self, *, after: Key | None = None, upto: Key | None = None) -> Key | None:
-        """The lowest key in a slice; None when it is empty."""
+    async def find_first_key(self, *, after: Key | None = None, upto: Key | None = None) -> Key | None:
+        """Return the lowest key of a slice, or None if the slice is empty."""
 
-    async def last_key(self, *, after: Key | None = None, upto: Key | None = None) -> Key | None:
-        """The greatest key in a slice; None when it is empty."""
+    async def find_last_key(self, *, after: Key | None = None, upto: Key | None = None) -> Key | None:
+        """Return the greatest key of a slice, or None if the slice is empty."""
 
-    async def slice_end(self, limit: int, *, after: Key | None = None, upto: Key | None = None) -> SliceEnd | None:
-        """The last of the first `limit` keys of a slice, and how many there are; None when it is empty. Reads no more
-        than those from the key's index."""
+    async def find_slice_end(self, limit: int, *, after: Key | None = None, upto: Key | None = None) -> SliceEnd | None:
+        """Return the last of the first `limit` keys of a slice, or None if the slice is empty.
 
-    async def follows(self, one: Key, other: Key) -> bool:
-        """Whether one key comes after another."""
+        Reads at most `limit` entries of the key's index.
+        """
 
-    async def estimate(self, *, after: Key | None = None, upto: Key | None = None) -> int | None:
-        """About how many rows a slice has, without a look at them; None where nobody knows."""
+    async def is_after(self, one: Key, other: Key) -> bool:
+        """Return whether key `one` sorts after key `other`."""
 
-    # what is in it
+    async def estimate_rows(self, *, after: Key | None = None, upto: Key | None = None) -> int | None:
+        """Estimate the number of rows without reading them. None: the database cannot tell."""
 
-    async def records(self, *, after: Key | None = None, upto: Key | None = None) -> list[Record]:
-        """The rows of a slice, in order. Memory holds them all: ask for slices that `slice_end` measured."""
+    # Read rows
 
-    def reader(self) -> Reader:
-        """Another connection, for one thread, without the event loop: for whoever reads many rows."""
+    async def fetch_slice(self, *, after: Key | None = None, upto: Key | None = None) -> list[TableRow]:
+        """Return all rows of a slice, in order. Use `find_slice_end` first to bound the memory this takes."""
 
-    async def records_of(self, keys: Sequence[Key]) -> list[Record]:
-        """Those rows of some keys that there are, in order."""
+    async def fetch_keys(self, keys: Sequence[Key]) -> list[TableRow]:
+        """Return the rows that have these keys, in order. Missing keys are skipped."""
 
-    async def digest(self, columns: Sequence[str], *, after: Key | None = None, upto: Key | None = None) -> Digest:
-        """Count and hash of some columns of a slice's rows, computed in the database where it can do that. Digests of
-        two tables in databases of the same kind can be compared."""
+    def open_reader(self) -> Reader:
+        """Open a connection for one thread that reads many rows without the event loop."""
 
-    # for statements of one's own
+    async def digest_slice(
+        self, columns: Sequence[str], *, after: Key | None = None, upto: Key | None = None
+    ) -> Digest:
+        """Count and hash some columns of a slice's rows, in the database if it has a hash function.
 
-    def within(self, *, after: Key | None = None, upto: Key | None = None) -> Fragment:
-        """The condition that a row is in a slice."""
+        Digests of tables in databases of the same kind are comparable.
+        """
 
-    def literal(self, key: Key) -> Fragment:
-        """A key as a list of values, such as `%s::bigint, %s::text`."""
+    # Build and run other statements
+
+    def build_slice_condition(self, *, after: Key | None = None, upto: Key | None = None) -> Fragment:
+        """Return the condition for rows in a slice."""
+
+    def build_key_values(self, key: Key) -> Fragment:
+        """Return a key as a list of values, such as `%s::bigint, %s::text`."""
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
-        """A transaction of one's own, with the session as the database sets it up: commits at the end, rolls back
-        when that raises. What it hands out is an `AsyncConnection` of psycopg or an `sqlite3.Connection`."""
+        """Run a transaction: commit at the end of the block, roll back if it raises.
+
+        Yields a psycopg `AsyncConnection` or an `sqlite3.Connection`.
+        """
 
     def blocking_transaction(self) -> AbstractAsyncContextManager[Any]:
-        """The same for code that blocks, in a thread: a `psycopg.Connection` or an `sqlite3.Connection`. When it is
-        cancelled the connection is left to the thread, which may still be using it."""
+        """Like `transaction`, for blocking code in a thread: yields a `psycopg.Connection` or `sqlite3.Connection`.
+
+        If the block is cancelled, the connection is left to the thread, which may still be using it.
+        """

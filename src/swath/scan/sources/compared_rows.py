@@ -15,8 +15,7 @@ from swath.scan.sources.keys import key_of, text_of
 from swath.scan.sources.ordering import check_order
 from swath.scan.sources.source import Counted, Step, Task, Trouble
 from swath.scan.sources.table import Rows, Slice, plan, plan_work, slice_of
-from swath.tables.table import Key
-from swath.tables.table import Record as TableRow
+from swath.tables.table import Key, TableRow
 
 ROWS = 10_000  # of a slice, at the most, on either side
 FETCHED = 500  # rows that are compared one by one; a larger slice that differs is cut in two
@@ -35,14 +34,14 @@ class ComparedRows:
     def __init__(self, source: str, against: str, *, key: str | None, columns: Sequence[str]) -> None:
         self._here = Rows(source, key=key)
         try:
-            names = ",".join(self._here.table.about.key_names)
+            names = ",".join(self._here.table.description.key_names)
             self._there = Rows(against, key=key or names)
         except BaseException:
             self._here.close()
             raise
         self._asked = columns
         self._columns: Sequence[str] = ()
-        self._width = len(self._here.table.about.key)
+        self._width = len(self._here.table.description.key)
         self._same_kind = self._here.kind == self._there.kind
 
     @property
@@ -52,11 +51,11 @@ class ComparedRows:
     def state(self) -> Mapping[str, Any]:
         self._columns = _columns(self._asked, self._here, self._there)
         check_order(self._here, self._there)
-        return {"key": list(self._here.table.about.key_names), "columns": list(self._columns)}
+        return {"key": list(self._here.table.description.key_names), "columns": list(self._columns)}
 
     def changed(self, before: Mapping[str, Any]) -> str | None:
         now = self.state()
-        return None if now == before else f"{self._here.shown} was compared by other columns"
+        return None if now == before else f"{self._here.label} was compared by other columns"
 
     def first(self, state: Mapping[str, Any]) -> Iterable[Item]:
         return [plan_work(1, None)]
@@ -85,7 +84,7 @@ class ComparedRows:
             found = rows.end(ROWS, after=self._key_for(rows, after))
             if found is not None and found[1] == ROWS:
                 ends.append(self._key_here(rows, found[0]))
-        if len(ends) == 2 and self._here.follows(ends[0], ends[1]):
+        if len(ends) == 2 and self._here.is_after(ends[0], ends[1]):
             return ends[1]
         return ends[0] if ends else None
 
@@ -149,18 +148,18 @@ class ComparedRows:
 
 def _columns(asked: Sequence[str], here: Rows, there: Rows) -> Sequence[str]:
     """What is compared: what was asked for, or everything where both sides have the same columns."""
-    keys = here.table.about.key_names
+    keys = here.table.description.key_names
     if not asked:
         missing = set(here.names) ^ set(there.names)
         if missing:
             raise UsageError(
-                f"{here.shown} and {there.shown} do not have the same columns ({', '.join(sorted(missing))} is only in "
+                f"{here.label} and {there.label} do not have the same columns ({', '.join(sorted(missing))} is only in "
                 "one): name those to compare with --columns"
             )
         return here.names
     for side in (here, there):
         if unknown := [name for name in asked if name not in side.names]:
-            raise UsageError(f"--columns: {side.shown} has no column {', '.join(unknown)}")
+            raise UsageError(f"--columns: {side.label} has no column {', '.join(unknown)}")
     return [*keys, *(name for name in asked if name not in keys)]
 
 

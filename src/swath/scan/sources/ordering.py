@@ -25,9 +25,9 @@ _AS_BYTES = ("C", "POSIX", "BINARY")
 
 def check_order(here: Rows, there: Rows) -> None:
     """UsageError where the same keys come in another order."""
-    ours, theirs = here.table.about.key, there.table.about.key
+    ours, theirs = here.table.description.key, there.table.description.key
     if len(ours) != len(theirs):
-        raise UsageError(f"the key of {here.shown} has {len(ours)} columns and that of {there.shown} has {len(theirs)}")
+        raise UsageError(f"the key of {here.label} has {len(ours)} columns and that of {there.label} has {len(theirs)}")
     for one, other in zip(ours, theirs, strict=True):
         kinds = _kind(one), _kind(other)
         if kinds[0] != kinds[1] and here.kind == there.kind:
@@ -44,7 +44,7 @@ def check_order(here: Rows, there: Rows) -> None:
 
 def _refusal(here: Rows, there: Rows, one: Column, other: Column, why: str) -> str:
     return (
-        f"the keys {one.name} of {here.shown} and {other.name} of {there.shown} {why}, so that slices of one are not "
+        f"the keys {one.name} of {here.label} and {other.name} of {there.label} {why}, so that slices of one are not "
         "slices of the other: choose another --key, or compare exports that are ordered alike"
     )
 

@@ -18,12 +18,11 @@ from swath.scan.sources.dicts import dicts
 from swath.scan.sources.keys import key_of, text_of
 from swath.scan.sources.source import Step, Task, work
 from swath.sync.portal import Portal
-from swath.tables.naming import quoted
-from swath.tables.opening import CONNECTIONS, open_table
-from swath.tables.sqlite import carried, seen_through
-from swath.tables.table import Column, Key, Reader, Table
-from swath.tables.table import Record as TableRow
-from swath.tables.table import Rows as RawRows
+from swath.tables.identifiers import quote_identifier
+from swath.tables.open import MAX_CONNECTIONS, open_table
+from swath.tables.sqlite import call_interruptibly
+from swath.tables.sqlite_keys import encode_value
+from swath.tables.table import Column, Key, RawRows, Reader, Table, TableRow
 
 SCHEMES = ("postgresql://", "postgres://", "sqlite://")
 READ = 4_000  # rows of a slice that are held in memory
@@ -79,9 +78,9 @@ class Rows:
 
     def __init__(self, source: str, *, key: str | None) -> None:
         url, _, name = source.partition("#")
-        self.shown = mask_password(source)
+        self.label = mask_password(source)
         if not name:
-            raise UsageError(f"{self.shown} names no table: put it behind a #, as in {self.shown}#users")
+            raise UsageError(f"{self.label} names no table: put it behind a #, as in {self.label}#users")
         self._portal = Portal()
         columns = None if key is None else [part.strip() for part in key.split(",")]
         try:
@@ -90,9 +89,9 @@ class Rows:
             self._portal.close()
             raise
         self._idle: list[Reader] = []
-        self._free = threading.Semaphore(CONNECTIONS)
+        self._free = threading.Semaphore(MAX_CONNECTIONS)
         self.kind = self.table.kind
-        self.plain_key = all(_is_plain(column, self.kind) for column in self.table.about.key)
+        self.plain_key = all(_is_plain(column, self.kind) for column in self.table.description.key)
 
     def close(self) -> None:
         while self._idle:  # one that is in use is left to its thread
@@ -103,33 +102,33 @@ class Rows:
 
     @property
     def names(self) -> Sequence[str]:
-        return [column.name for column in self.table.about.columns]
+        return [column.name for column in self.table.description.columns]
 
     def end(self, limit: int, *, after: Key | None) -> tuple[Key, int] | None:
         """Where the next `limit` rows end, and how many there are."""
-        return self._portal.call(self.table.slice_end(limit, after=after))
+        return self._portal.call(self.table.find_slice_end(limit, after=after))
 
     def cut(self, limit: int, part: Slice) -> Key | None:
-        found = self._portal.call(self.table.slice_end(limit, after=part.after, upto=part.upto))
+        found = self._portal.call(self.table.find_slice_end(limit, after=part.after, upto=part.upto))
         return None if found is None else found.key
 
-    def follows(self, one: Key, other: Key) -> bool:
-        return self._portal.call(self.table.follows(one, other))
+    def is_after(self, one: Key, other: Key) -> bool:
+        return self._portal.call(self.table.is_after(one, other))
 
     def parsed(self, texts: Sequence[str]) -> Key:
         return self._portal.call(self.table.parse_key(texts))
 
     def within(self, part: Slice) -> Sequence[TableRow]:
         """The rows of a slice."""
-        return self._portal.call(self.table.records(after=part.after, upto=part.upto))
+        return self._portal.call(self.table.fetch_slice(after=part.after, upto=part.upto))
 
     def raw(self, part: Slice) -> RawRows:
         """The first rows of a slice as the driver gives them, no more than READ. They are read in this thread: to hand
         every row from thread to thread would cost as much as to read it."""
         with self._free:
-            reader = self._idle.pop() if self._idle else self.table.reader()
+            reader = self._idle.pop() if self._idle else self.table.open_reader()
             try:
-                found = reader.rows(READ, after=part.after, upto=part.upto)
+                found = reader.read_rows(READ, after=part.after, upto=part.upto)
             except BaseException:
                 reader.close()
                 raise
@@ -138,8 +137,8 @@ class Rows:
 
     def key_in(self, row: Mapping[str, Any]) -> Key:
         """The key of a row, where that is plain."""
-        write = str if self.kind == "postgresql" else carried
-        return tuple(write(row[name]) for name in self.table.about.key_names)
+        write = str if self.kind == "postgresql" else encode_value
+        return tuple(write(row[name]) for name in self.table.description.key_names)
 
     def text_in(self, row: Mapping[str, Any]) -> str:
         """The text of a row's key, where that is plain."""
@@ -147,13 +146,13 @@ class Rows:
 
     def of(self, keys: Sequence[Key]) -> Sequence[TableRow]:
         """The rows of some keys, as far as there are any."""
-        return self._portal.call(self.table.records_of(keys))
+        return self._portal.call(self.table.fetch_keys(keys))
 
     def key(self, text: str) -> Key:
-        return key_of(text, self.kind, columns=len(self.table.about.key))
+        return key_of(text, self.kind, columns=len(self.table.description.key))
 
     def digest(self, columns: Sequence[str], part: Slice) -> tuple[int, str]:
-        return self._portal.call(self.table.digest(columns, after=part.after, upto=part.upto))
+        return self._portal.call(self.table.digest_slice(columns, after=part.after, upto=part.upto))
 
     def ask(self, statement: str, *values: str) -> str:
         """The only value that a statement gives, in PostgreSQL."""
@@ -167,16 +166,16 @@ class Rows:
     def change(self, key: str, columns: Mapping[str, Any]) -> None:
         if not columns:
             return
-        where = self.table.literal(self.key(key))
+        where = self.table.build_key_values(self.key(key))
         postgres = self.kind == "postgresql"
         mark = "%s" if postgres else "?"
 
         def name(*parts: str) -> str:
-            return quoted(*parts).replace("%", "%%") if postgres else quoted(*parts)
+            return quote_identifier(*parts).replace("%", "%%") if postgres else quote_identifier(*parts)
 
         sets = ", ".join(f"{name(column)} = {mark}" for column in columns)
-        table = self.table.about.quoted.replace("%", "%%") if postgres else self.table.about.quoted
-        keys = ", ".join(map(name, self.table.about.key_names))
+        table = self.table.description.quoted.replace("%", "%%") if postgres else self.table.description.quoted
+        keys = ", ".join(map(name, self.table.description.key_names))
         statement = f"UPDATE {table} SET {sets} WHERE ({keys}) = ({where.sql})"
         self._portal.call(self._execute(statement, (*columns.values(), *where.values)))
 
@@ -185,7 +184,7 @@ class Rows:
             if self.kind == "postgresql":
                 await connection.execute(statement.encode(), values)
             else:
-                await seen_through(connection, connection.execute, statement, values)
+                await call_interruptibly(connection, connection.execute, statement, values)
 
 
 def _is_plain(column: Column, kind: str) -> bool:
@@ -208,13 +207,13 @@ class TableSource:
         return 1 if self._rows.kind == "postgresql" else 0
 
     def state(self) -> Mapping[str, Any]:
-        return {"key": list(self._rows.table.about.key_names)}
+        return {"key": list(self._rows.table.description.key_names)}
 
     def changed(self, before: Mapping[str, Any]) -> str | None:
         now = self.state()
         if before["key"] == now["key"]:
             return None
-        return f"{self._rows.shown} was gone through by {', '.join(before['key'])}, not by {', '.join(now['key'])}"
+        return f"{self._rows.label} was gone through by {', '.join(before['key'])}, not by {', '.join(now['key'])}"
 
     def first(self, state: Mapping[str, Any]) -> Iterable[Item]:
         return [plan_work(1, None)]
