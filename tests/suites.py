@@ -1,21 +1,37 @@
 """Exports for external conformance runners: the functions that public test suites of other projects exercise.
 
-The runners for WPT, google/robotstxt, crawler-commons, publicsuffix.org and others import these names from here, so
-that they keep working when a function moves or gets another name inside swath. This module keeps the names and
-signatures that the runners know; `test_suites.py` checks that each of them still works.
+Runners for web-platform-tests, google/robotstxt, crawler-commons, publicsuffix.org and others import these names from
+here, so they keep working when a function moves or gets another name inside swath. A name in this module never changes.
 """
 
-from swath.crawl.http.address import literal, public
-from swath.crawl.http.connect_to import split
-from swath.crawl.http.fetch import Fetcher
-from swath.crawl.http.response import Answer, Headers, Limits
-from swath.crawl.parse.charset import codec_of, declared_charset, decode, encoding_of, header_charset
-from swath.crawl.parse.content_type import kind_of
-from swath.crawl.parse.feeds import read_feed
-from swath.crawl.parse.page import Read, read
-from swath.crawl.robots.parser import Robots
+from swath.crawl.http.address import is_public as public
+from swath.crawl.http.address import parse_ip_literal as literal
+from swath.crawl.http.connect_to import split_url as split
+from swath.crawl.http.fetcher import Fetcher
+from swath.crawl.http.response import Headers, Limits
+from swath.crawl.http.response import Response as Answer
+from swath.crawl.parse.charset import charset_from_body as declared_charset
+from swath.crawl.parse.charset import charset_from_header as header_charset
+from swath.crawl.parse.charset import decode_text as decode
+from swath.crawl.parse.charset import encoding_from_label as encoding_of
+from swath.crawl.parse.charset import python_codec as codec_of
+from swath.crawl.parse.content_type import detect_kind as kind_of
+from swath.crawl.parse.feeds import parse_feed as read_feed
+from swath.crawl.parse.page import ParsedPage as Read
+from swath.crawl.parse.page import parse_page as read
+from swath.crawl.robots.parser import RobotsTxt
 from swath.crawl.urls.normalise import BLOCKED_PORTS, MAX_URL, host, normalise, normalise_all, site, surt
-from swath.crawl.urls.scope import scope_of
+from swath.crawl.urls.scope import build_scope as scope_of
+
+
+class Robots(RobotsTxt):
+    """A robots.txt file with the method names that the runners know."""
+
+    __slots__ = ()
+
+    verdict = RobotsTxt.decide
+    delay = RobotsTxt.crawl_delay
+
 
 __all__ = [
     "BLOCKED_PORTS",

@@ -18,7 +18,7 @@ from ada_url import join_url
 from selectolax.lexbor import LexborHTMLParser
 
 from swath.crawl.archive import warc
-from swath.crawl.robots.parser import Robots
+from swath.crawl.robots.parser import RobotsTxt
 
 NAME = "bare"
 AGENT = "User-Agent: bare/0.1 (+https://example.com/about)"
@@ -35,7 +35,7 @@ class Loop:
         self.pages = 0
         self.size = 0
         self._waiting = deque(seeds)
-        self._robots: dict[str, Robots | list[str]] = {}  # of an origin that has yet to answer: what waits for it
+        self._robots: dict[str, RobotsTxt | list[str]] = {}  # of an origin that has yet to answer: what waits for it
         self._seen = set(seeds)
         self._at_once = at_once
         self._archive = None if archive is None else archive.open("wb")
@@ -138,7 +138,7 @@ class Loop:
     def _obey(self, url: str, body: bytes) -> None:
         waiting = self._robots[_origin(url)]
         assert isinstance(waiting, list)
-        self._robots[_origin(url)] = Robots.parse(body)
+        self._robots[_origin(url)] = RobotsTxt.parse(body)
         self._waiting.extendleft(waiting)
 
     def _page(self, url: str, body: bytes) -> None:
@@ -162,11 +162,11 @@ def _records(url: str, started: float, head: bytes, body: bytes) -> tuple[bytes,
     address, _, path = url.partition("://")[2].partition("/")
     sent = f"GET /{path} HTTP/1.1\r\nHost: {address}\r\n{AGENT}\r\n{HEADERS[1]}\r\n{HEADERS[2]}\r\n\r\n".encode()
     where = address.partition(":")[0]
-    made = warc.new_id()
+    made = warc.new_record_id()
     digest = warc.payload_digest(body)
     common = {"time": started, "address": where, "protocol": "http/1.1"}
-    first = warc.response(url, record_id=made, head=head, body=body, digest=digest, **common)
-    return first, warc.request(url, record_id=warc.new_id(), sent=sent, concurrent_to=made, **common)
+    first = warc.build_response(url, record_id=made, head=head, body=body, digest=digest, **common)
+    return first, warc.build_request(url, record_id=warc.new_record_id(), sent=sent, concurrent_to=made, **common)
 
 
 def main() -> None:

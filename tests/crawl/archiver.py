@@ -12,21 +12,21 @@ from typing import Any
 
 from swath.core.store import OutputMove
 from swath.crawl.archive import warc
-from swath.files import archive
-from swath.files.rotation import Series
+from swath.files import output_directory
+from swath.files.rotation import FileSeries
 
 RECORDS = 60
 TIME = 1_700_000_000.0
 SERIES = [
-    Series(
+    FileSeries(
         "warc",
         prefix="t",
         unique="u",
         suffix=".warc.gz",
         size=3_000,
-        opening=lambda name: warc.warcinfo(name, record_id=warc.new_id(), time=TIME, fields={}),
+        first_record=lambda name: warc.build_warcinfo(name, record_id=warc.new_record_id(), time=TIME, fields={}),
     ),
-    Series("pages", prefix="pages", unique="u", suffix=".jsonl", size=200),
+    FileSeries("pages", prefix="pages", unique="u", suffix=".jsonl", size=200),
 ]
 
 
@@ -38,7 +38,9 @@ def page(number: int) -> bytes:
     text = body(number)
     head = b"HTTP/1.1 200 OK\r\nX-Number: %d\r\n\r\n" % number
     digest = warc.payload_digest(text)
-    return warc.response(f"http://a/{number}", record_id=warc.new_id(), time=TIME, head=head, body=text, digest=digest)
+    return warc.build_response(
+        f"http://a/{number}", record_id=warc.new_record_id(), time=TIME, head=head, body=text, digest=digest
+    )
 
 
 class Refused(Exception):
@@ -58,10 +60,14 @@ class Store:
     def committed(self) -> dict[str, int]:
         return dict(self.connection.execute("SELECT name, length FROM output"))
 
-    def done(self) -> dict[int, archive.Placed]:
-        return {row[0]: archive.Placed(*row[1:]) for row in self.connection.execute("SELECT * FROM done")}
+    def done(self) -> dict[int, output_directory.RecordLocation]:
+        return {
+            row[0]: output_directory.RecordLocation(*row[1:]) for row in self.connection.execute("SELECT * FROM done")
+        }
 
-    def settle(self, placed: dict[int, archive.Placed], moves: Sequence[OutputMove], *, refuse: bool) -> None:
+    def settle(
+        self, placed: dict[int, output_directory.RecordLocation], moves: Sequence[OutputMove], *, refuse: bool
+    ) -> None:
         self.connection.execute("BEGIN IMMEDIATE")
         for move in moves:
             if move.old:
@@ -84,7 +90,7 @@ def die_at(line: int) -> None:
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
         nonlocal left
-        if frame.f_code.co_filename not in (__file__, archive.__file__):
+        if frame.f_code.co_filename not in (__file__, output_directory.__file__):
             return None
         if event == "line":
             left -= 1
@@ -111,7 +117,7 @@ def main(directory: Path, *, seed: int, line: int) -> None:
     store = Store(directory / "store.db")
     if line:
         die_at(line)
-    with archive.Archive(directory, series=SERIES, timestamp=lambda: warc.timestamp17(TIME)) as files:
+    with output_directory.OutputDirectory(directory, series=SERIES, timestamp=lambda: warc.timestamp17(TIME)) as files:
         files.recover(store.committed())
         while waiting := sorted(set(range(RECORDS)) - store.done().keys()):
             batch = waiting[: draw.randint(1, 12)]
@@ -121,7 +127,7 @@ def main(directory: Path, *, seed: int, line: int) -> None:
             try:
                 store.settle(dict(zip(batch, placed, strict=True)), files.moves(), refuse=draw.random() < 0.3)
             except Refused:
-                files.cut()
+                files.rollback()
             else:
                 files.commit()
     print("finished")

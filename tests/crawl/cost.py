@@ -16,14 +16,15 @@ import time
 from collections.abc import Awaitable, Callable
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pycurl
 import uvloop
 
 from swath.crawl.archive import warc
 from swath.crawl.http.connect_to import ConnectTo
-from swath.crawl.http.fetch import Fetcher
-from swath.crawl.http.response import Answer
+from swath.crawl.http.fetcher import Fetcher
+from swath.crawl.http.response import Response
 from tests.crawl.web import Fixed, certificate
 
 HOSTS = 200
@@ -99,7 +100,7 @@ def bare(urls: list[str], port: int, *, fresh: bool) -> None:
             multi.select(1.0)
 
 
-async def fetching(urls: list[str], port: int, *, fresh: bool, guarded: bool, each: Callable[[Answer], None]) -> None:
+async def fetching(urls: list[str], port: int, *, fresh: bool, guarded: bool, each: Callable[[Response], None]) -> None:
     rules = None if guarded else ConnectTo.parse([f"::127.0.0.1:{port}"])
     fetcher = Fetcher(
         resolver=Fixed(everything=["127.0.0.1"]),
@@ -121,12 +122,17 @@ async def fetching(urls: list[str], port: int, *, fresh: bool, guarded: bool, ea
         await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
 
 
-def archived(answer: Answer) -> None:
-    record_id = warc.new_id()
+def archived(answer: Response) -> None:
+    record_id = warc.new_record_id()
     digest = warc.payload_digest(answer.body)
-    common = {"time": answer.started, "address": answer.address, "protocol": answer.protocol}
-    warc.response(answer.url, record_id=record_id, head=answer.head, body=answer.body, digest=digest, **common)  # type: ignore[arg-type]
-    warc.request(answer.url, record_id=warc.new_id(), sent=answer.request, concurrent_to=record_id, **common)  # type: ignore[arg-type]
+    common: dict[str, Any] = {
+        "url": answer.url,
+        "time": answer.started,
+        "address": answer.address,
+        "protocol": answer.protocol,
+    }
+    warc.build_response(record_id=record_id, head=answer.head, body=answer.body, digest=digest, **common)
+    warc.build_request(record_id=warc.new_record_id(), sent=answer.request, concurrent_to=record_id, **common)
 
 
 def measured(name: str, pages: int, run: Callable[[], object]) -> None:
@@ -174,18 +180,18 @@ def compare(port: int, options: argparse.Namespace) -> None:
     urls = [f"{scheme}://h{number % HOSTS}.example/page/{number}" for number in range(pages)]
     with_port = [f"{scheme}://h{number % HOSTS}.example:{port}/page/{number}" for number in range(pages)]
 
-    def nothing(answer: Answer) -> None:
+    def nothing(answer: Response) -> None:
         pass
 
-    def fetched(given: list[str], *, guarded: bool, each: Callable[[Answer], None]) -> Callable[[], None]:
+    def fetched(given: list[str], *, guarded: bool, each: Callable[[Response], None]) -> Callable[[], None]:
         return on_uvloop(lambda: fetching(given, port, fresh=fresh, guarded=guarded, each=each))
 
     measured("bare pycurl", pages, lambda: bare(urls, port, fresh=fresh))
     measured("fetcher, connect-to", pages, fetched(urls, guarded=False, each=nothing))
-    import swath.crawl.http.fetch
+    import swath.crawl.http.fetcher
     import swath.crawl.http.transfer
 
-    for module in (swath.crawl.http.fetch, swath.crawl.http.transfer):
+    for module in (swath.crawl.http.fetcher, swath.crawl.http.transfer):
         module.public = lambda address: True  # type: ignore[attr-defined]
     measured("fetcher, addresses guarded", pages, fetched(with_port, guarded=True, each=nothing))
     measured("fetcher and WARC", pages, fetched(with_port, guarded=True, each=archived))

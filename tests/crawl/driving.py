@@ -76,7 +76,7 @@ async def crawl_here(settings: CrawlSettings, seeds: Iterable[str]) -> tuple[Sum
     await workspace.prepare(settings, workspace.read_seeds(seeds))
     job = Job(settings)
     summary = await job.run()
-    index.write(settings.directory, await workspace.committed(settings))
+    index.write_index(settings.directory, await workspace.committed(settings))
     return summary, job
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import swath
 from swath.claim import Claim
 from swath.core.item import Outcome, Retry, Split
-from swath.crawl.http.response import Answer, Headers, failed
+from swath.crawl.http.response import Headers, Response, make_failure
 from swath.crawl.ip_lanes import HostLanes
 from swath.crawl.lanes import lane_naming
 from swath.crawl.links import LinkFilter
@@ -19,7 +19,7 @@ from swath.crawl.urls import normalise
 from swath.crawl.urls.scope import Scope
 from swath.frontier import Frontier
 
-Say = Callable[[str], Answer]
+Say = Callable[[str], Response]
 
 
 class Actor:
@@ -32,14 +32,14 @@ class Actor:
         self.fresh: list[bool] = []  # whether each was to have a new connection
         self.names: dict[str, list[str]] = {}
 
-    async def fetch(self, url: str, *, fresh: bool = False, address: str | None = None, size: int = 0) -> Answer:
+    async def fetch(self, url: str, *, fresh: bool = False, address: str | None = None, size: int = 0) -> Response:
         self.asked.append(url)
         self.fresh.append(fresh)
         return self._say(url)
 
-    async def addresses(self, url: str) -> Answer | list[str]:
+    async def resolve(self, url: str) -> Response | list[str]:
         found = self.names.get(normalise.host(url))
-        return found or failed(url, "dns", "nxdomain", started=0.0, ended=0.0)
+        return found or make_failure(url, "dns", "nxdomain", started=0.0, ended=0.0)
 
 
 @asynccontextmanager
@@ -65,14 +65,14 @@ async def settle(claim: Claim, outcome: Outcome) -> None:
     await claim.settle([outcome if isinstance(outcome, Retry | Split) else outcome._replace(output=None)])
 
 
-def answered(url: str, status: int = 200, body: bytes = b"", **headers: str) -> Answer:
+def answered(url: str, status: int = 200, body: bytes = b"", **headers: str) -> Response:
     lines = [f"HTTP/1.1 {status} x", *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items())]
     head = "\r\n".join([*lines, "", ""]).encode("latin-1")
     return said(url, status, head, body)
 
 
-def said(url: str, status: int, head: bytes, body: bytes, **more: Any) -> Answer:
+def said(url: str, status: int, head: bytes, body: bytes, **more: Any) -> Response:
     now = time.time()
-    return Answer(
+    return Response(
         url, status, "http/1.1", b"GET / HTTP/1.1\r\n\r\n", head, Headers(head), body, None, now, now, now, **more
     )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swath.crawl.http.address import literal, public
+from swath.crawl.http.address import is_public, parse_ip_literal
 
 PRIVATE = [
     "0.0.0.0",
@@ -75,17 +75,17 @@ PUBLIC = [
 
 @pytest.mark.parametrize("address", PRIVATE)
 def test_what_is_not_public_is_refused(address: str) -> None:
-    assert not public(address)
+    assert not is_public(address)
 
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_what_is_public_passes(address: str) -> None:
-    assert public(address)
+    assert is_public(address)
 
 
 @given(st.ip_addresses())
 def test_nothing_passes_that_python_holds_to_be_private(address: IPv4Address | IPv6Address) -> None:
-    if public(str(address)):
+    if is_public(str(address)):
         inner = ip_address(int(address) & 0xFFFF_FFFF) if str(address).startswith("64:ff9b::") else address
         mapped = inner.ipv4_mapped if isinstance(inner, IPv6Address) else None
         assert (mapped or inner).is_global
@@ -93,8 +93,8 @@ def test_nothing_passes_that_python_holds_to_be_private(address: IPv4Address | I
 
 
 def test_a_literal_is_told_from_a_name() -> None:
-    assert literal("127.0.0.1") == "127.0.0.1"
-    assert literal("[::1]") == "::1"
-    assert literal("[2001:DB8::0:1]") == "2001:db8::1"
+    assert parse_ip_literal("127.0.0.1") == "127.0.0.1"
+    assert parse_ip_literal("[::1]") == "::1"
+    assert parse_ip_literal("[2001:DB8::0:1]") == "2001:db8::1"
     for name in ("example.com", "localhost", "1.example", "a1", "1.2.3", ""):
-        assert literal(name) is None
+        assert parse_ip_literal(name) is None

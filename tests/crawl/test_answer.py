@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swath.crawl.http.response import Headers, final_head
+from swath.crawl.http.response import Headers, find_final_head
 
 OK = [b"HTTP/1.1 200 OK\r\n", b"A: b\r\n", b"\r\n"]
 HINTS = [b"HTTP/1.1 103 Early Hints\r\n", b"Link: x\r\n", b"\r\n"]
@@ -18,22 +18,22 @@ def test_headers_are_looked_up_by_lower_case_name() -> None:
     )
     assert headers.get("content-type") == "text/html"
     assert headers.get("x") == "1"
-    assert headers.all("x") == ["1", "2", "3"]
-    assert headers.joined("x") == "1, 2, 3"
+    assert headers.get_all("x") == ["1", "2", "3"]
+    assert headers.get_list("x") == "1, 2, 3"
     assert headers.get("empty") == ""
     assert headers.get("folded") == "a b c"
     assert headers.get("bytes") == "ä"
     assert "no colon" not in headers
     assert headers.get("none") is None
-    assert headers.joined("none") is None
-    assert headers.all("none") == ()
-    assert headers.all("folded") == ("a b c",)
+    assert headers.get_list("none") is None
+    assert headers.get_all("none") == ()
+    assert headers.get_all("folded") == ("a b c",)
     assert len(headers) == 5
     assert len(Headers()) == 0
 
 
 def test_values_that_repeat_are_all_kept() -> None:
-    assert Headers(b"H\r\nA: same\r\nA: same\r\nA: \r\nA: same\r\n\r\n").all("a") == ["same", "same", "", "same"]
+    assert Headers(b"H\r\nA: same\r\nA: same\r\nA: \r\nA: same\r\n\r\n").get_all("a") == ["same", "same", "", "same"]
 
 
 def test_lines_that_end_in_a_line_feed_only() -> None:
@@ -64,4 +64,4 @@ def test_any_bytes_can_be_headers(head: bytes) -> None:
     ],
 )
 def test_the_final_head_is_found(lines: list[bytes], tunnelled: bool, found: list[bytes] | None) -> None:
-    assert final_head(lines, tunnelled=tunnelled) == found
+    assert find_final_head(lines, tunnelled=tunnelled) == found

@@ -14,20 +14,22 @@ from warcio.archiveiterator import ArchiveIterator
 
 from swath.core.errors import UsageError
 from swath.core.store import OutputMove
-from swath.files.archive import Archive, ArchiveBusy, ArchiveDamaged, Placed
-from swath.files.rotation import Series
+from swath.files.output_directory import OutputBusy, OutputDamaged, OutputDirectory, RecordLocation
+from swath.files.rotation import FileSeries
 from tests.crawl import archiver
 from tests.crawl.test_warc import check
 
 STAMP = "20231114221320123"
-ONE = Series("warc", prefix="swath", unique="h~1", suffix=".warc.gz", size=100, opening=lambda name: name.encode())
-LINES = Series("pages", prefix="pages", unique="h~1", suffix=".jsonl", size=1_000)
+ONE = FileSeries(
+    "warc", prefix="swath", unique="h~1", suffix=".warc.gz", size=100, first_record=lambda name: name.encode()
+)
+LINES = FileSeries("pages", prefix="pages", unique="h~1", suffix=".jsonl", size=1_000)
 FIRST, SECOND, THIRD = (f"swath-{STAMP}-{serial:05d}-h~1.warc.gz" for serial in range(3))
 OPENING = len(FIRST)
 
 
-def an_archive(directory: Path, committed: dict[str, int] | None = None) -> Archive:
-    archive = Archive(directory, series=[ONE, LINES], timestamp=lambda: STAMP)
+def an_archive(directory: Path, committed: dict[str, int] | None = None) -> OutputDirectory:
+    archive = OutputDirectory(directory, series=[ONE, LINES], timestamp=lambda: STAMP)
     archive.recover(committed or {})
     return archive
 
@@ -39,8 +41,8 @@ def files_of(directory: Path) -> dict[str, bytes]:
 def test_records_go_where_it_says(tmp_path: Path) -> None:
     with an_archive(tmp_path) as archive:
         placed = archive.append("warc", [b"a" * 30, b"b" * 50])
-        assert placed == [Placed(FIRST, OPENING, 30), Placed(FIRST, OPENING + 30, 50)]
-        assert archive.append("pages", [b"{}\n"]) == [Placed(f"pages-{STAMP}-00000-h~1.jsonl", 0, 3)]
+        assert placed == [RecordLocation(FIRST, OPENING, 30), RecordLocation(FIRST, OPENING + 30, 50)]
+        assert archive.append("pages", [b"{}\n"]) == [RecordLocation(f"pages-{STAMP}-00000-h~1.jsonl", 0, 3)]
         archive.sync()
         assert archive.moves() == [
             OutputMove(FIRST, 0, OPENING + 80),
@@ -57,7 +59,7 @@ def test_records_go_where_it_says(tmp_path: Path) -> None:
 def test_a_full_file_is_followed_by_another(tmp_path: Path) -> None:
     with an_archive(tmp_path) as archive:
         placed = archive.append("warc", [b"a" * 90, b"b" * 90, b"c" * 90])
-        assert placed == [Placed(name, OPENING, 90) for name in (FIRST, SECOND, THIRD)]
+        assert placed == [RecordLocation(name, OPENING, 90) for name in (FIRST, SECOND, THIRD)]
         archive.sync()
         assert [move.new for move in archive.moves()] == [OPENING + 90] * 3
         archive.commit()
@@ -73,11 +75,11 @@ def test_a_cut_undoes_everything_since_the_last_commit(tmp_path: Path) -> None:
         archive.append("warc", [b"b" * 90, b"c" * 90, b"d" * 90])
         archive.append("pages", [b"2\n"])
         archive.sync()
-        archive.cut()
+        archive.rollback()
         assert files_of(tmp_path) == before
         assert archive.moves() == []
         again = archive.append("warc", [b"e" * 5])
-        assert again == [Placed(FIRST, OPENING + 10, 5)]
+        assert again == [RecordLocation(FIRST, OPENING + 10, 5)]
         archive.commit()
     assert files_of(tmp_path)[FIRST] == FIRST.encode() + b"a" * 10 + b"e" * 5
 
@@ -91,21 +93,21 @@ def test_recovery_cuts_to_what_the_store_holds_and_goes_on_from_there(tmp_path: 
         archive.commit()  # the store never heard of these
     foreign = f"swath-{STAMP}-00009-other~1.warc.gz"
     (tmp_path / foreign).write_bytes(b"kept")
-    archive = Archive(tmp_path, series=[ONE, LINES], timestamp=lambda: STAMP)
+    archive = OutputDirectory(tmp_path, series=[ONE, LINES], timestamp=lambda: STAMP)
     with archive:
         recovered = archive.recover(committed | {"elsewhere.warc.gz": 7})
-        assert recovered.cut == [OutputMove(SECOND, OPENING + 100, OPENING + 10)]
+        assert recovered.truncated == [OutputMove(SECOND, OPENING + 100, OPENING + 10)]
         assert recovered.removed == [THIRD]
         assert recovered.missing == ["elsewhere.warc.gz"]
         assert {name: len(data) for name, data in files_of(tmp_path).items()} == committed | {foreign: 4}
-        assert archive.append("warc", [b"e"]) == [Placed(SECOND, OPENING + 10, 1)]
+        assert archive.append("warc", [b"e"]) == [RecordLocation(SECOND, OPENING + 10, 1)]
 
 
 def test_recovery_refuses_a_file_that_has_lost_records_and_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / FIRST).write_bytes(b"x" * 50)
     (tmp_path / SECOND).write_bytes(b"x" * 50)
-    with Archive(tmp_path, series=[ONE], timestamp=lambda: STAMP) as archive:
-        with pytest.raises(ArchiveDamaged, match="is 50 bytes long and 60 are committed"):
+    with OutputDirectory(tmp_path, series=[ONE], timestamp=lambda: STAMP) as archive:
+        with pytest.raises(OutputDamaged, match="is 50 bytes long and 60 are committed"):
             archive.recover({FIRST: 60})
         assert len(files_of(tmp_path)) == 2
         with pytest.raises(UsageError, match="before recover"):
@@ -126,9 +128,9 @@ def test_a_file_that_is_changed_while_it_is_written_to(
         archive.append("warc", first)
         change(tmp_path / FIRST)
         after = files_of(tmp_path)
-        with pytest.raises(ArchiveDamaged, match=f"{FIRST} {said}.*something else has changed it"):
+        with pytest.raises(OutputDamaged, match=f"{FIRST} {said}.*something else has changed it"):
             archive.append("warc", [b"c"])
-        archive.cut()
+        archive.rollback()
         assert files_of(tmp_path) == after
 
 
@@ -142,7 +144,7 @@ def test_a_store_that_went_back_is_followed(tmp_path: Path) -> None:
         archive.append("warc", [b"d"])
         archive.recover(earlier)
         assert {name: len(data) for name, data in files_of(tmp_path).items()} == earlier
-        assert archive.append("warc", [b"e"]) == [Placed(FIRST, OPENING + 10, 1)]
+        assert archive.append("warc", [b"e"]) == [RecordLocation(FIRST, OPENING + 10, 1)]
 
 
 def test_what_was_not_committed_is_decided_on_by_the_store(tmp_path: Path) -> None:
@@ -159,7 +161,7 @@ def test_what_was_not_committed_is_decided_on_by_the_store(tmp_path: Path) -> No
 
 
 def test_a_second_owner_is_refused(tmp_path: Path) -> None:
-    with an_archive(tmp_path), pytest.raises(ArchiveBusy, match=f"is being written to by process {os.getpid()} on"):
+    with an_archive(tmp_path), pytest.raises(OutputBusy, match=f"is being written to by process {os.getpid()} on"):
         an_archive(tmp_path)
     an_archive(tmp_path).close()
 
@@ -183,14 +185,14 @@ def test_a_full_disk_leaves_what_was_committed(tmp_path: Path, monkeypatch: pyte
         with pytest.raises(OSError, match="No space left"):
             archive.append("warc", [b"b" * 20, b"c" * 20])
         monkeypatch.undo()
-        archive.cut()
+        archive.rollback()
         assert files_of(tmp_path) == before
 
 
 def test_many_records_at_once(tmp_path: Path) -> None:
-    big = Series("big", prefix="big", unique="u", suffix=".bin", size=1 << 30)
+    big = FileSeries("big", prefix="big", unique="u", suffix=".bin", size=1 << 30)
     records = [random.Random(seed).randbytes(seed % 50) for seed in range(3_000)]
-    with Archive(tmp_path, series=[big], timestamp=lambda: STAMP) as archive:
+    with OutputDirectory(tmp_path, series=[big], timestamp=lambda: STAMP) as archive:
         archive.recover({})
         placed = archive.append("big", records)
         archive.commit()
@@ -249,4 +251,4 @@ def test_names_of_the_series_are_those_of_the_convention() -> None:
     assert ONE.serial_of(THIRD) == 2
     assert ONE.serial_of(THIRD + ".bak") is None
     with pytest.raises(UsageError, match="slash"):
-        Series("x", prefix="../x", unique="u", suffix="", size=1)
+        FileSeries("x", prefix="../x", unique="u", suffix="", size=1)

@@ -9,9 +9,9 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 from swath.crawl.archive import warc
-from swath.crawl.archive.cdxj import Capture, lines
-from swath.files.archive import Archive
-from swath.files.rotation import Series
+from swath.crawl.archive.cdxj import IndexEntry, sorted_lines
+from swath.files.output_directory import OutputDirectory
+from swath.files.rotation import FileSeries
 
 TIME = 1_700_000_000.9
 
@@ -21,12 +21,14 @@ def surt(url: str) -> str:
     return f"{','.join(reversed(host.split('.')))})/{path}"
 
 
-def capture(number: int) -> Capture:
-    return Capture(f"http://h{number % 7}.example/ü{number}", TIME + number, 200, "text/html", "sha1:X", "f", number, 5)
+def capture(number: int) -> IndexEntry:
+    return IndexEntry(
+        f"http://h{number % 7}.example/ü{number}", TIME + number, 200, "text/html", "sha1:X", "f", number, 5
+    )
 
 
 def test_the_fields_of_a_line() -> None:
-    (line,) = lines([capture(1)], surt=surt)
+    (line,) = sorted_lines([capture(1)], surt=surt)
     key, timestamp, fields = line.split(" ", 2)
     assert key == "example,h1)/ü1"
     assert timestamp == "20231114221321"
@@ -45,17 +47,17 @@ def test_the_fields_of_a_line() -> None:
 def test_chunks_make_no_difference(tmp_path: Path, chunk: int, fan_in: int) -> None:
     captures = [capture(number) for number in range(500)]
     random.Random(5).shuffle(captures)
-    whole = sorted(line for one in captures for line in lines([one], surt=surt))
-    assert list(lines(iter(captures), surt=surt, directory=tmp_path, chunk=chunk, fan_in=fan_in)) == whole
+    whole = sorted(line for one in captures for line in sorted_lines([one], surt=surt))
+    assert list(sorted_lines(iter(captures), surt=surt, directory=tmp_path, chunk=chunk, fan_in=fan_in)) == whole
     assert list(tmp_path.iterdir()) == []
 
 
 def test_no_captures_make_no_lines() -> None:
-    assert list(lines([], surt=surt)) == []
+    assert list(sorted_lines([], surt=surt)) == []
 
 
 def test_chunks_are_removed_when_the_reader_stops_early(tmp_path: Path) -> None:
-    reading = lines((capture(number) for number in range(100)), surt=surt, directory=tmp_path, chunk=10)
+    reading = sorted_lines((capture(number) for number in range(100)), surt=surt, directory=tmp_path, chunk=10)
     next(reading)
     assert list(tmp_path.iterdir())
     reading.close()  # type: ignore[attr-defined]
@@ -63,14 +65,14 @@ def test_chunks_are_removed_when_the_reader_stops_early(tmp_path: Path) -> None:
 
 
 def test_a_page_can_be_pulled_out_by_its_line(tmp_path: Path) -> None:
-    series = Series("warc", prefix="t", unique="u", suffix=".warc.gz", size=2_000)
+    series = FileSeries("warc", prefix="t", unique="u", suffix=".warc.gz", size=2_000)
     bodies = {f"http://a.example/{number}": random.Random(number).randbytes(400) for number in range(20)}
-    with Archive(tmp_path, series=[series], timestamp=lambda: warc.timestamp17(TIME)) as archive:
+    with OutputDirectory(tmp_path, series=[series], timestamp=lambda: warc.timestamp17(TIME)) as archive:
         archive.recover({})
         records = [
-            warc.response(
+            warc.build_response(
                 url,
-                record_id=warc.new_id(),
+                record_id=warc.new_record_id(),
                 time=TIME,
                 head=b"HTTP/1.1 200 OK\r\n\r\n",
                 body=body,
@@ -81,11 +83,11 @@ def test_a_page_can_be_pulled_out_by_its_line(tmp_path: Path) -> None:
         placed = archive.append("warc", records)
         archive.commit()
     captures = [
-        Capture(url, TIME, 200, "text/html", warc.payload_digest(body), *place)
+        IndexEntry(url, TIME, 200, "text/html", warc.payload_digest(body), *place)
         for (url, body), place in zip(bodies.items(), placed, strict=True)
     ]
     assert len({one.file for one in captures}) > 2
-    for line in lines(captures, surt=surt):
+    for line in sorted_lines(captures, surt=surt):
         fields = json.loads(line.split(" ", 2)[2])
         with (tmp_path / fields["filename"]).open("rb") as file:
             file.seek(int(fields["offset"]))

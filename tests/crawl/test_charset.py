@@ -10,7 +10,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from swath.crawl.parse import charset
-from swath.crawl.parse.charset import _NAMES, CHUNK, LABELS_CACHED, PRESCAN, _encoding_of, codec_of, decode, encoding_of
+from swath.crawl.parse.charset import (
+    _NAMES,
+    CHUNK,
+    LABELS_CACHED,
+    PRESCAN,
+    _encoding_from_label,
+    decode_text,
+    encoding_from_label,
+    python_codec,
+)
 
 META = b'<meta charset="%s">'
 
@@ -49,7 +58,7 @@ META = b'<meta charset="%s">'
     ],
 )
 def test_a_body_is_decoded(body: bytes, content_type: str | None, text: str, name: str) -> None:
-    assert decode(body, content_type) == (text, name)
+    assert decode_text(body, content_type) == (text, name)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +86,7 @@ def test_a_body_is_decoded(body: bytes, content_type: str | None, text: str, nam
     ],
 )
 def test_a_page_says_what_it_is_in(head: bytes, name: str | None) -> None:
-    assert decode(head + b"\xff", "text/html")[1] == (name or "windows-1252")
+    assert decode_text(head + b"\xff", "text/html")[1] == (name or "windows-1252")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +121,7 @@ def test_a_page_says_what_it_is_in(head: bytes, name: str | None) -> None:
     ],
 )
 def test_labels_mean_what_the_standard_says(label: str, name: str | None) -> None:
-    assert encoding_of(label) == name
+    assert encoding_from_label(label) == name
 
 
 def test_python_reads_every_encoding() -> None:
@@ -123,7 +132,7 @@ def test_python_reads_every_encoding() -> None:
         *(f"windows-{page}" for page in range(1250, 1259)),
     }
     for name in names:
-        assert isinstance(b"\xff<a>".decode(codec_of(name), "replace"), str)
+        assert isinstance(b"\xff<a>".decode(python_codec(name), "replace"), str)
 
 
 @settings(deadline=None)
@@ -131,10 +140,10 @@ def test_python_reads_every_encoding() -> None:
 @example(b"\x1b$B\x1b", None, "iso-2022-jp")
 def test_any_bytes_are_text(body: bytes, content_type: str | None, label: str) -> None:
     for header in (content_type, f"text/html; charset={label}"):
-        text, name = decode(body, header)
+        text, name = decode_text(body, header)
         assert text.encode("utf-8").decode() == text
-        assert encoding_of(name) is not None
-    text, _ = decode(META % label.encode() + body, content_type)
+        assert encoding_from_label(name) is not None
+    text, _ = decode_text(META % label.encode() + body, content_type)
     assert text.encode("utf-8").decode() == text
 
 
@@ -143,20 +152,20 @@ def test_any_bytes_are_text(body: bytes, content_type: str | None, label: str) -
 )
 def test_a_hostile_head_takes_no_time(piece: bytes) -> None:
     started = time.process_time()
-    decode(b"charset" + piece * 100_000, "charset=" * 100_000)
+    decode_text(b"charset" + piece * 100_000, "charset=" * 100_000)
     assert time.process_time() - started < 0.1
 
 
 def test_unknown_labels_do_not_pile_up() -> None:
     for number in range(2 * LABELS_CACHED):
-        encoding_of(f"x-{number}")
-    assert _encoding_of.cache_info().currsize <= LABELS_CACHED
+        encoding_from_label(f"x-{number}")
+    assert _encoding_from_label.cache_info().currsize <= LABELS_CACHED
 
 
 async def test_decoding_in_a_thread_leaves_time_to_others() -> None:
     """Also where every byte is an error: the codec would not be interrupted before its end."""
     decoding = asyncio.ensure_future(
-        asyncio.to_thread(decode, b"\x81" * (50 * CHUNK), "text/html; charset=windows-1252")
+        asyncio.to_thread(decode_text, b"\x81" * (50 * CHUNK), "text/html; charset=windows-1252")
     )
     turns = 0
     while not decoding.done():
@@ -173,4 +182,4 @@ def test_a_long_body_is_decoded_like_a_short_one(name: str, monkeypatch: pytest.
         pieces = (draw.randbytes(1), b"\x1b$B", b"\x1b$((((((((")
         body = b"".join(draw.choice(pieces) for _ in range(draw.randrange(30)))
         monkeypatch.setattr(charset, "CHUNK", draw.randint(1, 9))
-        assert charset._text(body, name) == body.decode(codec_of(name), "replace"), body
+        assert charset._decode_with(body, name) == body.decode(python_codec(name), "replace"), body

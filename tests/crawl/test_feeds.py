@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swath.crawl.parse import feeds
-from swath.crawl.parse.directives import Reading
-from swath.crawl.parse.feeds import CHUNK, MAX_ENTRIES, MAX_UNPACKED, read_feed
+from swath.crawl.parse.directives import ParsedDocument
+from swath.crawl.parse.feeds import CHUNK, MAX_ENTRIES, MAX_UNPACKED, parse_feed
 from swath.crawl.urls.normalise import normalise
 
 URL = "https://example.com/maps/sitemap.xml"
@@ -54,7 +54,7 @@ RDF = """<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns=
 <item rdf:about="x"><title>One</title><link>https://example.com/1</link></item></rdf:RDF>"""
 
 
-def links(reading: Reading) -> list[tuple[str, str]]:
+def links(reading: ParsedDocument) -> list[tuple[str, str]]:
     return [(link.url.removeprefix(HERE), link.kind) for link in reading.links]
 
 
@@ -81,28 +81,28 @@ def test_each_kind_is_read(text: str, title: str, expected: list[tuple[str, str]
         gzip.compress(text[:100].encode()) + gzip.compress(text[100:].encode()),
         text.replace("UTF-8", "UTF-16").encode("utf-16"),
     ):
-        reading = read_feed(body, URL, None)
+        reading = parse_feed(body, URL, None)
         assert links(reading) == expected
         assert reading.title == title
-        assert not reading.broken
-        assert not reading.cut
+        assert not reading.malformed
+        assert not reading.truncated
 
 
 def test_a_text_sitemap() -> None:
     text = "\ufeffhttps://example.com/a\r\n\r\n  https://example.com/b \rnot an address\n/c\nhttps://example.com/a\nexample.com"
-    assert links(read_feed(text.encode(), URL, "text/plain")) == [("/a", "entry"), ("/b", "entry")]
-    assert links(read_feed(gzip.compress(text.encode()), URL, None)) == [("/a", "entry"), ("/b", "entry")]
-    assert read_feed(b"", URL, None).links == ()
+    assert links(parse_feed(text.encode(), URL, "text/plain")) == [("/a", "entry"), ("/b", "entry")]
+    assert links(parse_feed(gzip.compress(text.encode()), URL, None)) == [("/a", "entry"), ("/b", "entry")]
+    assert parse_feed(b"", URL, None).links == ()
 
 
 def test_lines_that_meet_the_edge_of_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "".join(f"https://example.com/{number}\r\n" for number in range(50)).encode()
     for size in range(1, 70):
         monkeypatch.setattr(feeds, "CHUNK", size)
-        assert len(read_feed(text, URL, None).links) == 50
-        assert len(read_feed(URLSET.encode(), URL, None).links) == 4
+        assert len(parse_feed(text, URL, None).links) == 50
+        assert len(parse_feed(URLSET.encode(), URL, None).links) == 4
         packed = gzip.compress(text[:999]) + gzip.compress(text[999:]) + b"padding"
-        assert len(read_feed(packed, URL, None).links) == 50
+        assert len(parse_feed(packed, URL, None).links) == 50
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_lines_that_meet_the_edge_of_a_chunk(monkeypatch: pytest.MonkeyPatch) ->
     ],
 )
 def test_charsets(body: bytes, content_type: str | None) -> None:
-    assert read_feed(body, URL, content_type).title == "Яд"
+    assert parse_feed(body, URL, content_type).title == "Яд"
 
 
 @pytest.mark.parametrize(
@@ -128,23 +128,23 @@ def test_charsets(body: bytes, content_type: str | None) -> None:
     ],
 )
 def test_what_was_read_before_an_error_is_kept(body: bytes) -> None:
-    reading = read_feed(body, URL, None)
+    reading = parse_feed(body, URL, None)
     assert links(reading)[-1] == ("/2", "entry")
-    assert reading.broken
+    assert reading.malformed
 
 
 def test_bytes_that_xml_does_not_allow_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     body = RSS.replace("One", "O\x00\x0b\x1fne\ufffe").encode().replace(b"Two", b"Tw\xff\xc3o")
-    expected = read_feed(RSS.encode(), URL, None)
-    assert read_feed(body, URL, None) == expected
+    expected = parse_feed(RSS.encode(), URL, None)
+    assert parse_feed(body, URL, None) == expected
     monkeypatch.setattr(feeds, "CHUNK", 64)
-    assert read_feed(body, URL, None) == expected
+    assert parse_feed(body, URL, None) == expected
 
 
 def test_a_page_is_no_feed() -> None:
-    reading = read_feed(b"<html><link rel='alternate' href='/x'/></html>", URL, None)
+    reading = parse_feed(b"<html><link rel='alternate' href='/x'/></html>", URL, None)
     assert reading.links == ()
-    assert reading.broken
+    assert reading.malformed
 
 
 LAUGHS = (
@@ -164,21 +164,21 @@ LAUGHS = (
     ],
 )
 def test_entities_are_refused(text: str) -> None:
-    reading = read_feed(text.encode(), URL, None)
-    assert reading == Reading(base=URL, broken=True)
+    reading = parse_feed(text.encode(), URL, None)
+    assert reading == ParsedDocument(base=URL, malformed=True)
 
 
 def test_a_document_type_alone_is_harmless() -> None:
     text = '<!DOCTYPE rss PUBLIC "-//Netscape//DTD RSS 0.91//EN" "http://my.netscape.com/rss-0.91.dtd">'
-    assert read_feed((text + RSS.partition("?>")[2]).encode(), URL, None).title == "The news"
+    assert parse_feed((text + RSS.partition("?>")[2]).encode(), URL, None).title == "The news"
 
 
 def test_links_are_limited() -> None:
     body = b"".join(b"<url><loc>https://example.com/%d</loc></url>" % number for number in range(MAX_ENTRIES + 1))
-    reading = read_feed(b"<urlset>" + body + b"</urlset>", URL, None)
+    reading = parse_feed(b"<urlset>" + body + b"</urlset>", URL, None)
     assert len(reading.links) == MAX_ENTRIES
-    assert reading.cut
-    assert not reading.broken
+    assert reading.truncated
+    assert not reading.malformed
 
 
 def test_a_bomb_is_cut() -> None:
@@ -189,11 +189,11 @@ def test_a_bomb_is_cut() -> None:
     bomb += packer.compress(b"<url><loc>https://example.com/late</loc></url></urlset>") + packer.flush()
     assert len(bomb) < 200_000
     tracemalloc.start()
-    reading = read_feed(bomb, URL, None)
+    reading = parse_feed(bomb, URL, None)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert links(reading) == [("/a", "entry")]
-    assert reading.broken
+    assert reading.malformed
     assert peak < 5_000_000
 
 
@@ -217,10 +217,10 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_file_takes_bounded_time_and_memory(name: str) -> None:
     started = time.process_time()
-    assert read_feed(HOSTILE[name], URL, None).links == ()
+    assert parse_feed(HOSTILE[name], URL, None).links == ()
     assert time.process_time() - started < 2
     tracemalloc.start()
-    read_feed(HOSTILE[name][:300_000], URL, None)
+    parse_feed(HOSTILE[name][:300_000], URL, None)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 6_000_000
@@ -238,21 +238,21 @@ def test_a_hostile_file_takes_bounded_time_and_memory(name: str) -> None:
 )
 def test_any_text_is_a_feed(pieces: list[str], content_type: str | None) -> None:
     for body in ("".join(pieces).encode("utf-8", "replace"), ("<rss>" + "".join(pieces)).encode("utf-16", "replace")):
-        for link in read_feed(body, URL, content_type).links:
+        for link in parse_feed(body, URL, content_type).links:
             assert normalise(link.url) == link.url
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_a_feed(body: bytes) -> None:
-    read_feed(body, URL, None)
-    read_feed(b"\x1f\x8b" + body, URL, None)
-    read_feed(gzip.compress(body), URL, None)
+    parse_feed(body, URL, None)
+    parse_feed(b"\x1f\x8b" + body, URL, None)
+    parse_feed(gzip.compress(body), URL, None)
 
 
 def test_an_escape_sequence_that_a_chunk_ends_in() -> None:
     """Python's decoder of ISO-2022-JP cannot stop in the middle of one that does not end."""
     start = b"<rss><channel><item><link>http://host.example/a</link></item>"
     body = start + b" " * (2 * CHUNK - len(start) - 12) + b"\x1b$((((((((((" + b"</channel></rss>"
-    found = read_feed(body, URL, "application/rss+xml; charset=iso-2022-jp")
-    assert ([link.url for link in found.links], found.broken) == (["http://host.example/a"], True)
+    found = parse_feed(body, URL, "application/rss+xml; charset=iso-2022-jp")
+    assert ([link.url for link in found.links], found.malformed) == (["http://host.example/a"], True)

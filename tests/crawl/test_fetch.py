@@ -11,7 +11,7 @@ import uvloop
 
 from swath.core.errors import UsageError
 from swath.crawl.http.connect_to import ConnectTo
-from swath.crawl.http.fetch import Fetcher
+from swath.crawl.http.fetcher import Fetcher
 from swath.crawl.http.response import Limits
 from tests.crawl.web import LOCAL, Exchange, Fixed, serving
 
@@ -38,8 +38,8 @@ async def test_an_answer_has_all_that_an_archive_keeps() -> None:
     assert answer.address == "127.0.0.1"
     assert answer.url == server.url("/a?b=c")
     assert answer.headers.get("content-type") == "text/html"
-    assert answer.headers.all("x-two") == ["a", "b"]
-    assert answer.headers.joined("x-two") == "a, b"
+    assert answer.headers.get_all("x-two") == ["a", "b"]
+    assert answer.headers.get_list("x-two") == "a, b"
     assert answer.headers.get("x-none") is None
     assert answer.first_byte is not None
     assert answer.started <= answer.first_byte <= answer.ended
@@ -170,7 +170,7 @@ async def test_one_address_of_a_host_can_be_asked_for() -> None:
     """And no other is connected to, unless it is none of the host's any more."""
     names = Fixed({"a.example": ["127.0.0.1", "127.0.0.2"]})
     async with serving(hello) as server, a_fetcher(resolver=names, keep_alive=0) as fetcher:
-        assert list(await fetcher.addresses(server.url())) == ["127.0.0.1", "127.0.0.2"]
+        assert list(await fetcher.resolve(server.url())) == ["127.0.0.1", "127.0.0.2"]
         assert (await fetcher.fetch(server.url(), address="127.0.0.2")).error == "refused"
         assert (await fetcher.fetch(server.url(), address="127.0.0.1")).status == 200
         assert (await fetcher.fetch(server.url(), address="127.0.0.3")).status == 200

@@ -10,11 +10,11 @@ import tracemalloc
 
 import pytest
 
-from swath.crawl.http.connect_to import ConnectTo, split
-from swath.crawl.http.decode import decode
-from swath.crawl.http.fetch import SHORT_SECONDS
+from swath.crawl.http.connect_to import ConnectTo, split_url
+from swath.crawl.http.content_coding import decode_content
+from swath.crawl.http.fetcher import SHORTAGE_SECONDS
 from swath.crawl.http.response import Limits
-from swath.crawl.http.transfer import Pin
+from swath.crawl.http.transfer import PinnedAddress
 from tests.crawl.test_fetch import a_fetcher, hello
 from tests.crawl.web import Exchange, Fixed, serving
 
@@ -245,7 +245,7 @@ async def test_a_bomb_is_stored_as_it_came_and_cut_when_decoded() -> None:
     async with serving(send_bomb) as server, a_fetcher(limits=PATIENT) as fetcher:
         answer = await fetcher.fetch(server.url())
     assert (answer.body, answer.truncated) == (bomb, None)
-    decoded = decode(answer.body, answer.headers.joined("content-encoding"), limit=100_000)
+    decoded = decode_content(answer.body, answer.headers.get_list("content-encoding"), limit=100_000)
     assert (len(decoded.body), decoded.truncated) == (100_000, True)
 
 
@@ -279,10 +279,10 @@ async def test_other_spellings_do_not_get_past(host: str) -> None:
 async def test_private_addresses_are_left_out_where_there_are_public_ones() -> None:
     names = Fixed(everything=["127.0.0.1", "203.0.114.1", "::1"])
     async with a_fetcher(resolver=names, allow_private=False) as fetcher:
-        target = split("http://a.example/")
+        target = split_url("http://a.example/")
         assert target is not None
         pin = await fetcher._pin(target.url, target)
-    assert pin == Pin("a.example:80", "203.0.114.1")
+    assert pin == PinnedAddress("a.example:80", "203.0.114.1")
 
 
 async def test_connect_to_does_not_lift_the_refusal() -> None:
@@ -298,7 +298,7 @@ async def test_a_name_that_changes_its_answer_after_the_check_gains_nothing(monk
     between. What the socket is opened for is what counts."""
     async with serving(hello) as server, a_fetcher(allow_private=False) as fetcher:
         with monkeypatch.context() as patched:
-            patched.setattr("swath.crawl.http.fetch.public", lambda address: True)
+            patched.setattr("swath.crawl.http.fetcher.is_public", lambda address: True)
             answer = await fetcher.fetch(server.url())
         assert (answer.error, answer.detail) == ("private", "127.0.0.1 is not a public address")
         assert server.connections == 0
@@ -331,13 +331,13 @@ async def test_connections_are_kept_again_when_the_shortage_is_over(monkeypatch:
     now = 1_000_000.0
     async with serving(hello) as server, a_fetcher(connections=8, clock=lambda: now) as fetcher:
         with monkeypatch.context() as patched:
-            patched.setattr("swath.crawl.http.transfer.failure", lambda transfer, code: "descriptors")
+            patched.setattr("swath.crawl.http.transfer.classify_failure", lambda transfer, code: "descriptors")
             for _ in range(3):
                 assert (await fetcher.fetch("http://a.example:1/")).error == "descriptors"
         kept = [fetcher._idle]
         for _ in range(4):
             await fetcher.fetch(server.url())
-            now += SHORT_SECONDS + 1
+            now += SHORTAGE_SECONDS + 1
             await fetcher.fetch(server.url())
             kept.append(fetcher._idle)
     assert kept == [1, 2, 4, 8, 8]
@@ -350,8 +350,8 @@ from tests.crawl.test_fetch import a_fetcher
 async def main(port, guarded):
     names = {"allow_private": True}
     if guarded:  # the way sockets are opened when addresses are looked at
-        import swath.crawl.http.fetch, swath.crawl.http.transfer
-        swath.crawl.http.fetch.public = swath.crawl.http.transfer.public = lambda address: True
+        import swath.crawl.http.fetcher, swath.crawl.http.transfer
+        swath.crawl.http.fetcher.is_public = swath.crawl.http.transfer.is_public = lambda address: True
         names = {"allow_private": False}
     async with a_fetcher(connections=500, keep_alive=30, **names) as fetcher:
         urls = [f"http://h{number}.example:{port}/" for number in range(300)]

@@ -93,9 +93,9 @@ async def test_http_2_is_spoken_where_it_is_offered(issued: Certificate) -> None
 async def test_http_2_ends_up_readable_in_the_archive(issued: Certificate) -> None:
     async with serving_http2(issued[1], b"hello") as port, a_fetcher() as fetcher:
         answer = await fetcher.fetch(f"https://a.example:{port}/")
-    record = warc.response(
+    record = warc.build_response(
         answer.url,
-        record_id=warc.new_id(),
+        record_id=warc.new_record_id(),
         time=answer.started,
         head=answer.head,
         body=answer.body,

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from swath.core import codec
 from swath.core.item import Item, Outcome
-from swath.crawl.archive.record import Capture, Exchange, line, records
-from swath.crawl.http.response import Answer, Failure, failed
-from swath.crawl.parse.page import Read, read
+from swath.crawl.archive.record import Capture, Exchange, build_records, format_page_line
+from swath.crawl.http.response import FailureKind, Response, make_failure
+from swath.crawl.parse.page import ParsedPage, parse_page
 from swath.crawl.urls import normalise
 from tests.crawl.handling import handling, said
 
@@ -107,9 +107,11 @@ statuses = st.sampled_from((100, 200, 204, 206, 301, 302, 304, 308, 401, 404, 41
 
 
 @st.composite
-def answers(draw: st.DrawFn, url: str = URL) -> Answer:
+def answers(draw: st.DrawFn, url: str = URL) -> Response:
     if draw(st.integers(0, 9)) == 0:
-        return failed(url, draw(st.sampled_from(get_args(Failure))), draw(st.text(max_size=20)), started=0.0, ended=5.0)
+        return make_failure(
+            url, draw(st.sampled_from(get_args(FailureKind))), draw(st.text(max_size=20)), started=0.0, ended=5.0
+        )
     status = draw(statuses)
     fields = "".join(f"{name}: {value}\r\n" for name, value in draw(header_lines))
     first = draw(st.sampled_from((f"HTTP/1.1 {status} x", f"HTTP/2 {status}", "HTTP/2")))
@@ -120,16 +122,16 @@ def answers(draw: st.DrawFn, url: str = URL) -> Answer:
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(answer=answers(), sitemap=st.booleans())
-def test_reading_never_raises(answer: Answer, sitemap: bool) -> None:
-    found = read(URL, answer, limit=10_000, agent="swath", sitemap=sitemap)
-    assert isinstance(found, Read)
+def test_reading_never_raises(answer: Response, sitemap: bool) -> None:
+    found = parse_page(URL, answer, limit=10_000, agent="swath", sitemap=sitemap)
+    assert isinstance(found, ParsedPage)
     for url in (*found.links, *found.sitemaps):
         assert normalise.normalise(url) == url
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(said_first=st.lists(answers(), min_size=1, max_size=4), retries=st.integers(0, 2), attempts=st.integers(0, 3))
-def test_every_visit_has_an_outcome(said_first: list[Answer], retries: int, attempts: int) -> None:
+def test_every_visit_has_an_outcome(said_first: list[Response], retries: int, attempts: int) -> None:
     """For a page as for its robots.txt: an outcome that can be settled, with records that can be written."""
 
     async def visits() -> None:
@@ -158,7 +160,7 @@ def _check(outcome: object) -> None:
     codec.move(outcome, max_attempts=5, partitions=1)
     captures: list[Capture] = getattr(outcome, "output", None) or []
     for capture in captures:
-        assert line(capture.page).endswith(b"\n")
+        assert format_page_line(capture.page).endswith(b"\n")
         if capture.archived is not None:
-            packed = records(capture.archived) if isinstance(capture.archived, Exchange) else capture.archived
+            packed = build_records(capture.archived) if isinstance(capture.archived, Exchange) else capture.archived
             assert all(record.startswith(b"\x1f\x8b") for record in packed)

@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from swath.crawl.parse import elements as elements_module
-from swath.crawl.parse.directives import MAX_TITLE, Directives, Link, x_robots_tag
-from swath.crawl.parse.elements import MAX_TAGS, SELECTOR, by_scan, elements, is_tame
-from swath.crawl.parse.html import MAX_LINKS, read_html
+from swath.crawl.parse.directives import MAX_TITLE, Directives, Link, parse_x_robots_tag
+from swath.crawl.parse.elements import MAX_TAGS, SELECTOR, find_elements, is_safe_for_tree, scan_elements
+from swath.crawl.parse.html import MAX_LINKS, parse_html
 from swath.crawl.urls.normalise import normalise
 
 URL = "https://www.example.com/a/b.html"
@@ -25,8 +25,8 @@ def untamed(text: str) -> str:
 
 def found(text: str) -> list[tuple[str, str, bool]]:
     """The links of a page, the same whichever way it is read."""
-    links = read_html(text, URL).links
-    assert read_html(untamed(text), URL).links == links
+    links = parse_html(text, URL).links
+    assert parse_html(untamed(text), URL).links == links
     return [(link.url.removeprefix(HERE), link.kind, link.nofollow) for link in links]
 
 
@@ -92,7 +92,7 @@ def test_links(text: str, links: list[tuple[str, str, bool]]) -> None:
 
 def test_frames_are_found() -> None:
     text = "<html><frameset><frame src=/x><frame src='/y'></frameset></html>"
-    assert [link.url for link in read_html(text, URL).links] == [HERE + "/x", HERE + "/y"]
+    assert [link.url for link in parse_html(text, URL).links] == [HERE + "/x", HERE + "/y"]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_frames_are_found() -> None:
 )
 def test_the_base(text: str, base: str, link: str) -> None:
     for page in (text, untamed(text)):
-        reading = read_html(page, URL)
+        reading = parse_html(page, URL)
         assert reading.base == base
         assert [one.url for one in reading.links] == [link]
 
@@ -128,19 +128,19 @@ def test_the_base(text: str, base: str, link: str) -> None:
     ],
 )
 def test_the_title(text: str, title: str) -> None:
-    assert read_html(text, URL).title == title
-    assert read_html("<br>" * (MAX_TAGS + 1) + text, URL).title == title
+    assert parse_html(text, URL).title == title
+    assert parse_html("<br>" * (MAX_TAGS + 1) + text, URL).title == title
 
 
 def test_the_title_of_a_drawing_is_not_that_of_the_page() -> None:
-    assert read_html("<body><svg><title>icon</title></svg><title>page</title>", URL).title == "page"
+    assert parse_html("<body><svg><title>icon</title></svg><title>page</title>", URL).title == "page"
 
 
 def test_the_first_canonical_counts() -> None:
-    reading = read_html("<link rel=canonical href=/x><link rel=canonical href=/y>", URL)
+    reading = parse_html("<link rel=canonical href=/x><link rel=canonical href=/y>", URL)
     assert reading.canonical == HERE + "/x"
-    assert read_html("<link rel=canonical href='mailto:x'>", URL).canonical is None
-    assert read_html("", URL).canonical is None
+    assert parse_html("<link rel=canonical href='mailto:x'>", URL).canonical is None
+    assert parse_html("", URL).canonical is None
 
 
 @pytest.mark.parametrize(
@@ -158,8 +158,8 @@ def test_the_first_canonical_counts() -> None:
     ],
 )
 def test_wishes_of_the_page(text: str, wishes: Directives) -> None:
-    assert read_html(text, URL).directives == wishes
-    assert read_html(untamed(text), URL).directives == wishes
+    assert parse_html(text, URL).directives == wishes
+    assert parse_html(untamed(text), URL).directives == wishes
 
 
 @pytest.mark.parametrize(
@@ -182,20 +182,20 @@ def test_wishes_of_the_page(text: str, wishes: Directives) -> None:
     ],
 )
 def test_wishes_of_the_header(values: list[str], wishes: Directives) -> None:
-    assert x_robots_tag(values, "swath") == wishes
+    assert parse_x_robots_tag(values, "swath") == wishes
 
 
 def test_links_are_limited_and_the_rest_is_told() -> None:
     text = "".join(f"<a href=/{number}>" for number in range(MAX_LINKS))
-    full = read_html(text, URL)
+    full = parse_html(text, URL)
     assert len(full.links) == MAX_LINKS
-    assert not full.cut
-    more = read_html(text + "<a href=/x>", URL)
+    assert not full.truncated
+    more = parse_html(text + "<a href=/x>", URL)
     assert more.links == full.links
-    assert more.cut
-    many = read_html("".join(f"<a href=/{number}>" for number in range(20 * MAX_LINKS)), URL)
+    assert more.truncated
+    many = parse_html("".join(f"<a href=/{number}>" for number in range(20 * MAX_LINKS)), URL)
     assert many.links == full.links
-    assert many.cut
+    assert many.truncated
 
 
 HOSTILE = {
@@ -233,7 +233,7 @@ HOSTILE = {
 def test_a_hostile_page_takes_bounded_time_and_memory(name: str) -> None:
     before = getrusage(RUSAGE_SELF).ru_maxrss
     started = time.process_time()
-    read_html(HOSTILE[name], URL)
+    parse_html(HOSTILE[name], URL)
     assert time.process_time() - started < 2
     assert getrusage(RUSAGE_SELF).ru_maxrss - before < 150_000
 
@@ -253,7 +253,7 @@ def test_time_grows_with_the_text_and_not_faster() -> None:
         times = []
         for size in (20_000, 80_000):
             started = time.process_time()
-            list(by_scan(piece * (size // len(piece))))
+            list(scan_elements(piece * (size // len(piece))))
             times.append(time.process_time() - started)
         assert times[1] < 4 * times[0] * 2.5 + 0.02, piece
 
@@ -264,9 +264,9 @@ def test_what_could_grow_gets_no_tree(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(elements_module, "LexborHTMLParser", refuse)
     for name in ("nested", "reopened", "reopened small", "reopened in capitals", "attributes", "tables"):
-        list(elements(HOSTILE[name]))
+        list(find_elements(HOSTILE[name]))
     with pytest.raises(AssertionError, match="a tree of"):
-        list(elements("<p>An honest page</p>" * 100))
+        list(find_elements("<p>An honest page</p>" * 100))
 
 
 FORMATTING = "b big code em font i s small strike strong tt u B Strong"
@@ -275,15 +275,15 @@ FORMATTING = "b big code em font i s small strike strong tt u B Strong"
 @pytest.mark.parametrize("tag", FORMATTING.split())
 def test_every_formatting_element_is_counted(tag: str) -> None:
     for end in (" x>", "/>", "\n>", "\tx>"):
-        assert not is_tame(f"<{tag}{end}<p>" * 1_000)
-    assert is_tame(f"<{tag}><p>" * 1_000)
-    assert is_tame(f"<{tag}x><p>" * 1_000)
+        assert not is_safe_for_tree(f"<{tag}{end}<p>" * 1_000)
+    assert is_safe_for_tree(f"<{tag}><p>" * 1_000)
+    assert is_safe_for_tree(f"<{tag}x><p>" * 1_000)
 
 
 def test_an_honest_page_is_tame() -> None:
     row = "<tr><td><a href=/x><b>name</b></a></td><td><img src=/i.png alt='x'></td><td>text</td></tr>"
-    assert is_tame("<table>" + row * 200 + "</table>")
-    assert is_tame("<script>" + "x = 1; " * 10_000 + "</script>" + row)
+    assert is_safe_for_tree("<table>" + row * 200 + "</table>")
+    assert is_safe_for_tree("<script>" + "x = 1; " * 10_000 + "</script>" + row)
 
 
 MARKUP = """<a href=/x>|<a href='/y?a=1&amp;b' rel=nofollow>|<A HREF="/z'">|</a>|<p class='k'>|</p>|<div>|<!-- | -->|
@@ -298,20 +298,20 @@ PIECES = st.sampled_from(MARKUP.split("|"))
 def test_the_scanner_and_the_tree_agree(pieces: list[str]) -> None:
     text = "".join(pieces) + "<p>"
     # The tree repeats elements that it reopens, and moves some.
-    ours = {(one.name, *one.attributes.items()) for one in by_scan(text) if one.name != "title"}
-    tree = {(one.name, *one.attributes.items()) for one in elements(text) if one.name != "title"}
+    ours = {(one.name, *one.attributes.items()) for one in scan_elements(text) if one.name != "title"}
+    tree = {(one.name, *one.attributes.items()) for one in find_elements(text) if one.name != "title"}
     assert ours == tree
 
 
 @pytest.mark.parametrize("text", ["<a href=/x", "<a href='/x", '<a href="/x" '])
 def test_a_tag_that_does_not_end_is_none(text: str) -> None:
-    assert list(by_scan(text)) == list(elements(text))
+    assert list(scan_elements(text)) == list(find_elements(text))
 
 
 @settings(deadline=None)
 @given(st.text(alphabet="<>ab/='\"!-&#;x \n\0é", max_size=200), st.booleans())
 def test_any_text_is_a_page(text: str, tame: bool) -> None:
-    reading = read_html(text if tame else untamed(text), URL)
+    reading = parse_html(text if tame else untamed(text), URL)
     for link in reading.links:
         assert isinstance(link, Link)
         assert normalise(link.url) == link.url
@@ -321,7 +321,7 @@ def test_any_text_is_a_page(text: str, tame: bool) -> None:
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(["/a", "/b#x", "/c/../a", "http://other.example", "mailto:x"]), max_size=20))
 def test_links_keep_their_order(hrefs: list[str]) -> None:
-    links = [link.url for link in read_html("".join(f"<a href='{href}'>" for href in hrefs), URL).links]
+    links = [link.url for link in parse_html("".join(f"<a href='{href}'>" for href in hrefs), URL).links]
     wanted = list(dict.fromkeys(url for href in hrefs if (url := normalise(href, URL))))
     assert links == wanted
     assert all(one != other for one, other in pairwise(links))

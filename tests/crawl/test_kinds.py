@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swath.crawl.parse.content_type import kind_of, media_type
+from swath.crawl.parse.content_type import detect_kind, parse_media_type
 
 XML = b'<?xml version="1.0"?>\n<!-- made by hand -->\n'
 
@@ -44,7 +44,7 @@ XML = b'<?xml version="1.0"?>\n<!-- made by hand -->\n'
     ],
 )
 def test_what_a_body_is(content_type: str | None, body: bytes, kind: str) -> None:
-    assert kind_of(content_type, body) == kind
+    assert detect_kind(content_type, body) == kind
 
 
 @pytest.mark.parametrize(
@@ -60,17 +60,17 @@ def test_what_a_body_is(content_type: str | None, body: bytes, kind: str) -> Non
     ],
 )
 def test_what_was_fetched_as_a_sitemap(content_type: str, body: bytes, kind: str) -> None:
-    assert kind_of(content_type, body, sitemap=True) == kind
+    assert detect_kind(content_type, body, sitemap=True) == kind
 
 
 def test_the_media_type() -> None:
-    assert media_type(" Text/HTML ;charset=x") == "text/html"
-    assert media_type(None) == ""
-    assert len(media_type("x" * 10_000)) < 1_000
+    assert parse_media_type(" Text/HTML ;charset=x") == "text/html"
+    assert parse_media_type(None) == ""
+    assert len(parse_media_type("x" * 10_000)) < 1_000
 
 
 @settings(deadline=None)
 @given(st.none() | st.text(max_size=30), st.binary(max_size=100), st.booleans())
 def test_every_body_is_something(content_type: str | None, body: bytes, sitemap: bool) -> None:
-    assert kind_of(content_type, body, sitemap=sitemap) in ("html", "feed", "sitemap", "other")
-    assert kind_of("text/xml", b"<" + body, sitemap=sitemap) in ("html", "feed", "sitemap", "other")
+    assert detect_kind(content_type, body, sitemap=sitemap) in ("html", "feed", "sitemap", "other")
+    assert detect_kind("text/xml", b"<" + body, sitemap=sitemap) in ("html", "feed", "sitemap", "other")

@@ -12,7 +12,7 @@ from swath.claim import Claim
 from swath.core.clock import SECOND
 from swath.core.errors import InvalidSetting, LeaseLost
 from swath.core.item import Dead, Done, Item, Outcome, Release, Retry
-from swath.crawl.http.response import Answer
+from swath.crawl.http.response import Response
 from swath.crawl.lanes import ip_lane_name
 from swath.crawl.settings import CrawlSettings
 from swath.frontier import Frontier
@@ -119,7 +119,7 @@ async def test_a_host_without_an_address_is_tried_like_any_other(retries: int, k
 # robots.txt that leads elsewhere
 
 
-def hopping(url: str) -> Answer:
+def hopping(url: str) -> Response:
     return answered(url, 302, Location="http://b.example/rules") if "a.example" in url else answered(url, 404)
 
 
@@ -146,7 +146,7 @@ async def test_a_robots_is_followed_in_the_lane_of_the_address_it_leads_to(names
         assert last.result == {"excluded": "robots", "rule": "robots.txt could not be fetched"}
 
 
-def boomerang(url: str) -> Answer:
+def boomerang(url: str) -> Response:
     targets = {"http://a.example/robots.txt": "http://b.example/", "http://b.example/": "http://a.example/rules"}
     return answered(url, 302, Location=targets[url]) if url in targets else answered(url, 404)
 

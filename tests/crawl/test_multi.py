@@ -7,7 +7,7 @@ import pycurl
 import pytest
 import uvloop
 
-from swath.crawl.http.curl_loop import Multi
+from swath.crawl.http.curl_loop import CurlLoop
 
 
 class Recorded:
@@ -29,13 +29,13 @@ class Recorded:
 
 @pytest.fixture
 async def multi() -> Any:
-    made = Multi(asyncio.get_running_loop(), done=lambda curl, code, message: None, connections=1, idle=1)
+    made = CurlLoop(asyncio.get_running_loop(), done=lambda curl, code, message: None, connections=1, idle=1)
     yield made
     made.close()
 
 
 @pytest.mark.parametrize("told", [[0], [20], [10, 40], [40, 10], [10, 40, 20], [0, 30], [30, 0], [30, -1, 10]])
-async def test_the_timer_fires_once_when_it_was_last_told(multi: Multi, told: list[int]) -> None:
+async def test_the_timer_fires_once_when_it_was_last_told(multi: CurlLoop, told: list[int]) -> None:
     recorded = Recorded()
     multi._multi = recorded
     for milliseconds in told:
@@ -47,7 +47,7 @@ async def test_the_timer_fires_once_when_it_was_last_told(multi: Multi, told: li
     assert len(recorded.acted) == 1
 
 
-async def test_a_timer_taken_back_does_not_fire(multi: Multi) -> None:
+async def test_a_timer_taken_back_does_not_fire(multi: CurlLoop) -> None:
     recorded = Recorded()
     multi._multi = recorded
     multi._on_timer(5)
@@ -59,7 +59,7 @@ async def test_a_timer_taken_back_does_not_fire(multi: Multi) -> None:
 @pytest.mark.parametrize("told", [[60_000, 10], [10, 40]])
 def test_on_uvloop(told: list[int]) -> None:
     async def main() -> None:
-        multi = Multi(asyncio.get_running_loop(), done=lambda curl, code, message: None, connections=1, idle=1)
+        multi = CurlLoop(asyncio.get_running_loop(), done=lambda curl, code, message: None, connections=1, idle=1)
         await test_the_timer_fires_once_when_it_was_last_told(multi, told)
         multi.close()
 

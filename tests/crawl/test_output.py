@@ -18,7 +18,7 @@ from swath.crawl import workspace
 from swath.crawl.archive import index
 from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.archive.record import Capture
-from swath.files.archive import ArchiveDamaged
+from swath.files.output_directory import OutputDamaged
 from swath.runner.run import run
 from swath.runner.shutdown import Stop
 from tests.bench import Bench, bench
@@ -137,8 +137,8 @@ def test_a_list_of_pages_that_is_not_as_it_was_written_is_no_shorter_list(
         output.keep()
     output.close()
     committed = {moves[0].name: moves[1].new}
-    assert [page["url"] for page in index.pages(tmp_path, committed)] == ["a", "b"]
+    assert [page["url"] for page in index.read_pages(tmp_path, committed)] == ["a", "b"]
     path = tmp_path / moves[0].name
     path.write_bytes(damage(path.read_bytes(), moves[0].new))
-    with pytest.raises(ArchiveDamaged, match=f"{path.name} is not as it was written"):
-        list(index.pages(tmp_path, committed))
+    with pytest.raises(OutputDamaged, match=f"{path.name} is not as it was written"):
+        list(index.read_pages(tmp_path, committed))

@@ -13,11 +13,11 @@ import pytest
 from swath.core.clock import SECOND
 from swath.core.item import Dead, Done, Item, Release, Retry
 from swath.crawl.archive import index
-from swath.crawl.http.response import Answer, failed
+from swath.crawl.http.response import Response, make_failure
 from swath.crawl.page_processor import PARSED_IN_THREAD
 from swath.crawl.parse import page as parse_page
 from swath.crawl.robots import cache
-from swath.crawl.robots.policy import verdict_of_answer
+from swath.crawl.robots.policy import policy_from_response
 from swath.crawl.settings import CrawlSettings
 from swath.frontier import Frontier
 from tests.crawl.handling import answered, handler_on, handling, said, settle
@@ -35,7 +35,7 @@ async def test_pages_that_waited_for_robots_do_not_all_go_at_once() -> None:
     async with handling(answered, delay=1.0, max_workers_per_host=3) as (_, handler, actor):
         plain = actor.fetch
 
-        async def slowly(url: str, *, fresh: bool = False, address: str | None = None, size: int = 0) -> Answer:
+        async def slowly(url: str, *, fresh: bool = False, address: str | None = None, size: int = 0) -> Response:
             answer = await plain(url, fresh=fresh)
             await arrived.wait()
             return answer
@@ -52,7 +52,7 @@ async def test_pages_that_waited_for_robots_do_not_all_go_at_once() -> None:
 async def test_a_robots_that_fails_where_it_was_redirected_to_is_asked_for_again() -> None:
     """As often as one that fails at home, and then everything is excluded."""
 
-    def say(url: str) -> Answer:
+    def say(url: str) -> Response:
         return answered(url, 302, Location="http://b.example/rules") if "a.example" in url else answered(url, 500)
 
     async with handling(say, delay=0.0, retries=1) as (frontier, handler, actor):
@@ -80,7 +80,7 @@ async def test_a_robots_that_came_from_elsewhere_speaks_for_its_own_host(lane: s
     """How often to come, and where its sitemaps are. How long its keeper took to answer slows down nobody else."""
     body = b"Sitemap: http://a.example/map.xml\nUser-agent: *\nDisallow: /private\nCrawl-delay: 20\n"
 
-    def say(url: str) -> Answer:
+    def say(url: str) -> Response:
         if "a.example" in url:
             return answered(url, 302, Location="http://b.example/rules")
         answer = answered(url, body=body)
@@ -104,7 +104,7 @@ async def blocked_until(frontier: Frontier, lane: str) -> int:
     return found.limits.blocked_until
 
 
-def leading_away(url: str) -> Answer:
+def leading_away(url: str) -> Response:
     return answered(url, 302, Location="http://b.example/rules") if "robots.txt" in url else answered(url, 404)
 
 
@@ -150,12 +150,12 @@ async def test_a_hop_that_was_lost_with_its_process_is_followed_again() -> None:
 async def test_a_hop_does_not_end_the_peace_that_its_host_was_promised(busy_first: bool) -> None:
     """Another page of the host was in flight, in another process, and answered so before or while the hop waited."""
 
-    def say(url: str) -> Answer:
+    def say(url: str) -> Response:
         return answered(url, 503, Retry_After="1000") if url == "https://a.example/" else leading_away(url)
 
     async with handling(say, delay=0.0, max_workers_per_host=2) as (frontier, handler, actor):
         other = handler_on(frontier, CrawlSettings(out="nowhere", scope="any", delay=0.0), actor)
-        rules = verdict_of_answer(404, now=time.time_ns() // 1_000)
+        rules = policy_from_response(404, now=time.time_ns() // 1_000)
         await frontier.learn({"robots https://a.example": rules.to_json()})
         if busy_first:
             assert isinstance(await other(item("https://a.example/")), Retry)
@@ -173,7 +173,7 @@ async def test_a_hop_does_not_end_the_peace_that_its_host_was_promised(busy_firs
 async def test_a_lane_waits_for_each_hop_of_a_robots() -> None:
     targets = {"http://a.example/robots.txt": "http://b.example/", "http://b.example/": "http://c.example/"}
 
-    def say(url: str) -> Answer:
+    def say(url: str) -> Response:
         return answered(url, 302, Location=targets[url]) if url in targets else answered(url, 404)
 
     async with handling(say, delay=0.0) as (frontier, handler, actor):
@@ -191,7 +191,9 @@ async def test_a_lane_waits_for_each_hop_of_a_robots() -> None:
 
 async def test_a_lost_worker_is_not_held_against_a_page() -> None:
     """Its retries are for what the host did."""
-    async with handling(lambda url: failed(url, "reset", "", started=0.0, ended=0.0), robots=False, retries=1) as (
+    async with handling(
+        lambda url: make_failure(url, "reset", "", started=0.0, ended=0.0), robots=False, retries=1
+    ) as (
         _,
         handler,
         _,
@@ -206,7 +208,7 @@ async def test_a_host_that_asks_for_peace_gets_it(attempts: int, then: dict[str,
     """Also when the page that met it is given up, and when another, in whatever process, hears of a shorter time."""
     waits = iter(({"Retry_After": "100"}, then))
 
-    def say(url: str) -> Answer:
+    def say(url: str) -> Response:
         return answered(url, 503, b"", **next(waits))
 
     async with handling(say, delay=0.0, robots=False, retries=3) as (frontier, handler, actor):
@@ -241,7 +243,7 @@ async def test_a_robots_that_asks_for_peace_gets_it() -> None:
 async def test_a_try_counts_also_when_robots_was_asked_for_before() -> None:
     """Where hosts are not paced too: the turn is the robots.txt's, and the page has the next one."""
 
-    def say(url: str) -> Answer:
+    def say(url: str) -> Response:
         return answered(url, 200 if "robots" in url else 500)
 
     async with handling(say, delay=0.0) as (_, handler, actor):
@@ -259,7 +261,7 @@ async def test_pages_wait_for_a_robots_that_is_asked_for_again() -> None:
     async with handling(lambda url: answered(url, 500), delay=0.0, retries=1) as (_, handler, actor):
         plain = actor.fetch
 
-        async def slowly(url: str, *, fresh: bool = False, address: str | None = None, size: int = 0) -> Answer:
+        async def slowly(url: str, *, fresh: bool = False, address: str | None = None, size: int = 0) -> Response:
             await arrived.wait()
             return await plain(url, fresh=fresh)
 
@@ -288,7 +290,7 @@ async def test_a_robots_that_fails_stops_its_own_host_only(lane: str) -> None:
 async def test_a_robots_that_breaks_off_has_said_its_status(status: int, rule: str | None) -> None:
     """Half of a file says nothing; half of an error page is as good as all of it."""
 
-    def say(url: str) -> Answer:
+    def say(url: str) -> Response:
         if "robots" not in url:
             return answered(url)
         return said(url, status, b"HTTP/1.1 %d x\r\n\r\n" % status, b"User-agent: *\nAl", truncated="disconnect")
@@ -304,9 +306,9 @@ async def test_a_machine_that_is_short_of_files_does_not_take_a_robots_for_lost(
     """For the whole fleet, and in the end all pages would be excluded: the host has nothing to do with it."""
     short = True
 
-    def say(url: str) -> Answer:
+    def say(url: str) -> Response:
         if short:
-            return failed(url, "descriptors", "Too many open files", started=0.0, ended=0.0)
+            return make_failure(url, "descriptors", "Too many open files", started=0.0, ended=0.0)
         return answered(url, 404 if "robots" in url else 200)
 
     hop = {"origin": "http://b.example", "url": "http://a.example/b", "hops": 1, "lane": "b.example"}
@@ -325,8 +327,8 @@ async def test_a_machine_that_is_short_of_files_does_not_take_a_robots_for_lost(
 async def test_a_kept_connection_that_was_closed_is_not_held_against_a_page() -> None:
     """It has another turn, on a new connection; what happens there counts."""
 
-    def say(url: str) -> Answer:
-        return failed(url, "closed" if not actor.fresh[-1] else "reset", "", started=0.0, ended=0.0)
+    def say(url: str) -> Response:
+        return make_failure(url, "closed" if not actor.fresh[-1] else "reset", "", started=0.0, ended=0.0)
 
     async with handling(say, robots=False, retries=0) as (_, handler, actor):
         first = await handler(item("http://a.example/"))
@@ -340,7 +342,7 @@ async def test_a_kept_connection_that_was_closed_is_not_held_against_a_page() ->
 async def test_what_asks_not_to_be_archived_is_listed_only(status: int, body: bytes) -> None:
     """Also what is not read: an error, a redirect, a body that came before from elsewhere."""
 
-    def say(url: str) -> Answer:
+    def say(url: str) -> Response:
         if url.endswith("/first"):
             return answered(url, 200, b"known")
         return answered(url, status, body, X_Robots_Tag="noarchive", Location="/first")
@@ -376,7 +378,7 @@ async def test_what_unpacks_to_much_is_read_in_a_thread(
     def reading(*given: Any) -> None:
         threads.append(threading.current_thread())
 
-    monkeypatch.setattr(parse_page, "_reading", reading)
+    monkeypatch.setattr(parse_page, "_parse_document", reading)
     headers = {"Content_Type": "text/html"} | headers
     async with handling(lambda url: answered(url, 200, body, **headers), robots=False) as (_, handler, _):
         page = item("http://a.example/")
@@ -387,7 +389,7 @@ async def test_what_unpacks_to_much_is_read_in_a_thread(
 async def test_the_memory_for_robots_is_bounded_whatever_they_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parsed, a file of short lines takes thirty times as much as its bytes."""
     most = 1_000_000
-    monkeypatch.setattr(cache, "CACHED_BYTES", most)
+    monkeypatch.setattr(cache, "MAX_CACHED_BYTES", most)
     body = b"User-agent: *\n" + b"".join(b"allow:/%x\n" % number for number in range(1_000))
     async with handling(lambda url: answered(url, 200, body if "robots" in url else b""), delay=0.0) as (_, handler, _):
         await handler(item("http://first.example/"))
@@ -406,7 +408,7 @@ async def test_the_memory_for_robots_is_bounded_whatever_they_hold(monkeypatch: 
 async def test_no_record_refers_to_a_body_that_was_not_archived() -> None:
     """In a crawl that began without an archive, the first that is archived has the body, and others refer to that."""
 
-    def say(url: str) -> Answer:
+    def say(url: str) -> Response:
         return answered(url, 200, b"the same everywhere")
 
     async with handling(say, delay=0.0, robots=False, warc=False) as (frontier, listing, actor):
@@ -435,4 +437,4 @@ async def test_what_there_is_not_is_not_listed() -> None:
     ((page, _),) = outcome.output
     assert page.keys() == {"url", "status", "time", "size", "digest", "kind", "depth"}
     assert (page["size"], page["depth"]) == (0, 0)
-    assert index._capture({**page, "file": "x", "offset": 0, "length": 1}).mime == "unk"
+    assert index._index_entry({**page, "file": "x", "offset": 0, "length": 1}).mime == "unk"

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from swath.crawl.http.resolve import FAILURE_SECONDS, FEWEST_SECONDS, MOST_SECONDS, ResolveError, Resolver
+from swath.crawl.http.resolver import FAILURE_SECONDS, MAX_TTL_SECONDS, MIN_TTL_SECONDS, ResolveError, Resolver
 from tests.crawl.dns import SERVFAIL, NameServer
 
 
@@ -29,7 +29,7 @@ def a_resolver(
 
 
 @pytest.mark.parametrize(
-    ("seconds", "holds"), [(1, FEWEST_SECONDS), (0, FEWEST_SECONDS), (300, 300), (10**6, MOST_SECONDS)]
+    ("seconds", "holds"), [(1, MIN_TTL_SECONDS), (0, MIN_TTL_SECONDS), (300, 300), (10**6, MAX_TTL_SECONDS)]
 )
 async def test_an_answer_holds_for_its_time_within_bounds(seconds: int, holds: float) -> None:
     clock = Clock()

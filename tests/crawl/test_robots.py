@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from swath.crawl.robots.parser import MAX_BODY, MAX_SITEMAPS, Robots, Verdict
+from swath.crawl.robots.parser import MAX_BODY, MAX_SITEMAPS, RobotsDecision, RobotsTxt
 from swath.crawl.urls.normalise import normalise
 
 
@@ -15,11 +15,11 @@ def allowed(text: str | bytes, path: str, agent: str = "swath") -> bool:
     return verdict(text, path, agent).allowed
 
 
-def verdict(text: str | bytes, path: str, agent: str = "swath") -> Verdict:
+def verdict(text: str | bytes, path: str, agent: str = "swath") -> RobotsDecision:
     body = dedent(text).encode() if isinstance(text, str) else text
     url = normalise("https://example.com" + path)
     assert url is not None
-    return Robots.parse(body).verdict(url, agent)
+    return RobotsTxt.parse(body).decide(url, agent)
 
 
 RFC_EXAMPLE = """\
@@ -144,10 +144,10 @@ def test_which_rule_decides(rules: str, path: str, rule: str | None) -> None:
 
 def test_the_rule_is_told_as_it_was_written() -> None:
     text = "User-agent: *\ndisallow:  /Private/*%7e   # secret\nAllow: /Private/~ok\n"
-    assert verdict(text, "/Private/~joe") == Verdict(False, "Disallow: /Private/*%7e")
-    assert verdict(text, "/Private/~ok") == Verdict(True, "Allow: /Private/~ok")
-    assert verdict(text, "/") == Verdict(True, None)
-    assert verdict(b"User-agent: *\nDisallow: /caf\xe9", "/caf%E9") == Verdict(False, "Disallow: /caf\ufffd")
+    assert verdict(text, "/Private/~joe") == RobotsDecision(False, "Disallow: /Private/*%7e")
+    assert verdict(text, "/Private/~ok") == RobotsDecision(True, "Allow: /Private/~ok")
+    assert verdict(text, "/") == RobotsDecision(True, None)
+    assert verdict(b"User-agent: *\nDisallow: /caf\xe9", "/caf%E9") == RobotsDecision(False, "Disallow: /caf\ufffd")
 
 
 @pytest.mark.parametrize(
@@ -196,15 +196,15 @@ def test_other_lines_do_not_end_a_group() -> None:
 
 
 def test_a_delay_speaks_to_the_agents_above_it() -> None:
-    robots = Robots.parse(
+    robots = RobotsTxt.parse(
         b"User-agent: swath\nCrawl-delay: 5\nUser-agent: b\nDisallow: /x\n\nUser-agent: *\nAllow: /\n"
     )
-    assert robots.delay("swath") == 5
-    assert robots.delay("b") is None
-    assert robots.delay("c") is None
-    assert not robots.verdict("https://example.com/x", "swath").allowed, "and does not end their group"
-    assert not robots.verdict("https://example.com/x", "b").allowed
-    assert robots.verdict("https://example.com/x", "c").allowed
+    assert robots.crawl_delay("swath") == 5
+    assert robots.crawl_delay("b") is None
+    assert robots.crawl_delay("c") is None
+    assert not robots.decide("https://example.com/x", "swath").allowed, "and does not end their group"
+    assert not robots.decide("https://example.com/x", "b").allowed
+    assert robots.decide("https://example.com/x", "c").allowed
 
 
 @pytest.mark.parametrize(
@@ -227,14 +227,14 @@ def test_a_delay_speaks_to_the_agents_above_it() -> None:
     ],
 )
 def test_the_delay(text: str, delay: float | None) -> None:
-    assert Robots.parse(text.encode()).delay("swath") == delay
+    assert RobotsTxt.parse(text.encode()).crawl_delay("swath") == delay
 
 
 def test_sitemaps_belong_to_no_group() -> None:
     text = b"Sitemap: https://e.com/1.xml\nUser-agent: x\nDisallow: /\nsitemap:/2.xml # two\nSitemap:\nSitemap: /2.xml"
-    assert Robots.parse(text).sitemaps == ("https://e.com/1.xml", "/2.xml")
+    assert RobotsTxt.parse(text).sitemaps == ("https://e.com/1.xml", "/2.xml")
     many = b"".join(b"Sitemap: /%d\n" % number for number in range(2 * MAX_SITEMAPS))
-    assert len(Robots.parse(many).sitemaps) == MAX_SITEMAPS
+    assert len(RobotsTxt.parse(many).sitemaps) == MAX_SITEMAPS
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\r\r\n"])
@@ -272,7 +272,9 @@ def test_500_kib_are_parsed_and_no_half_line() -> None:
 
 
 def test_a_page_of_html_says_nothing() -> None:
-    assert verdict(b"<!DOCTYPE html><html><body>Not found: /\n<p>Disallow everything</p>", "/") == Verdict(True, None)
+    assert verdict(b"<!DOCTYPE html><html><body>Not found: /\n<p>Disallow everything</p>", "/") == RobotsDecision(
+        True, None
+    )
 
 
 HOSTILE = {
@@ -291,12 +293,12 @@ HOSTILE = {
 def test_a_hostile_file_takes_bounded_time(name: str) -> None:
     url = "http://example.com/" + "a" * 2_000
     started = time.process_time()
-    robots = Robots.parse(HOSTILE[name])
-    robots.verdict(url, "swath")
-    robots.delay("swath")
+    robots = RobotsTxt.parse(HOSTILE[name])
+    robots.decide(url, "swath")
+    robots.crawl_delay("swath")
     assert time.process_time() - started < 1.5
     started = time.process_time()
-    robots.verdict(url, "swath")
+    robots.decide(url, "swath")
     assert time.process_time() - started < 0.2
 
 
@@ -328,8 +330,8 @@ def test_matching_agrees_with_trying_everything(pattern: str, ends: bool, tail: 
     )
 )
 def test_any_bytes_are_a_robots_txt(lines: list[bytes]) -> None:
-    robots = Robots.parse(b"\n".join(lines))
-    assert robots.verdict("https://example.com/%FFa?b=*$", "swath").allowed in (True, False)
-    delay = robots.delay("swath")
+    robots = RobotsTxt.parse(b"\n".join(lines))
+    assert robots.decide("https://example.com/%FFa?b=*$", "swath").allowed in (True, False)
+    delay = robots.crawl_delay("swath")
     assert delay is None or delay >= 0
     assert isinstance(robots.sitemaps, tuple)

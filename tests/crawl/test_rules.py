@@ -14,13 +14,13 @@ from swath.crawl.robots.policy import (
     FIRST_RETRY,
     HOUR,
     LIFETIME,
+    MAX_DENIAL,
     MAX_LIFETIME,
     MAX_RETRY,
     MIN_LIFETIME,
-    PATIENCE,
-    Rules,
-    lifetime,
-    verdict_of_answer,
+    RobotsPolicy,
+    cache_lifetime,
+    policy_from_response,
 )
 
 NOW = 1_800_000_000 * SECOND
@@ -50,47 +50,47 @@ BODY = b"User-agent: *\nDisallow: /private\n"
     ],
 )
 def test_what_an_answer_means(status: int | None, kind: str) -> None:
-    rules = verdict_of_answer(status, body=BODY, now=NOW)
+    rules = policy_from_response(status, body=BODY, now=NOW)
     assert rules.kind == kind
     assert rules.fetched_at == NOW
     assert (rules.failing_since == NOW) == (kind == "deny")
-    robots = rules.robots()
-    assert robots.verdict("https://example.com/private", "swath").allowed == (kind == "allow")
-    assert robots.verdict("https://example.com/", "swath").allowed == (kind != "deny")
-    assert robots.verdict("https://example.com/robots.txt", "swath").allowed
+    robots = rules.parse()
+    assert robots.decide("https://example.com/private", "swath").allowed == (kind == "allow")
+    assert robots.decide("https://example.com/", "swath").allowed == (kind != "deny")
+    assert robots.decide("https://example.com/robots.txt", "swath").allowed
 
 
 def test_a_refusal_says_why() -> None:
     url = "https://example.com/"
-    assert verdict_of_answer(503, now=NOW).robots().verdict(url, "swath").rule == "robots.txt answered 503"
-    assert verdict_of_answer(None, now=NOW).robots().verdict(url, "swath").rule == "robots.txt could not be fetched"
+    assert policy_from_response(503, now=NOW).parse().decide(url, "swath").rule == "robots.txt answered 503"
+    assert policy_from_response(None, now=NOW).parse().decide(url, "swath").rule == "robots.txt could not be fetched"
 
 
 def test_trouble_is_tried_again_ever_more_rarely_and_ends_after_thirty_days() -> None:
-    rules = verdict_of_answer(None, now=NOW)
+    rules = policy_from_response(None, now=NOW)
     tries = 1
     gaps = []
     while rules.kind == "deny":
         assert rules.failing_since == NOW
         gaps.append(rules.expires_at - rules.fetched_at)
-        rules = verdict_of_answer((503, None)[tries % 2], now=rules.expires_at, before=rules)
+        rules = policy_from_response((503, None)[tries % 2], now=rules.expires_at, before=rules)
         tries += 1
     assert gaps == sorted(gaps)
     assert (gaps[0], gaps[-1]) == (FIRST_RETRY, MAX_RETRY)
-    assert rules.fetched_at - NOW >= PATIENCE
-    assert rules.fetched_at - NOW < PATIENCE + MAX_RETRY
+    assert rules.fetched_at - NOW >= MAX_DENIAL
+    assert rules.fetched_at - NOW < MAX_DENIAL + MAX_RETRY
     assert tries < 60
     assert rules.kind == "allow"
-    again = verdict_of_answer(500, now=rules.expires_at, before=rules)
+    again = policy_from_response(500, now=rules.expires_at, before=rules)
     assert again.kind == "allow"
-    healed = verdict_of_answer(200, body=BODY, now=rules.expires_at, before=rules)
+    healed = policy_from_response(200, body=BODY, now=rules.expires_at, before=rules)
     assert healed.failing_since is None
-    assert verdict_of_answer(500, now=NOW, before=healed).kind == "deny"
+    assert policy_from_response(500, now=NOW, before=healed).kind == "deny"
 
 
 def test_a_clock_that_went_back_does_no_harm() -> None:
-    before = verdict_of_answer(500, now=NOW)
-    assert verdict_of_answer(500, now=NOW - DAY, before=before).expires_at == NOW - DAY + FIRST_RETRY
+    before = policy_from_response(500, now=NOW)
+    assert policy_from_response(500, now=NOW - DAY, before=before).expires_at == NOW - DAY + FIRST_RETRY
 
 
 @pytest.mark.parametrize(
@@ -115,17 +115,17 @@ def test_a_clock_that_went_back_does_no_harm() -> None:
     ],
 )
 def test_how_long_it_holds(cache_control: str | None, expires: str | None, expected: int) -> None:
-    assert lifetime(cache_control, expires=expires, now=NOW) == expected
+    assert cache_lifetime(cache_control, expires=expires, now=NOW) == expected
     for status in (200, 404):
-        rules = verdict_of_answer(status, now=NOW, cache_control=cache_control, expires=expires)
+        rules = policy_from_response(status, now=NOW, cache_control=cache_control, expires=expires)
         assert rules.expires_at == NOW + expected
 
 
 @settings(deadline=None)
 @given(st.text(), st.text(alphabet="0123456789 ,:+-GMTJanFriZ", max_size=40))
 def test_any_header_has_a_meaning(cache_control: str, expires: str) -> None:
-    assert MIN_LIFETIME <= lifetime(cache_control, expires=expires, now=NOW) <= MAX_LIFETIME
-    assert MIN_LIFETIME <= lifetime(None, expires=expires, now=NOW) <= MAX_LIFETIME
+    assert MIN_LIFETIME <= cache_lifetime(cache_control, expires=expires, now=NOW) <= MAX_LIFETIME
+    assert MIN_LIFETIME <= cache_lifetime(None, expires=expires, now=NOW) <= MAX_LIFETIME
 
 
 @settings(deadline=None)
@@ -136,13 +136,13 @@ def test_any_header_has_a_meaning(cache_control: str, expires: str) -> None:
     st.none() | st.just("no-cache"),
 )
 def test_a_fact_survives_its_store(status: int | None, body: bytes, now: int, control: str | None) -> None:
-    rules = verdict_of_answer(status, body=body, now=now, cache_control=control)
+    rules = policy_from_response(status, body=body, now=now, cache_control=control)
     text = json.dumps(rules.to_json())
     assert "\\u0000" not in text
-    assert Rules.from_json(json.loads(text)) == rules
+    assert RobotsPolicy.from_json(json.loads(text)) == rules
 
 
 def test_the_body_is_kept_as_far_as_it_is_parsed() -> None:
-    assert len(verdict_of_answer(200, body=b"#" * 99 + b"\n" * (2 * MAX_BODY), now=NOW).body) < MAX_BODY
+    assert len(policy_from_response(200, body=b"#" * 99 + b"\n" * (2 * MAX_BODY), now=NOW).body) < MAX_BODY
     for body in (BODY.decode().encode("utf-16"), b"\xef\xbb\xbf" + BODY, b"\0" + BODY):
-        assert verdict_of_answer(200, body=body, now=NOW).body == BODY
+        assert policy_from_response(200, body=body, now=NOW).body == BODY

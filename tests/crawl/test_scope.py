@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from swath.core.errors import InvalidSetting
 from swath.crawl.urls.normalise import normalise
-from swath.crawl.urls.scope import NAMES_REMEMBERED, REASONS, Footprint, Scope, scope_of
+from swath.crawl.urls.scope import NAMES_REMEMBERED, REASONS, NameSet, Scope, build_scope
 
 SEED = "https://www.example.com:8443/docs/intro.html?v=1"
 
@@ -36,13 +36,13 @@ def test_each_kind_of_scope(url: str, inside: str) -> None:
     found = [
         kind
         for kind in ("page", "prefix", "host", "domain", "any")
-        if scope_of(kind, seeds=[SEED]).reason(url, 1) is None
+        if build_scope(kind, seeds=[SEED]).reason(url, 1) is None
     ]
     assert found == inside.split()
 
 
 def test_each_reason_has_its_name() -> None:
-    scope = scope_of(
+    scope = build_scope(
         "domain",
         seeds=["https://example.com/"],
         include=["/docs/", "/blog/"],
@@ -77,7 +77,7 @@ def test_excluded_hosts_cover_their_subdomains_and_only_those() -> None:
         "0.0.0.0 bad.example worse.example\n",
         "10.0.0.1\n",
     ]
-    scope = scope_of("any", excluded_hosts=lines)
+    scope = build_scope("any", excluded_hosts=lines)
     for name in ("ads.example", "a.b.ads.example", "track.example", "x.track.example", "worse.example", "10.0.0.1"):
         assert scope.reason(f"http://{name}:8080/", 0) == "host"
     for name in ("example", "notads.example", "ads.example.com", "0.0.0.0", "10.0.0.2"):
@@ -97,26 +97,26 @@ def test_excluded_hosts_cover_their_subdomains_and_only_those() -> None:
 )
 def test_a_wrong_setting_is_named(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidSetting, match=message):
-        scope_of(**{"kind": "any", **arguments})  # type: ignore[arg-type]
+        build_scope(**{"kind": "any", **arguments})  # type: ignore[arg-type]
 
 
 def test_seeds_are_not_read_when_everything_is_in_scope() -> None:
     seeds = iter(["https://example.com/"])
-    scope_of("any", seeds=seeds)
+    build_scope("any", seeds=seeds)
     assert next(seeds) == "https://example.com/"
 
 
 def test_a_scope_means_the_same_in_another_process() -> None:
-    scope = pickle.loads(pickle.dumps(scope_of("host", seeds=["https://example.com/"], exclude=["z$"])))
+    scope = pickle.loads(pickle.dumps(build_scope("host", seeds=["https://example.com/"], exclude=["z$"])))
     assert scope.reason("https://example.com/", 0) is None
     assert scope.reason("https://example.org/", 0) == "scope"
     # The digests are the same wherever they are made: this one was made once.
-    assert list(Footprint(["example.com"])._digests) == [0x6626CFC10513C513]
+    assert list(NameSet(["example.com"])._digests) == [0x6626CFC10513C513]
 
 
 def test_many_seeds_fit() -> None:
     tracemalloc.start()
-    footprint = Footprint(f"host{number}.example" for number in range(20_000))
+    footprint = NameSet(f"host{number}.example" for number in range(20_000))
     for number in range(2 * NAMES_REMEMBERED):
         assert f"other{number}.example" not in footprint
         assert not footprint.covers(f"other{number}.example")
@@ -131,7 +131,7 @@ def test_many_seeds_fit() -> None:
 @settings(deadline=None)
 @given(st.lists(st.text(alphabet="abc.", min_size=1, max_size=6)), st.text(alphabet="abc.", min_size=1, max_size=6))
 def test_a_footprint_is_a_set(names: list[str], name: str) -> None:
-    footprint = Footprint(names)
+    footprint = NameSet(names)
     assert (name in footprint) == (name in names)
     assert (name in footprint) == (name in names), "also when asked again"
 
@@ -145,4 +145,4 @@ def test_prefix_scope_is_the_directory_of_the_seed(tail: str, seed_tail: str) ->
     assert seed is not None
     directory = seed.partition("?")[0].rpartition("/")[0].replace("www.", "") + "/"
     inside = url.partition("?")[0].startswith(directory)
-    assert (scope_of("prefix", seeds=[seed]).reason(url, 0) is None) == inside
+    assert (build_scope("prefix", seeds=[seed]).reason(url, 0) is None) == inside

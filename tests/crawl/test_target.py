@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swath.core.errors import UsageError
-from swath.crawl.http.connect_to import ConnectTo, split
+from swath.crawl.http.connect_to import ConnectTo, split_url
 
 NUMBERS = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*\.?")
 
@@ -26,7 +26,7 @@ NUMBERS = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*\.?")
     ],
 )
 def test_parts(url: str, host: str, port: int, authority: str, path: str) -> None:
-    target = split(url)
+    target = split_url(url)
     assert target is not None
     assert (target.host, target.port, target.authority, target.path) == (host, port, authority, path)
     assert target.url == f"{target.scheme}://{authority}{path}"
@@ -59,13 +59,13 @@ def test_parts(url: str, host: str, port: int, authority: str, path: str) -> Non
     ],
 )
 def test_what_cannot_be_fetched(url: str) -> None:
-    assert split(url) is None
+    assert split_url(url) is None
 
 
 @given(st.from_regex(r"https?://[a-z0-9@:.\[\]\\/?#%]{1,12}(/[ -~]{0,10})?", fullmatch=True))
 def test_libcurl_sees_the_same_host(url: str) -> None:
     """What we connect to is decided by our reading; libcurl must not have another."""
-    target = split(url)
+    target = split_url(url)
     if target is None:
         return
     try:

@@ -15,7 +15,7 @@ from swath.crawl.urls.traps import (
     MAX_SEGMENTS,
     OLDEST_YEAR,
     TRAPS,
-    trap,
+    find_trap,
 )
 
 YEAR = 2026
@@ -105,14 +105,14 @@ HONEST = [
 def test_a_trap_is_named(name: str, path: str) -> None:
     url = normalise("https://www.example.com" + path)
     assert url is not None
-    assert trap(url, year=YEAR) == name
+    assert find_trap(url, year=YEAR) == name
 
 
 @pytest.mark.parametrize("path", HONEST)
 def test_an_honest_address_is_left_alone(path: str) -> None:
     url = normalise("https://www.example.com" + path)
     assert url is not None
-    assert trap(url, year=YEAR) is None
+    assert find_trap(url, year=YEAR) is None
 
 
 def test_every_trap_is_tried() -> None:
@@ -121,8 +121,8 @@ def test_every_trap_is_tried() -> None:
 
 def test_a_calendar_moves_with_the_years() -> None:
     url = "https://example.com/events/2031/05/12"
-    assert trap(url, year=2026) == "calendar"
-    assert trap(url, year=2031) is None
+    assert find_trap(url, year=2026) == "calendar"
+    assert find_trap(url, year=2031) is None
 
 
 @settings(deadline=None)
@@ -130,7 +130,7 @@ def test_a_calendar_moves_with_the_years() -> None:
 def test_any_url_gets_an_answer(tail: str) -> None:
     url = normalise("http://example.com/" + tail)
     assert url is not None
-    assert trap(url, year=YEAR) in {None, *TRAPS}
+    assert find_trap(url, year=YEAR) in {None, *TRAPS}
 
 
 @pytest.mark.parametrize(
@@ -140,5 +140,5 @@ def test_the_longest_url_is_judged_at_once(piece: str) -> None:
     for mark in ("", "?"):
         url = ("http://example.com/" + mark + piece * MAX_URL)[:MAX_URL]
         started = time.process_time()
-        trap(url, year=YEAR)
+        find_trap(url, year=YEAR)
         assert time.process_time() - started < 0.02

@@ -15,7 +15,7 @@ from warcio.archiveiterator import ArchiveIterator
 import swath
 from swath.crawl import pacing, workspace
 from swath.crawl.settings import CrawlSettings
-from swath.crawl.urls.explain import refusal
+from swath.crawl.urls.explain import explain_refusal
 from swath.testing.web import Entry, Fate, Web, by_lane, repeats, spawn, too_close, too_early, too_many_at_once
 from swath.testing.web.log import HOST
 from tests.crawl.archives import archived_urls, check_archive
@@ -168,7 +168,7 @@ async def test_a_url_that_was_never_added_has_its_reason(crawled: Crawled, url: 
     async with swath.open(crawled.settings.store_url, create=False) as frontier:
         known = (await frontier.facts([workspace.SETTINGS]))[workspace.SETTINGS]
         assert (await frontier.explain(url)).state == "unknown"
-    assert refusal(url, known, year=2026)[0] == rule
+    assert explain_refusal(url, known, year=2026)[0] == rule
 
 
 def test_explain_says_why_a_url_was_never_added(crawled: Crawled) -> None:

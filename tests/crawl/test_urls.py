@@ -9,16 +9,16 @@ from swath.crawl.urls.normalise import (
     MAX_TEXT,
     MAX_URL,
     authority,
-    by_ada,
     host,
-    meant,
     normalise,
     normalise_all,
+    normalise_with_ada,
     origin,
-    seed_url,
+    parse_seed,
     site,
     strip_session,
     strip_tracking,
+    suggest_seed,
     surt,
 )
 
@@ -175,7 +175,7 @@ BASES = st.sampled_from(
 @example("http://example.com", ":25/", None)
 @example("http://example.com", "", None)
 def test_plain_links_are_what_the_library_makes_of_them(start: str, tail: str, base: str | None) -> None:
-    assert normalise(start + tail, base) == by_ada(start + tail, base)
+    assert normalise(start + tail, base) == normalise_with_ada(start + tail, base)
     if base is not None:
         assert normalise_all([start + tail, tail], base) == [normalise(start + tail, base), normalise(tail, base)]
 
@@ -229,7 +229,7 @@ def test_what_takes_parts_of_urls_takes_any(tail: str) -> None:
     ],
 )
 def test_a_seed_may_be_a_bare_host(text: str, url: str | None) -> None:
-    assert seed_url(text) == url
+    assert parse_seed(text) == url
 
 
 @pytest.mark.parametrize(
@@ -248,14 +248,14 @@ def test_a_seed_may_be_a_bare_host(text: str, url: str | None) -> None:
     ],
 )
 def test_what_a_slip_was_meant_to_be(text: str, url: str | None) -> None:
-    assert seed_url(text) is None
-    assert meant(text) == url
+    assert parse_seed(text) is None
+    assert suggest_seed(text) == url
 
 
 @settings(deadline=None)
 @given(st.text(max_size=100))
 def test_any_line_is_a_seed_or_none(text: str) -> None:
-    url = seed_url(text)
+    url = parse_seed(text)
     assert url is None or normalise(url) == url
 
 
@@ -355,6 +355,6 @@ def test_keys_of_the_index(url: str, key: str) -> None:
 def test_the_caches_are_bounded() -> None:
     for number in range(module.ORIGINS_CACHED + 100):
         normalise(f"http://h{number}.example/")
-    assert module._origin.cache_info().currsize <= module.ORIGINS_CACHED
-    assert module._is_normal.cache_info().currsize <= module.ORIGINS_CACHED
+    assert module._clean_origin.cache_info().currsize <= module.ORIGINS_CACHED
+    assert module._is_normal_origin.cache_info().currsize <= module.ORIGINS_CACHED
     assert module.site_of_host.cache_info().maxsize == module.SITES_CACHED

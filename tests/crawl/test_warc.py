@@ -23,9 +23,9 @@ URL = "https://example.com/a?b"
 
 
 def a_response(body: bytes = BODY, *, head: bytes = HEAD, **more: Any) -> tuple[str, bytes]:
-    record_id = warc.new_id()
+    record_id = warc.new_record_id()
     digest = warc.payload_digest(body)
-    return record_id, warc.response(
+    return record_id, warc.build_response(
         URL, record_id=record_id, time=TIME, head=head, body=body, digest=digest, address="192.0.2.7", **more
     )
 
@@ -45,10 +45,10 @@ def a_file(body: bytes = BODY) -> list[bytes]:
     refers = {"refers_to": response_id, "refers_to_url": URL, "refers_to_time": TIME}
     digest = warc.payload_digest(body)
     return [
-        warc.warcinfo("x.warc.gz", record_id=warc.new_id(), time=TIME, fields={"software": "swath"}),
+        warc.build_warcinfo("x.warc.gz", record_id=warc.new_record_id(), time=TIME, fields={"software": "swath"}),
         response,
-        warc.request(URL, record_id=warc.new_id(), time=TIME, sent=SENT, concurrent_to=response_id),
-        warc.revisit(URL, record_id=warc.new_id(), time=TIME, head=HEAD, digest=digest, **refers),  # type: ignore[arg-type]
+        warc.build_request(URL, record_id=warc.new_record_id(), time=TIME, sent=SENT, concurrent_to=response_id),
+        warc.build_revisit(URL, record_id=warc.new_record_id(), time=TIME, head=HEAD, digest=digest, **refers),  # type: ignore[arg-type]
     ]
 
 
@@ -63,7 +63,9 @@ def test_warcio_finds_every_digest_right(tmp_path: Path) -> None:
 
 def test_warcio_would_find_a_wrong_digest(tmp_path: Path) -> None:
     path = tmp_path / "x.warc.gz"
-    path.write_bytes(warc.response(URL, record_id="<x:y>", time=TIME, head=HEAD, body=BODY, digest="sha1:" + "A" * 32))
+    path.write_bytes(
+        warc.build_response(URL, record_id="<x:y>", time=TIME, head=HEAD, body=BODY, digest="sha1:" + "A" * 32)
+    )
     assert check(path).returncode == 1
 
 
@@ -140,7 +142,7 @@ def test_http_2_is_written_as_text() -> None:
 def test_of_a_status_line_the_version_alone_is_replaced(rest: bytes) -> None:
     """Whatever a host says for one, also where it says no more."""
     for fields in (b"\r\n\r\n", b"\r\nA:b\r\n\r\n", b"\nLength: 2\n\n"):
-        assert warc.stored_head(b"HTTP/2" + rest + fields) == b"HTTP/1.1" + rest.removeprefix(b".0") + fields
+        assert warc.rewrite_head(b"HTTP/2" + rest + fields) == b"HTTP/1.1" + rest.removeprefix(b".0") + fields
 
 
 @pytest.mark.parametrize(
@@ -152,21 +154,21 @@ def test_of_a_status_line_the_version_alone_is_replaced(rest: bytes) -> None:
     ],
 )
 def test_only_the_transfer_coding_is_renamed(head: bytes, stored: bytes) -> None:
-    assert warc.stored_head(head).splitlines()[1] == stored
+    assert warc.rewrite_head(head).splitlines()[1] == stored
 
 
 def test_the_same_values_make_the_same_bytes() -> None:
     again = {"record_id": "<urn:uuid:1>", "time": TIME, "head": HEAD, "body": BODY, "digest": "sha1:x"}
-    assert warc.response(URL, **again) == warc.response(URL, **again)  # type: ignore[arg-type]
+    assert warc.build_response(URL, **again) == warc.build_response(URL, **again)  # type: ignore[arg-type]
 
 
 def test_a_line_break_cannot_make_a_header() -> None:
     with pytest.raises(UsageError, match="line break"):
-        warc.request("http://a/\r\nX: y", record_id="<x:y>", time=TIME, sent=SENT, concurrent_to="<x:y>")
+        warc.build_request("http://a/\r\nX: y", record_id="<x:y>", time=TIME, sent=SENT, concurrent_to="<x:y>")
 
 
 def test_record_ids_are_random_uuids() -> None:
-    ids = {warc.new_id() for _ in range(10_000)}
+    ids = {warc.new_record_id() for _ in range(10_000)}
     assert len(ids) == 10_000
     for one in ids:
         found = UUID(one.removeprefix("<urn:uuid:").removesuffix(">"))

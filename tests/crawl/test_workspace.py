@@ -15,7 +15,7 @@ from swath.crawl import workspace
 from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.archive.record import Capture
 from swath.crawl.settings import CrawlSettings
-from swath.files.archive import ArchiveBusy
+from swath.files.output_directory import OutputBusy
 from tests.crawl.driving import swath_command
 from tests.recorder import PATIENCE
 
@@ -106,7 +106,7 @@ def test_a_run_that_is_refused_leaves_the_pace_of_the_other_alone(tmp_path: Path
     for more in ([], [Capture({"url": "https://h0.example/"}, None)]):  # before its first page, and then
         crawling.restore({})
         crawling.write([[more]])
-        with pytest.raises(ArchiveBusy, match="is being written to by process"):
+        with pytest.raises(OutputBusy, match="is being written to by process"):
             asyncio.run(workspace.prepare(CrawlSettings(out=str(tmp_path), delay=0.0), _seeds(0, 2)))
         status = asyncio.run(workspace.status(settings))
         assert (status.min_interval, status.ready) == (70.0, 1)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from swath.crawl.http.resolve import ResolveError
+from swath.crawl.http.resolver import ResolveError
 
 Answering = Callable[["Exchange"], Awaitable[None]]
 

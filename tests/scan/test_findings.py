@@ -15,8 +15,8 @@ import pytest
 
 from swath.cli.scanning import Scanning
 from swath.core.errors import UsageError
-from swath.files.append_file import GrowingFile
-from swath.files.archive import ArchiveBusy, ArchiveDamaged
+from swath.files.append_file import AppendFile
+from swath.files.output_directory import OutputBusy, OutputDamaged
 from swath.scan import Finding, workspace
 from swath.scan.counts import MAX_CODES, Counts
 from swath.scan.finding import Context, State, Word, line
@@ -155,7 +155,7 @@ def _prepare(tree: Path, outs: list[Path], barrier: Barrier, tell: Callable[[lis
             marks.append(
                 asyncio.run(workspace.prepare(settings_of(tree, out, check="empty"), TreeSource(str(tree)))).scan
             )
-        except ArchiveBusy:
+        except OutputBusy:
             marks.append("")
     tell(marks)
 
@@ -198,8 +198,8 @@ def test_an_output_of_any_name_has_its_own_frontier(tree: Path, tmp_path: Path, 
 
 def test_one_process_writes_to_a_file(tree: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    other = GrowingFile(out)
-    with pytest.raises(ArchiveBusy, match="another process"):
+    other = AppendFile(out)
+    with pytest.raises(OutputBusy, match="another process"):
         scan(tree, out, check="empty")
     other.close()
     assert scan(tree, out, check="empty").proof.complete
@@ -254,10 +254,10 @@ def test_findings_that_are_not_as_they_were_written_are_refused(tree: Path, tmp_
     lines = out.read_bytes()
     for damaged in (lines[:300] + b"\0" * 10 + lines[310:], lines[: lines.index(b"\n") + 1], lines[:-1]):
         out.write_bytes(damaged)
-        with pytest.raises(ArchiveDamaged, match=f"{out} is not as it was written"):
+        with pytest.raises(OutputDamaged, match=f"{out} is not as it was written"):
             list(lines_of(out, len(lines)))
     out.unlink()
-    with pytest.raises(ArchiveDamaged, match=f"{out} is not as it was written"):
+    with pytest.raises(OutputDamaged, match=f"{out} is not as it was written"):
         list(lines_of(out, len(lines)))
 
 
@@ -267,11 +267,11 @@ def test_a_file_that_is_changed_while_it_is_written_to(tmp_path: Path) -> None:
     output.write([[Entry(b"one\n", Counts())]])
     output.keep()
     os.truncate(tmp_path / "out.jsonl", 2)
-    with pytest.raises(ArchiveDamaged, match=r"is 2 bytes long and"):
+    with pytest.raises(OutputDamaged, match=r"is 2 bytes long and"):
         output.write([[Entry(b"two\n", Counts())]])
     (tmp_path / "out.jsonl").write_bytes(b"one\n")
     (tmp_path / "out.jsonl").unlink()
-    with pytest.raises(ArchiveDamaged, match=r"is gone"):
+    with pytest.raises(OutputDamaged, match=r"is gone"):
         output.write([[Entry(b"two\n", Counts())]])
     output.close()
 

@@ -21,8 +21,8 @@ from swath.crawl.archive import index
 from swath.crawl.fleet import ChildFailed, Fleet
 from swath.crawl.http.connect_to import ConnectTo
 from swath.crawl.settings import CrawlSettings
-from swath.crawl.urls.scope import scope_of
-from swath.files.errors import writing_to
+from swath.crawl.urls.scope import build_scope
+from swath.files.errors import translate_write_errors
 from swath.runner.shutdown import Stop, stopped_by_signals
 
 REFRESH_SECONDS = 0.5
@@ -44,7 +44,7 @@ class Crawling:
         settings = self._settings
         await asyncio.to_thread(_check, settings)
         with stopped_by_signals(self._stop, asyncio.get_running_loop()):
-            with writing_to(settings.directory):
+            with translate_write_errors(settings.directory):
                 prepared = await workspace.prepare(settings, _seeds(urls, seeds))
             before = await workspace.status(settings)
             self._say_what_begins(prepared, before)
@@ -107,8 +107,8 @@ class Crawling:
             print_error(failure if stopped_by == FAILED else f"{failure}; the others went on")
         status = await workspace.status(settings)
         if stopped_by == "done" and settings.warc:
-            with writing_to(settings.directory):
-                await asyncio.to_thread(index.write, settings.directory, await workspace.committed(settings))
+            with translate_write_errors(settings.directory):
+                await asyncio.to_thread(index.write_index, settings.directory, await workspace.committed(settings))
         stats = self._fleet.stats()
         if self._json:
             print_json_line(
@@ -148,7 +148,7 @@ def _check(settings: CrawlSettings) -> None:
             hosts = Path(settings.exclude_hosts).read_text().splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"--exclude-hosts {settings.exclude_hosts}: {_said(error)}") from error
-    scope_of(settings.scope, include=settings.include, exclude=settings.exclude, excluded_hosts=hosts)
+    build_scope(settings.scope, include=settings.include, exclude=settings.exclude, excluded_hosts=hosts)
     ConnectTo.parse(settings.connect_to)
 
 

@@ -62,10 +62,10 @@ async def _refused(frontier: Frontier, found: Explanation) -> Explanation:
     if known is None:
         return found
     try:
-        from swath.crawl.urls.explain import refusal
+        from swath.crawl.urls.explain import explain_refusal
     except ImportError:  # a crawl that was made elsewhere
         return found
-    rule, sentence = refusal(found.key, known, year=datetime.now(UTC).year)
+    rule, sentence = explain_refusal(found.key, known, year=datetime.now(UTC).year)
     return replace(found, sentence=f"{found.sentence} {sentence}", data={"refused": rule})
 
 

@@ -86,15 +86,15 @@ def _write(directory: Path, committed: Mapping[str, int], file: str | None, form
 
     if form == "parquet":
         assert file is not None
-        _parquet(index.pages(directory, committed), file)
+        _parquet(index.read_pages(directory, committed), file)
         return
     if file is None and isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # as files are, whatever the locale
     with nullcontext(sys.stdout) if file is None else open(file, "w", encoding="utf-8", newline="") as stream:
         if form == "cdxj":
-            stream.writelines(f"{line}\n" for line in index.cdxj_lines(directory, committed))
+            stream.writelines(f"{line}\n" for line in index.read_cdxj_lines(directory, committed))
         else:
-            _TEXTS[form](index.pages(directory, committed), stream)
+            _TEXTS[form](index.read_pages(directory, committed), stream)
 
 
 def _jsonl(pages: Iterator[dict[str, Any]], stream: TextIO) -> None:

@@ -10,7 +10,7 @@ from swath.cli.exit_codes import ExitCode
 from swath.cli.formatting import pluralize
 from swath.cli.terminal import is_terminal, open_live_display, print_error, print_facts, print_json_line
 from swath.core.redact import mask_password
-from swath.files.errors import writing_to
+from swath.files.errors import translate_write_errors
 from swath.import_path import function
 from swath.runner.shutdown import Stop, stopped_by_signals
 from swath.scan import parquet_out, workspace
@@ -49,7 +49,7 @@ class Scanning:
             fix = None if settings.fix is None else function(settings.fix, flag="--fix")
             job = Job(settings, source, check=check, fix=fix, stop=self._stop)
             await asyncio.to_thread(source.state)
-            with writing_to(settings.out):
+            with translate_write_errors(settings.out):
                 prepared = await workspace.prepare(settings, source)
                 before = await proof(settings)
                 self._say_what_begins(prepared, before)
@@ -104,7 +104,7 @@ class Scanning:
         settings = self._settings
         found = await proof(settings, with_examples=not (self._quiet or self._json))
         if settings.out.endswith(".parquet"):
-            with writing_to(settings.out):
+            with translate_write_errors(settings.out):
                 await asyncio.to_thread(parquet_out.write, Path(settings.out), settings.lines, found.length)
         if self._json:
             print_json_line({"event": "summary", "stopped_by": stopped_by, "seconds": seconds, **found.as_dict()})

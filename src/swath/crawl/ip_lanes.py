@@ -9,7 +9,7 @@ that is not settled is never used.
 
 from swath.core.item import Item, Outcome
 from swath.crawl.fact_batcher import FactBatcher
-from swath.crawl.http.response import Answer
+from swath.crawl.http.response import Response
 from swath.crawl.lanes import ip_lane_name, is_ip_lane
 from swath.crawl.page_fetcher import PageFetcher
 from swath.crawl.urls import normalise
@@ -60,17 +60,17 @@ class IpLanes:
             return item.release(started=False, after=RECHECK_SECONDS)
         else:
             addresses = await self._fetcher.resolve(item.key)
-            if isinstance(addresses, Answer):
+            if isinstance(addresses, Response):
                 return await self._fetcher.settle_failure(item, addresses)
             lane = ip_lane_name(addresses)
             facts = {FACT_PREFIX + host: lane}  # remembered once it is settled: another worker may choose until then
         moved = Item(item.key, lane, item.priority, item.payload)
         return item.done(result={MOVED_TO: lane}, discovered=[moved], facts=facts, started=False)
 
-    async def lane_of_request(self, url: str) -> str | Answer:
+    async def lane_of_request(self, url: str) -> str | Response:
         """Return the lane whose pace a request for this URL must follow, or the failure to resolve its host."""
         lane = self._hosts.lane_of(url)
         if is_ip_lane(lane):
             return lane
         addresses = await self._fetcher.resolve(url)
-        return addresses if isinstance(addresses, Answer) else ip_lane_name(addresses)
+        return addresses if isinstance(addresses, Response) else ip_lane_name(addresses)

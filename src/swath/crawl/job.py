@@ -10,8 +10,8 @@ from swath.core.status import Status
 from swath.crawl import fd_limit, workspace
 from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.http.connect_to import ConnectTo
-from swath.crawl.http.fetch import Fetcher
-from swath.crawl.http.resolve import Resolver
+from swath.crawl.http.fetcher import Fetcher
+from swath.crawl.http.resolver import Resolver
 from swath.crawl.http.response import Limits
 from swath.crawl.ip_lanes import HostLanes
 from swath.crawl.lanes import lane_naming

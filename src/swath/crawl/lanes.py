@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from swath.crawl.http.address import literal
+from swath.crawl.http.address import parse_ip_literal
 from swath.crawl.urls import normalise
 
 
@@ -13,7 +13,7 @@ def lane_naming(kind: str) -> Callable[[str], str]:
 
 
 def is_ip_lane(lane: str) -> bool:
-    return literal(lane) is not None
+    return parse_ip_literal(lane) is not None
 
 
 def ip_lane_name(addresses: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from swath.core.item import DEFAULT_PRIORITY, Item
 from swath.core.store import EncodedItem
 from swath.crawl.urls import normalise
 from swath.crawl.urls.scope import Scope
-from swath.crawl.urls.traps import trap
+from swath.crawl.urls.traps import find_trap
 from swath.frontier import Frontier
 
 MAX_DECISIONS = 200_000  # URLs that one process remembers: about 60 MB
@@ -41,7 +41,7 @@ class LinkFilter:
 
     def find_refusal(self, url: str, depth: int) -> str | None:
         """Return why the crawl does not fetch a URL: out of scope, or a trap; None if it does."""
-        return self._scope.reason(url, depth) or trap(url, year=self._year)
+        return self._scope.reason(url, depth) or find_trap(url, year=self._year)
 
     def new_items(self, links: Iterable[str], *, depth: int, referrer: str, **payload: object) -> list[EncodedItem]:
         """Return items for the links that belong to the crawl, without those known to be in the frontier."""

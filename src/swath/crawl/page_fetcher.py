@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from swath.core.item import Item, Outcome
-from swath.crawl.http.address import literal
-from swath.crawl.http.fetch import Fetcher
-from swath.crawl.http.response import Answer
+from swath.crawl.http.address import parse_ip_literal
+from swath.crawl.http.fetcher import Fetcher
+from swath.crawl.http.response import Response
 from swath.crawl.pacing import LanePacing, page_retry_pause
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
@@ -23,18 +23,18 @@ class PageFetcher:
         self._pacing = pacing
         self._stats = stats
 
-    async def fetch(self, url: str, lane: str, *, fresh: bool, size: int = 0) -> Answer:
+    async def fetch(self, url: str, lane: str, *, fresh: bool, size: int = 0) -> Response:
         """Fetch a URL. With `--lane ip`, connect only to the address that the lane is named after."""
-        address = literal(lane) if self._settings.lane == "ip" else None
+        address = parse_ip_literal(lane) if self._settings.lane == "ip" else None
         answer = await self._fetcher.fetch(url, fresh=fresh, address=address, size=size)
         self._stats.record_response_time(normalise.host(url), answer.ended - answer.started)
         return answer
 
-    async def resolve(self, url: str) -> Sequence[str] | Answer:
+    async def resolve(self, url: str) -> Sequence[str] | Response:
         """Return the addresses of a URL's host, or the failure to resolve it."""
-        return await self._fetcher.addresses(url)
+        return await self._fetcher.resolve(url)
 
-    async def settle_failure(self, item: Item, answer: Answer) -> Outcome:
+    async def settle_failure(self, item: Item, answer: Response) -> Outcome:
         """Decide what becomes of an item whose request failed: retry, dead letter, or another turn."""
         assert answer.error is not None
         if answer.error == "closed":  # the server may not have read the request: repeat it on a new connection

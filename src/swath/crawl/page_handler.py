@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from swath.core.item import Done, Item, Outcome
 from swath.crawl.archive.capture import CaptureBuilder
 from swath.crawl.fact_batcher import FactBatcher
-from swath.crawl.http.fetch import Fetcher
-from swath.crawl.http.response import Answer
+from swath.crawl.http.fetcher import Fetcher
+from swath.crawl.http.response import Response
 from swath.crawl.http.status import is_busy, is_retryable
 from swath.crawl.ip_lanes import HostLanes, IpLanes
 from swath.crawl.links import LinkFilter
@@ -18,7 +18,7 @@ from swath.crawl.pacing import LanePacing, page_retry_pause, parse_retry_after
 from swath.crawl.page_fetcher import PageFetcher, count_failures
 from swath.crawl.page_processor import PageProcessor
 from swath.crawl.patient import Patient
-from swath.crawl.robots.cache import Origins
+from swath.crawl.robots.cache import RobotsCache
 from swath.crawl.robots.gate import RobotsGate
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
@@ -52,7 +52,7 @@ class PageHandler:
         self._robots = RobotsGate(
             patient,
             settings,
-            cache=Origins(facts),
+            cache=RobotsCache(facts),
             fetcher=self._fetcher,
             pacing=self._pacing,
             captures=captures,
@@ -103,7 +103,7 @@ class PageHandler:
         rule = f"--max-pages-per-host {budget}: {item.lane} has had that many pages"
         return item.done(result={"excluded": "host-budget", "rule": rule}, started=False)
 
-    async def _settle(self, item: Item, answer: Answer) -> Outcome:
+    async def _settle(self, item: Item, answer: Response) -> Outcome:
         """Settle a page: process the response, or retry if the host failed or is busy."""
         if answer.error is not None:
             return await self._fetcher.settle_failure(item, answer)

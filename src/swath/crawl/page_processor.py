@@ -6,12 +6,12 @@ from typing import Any
 from swath.core.item import Item, Outcome
 from swath.crawl.archive import warc
 from swath.crawl.archive.capture import CaptureBuilder
-from swath.crawl.http.response import Answer
+from swath.crawl.http.response import Response
 from swath.crawl.links import LinkFilter
-from swath.crawl.parse.directives import x_robots_tag
+from swath.crawl.parse.directives import parse_x_robots_tag
 from swath.crawl.parse.feeds import GZIP
-from swath.crawl.parse.page import Read, read, read_unpacked, unpacked
-from swath.crawl.robots.cache import redirect_of
+from swath.crawl.parse.page import ParsedPage, decode_body, parse_decoded_page, parse_page
+from swath.crawl.robots.cache import redirect_target
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
 
@@ -30,7 +30,7 @@ class PageProcessor:
         self._links = links
         self._stats = stats
 
-    async def process(self, item: Item, answer: Answer) -> Outcome:
+    async def process(self, item: Item, answer: Response) -> Outcome:
         """Settle a page with its archive record, its entry in the page list, and the items it discovers."""
         payload: dict[str, Any] = item.payload or {}
         depth = payload.get("depth", 0)
@@ -39,23 +39,25 @@ class PageProcessor:
         page: dict[str, Any] = {"kind": payload.get("kind", "page"), "depth": depth, "referrer": payload.get("from")}
         original = await self._captures.find_original(answer, digest)
         discovered: list[Any] = []
-        parsed: Read | None = None
-        target = redirect_of(answer)
+        parsed: ParsedPage | None = None
+        target = redirect_target(answer)
         if target is not None:
             page["redirect"] = target
             discovered = self._follow_redirect(item, target, depth, payload, result)
         elif original is None and 200 <= answer.status < 300 and answer.body:
             parsed = await self._parse(item.key, answer, sitemap=payload.get("kind") == "sitemap")
-            page |= {name: getattr(parsed, name) for name in ("title", "canonical", "noindex", "wrong")}
+            page |= {name: getattr(parsed, name) for name in ("title", "canonical", "noindex", "decode_error")}
             discovered = self._follow_links(item, parsed, depth)
         if original is not None:
             self._stats.duplicates += 1
             page["duplicate_of"] = original.url
         directives = (
-            x_robots_tag(answer.headers.all("x-robots-tag"), self._settings.user_agent) if parsed is None else parsed
+            parse_x_robots_tag(answer.headers.get_all("x-robots-tag"), self._settings.user_agent)
+            if parsed is None
+            else parsed
         )
         archived = not directives.noarchive
-        record_id = warc.new_id()
+        record_id = warc.new_record_id()
         capture = self._captures.build(
             answer, page, digest=digest, record_id=record_id, original=original, archived=archived
         )
@@ -80,7 +82,7 @@ class PageProcessor:
         kind = {"kind": payload["kind"]} if "kind" in payload else {}
         return self._links.new_items([target], depth=depth, referrer=item.key, redirects=redirects, **kind)
 
-    def _follow_links(self, item: Item, parsed: Read, depth: int) -> list[Any]:
+    def _follow_links(self, item: Item, parsed: ParsedPage, depth: int) -> list[Any]:
         if parsed.nofollow:
             self._stats.refused["nofollow"] += 1
             return []
@@ -89,11 +91,11 @@ class PageProcessor:
             items += self._links.new_items(parsed.sitemaps, depth=depth, referrer=item.key, kind="sitemap")
         return items
 
-    async def _parse(self, url: str, answer: Answer, *, sitemap: bool) -> Read:
+    async def _parse(self, url: str, answer: Response, *, sitemap: bool) -> ParsedPage:
         """Parse a page, in a thread if the decoded body is large: a few compressed kilobytes may become megabytes."""
         limit, agent = self._settings.max_size * MAX_EXPANSION, self._settings.user_agent
         if len(answer.body) <= PARSED_IN_THREAD:
-            decoded = unpacked(answer, limit=min(limit, PARSED_IN_THREAD))
+            decoded = decode_body(answer, limit=min(limit, PARSED_IN_THREAD))
             if not decoded.truncated and decoded.body[:2] != GZIP:
-                return read_unpacked(url, answer, decoded, agent=agent, sitemap=sitemap)
-        return await asyncio.to_thread(read, url, answer, limit=limit, agent=agent, sitemap=sitemap)
+                return parse_decoded_page(url, answer, decoded, agent=agent, sitemap=sitemap)
+        return await asyncio.to_thread(parse_page, url, answer, limit=limit, agent=agent, sitemap=sitemap)

@@ -22,7 +22,7 @@ from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.lanes import lane_naming
 from swath.crawl.settings import MANY_HOSTS, CrawlSettings
 from swath.crawl.urls import normalise
-from swath.crawl.urls.scope import Footprint, Scope, scope_of
+from swath.crawl.urls.scope import NameSet, Scope, build_scope
 from swath.opening import Opening
 
 SEEDS = "seeds.txt"
@@ -197,10 +197,10 @@ def read_seeds(lines: Iterable[str], *, file: str | None = None) -> Iterator[str
         text = line.strip()
         if not text or text.startswith("#"):
             continue
-        url = normalise.seed_url(text)
+        url = normalise.parse_seed(text)
         if url is None:
             where = "" if file is None else f"line {number:,} of {file}: "
-            meant = normalise.meant(text)
+            meant = normalise.suggest_seed(text)
             hint = "" if meant is None else f": did you mean {meant}?"
             raise UsageError(f"{where}{text!r} is no URL or host name that can be crawled{hint}")
         yield url
@@ -221,7 +221,7 @@ def _keep(settings: CrawlSettings, new: TextIO) -> None:
     """Seeds are kept, by which the scope is drawn again; a resume that gives the same ones adds nothing."""
     with (settings.directory / SEEDS).open("a+b") as kept:
         fcntl.flock(kept, fcntl.LOCK_EX)  # runs that begin together do not write into each other's lines
-        known = Footprint(_whole_lines(kept))
+        known = NameSet(_whole_lines(kept))
         new.seek(0)
         kept.writelines(line.encode() for line in new if line.rstrip("\n") not in known)
 
@@ -264,7 +264,7 @@ def scope(settings: CrawlSettings) -> Scope:
         hosts: Iterable[str] = ()
         if settings.exclude_hosts is not None:
             hosts = Path(settings.exclude_hosts).read_text().splitlines()
-        return scope_of(
+        return build_scope(
             settings.scope,
             seeds=(line.strip() for line in kept),
             include=settings.include,

@@ -8,10 +8,10 @@ import fcntl
 import os
 from pathlib import Path
 
-from swath.files.archive import ArchiveBusy, ArchiveDamaged, refuse_damaged
+from swath.files.output_directory import OutputBusy, OutputDamaged, check_undamaged
 
 
-class GrowingFile:
+class AppendFile:
     """A file that this process alone writes to. What lies beyond `committed` is not there yet, as far as anybody is
     told."""
 
@@ -26,7 +26,7 @@ class GrowingFile:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._descriptor)
-            raise ArchiveBusy(
+            raise OutputBusy(
                 f"{path} is being written to by another process. Wait until that has ended, or give another file."
             ) from None
         if new:
@@ -36,7 +36,7 @@ class GrowingFile:
         """Bring the file to the length that the store holds."""
         found = os.fstat(self._descriptor).st_size
         if found < length:
-            raise ArchiveDamaged(
+            raise OutputDamaged(
                 f"{self.path} is {found} bytes long and {length} are committed: lines are gone. "
                 "Put the file back from a copy."
             )
@@ -46,7 +46,7 @@ class GrowingFile:
         self.committed = self.end = self._synced = length
 
     def append(self, data: bytes) -> None:
-        refuse_damaged(self.path, self._descriptor, self.end)
+        check_undamaged(self.path, self._descriptor, self.end)
         view = memoryview(data)
         while view:
             taken = os.pwrite(self._descriptor, view, self.end)

@@ -8,7 +8,7 @@ from swath.core.errors import UsageError
 
 
 @contextmanager
-def writing_to(out: str | Path) -> Iterator[None]:
+def translate_write_errors(out: str | Path) -> Iterator[None]:
     """A full disk, or whatever else the system refuses, is a UsageError that names the output."""
     try:
         yield

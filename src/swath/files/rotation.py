@@ -10,7 +10,7 @@ SERIAL = r"(?P<serial>\d{5,})"
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class FileSeries:
     """Files that follow each other: `{prefix}-{time}-{serial}-{unique}{suffix}`, each at most one record above `size`.
 
     `unique` names this directory's output of this frontier, and stays the same when a crawl is resumed: files that bear
@@ -22,7 +22,7 @@ class Series:
     unique: str
     suffix: str
     size: int
-    opening: Callable[[str], bytes] | None = None
+    first_record: Callable[[str], bytes] | None = None
 
     def __post_init__(self) -> None:
         if self.size < 1:
@@ -40,6 +40,6 @@ class Series:
         found = re.fullmatch(pattern, file, re.ASCII)
         return None if found is None else int(found["serial"])
 
-    def among(self, files: Iterable[str]) -> list[tuple[int, str]]:
+    def select(self, files: Iterable[str]) -> list[tuple[int, str]]:
         """Those files that belong to this series, with their serial numbers, in order."""
         return sorted((serial, file) for file in files if (serial := self.serial_of(file)) is not None)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from swath.files.archive import ArchiveDamaged
+from swath.files.output_directory import OutputDamaged
 
 EXAMPLES = 3
 AT_ONCE = 10_000  # lines
@@ -45,7 +45,7 @@ def lines_of(path: Path, length: int) -> Iterator[dict[str, Any]]:
         if length:
             raise EOFError(f"it ends {length:,} bytes too early")
     except (FileNotFoundError, EOFError, ValueError) as error:
-        raise ArchiveDamaged(f"{path} is not as it was written ({error}): put it back from a copy") from error
+        raise OutputDamaged(f"{path} is not as it was written ({error}): put it back from a copy") from error
 
 
 def examples(findings: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[str, str]]]:

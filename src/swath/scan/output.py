@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from swath.core.store import OutputMove
-from swath.files.append_file import GrowingFile
+from swath.files.append_file import AppendFile
 from swath.scan.counts import Counts, counted, file_name
 
 
@@ -23,7 +23,7 @@ class FindingsOutput:
     def __init__(self, path: Path, *, name: str) -> None:
         self.name = name
         self.counts = Counts()  # written; what is settled is the same, a moment later
-        self._file = GrowingFile(path)
+        self._file = AppendFile(path)
         self._one_at_a_time = threading.Lock()  # a write may still be under way when a run is given up
 
     # what the runner calls

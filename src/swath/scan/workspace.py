@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import swath
 from swath.core.errors import NotAFrontier, UsageError
 from swath.core.item import Item
-from swath.files.append_file import GrowingFile
+from swath.files.append_file import AppendFile
 from swath.frontier import Frontier
 from swath.scan.counts import file_name
 from swath.scan.finding import start
@@ -127,7 +127,7 @@ def _some(each: Iterator[Item]) -> list[Item]:
 async def _own_output(frontier: Frontier, settings: ScanSettings) -> str:
     """The mark on the lines of this output, from which is cut off what a run before this one wrote and did not settle,
     also when nothing is left to do."""
-    file = await asyncio.to_thread(GrowingFile, settings.lines)  # of two that begin at once, one has its mark
+    file = await asyncio.to_thread(AppendFile, settings.lines)  # of two that begin at once, one has its mark
     try:
         committed, mark = await _output_of(frontier, settings)
         if mark is None:
@@ -177,7 +177,7 @@ def _remove(settings: ScanSettings) -> None:
     """Forget a scan: its findings and its frontier, unless somebody works on them."""
     for path in (settings.lines, Path(settings.out)):
         if path.exists() and path == settings.lines:
-            GrowingFile(path).close()  # refused while another process writes to it
+            AppendFile(path).close()  # refused while another process writes to it
         path.unlink(missing_ok=True)
     for name in settings.store_files:
         Path(name).unlink(missing_ok=True)

@@ -3,9 +3,9 @@
 from typing import Any
 
 from swath.crawl.archive import warc
-from swath.crawl.archive.record import Capture, Exchange, Original, records
+from swath.crawl.archive.record import Capture, Exchange, OriginalRecord, build_records
 from swath.crawl.fact_batcher import FactBatcher
-from swath.crawl.http.response import Answer
+from swath.crawl.http.response import Response
 
 FACT_PREFIX = "sha1 "  # key of the fact about the first record with some body: this prefix and the body's digest
 COMPRESSED_LATER = 200_000  # bytes of a body from which the output thread compresses it, not the event loop
@@ -18,7 +18,7 @@ class CaptureBuilder:
         self._facts = facts
         self._archiving = archiving
 
-    async def find_original(self, answer: Answer, digest: str) -> Original | None:
+    async def find_original(self, answer: Response, digest: str) -> OriginalRecord | None:
         """Return the settled record of another URL that has the same body.
 
         In a crawl that began with --no-warc the original may have no record. It still counts as the original while
@@ -29,9 +29,9 @@ class CaptureBuilder:
         fact = await self._facts.get(FACT_PREFIX + digest)
         if fact is None or fact[1] == answer.url or (fact[0] is None and self._archiving):
             return None
-        return Original(*fact)
+        return OriginalRecord(*fact)
 
-    def original_fact(self, answer: Answer, digest: str, record_id: str) -> dict[str, Any]:
+    def original_fact(self, answer: Response, digest: str, record_id: str) -> dict[str, Any]:
         """Return the fact that makes this exchange the original of later ones with the same body."""
         if not _is_comparable(answer):
             return {}
@@ -39,12 +39,12 @@ class CaptureBuilder:
 
     def build(
         self,
-        answer: Answer,
+        answer: Response,
         page: dict[str, Any],
         *,
         digest: str | None = None,
         record_id: str | None = None,
-        original: Original | None = None,
+        original: OriginalRecord | None = None,
         archived: bool = True,
     ) -> Capture:
         """Build the page's entry in the page list, and its WARC records unless `archived` is false.
@@ -68,10 +68,10 @@ class CaptureBuilder:
         }
         if not archived or not answer.status or not self._archiving:
             return Capture(listed, None)
-        exchange = Exchange(answer, record_id or warc.new_id(), digest, original)
-        return Capture(listed, exchange if len(answer.body) > COMPRESSED_LATER else records(exchange))
+        exchange = Exchange(answer, record_id or warc.new_record_id(), digest, original)
+        return Capture(listed, exchange if len(answer.body) > COMPRESSED_LATER else build_records(exchange))
 
 
-def _is_comparable(answer: Answer) -> bool:
+def _is_comparable(answer: Response) -> bool:
     """Return whether the body is a complete page, so that another page can be its duplicate."""
     return answer.status == 200 and bool(answer.body) and answer.truncated is None

@@ -18,7 +18,7 @@ FAN_IN = 200  # files merged at once; more chunks than that are merged in rounds
 REVISIT_TYPE = "warc/revisit"
 
 
-class Capture(NamedTuple):
+class IndexEntry(NamedTuple):
     """One record of the archive that answers a URL. `mime` is REVISIT_TYPE for a revisit."""
 
     url: str
@@ -31,7 +31,7 @@ class Capture(NamedTuple):
     length: int
 
 
-def line(capture: Capture, *, surt: Callable[[str], str]) -> str:
+def format_line(capture: IndexEntry, *, surt: Callable[[str], str]) -> str:
     """The line of one capture, without its end."""
     fields = {
         "url": capture.url,
@@ -46,8 +46,8 @@ def line(capture: Capture, *, surt: Callable[[str], str]) -> str:
     return f"{surt(capture.url)} {moment:%Y%m%d%H%M%S} {json.dumps(fields)}"
 
 
-def lines(
-    captures: Iterable[Capture],
+def sorted_lines(
+    captures: Iterable[IndexEntry],
     *,
     surt: Callable[[str], str],
     directory: Path | None = None,
@@ -56,33 +56,33 @@ def lines(
 ) -> Iterator[str]:
     """The lines of all captures in the order of their bytes. `directory` is where chunks wait; the system's own
     otherwise. UTF-8 sorts like the characters it codes, so the order is that of the bytes as well."""
-    unsorted = (line(capture, surt=surt) for capture in captures)
+    unsorted = (format_line(capture, surt=surt) for capture in captures)
     first = sorted(islice(unsorted, chunk))
     if len(first) < chunk:
         yield from first
         return
     with TemporaryDirectory(prefix="cdxj-", dir=directory) as waiting:
         serial = iter(range(2**63))
-        runs = [_save(first, Path(waiting, str(next(serial))))]
+        runs = [_write_run(first, Path(waiting, str(next(serial))))]
         del first
         while part := sorted(islice(unsorted, chunk)):
-            runs.append(_save(part, Path(waiting, str(next(serial)))))
+            runs.append(_write_run(part, Path(waiting, str(next(serial)))))
         del part
         while len(runs) > fan_in:
             together, runs = runs[:fan_in], runs[fan_in:]
-            runs.append(_save(_merged(together), Path(waiting, str(next(serial)))))
+            runs.append(_write_run(_merge_runs(together), Path(waiting, str(next(serial)))))
             for run in together:
                 run.unlink()
-        yield from _merged(runs)
+        yield from _merge_runs(runs)
 
 
-def _save(sorted_lines: Iterable[str], path: Path) -> Path:
+def _write_run(sorted_lines: Iterable[str], path: Path) -> Path:
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(f"{one}\n" for one in sorted_lines)
     return path
 
 
-def _merged(runs: Iterable[Path]) -> Iterator[str]:
+def _merge_runs(runs: Iterable[Path]) -> Iterator[str]:
     with ExitStack() as stack:
         files = [stack.enter_context(run.open(encoding="utf-8", newline="\n")) for run in runs]
         for one in merge(*files):

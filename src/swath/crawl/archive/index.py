@@ -11,27 +11,27 @@ from typing import Any, BinaryIO
 from swath.crawl.archive import cdxj
 from swath.crawl.urls import normalise
 from swath.crawl.workspace import outputs
-from swath.files.archive import ArchiveDamaged
+from swath.files.output_directory import OutputDamaged
 
 FILE = "index.cdxj"
 
 
-def pages(directory: Path, committed: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+def read_pages(directory: Path, committed: Mapping[str, int]) -> Iterator[dict[str, Any]]:
     """Every page of the crawl that was settled and whose list is in this directory, in the order of settlement."""
     for path in outputs(directory):
         if path.name.startswith("pages-") and path.name in committed:
             with path.open("rb") as file:
-                there = io.BufferedReader(_Committed(file, committed[path.name]))
+                there = io.BufferedReader(_CommittedPart(file, committed[path.name]))
                 try:
                     yield from map(json.loads, gzip.GzipFile(mode="rb", fileobj=there))
                 except (EOFError, gzip.BadGzipFile, zlib.error, ValueError) as error:
-                    raise ArchiveDamaged(
+                    raise OutputDamaged(
                         f"{path} is not as it was written ({error}): pages are gone. "
                         "Put it back from a copy, or move it away to go on without it"
                     ) from error
 
 
-class _Committed(io.RawIOBase):
+class _CommittedPart(io.RawIOBase):
     """A file as far as it is committed: what lies beyond is not there."""
 
     def __init__(self, file: BinaryIO, length: int) -> None:
@@ -50,23 +50,23 @@ class _Committed(io.RawIOBase):
         return len(data)
 
 
-def write(directory: Path, committed: Mapping[str, int]) -> Path:
+def write_index(directory: Path, committed: Mapping[str, int]) -> Path:
     """Write the index of all archived pages, sorted."""
     made = directory / f"{FILE}.new"
     with made.open("w", encoding="utf-8") as file:
-        file.writelines(f"{line}\n" for line in cdxj_lines(directory, committed))
+        file.writelines(f"{line}\n" for line in read_cdxj_lines(directory, committed))
     return made.replace(directory / FILE)
 
 
-def cdxj_lines(directory: Path, committed: Mapping[str, int]) -> Iterator[str]:
-    captures = (_capture(page) for page in pages(directory, committed) if "file" in page)
-    return cdxj.lines(captures, surt=normalise.surt, directory=directory)
+def read_cdxj_lines(directory: Path, committed: Mapping[str, int]) -> Iterator[str]:
+    captures = (_index_entry(page) for page in read_pages(directory, committed) if "file" in page)
+    return cdxj.sorted_lines(captures, surt=normalise.surt, directory=directory)
 
 
-def _capture(page: Mapping[str, Any]) -> cdxj.Capture:
+def _index_entry(page: Mapping[str, Any]) -> cdxj.IndexEntry:
     revisit = "duplicate_of" in page
     mime = (page.get("type") or "").partition(";")[0].strip() or "unk"
-    return cdxj.Capture(
+    return cdxj.IndexEntry(
         url=page["url"],
         time=page["time"],
         status=page["status"],

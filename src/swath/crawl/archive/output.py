@@ -11,13 +11,13 @@ from isal import igzip
 import swath
 from swath.core.store import OutputMove
 from swath.crawl.archive import warc
-from swath.crawl.archive.record import Capture, Exchange, line, records
-from swath.files.archive import Archive
-from swath.files.errors import writing_to
-from swath.files.rotation import Series
+from swath.crawl.archive.record import Capture, Exchange, build_records, format_page_line
+from swath.files.errors import translate_write_errors
+from swath.files.output_directory import OutputDirectory
+from swath.files.rotation import FileSeries
 
 PAGES_SIZE: Final = 256_000_000
-Entry = Sequence[Capture]
+Captures = Sequence[Capture]
 
 
 class CrawlOutput:
@@ -26,64 +26,64 @@ class CrawlOutput:
     def __init__(self, directory: Path, *, unique: str, warc_size: int | None, about: Mapping[str, str]) -> None:
         """`warc_size` None: pages are listed and not archived."""
         self._about = {"software": f"swath/{swath.__version__}", **about}
-        pages = Series("pages", "pages", unique, ".jsonl.gz", PAGES_SIZE)
+        pages = FileSeries("pages", "pages", unique, ".jsonl.gz", PAGES_SIZE)
         series = [pages]
         if warc_size is not None:
-            series.append(Series("warc", "swath", unique, ".warc.gz", warc_size, self._warcinfo))
-        self._archive = Archive(directory, series=series, timestamp=lambda: warc.timestamp17(time.time()))
+            series.append(FileSeries("warc", "swath", unique, ".warc.gz", warc_size, self._warcinfo))
+        self._files = OutputDirectory(directory, series=series, timestamp=lambda: warc.timestamp17(time.time()))
         self._one_at_a_time = threading.Lock()  # a write may still be under way when a run is given up
 
     def _warcinfo(self, name: str) -> bytes:
-        return warc.warcinfo(name, record_id=warc.new_id(), time=time.time(), fields=self._about)
+        return warc.build_warcinfo(name, record_id=warc.new_record_id(), time=time.time(), fields=self._about)
 
     # what the runner calls
 
-    def size(self, entry: Entry) -> int:
+    def size(self, entry: Captures) -> int:
         return sum(capture.size for capture in entry)
 
-    def write(self, settlements: Sequence[Sequence[Entry]]) -> Sequence[Sequence[OutputMove]]:
-        with self._one_at_a_time, writing_to(self._archive.directory):
+    def write(self, settlements: Sequence[Sequence[Captures]]) -> Sequence[Sequence[OutputMove]]:
+        with self._one_at_a_time, translate_write_errors(self._files.directory):
             ends: dict[str, int] = {}
             moves = []
             try:
                 for entries in settlements:
                     self._append([capture for entry in entries for capture in entry])
                     moves.append(self._growth(ends))
-                self._archive.sync()
+                self._files.sync()
             except BaseException:
-                self._archive.cut()  # none of it will be settled
+                self._files.rollback()  # none of it will be settled
                 raise
             return moves
 
     def keep(self) -> None:
-        self._archive.commit()
+        self._files.commit()
 
     def restore(self, committed: Mapping[str, int]) -> None:
-        with self._one_at_a_time, writing_to(self._archive.directory):
-            self._archive.recover(committed)
+        with self._one_at_a_time, translate_write_errors(self._files.directory):
+            self._files.recover(committed)
 
     def close(self) -> None:
         with self._one_at_a_time:
-            self._archive.close()
+            self._files.close()
 
     def _append(self, captures: Sequence[Capture]) -> None:
         archived = [capture.archived for capture in captures if capture.archived is not None]
-        made = (record for one in archived for record in (records(one) if isinstance(one, Exchange) else one))
-        placed = iter(self._archive.append("warc", made) if archived else ())
+        made = (record for one in archived for record in (build_records(one) if isinstance(one, Exchange) else one))
+        placed = iter(self._files.append("warc", made) if archived else ())
         lines = []
         for page, archived_as in captures:
             if archived_as is not None:
                 place = next(placed)
                 next(placed)  # of the request
                 page = {**page, "file": place.file, "offset": place.offset, "length": place.length}
-            lines.append(line(page))
+            lines.append(format_page_line(page))
         if lines:
-            self._archive.append("pages", [igzip.compress(b"".join(lines), compresslevel=1)])
+            self._files.append("pages", [igzip.compress(b"".join(lines), compresslevel=1)])
 
     def _growth(self, ends: dict[str, int]) -> list[OutputMove]:
         """How files grew since they were last looked at in this batch."""
         grown = []
-        for move in self._archive.moves():
+        for move in self._files.moves():
             old = ends.get(move.name, move.old)
             if move.new > old:
                 grown.append(OutputMove(move.name, old, move.new))

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from swath.crawl.archive import warc
-from swath.crawl.http.response import Answer
+from swath.crawl.http.response import Response
 
-PAGE_BYTES: Final = 2_000  # of memory that a page's line takes before it is one
+PAGE_LINE_BYTES: Final = 2_000  # of memory that a page's line takes before it is one
 
 
-class Original(NamedTuple):
+class OriginalRecord(NamedTuple):
     """The record that has a body which came again: what a revisit refers to. Without an id it is in no archive."""
 
     record_id: str | None
@@ -21,10 +21,10 @@ class Original(NamedTuple):
 class Exchange(NamedTuple):
     """One exchange to be archived. With an original it is a revisit of that."""
 
-    answer: Answer
+    response: Response
     record_id: str
     digest: str
-    original: Original | None = None
+    original: OriginalRecord | None = None
 
 
 class Capture(NamedTuple):
@@ -38,51 +38,51 @@ class Capture(NamedTuple):
     def size(self) -> int:
         archived = self.archived
         if archived is None:
-            return PAGE_BYTES
+            return PAGE_LINE_BYTES
         if isinstance(archived, Exchange):
-            return PAGE_BYTES + len(archived.answer.body) + len(archived.answer.head)
-        return PAGE_BYTES + sum(map(len, archived))
+            return PAGE_LINE_BYTES + len(archived.response.body) + len(archived.response.head)
+        return PAGE_LINE_BYTES + sum(map(len, archived))
 
 
-def records(exchange: Exchange) -> tuple[bytes, bytes]:
+def build_records(exchange: Exchange) -> tuple[bytes, bytes]:
     """The answer's record and the request's, in this order: the first is what the list of pages points to."""
-    answer, record_id, digest, original = exchange
+    response, record_id, digest, original = exchange
     if original is not None and original.record_id is not None:
-        first = warc.revisit(
-            answer.url,
+        first = warc.build_revisit(
+            response.url,
             record_id=record_id,
-            time=answer.started,
-            head=answer.head,
+            time=response.started,
+            head=response.head,
             digest=digest,
             refers_to=original.record_id,
             refers_to_url=original.url,
             refers_to_time=original.time,
-            address=answer.address,
-            protocol=answer.protocol,
+            address=response.address,
+            protocol=response.protocol,
         )
     else:
-        first = warc.response(
-            answer.url,
+        first = warc.build_response(
+            response.url,
             record_id=record_id,
-            time=answer.started,
-            head=answer.head,
-            body=answer.body,
+            time=response.started,
+            head=response.head,
+            body=response.body,
             digest=digest,
-            address=answer.address,
-            protocol=answer.protocol,
-            truncated=answer.truncated,
+            address=response.address,
+            protocol=response.protocol,
+            truncated=response.truncated,
         )
-    second = warc.request(
-        answer.url,
-        record_id=warc.new_id(),
-        time=answer.started,
-        sent=answer.request,
+    second = warc.build_request(
+        response.url,
+        record_id=warc.new_record_id(),
+        time=response.started,
+        sent=response.request,
         concurrent_to=record_id,
-        address=answer.address,
-        protocol=answer.protocol,
+        address=response.address,
+        protocol=response.protocol,
     )
     return first, second
 
 
-def line(page: dict[str, Any]) -> bytes:
+def format_page_line(page: dict[str, Any]) -> bytes:
     return json.dumps(page, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

@@ -34,7 +34,7 @@ END_OF_RECORD = b"\r\n\r\n"
 _CRLF = "\r\n"
 
 
-def new_id() -> str:
+def new_record_id() -> str:
     """A record id that nothing else has: a random UUID. It keeps no secret, so it need not come from the system, which
     would cost more than the rest of a small record."""
     bits = getrandbits(128)
@@ -59,19 +59,19 @@ def warc_date(time: float) -> str:
     return datetime.fromtimestamp(time, UTC).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
-def warcinfo(name: str, *, record_id: str, time: float, fields: Mapping[str, str]) -> bytes:
+def build_warcinfo(name: str, *, record_id: str, time: float, fields: Mapping[str, str]) -> bytes:
     """The first record of the file `name`: who wrote it, with what, under which settings."""
     described = {"format": "WARC File Format 1.1", "conformsTo": CONFORMS_TO} | dict(fields)
-    block = "".join(f"{_line(key)}: {_line(value)}\r\n" for key, value in described.items()).encode()
+    block = "".join(f"{_check_line(key)}: {_check_line(value)}\r\n" for key, value in described.items()).encode()
     head = (
         f"WARC/1.1\r\nWARC-Type: warcinfo\r\nWARC-Record-ID: {record_id}\r\nWARC-Date: {warc_date(time)}\r\n"
         f"WARC-Filename: {name}\r\nContent-Type: application/warc-fields\r\n"
         f"WARC-Block-Digest: {payload_digest(block)}\r\nContent-Length: {len(block)}\r\n\r\n"
     )
-    return _member(head.encode(), block, b"")
+    return _compress_record(head.encode(), block, b"")
 
 
-def response(
+def build_response(
     url: str,
     *,
     record_id: str,
@@ -84,20 +84,20 @@ def response(
     truncated: str | None = None,
 ) -> bytes:
     """What a server answered. `digest` is the payload_digest of `body`, `truncated` why it is not all of it."""
-    stored = stored_head(head)
+    stored = rewrite_head(head)
     block_digest = sha1(stored, usedforsecurity=False)
     block_digest.update(body)
     fields = (
-        f"{_common('response', url, record_id, time, address, protocol)}"
+        f"{_common_fields('response', url, record_id, time, address, protocol)}"
         f"Content-Type: application/http;msgtype=response\r\nWARC-Payload-Digest: {digest}\r\n"
         f"WARC-Block-Digest: sha1:{b32encode(block_digest.digest()).decode()}\r\n"
         f"{'' if truncated is None else f'WARC-Truncated: {truncated}{_CRLF}'}"
         f"Content-Length: {len(stored) + len(body)}\r\n\r\n"
     )
-    return _member(fields.encode(), stored, body)
+    return _compress_record(fields.encode(), stored, body)
 
 
-def revisit(
+def build_revisit(
     url: str,
     *,
     record_id: str,
@@ -111,19 +111,19 @@ def revisit(
     protocol: str | None = None,
 ) -> bytes:
     """An answer whose body is that of an earlier record: its headers, and where the body is."""
-    stored = stored_head(head)
+    stored = rewrite_head(head)
     fields = (
-        f"{_common('revisit', url, record_id, time, address, protocol)}"
+        f"{_common_fields('revisit', url, record_id, time, address, protocol)}"
         f"Content-Type: application/http;msgtype=response\r\nWARC-Profile: {REVISIT_PROFILE}\r\n"
-        f"WARC-Refers-To: {refers_to}\r\nWARC-Refers-To-Target-URI: {_line(refers_to_url)}\r\n"
+        f"WARC-Refers-To: {refers_to}\r\nWARC-Refers-To-Target-URI: {_check_line(refers_to_url)}\r\n"
         f"WARC-Refers-To-Date: {warc_date(refers_to_time)}\r\n"
         f"WARC-Payload-Digest: {digest}\r\nWARC-Block-Digest: {payload_digest(stored)}\r\n"
         f"Content-Length: {len(stored)}\r\n\r\n"
     )
-    return _member(fields.encode(), stored, b"")
+    return _compress_record(fields.encode(), stored, b"")
 
 
-def request(
+def build_request(
     url: str,
     *,
     record_id: str,
@@ -135,14 +135,14 @@ def request(
 ) -> bytes:
     """What the server was asked. `concurrent_to` is the record of its answer."""
     fields = (
-        f"{_common('request', url, record_id, time, address, protocol)}"
+        f"{_common_fields('request', url, record_id, time, address, protocol)}"
         f"Content-Type: application/http;msgtype=request\r\nWARC-Concurrent-To: {concurrent_to}\r\n"
         f"WARC-Block-Digest: {payload_digest(sent)}\r\nContent-Length: {len(sent)}\r\n\r\n"
     )
-    return _member(fields.encode(), sent, b"")
+    return _compress_record(fields.encode(), sent, b"")
 
 
-def stored_head(head: bytes) -> bytes:
+def rewrite_head(head: bytes) -> bytes:
     """Status line and headers as they go into a record."""
     head = WITHOUT_TEXT.sub(b"HTTP/1.1", head, count=1)
     if b"transfer-encoding" in head.lower():
@@ -150,23 +150,23 @@ def stored_head(head: bytes) -> bytes:
     return head
 
 
-def _common(kind: str, url: str, record_id: str, time: float, address: str | None, protocol: str | None) -> str:
+def _common_fields(kind: str, url: str, record_id: str, time: float, address: str | None, protocol: str | None) -> str:
     return (
         f"WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Record-ID: {record_id}\r\nWARC-Date: {warc_date(time)}\r\n"
-        f"WARC-Target-URI: {_line(url)}\r\n"
+        f"WARC-Target-URI: {_check_line(url)}\r\n"
         f"{'' if address is None else f'WARC-IP-Address: {address}{_CRLF}'}"
         f"{'' if protocol is None else f'WARC-Protocol: {protocol}{_CRLF}'}"
     )
 
 
-def _line(value: str) -> str:
+def _check_line(value: str) -> str:
     """A header's value, which must be one line: a line break would start a header of its own."""
     if "\n" in value or "\r" in value:
         raise UsageError(f"{value[:200]!r} has a line break, which no WARC header can hold; normalise URLs first")
     return value
 
 
-def _member(fields: bytes, head: bytes, body: bytes) -> bytes:
+def _compress_record(fields: bytes, head: bytes, body: bytes) -> bytes:
     """One gzip member. A large body is packed from where it lies; a small one costs less to copy than to stream."""
     if len(body) < STREAMED:
         return igzip_lib.compress(b"".join((fields, head, body, END_OF_RECORD)), LEVEL, igzip_lib.COMP_GZIP)

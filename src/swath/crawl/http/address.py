@@ -44,37 +44,37 @@ NAT64: Final = IPv6Network("64:ff9b::/96")  # how networks without IPv4 reach it
 
 
 @lru_cache(maxsize=CACHED_ADDRESSES)
-def public(address: str) -> bool:
+def is_public(address: str) -> bool:
     """Whether this is the address of a host on the public internet. What is not an address is not."""
     try:
         if ":" not in address:
-            return _public_4(IPv4Address(address))
-        return _public_6(IPv6Address(address.partition("%")[0]))
+            return _is_public_4(IPv4Address(address))
+        return _is_public_6(IPv6Address(address.partition("%")[0]))
     except AddressValueError:
         return False
 
 
-def literal(host: str) -> str | None:
+def parse_ip_literal(host: str) -> str | None:
     """The address that a URL's host spells out, or None when it is a name."""
-    return _literal(host) if host[:1] == "[" or host[-1:].isdigit() else None
+    return _parse_ip_literal(host) if host[:1] == "[" or host[-1:].isdigit() else None
 
 
 @lru_cache(maxsize=CACHED_ADDRESSES)
-def _literal(host: str) -> str | None:
+def _parse_ip_literal(host: str) -> str | None:
     try:
         return str(IPv6Address(host[1:].removesuffix("]")) if host[0] == "[" else IPv4Address(host))
     except AddressValueError:
         return None
 
 
-def _public_4(address: IPv4Address) -> bool:
+def _is_public_4(address: IPv4Address) -> bool:
     return not any(address in network for network in NOT_PUBLIC_4)
 
 
-def _public_6(address: IPv6Address) -> bool:
+def _is_public_6(address: IPv6Address) -> bool:
     mapped = address.ipv4_mapped
     if mapped is not None:
-        return _public_4(mapped)
+        return _is_public_4(mapped)
     if address in NAT64:
-        return _public_4(IPv4Address(int(address) & 0xFFFF_FFFF))
+        return _is_public_4(IPv4Address(int(address) & 0xFFFF_FFFF))
     return address in GLOBAL_UNICAST and not any(address in network for network in NOT_PUBLIC_6)

@@ -8,17 +8,17 @@ from swath.core.errors import UsageError
 
 # Strict, so that libcurl cannot read another host out of it than we did. A URL normalised by the WHATWG standard fits,
 # but for a few hosts that no name server could hold.
-URL = re.compile(
+URL_PATTERN = re.compile(
     r"(?P<scheme>https?)://(?:[^/?#@\\]*@)?(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?"
     r"(?P<path>/[!-\"$->@-~]*)?(?P<query>\?[!-\"$-~]*)?(?:#.*)?",
     re.ASCII | re.DOTALL,
 )
-RULE = re.compile(r"(\[[^\]]*\]|[^:\[\]]*):([0-9]*):(\[[^\]]*\]|[^:\[\]]*):([0-9]*)", re.ASCII)
+RULE_PATTERN = re.compile(r"(\[[^\]]*\]|[^:\[\]]*):([0-9]*):(\[[^\]]*\]|[^:\[\]]*):([0-9]*)", re.ASCII)
 DEFAULT_PORTS = {"http": 80, "https": 443}
 HIGHEST_PORT = 65_535
 
 
-class Target(NamedTuple):
+class UrlParts(NamedTuple):
     """A URL in parts. `host` keeps the brackets of an IPv6 address; `authority` is the Host header."""
 
     url: str  # without user, password and fragment
@@ -29,12 +29,12 @@ class Target(NamedTuple):
     path: str  # and query: the request target
 
 
-def split(url: str) -> Target | None:
+def split_url(url: str) -> UrlParts | None:
     """The parts of an http or https URL; None when it is not one that can be fetched.
 
     A user name and password are dropped: a crawler logs in nowhere.
     """
-    found = URL.fullmatch(url)
+    found = URL_PATTERN.fullmatch(url)
     if found is None:
         return None
     scheme, host, given, path, query = found.groups()
@@ -44,10 +44,10 @@ def split(url: str) -> Target | None:
         return None
     authority = host if port == default else f"{host}:{port}"
     wanted = (path or "/") + (query or "")
-    return Target(f"{scheme}://{authority}{wanted}", scheme, host, port, authority, wanted)
+    return UrlParts(f"{scheme}://{authority}{wanted}", scheme, host, port, authority, wanted)
 
 
-class Rule(NamedTuple):
+class ConnectRule(NamedTuple):
     """One `HOST:PORT:HOST:PORT` of `--connect-to`. Empty parts match all, or leave as it is."""
 
     host: str
@@ -59,7 +59,7 @@ class Rule(NamedTuple):
 class ConnectTo:
     """Connect to another host and port than the URL says, which still names the Host header and the certificate."""
 
-    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+    def __init__(self, rules: Iterable[ConnectRule] = ()) -> None:
         self._rules = tuple(rules)
 
     @classmethod
@@ -67,7 +67,7 @@ class ConnectTo:
         """From curl's syntax."""
         rules = []
         for text in texts:
-            found = RULE.fullmatch(text)
+            found = RULE_PATTERN.fullmatch(text)
             ports = () if found is None else (found[2], found[4])
             if found is None or any(port and not 0 < int(port) <= HIGHEST_PORT for port in ports):
                 raise UsageError(
@@ -75,7 +75,9 @@ class ConnectTo:
                     "and leave a part empty to match all or to keep it"
                 )
             host, port, to_host, to_port = found.groups()
-            rules.append(Rule(host.lower(), int(port) if port else None, to_host, int(to_port) if to_port else None))
+            rules.append(
+                ConnectRule(host.lower(), int(port) if port else None, to_host, int(to_port) if to_port else None)
+            )
         return cls(rules)
 
     def find(self, host: str, port: int) -> tuple[str, int] | None:

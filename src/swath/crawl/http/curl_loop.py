@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import pycurl
 
-Done = Callable[[pycurl.Curl, int, str], None]
+OnDone = Callable[[pycurl.Curl, int, str], None]
 
 
-class Multi:
+class CurlLoop:
     """Transfers of one event loop. `done(curl, code, message)` is called for each that has ended; 0 is success."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, done: Done, connections: int, idle: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, done: OnDone, connections: int, idle: int) -> None:
         """At most `connections` are open in all; at most `idle` of them wait to be used again."""
         self._loop = loop
         self._done = done
@@ -20,14 +20,14 @@ class Multi:
         self._multi.setopt(pycurl.M_MAX_TOTAL_CONNECTIONS, connections)
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._on_timer)
-        self.keep_idle(idle)
+        self.set_max_idle(idle)
         self._watched: dict[int, int] = {}  # what the loop watches of each socket
         self._running = 0
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0  # when libcurl wants to be called
         self._fires = 0.0  # when the timer does
 
-    def keep_idle(self, connections: int) -> None:
+    def set_max_idle(self, connections: int) -> None:
         """From now on keep at most so many connections that are not in use. 0 would mean any number."""
         self._multi.setopt(pycurl.M_MAXCONNECTS, max(1, connections))
 

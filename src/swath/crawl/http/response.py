@@ -10,8 +10,8 @@ from swath.core.errors import UsageError
 BLANK: Final = (b"\r\n", b"\n")
 FOLDED: Final = re.compile(r"\r?\n[ \t]+")
 
-Truncated = Literal["length", "time", "disconnect"]
-Failure = Literal[
+Truncation = Literal["length", "time", "disconnect"]
+FailureKind = Literal[
     "url",  # cannot be fetched at all
     "dns",
     "private",  # an address outside the public ranges
@@ -63,12 +63,12 @@ class Headers:
         value = self._read().get(name)
         return value[0] if isinstance(value, list) else value
 
-    def joined(self, name: str, /) -> str | None:
+    def get_list(self, name: str, /) -> str | None:
         """All values of a header that is a list, as one."""
         value = self._read().get(name)
         return ", ".join(value) if isinstance(value, list) else value
 
-    def all(self, name: str, /) -> Sequence[str]:
+    def get_all(self, name: str, /) -> Sequence[str]:
         """Every value of a header, in order."""
         value = self._read().get(name)
         if value is None:
@@ -83,12 +83,12 @@ class Headers:
 
     def _read(self) -> dict[str, str | list[str]]:
         if self._head is not None:
-            self._values = _values(self._head.decode("latin-1"))
+            self._values = _parse_fields(self._head.decode("latin-1"))
             self._head = None
         return self._values
 
 
-def _values(head: str) -> dict[str, str | list[str]]:
+def _parse_fields(head: str) -> dict[str, str | list[str]]:
     if "\n " in head or "\n\t" in head:  # a value that goes on in the next line, which the standard has withdrawn
         head = FOLDED.sub(" ", head)
     values: dict[str, str | list[str]] = {}
@@ -107,7 +107,7 @@ def _values(head: str) -> dict[str, str | list[str]]:
 NO_HEADERS: Final = Headers()
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """One exchange. With `error` there is no answer, and `status` is 0; otherwise `truncated` says whether the body is
     whole. Times are seconds since the epoch."""
 
@@ -122,26 +122,26 @@ class Answer(NamedTuple):
     started: float
     first_byte: float | None
     ended: float
-    truncated: Truncated | None = None
-    error: Failure | None = None
+    truncated: Truncation | None = None
+    error: FailureKind | None = None
     detail: str = ""
 
 
-def failed(
+def make_failure(
     url: str,
-    error: Failure,
+    error: FailureKind,
     detail: str,
     *,
     started: float,
     ended: float,
     request: bytes = b"",
     address: str | None = None,
-) -> Answer:
+) -> Response:
     """An exchange that brought no answer."""
-    return Answer(url, 0, "", request, b"", NO_HEADERS, b"", address, started, None, ended, None, error, detail)
+    return Response(url, 0, "", request, b"", NO_HEADERS, b"", address, started, None, ended, None, error, detail)
 
 
-def final_head(lines: Sequence[bytes], *, tunnelled: bool = False) -> Sequence[bytes] | None:
+def find_final_head(lines: Sequence[bytes], *, tunnelled: bool = False) -> Sequence[bytes] | None:
     """The lines of the final answer's head, blank line included, out of all that came; None when it is not complete.
 
     Before it there may be interim answers (1xx), and the proxy's answer to CONNECT when `tunnelled`; after it trailers.

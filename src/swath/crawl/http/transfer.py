@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 import pycurl
 
-from swath.crawl.http.address import public
-from swath.crawl.http.connect_to import Target
-from swath.crawl.http.response import Answer, Failure, Headers, Limits, Truncated, failed, final_head
+from swath.crawl.http.address import is_public
+from swath.crawl.http.connect_to import UrlParts
+from swath.crawl.http.response import FailureKind, Headers, Limits, Response, Truncation, find_final_head, make_failure
 
 BUFFER = 64 * 1024
 
@@ -18,8 +18,8 @@ BUFFER = 64 * 1024
 E_HTTP2_STREAM = 92
 E_TOO_LARGE = 100
 
-SHORT: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
-BY_ERRNO: Final[dict[int, Failure]] = {
+SHORTAGE_ERRNOS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+BY_ERRNO: Final[dict[int, FailureKind]] = {
     errno.ECONNREFUSED: "refused",
     errno.ENETUNREACH: "unreachable",
     errno.EHOSTUNREACH: "unreachable",
@@ -31,7 +31,7 @@ BY_ERRNO: Final[dict[int, Failure]] = {
     errno.ECONNRESET: "reset",
     errno.ECONNABORTED: "reset",
 }
-BY_CODE: Final[dict[int, Failure]] = {
+BY_CODE: Final[dict[int, FailureKind]] = {
     pycurl.E_URL_MALFORMAT: "url",
     pycurl.E_COULDNT_RESOLVE_HOST: "dns",
     pycurl.E_COULDNT_RESOLVE_PROXY: "proxy",
@@ -57,12 +57,12 @@ BY_CODE: Final[dict[int, Failure]] = {
 PROTOCOLS: Final = {b"HTTP/1.1": "http/1.1", b"HTTP/1.0": "http/1.0", b"HTTP/2": "h2", b"HTTP/3": "h3"}
 
 
-class Pin(NamedTuple):
+class PinnedAddress(NamedTuple):
     """What libcurl is bound to: the addresses of a place, `host:port`, or an address and port to go to instead."""
 
-    place: str = ""
+    host_port: str = ""
     addresses: str = ""
-    to_connect: str = ""
+    connect_to: str = ""
 
 
 class Transfer:
@@ -76,33 +76,35 @@ class Transfer:
         "done",
         "errno",
         "fresh",
-        "full",
+        "is_full",
         "lines",
-        "refused",
+        "refused_address",
         "requests",
         "sent",
     )
 
-    def __init__(self, curl: pycurl.Curl, *, guarded: bool) -> None:
+    def __init__(self, curl: pycurl.Curl, *, public_only: bool) -> None:
         self.curl = curl
         self.lines: list[bytes] = []
         self.body = bytearray()  # not a list of what came: a host can send it two bytes at a time
-        self.full = False
-        self.refused: str | None = None
+        self.is_full = False
+        self.refused_address: str | None = None
         self.requests = 0
         self.errno = 0  # why no socket could be opened
         self.sent: tuple[str, ...] | None = None
         self.done: Callable[[int, str], None] | None = None
         self.fresh = False  # on a connection of its own
         self._limit = 0  # of a body
-        self._pin: Pin | None = None
+        self._pin: PinnedAddress | None = None
         curl.setopt(pycurl.WRITEFUNCTION, self._on_body)
         curl.setopt(pycurl.HEADERFUNCTION, self.lines.append)
         curl.setopt(pycurl.PREREQFUNCTION, self._on_request)
-        if guarded:
+        if public_only:
             curl.setopt(pycurl.OPENSOCKETFUNCTION, self._on_open)
 
-    def prepare(self, target: Target, *, sent: tuple[str, ...], pin: Pin | None, fresh: bool, limit: int) -> None:
+    def prepare(
+        self, target: UrlParts, *, sent: tuple[str, ...], pin: PinnedAddress | None, fresh: bool, limit: int
+    ) -> None:
         """Set what differs from the transfer before. `limit` is for the body."""
         self._limit = limit
         if fresh != self.fresh:
@@ -115,19 +117,19 @@ class Transfer:
         self._bind(self._pin, pin)
         self._pin = pin
 
-    def _bind(self, before: Pin | None, now: Pin | None) -> None:
+    def _bind(self, before: PinnedAddress | None, now: PinnedAddress | None) -> None:
         """An address given for a host stays in libcurl's cache until it is taken out, which the next host sees to. So
         the cache holds no more than there are handles. It is one for all of them: what this one put there for the same
         host may have been taken out by another, so that it is given each time."""
-        if before is not None and before.to_connect and (now is None or not now.to_connect):
+        if before is not None and before.connect_to and (now is None or not now.connect_to):
             self.curl.unsetopt(pycurl.CONNECT_TO)
-        if now is not None and now.to_connect:
-            self.curl.setopt(pycurl.CONNECT_TO, [now.to_connect])
+        if now is not None and now.connect_to:
+            self.curl.setopt(pycurl.CONNECT_TO, [now.connect_to])
         entries = []
-        if before is not None and before.addresses and (now is None or now.place != before.place):
-            entries.append(f"-{before.place}")
+        if before is not None and before.addresses and (now is None or now.host_port != before.host_port):
+            entries.append(f"-{before.host_port}")
         if now is not None and now.addresses:
-            entries.append(f"{now.place}:{now.addresses}")
+            entries.append(f"{now.host_port}:{now.addresses}")
         if entries:
             self.curl.setopt(pycurl.RESOLVE, entries)
 
@@ -136,12 +138,12 @@ class Transfer:
         self.lines.clear()
         self.body = bytearray()
         self.errno = self.requests = 0
-        self.full = False
-        self.refused = self.done = None
+        self.is_full = False
+        self.refused_address = self.done = None
 
-    def look_for_room(self) -> None:
+    def check_descriptors(self) -> None:
         """Where libcurl could not open a socket it does not say why. Two are tried, since pycurl needs two for one."""
-        if self.refused is None and not self.errno and not self.curl.getinfo(pycurl.OS_ERRNO):
+        if self.refused_address is None and not self.errno and not self.curl.getinfo(pycurl.OS_ERRNO):
             try:
                 with socket.socket(), socket.socket():
                     pass
@@ -158,25 +160,25 @@ class Transfer:
         self.body += data
         if len(self.body) <= self._limit:
             return None
-        self.full = True
+        self.is_full = True
         del self.body[self._limit :]
         return 0  # which ends the transfer
 
-    def _on_open(self, purpose: int, where: tuple[int, int, int, tuple[str, int]]) -> "_Opened | int":
+    def _on_open(self, purpose: int, where: tuple[int, int, int, tuple[str, int]]) -> "_OpenSocket | int":
         """The last word on what is connected to: this is the address that the socket is for. A socket is opened only
         for a new connection, so that one that is kept alive has been looked at before."""
         family, kind, protocol, address = where
-        if not public(address[0]):
-            self.refused = address[0]
+        if not is_public(address[0]):
+            self.refused_address = address[0]
             return int(pycurl.SOCKET_BAD)
         try:
-            return _Opened(socket.socket(family, kind, protocol).detach())
+            return _OpenSocket(socket.socket(family, kind, protocol).detach())
         except OSError as error:
             self.errno = error.errno or 0
             return int(pycurl.SOCKET_BAD)
 
 
-class _Opened:
+class _OpenSocket:
     """A socket on its way to pycurl, which makes a copy of the descriptor for libcurl and drops this."""
 
     __slots__ = ("_descriptor",)
@@ -191,7 +193,7 @@ class _Opened:
         os.close(self._descriptor)
 
 
-def conclude(
+def build_response(
     transfer: Transfer,
     url: str,
     *,
@@ -201,21 +203,29 @@ def conclude(
     started: float,
     ended: float,
     limits: Limits,
-) -> Answer:
+) -> Response:
     """The answer that an ended transfer amounts to. `code` is libcurl's."""
     curl = transfer.curl
     address: str | None = curl.getinfo(pycurl.PRIMARY_IP) or None
-    lines = final_head(transfer.lines, tunnelled=bool(curl.getinfo(pycurl.HTTP_CONNECTCODE)))
+    lines = find_final_head(transfer.lines, tunnelled=bool(curl.getinfo(pycurl.HTTP_CONNECTCODE)))
     if lines is None:
-        kind = failure(transfer, code)
-        return failed(
-            url, kind, _detail(transfer, message), started=started, ended=ended, request=request, address=address
+        kind = classify_failure(transfer, code)
+        return make_failure(
+            url,
+            kind,
+            _describe_failure(transfer, message),
+            started=started,
+            ended=ended,
+            request=request,
+            address=address,
         )
     head = b"".join(lines)
     if len(head) > limits.header_bytes or len(lines) > limits.header_lines:
         detail = f"{len(lines)} lines, {len(head)} bytes of headers"
-        return failed(url, "too-large-headers", detail, started=started, ended=ended, request=request, address=address)
-    return Answer(
+        return make_failure(
+            url, "too-large-headers", detail, started=started, ended=ended, request=request, address=address
+        )
+    return Response(
         url,
         curl.getinfo(pycurl.RESPONSE_CODE),
         PROTOCOLS.get(lines[0].partition(b" ")[0], "http/1.1"),
@@ -227,27 +237,27 @@ def conclude(
         started,
         started + curl.getinfo(pycurl.STARTTRANSFER_TIME),
         ended,
-        truncation(transfer, code),
+        classify_truncation(transfer, code),
         None,
         message,
     )
 
 
-def truncation(transfer: Transfer, code: int) -> Truncated | None:
+def classify_truncation(transfer: Transfer, code: int) -> Truncation | None:
     """Why a body is not all of it; None when it is."""
     if code == pycurl.E_OK:
         return None
-    if transfer.full:
+    if transfer.is_full:
         return "length"
     return "time" if code == pycurl.E_OPERATION_TIMEDOUT else "disconnect"
 
 
-def failure(transfer: Transfer, code: int) -> Failure:
+def classify_failure(transfer: Transfer, code: int) -> FailureKind:
     """The kind of failure of a transfer that brought no answer."""
-    if transfer.refused is not None:
+    if transfer.refused_address is not None:
         return "private"
     number = transfer.errno or transfer.curl.getinfo(pycurl.OS_ERRNO)
-    if transfer.errno or (code == pycurl.E_COULDNT_CONNECT and number in SHORT):
+    if transfer.errno or (code == pycurl.E_COULDNT_CONNECT and number in SHORTAGE_ERRNOS):
         return "descriptors"
     if code == pycurl.E_COULDNT_CONNECT:
         return BY_ERRNO.get(number, "unreachable")
@@ -260,9 +270,9 @@ def failure(transfer: Transfer, code: int) -> Failure:
     return BY_CODE.get(code, "other")
 
 
-def _detail(transfer: Transfer, message: str) -> str:
-    if transfer.refused is not None:
-        return f"{transfer.refused} is not a public address"
+def _describe_failure(transfer: Transfer, message: str) -> str:
+    if transfer.refused_address is not None:
+        return f"{transfer.refused_address} is not a public address"
     if transfer.errno:
         return os.strerror(transfer.errno)
     if transfer.requests > 1:
@@ -270,7 +280,7 @@ def _detail(transfer: Transfer, message: str) -> str:
     return message or "closed within the headers"
 
 
-def composed(target: Target, headers: Sequence[str]) -> bytes:
+def format_request(target: UrlParts, headers: Sequence[str]) -> bytes:
     """The request as libcurl sends it over HTTP/1.1, which a test holds it to; over HTTP/2 it has no text."""
     fields = "".join(f"{header}\r\n" for header in headers)
     return f"GET {target.path} HTTP/1.1\r\nHost: {target.authority}\r\n{fields}\r\n".encode()

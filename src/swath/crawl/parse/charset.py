@@ -72,40 +72,40 @@ _ATTRIBUTE = re.compile(rb"([^\s\"'>/=]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\
 _XML = re.compile(rb"\s*<\?xml[^>]{0,200}?\sencoding\s*=\s*[\"']([A-Za-z0-9._-]+)")
 
 
-def decode(body: bytes, content_type: str | None) -> tuple[str, str]:
+def decode_text(body: bytes, content_type: str | None) -> tuple[str, str]:
     """The text of a body and the name of its encoding. What cannot be decoded becomes U+FFFD."""
-    name = _mark(body)
+    name = _detect_bom(body)
     if name is not None:
-        return _text(body, name).removeprefix("\ufeff"), name
-    name = header_charset(content_type) or declared_charset(body)
+        return _decode_with(body, name).removeprefix("\ufeff"), name
+    name = charset_from_header(content_type) or charset_from_body(body)
     if name is None:
         try:
             # A body that was cut may end in the middle of a character.
             return codecs.utf_8_decode(body, "strict", False)[0], "utf-8"
         except UnicodeDecodeError:
             name = FALLBACK
-    return _text(body, name), name
+    return _decode_with(body, name), name
 
 
-def _text(body: bytes, name: str) -> str:
+def _decode_with(body: bytes, name: str) -> str:
     if len(body) <= CHUNK or name == "iso-2022-jp":  # which cannot stop within an escape sequence, and is never slow
-        return body.decode(codec_of(name), "replace")
-    decoder = codecs.getincrementaldecoder(codec_of(name))("replace")
+        return body.decode(python_codec(name), "replace")
+    decoder = codecs.getincrementaldecoder(python_codec(name))("replace")
     chunks = [decoder.decode(body[at : at + CHUNK]) for at in range(0, len(body), CHUNK)]
     return "".join(chunks) + decoder.decode(b"", True)
 
 
-def header_charset(content_type: str | None) -> str | None:
+def charset_from_header(content_type: str | None) -> str | None:
     """The encoding that a Content-Type names, if it is known."""
     found = _HEADER.search(content_type[:MAX_HEADER]) if content_type else None
-    return encoding_of(found[1]) if found else None
+    return encoding_from_label(found[1]) if found else None
 
 
-def declared_charset(body: bytes) -> str | None:
+def charset_from_body(body: bytes) -> str | None:
     """The encoding that the first kilobyte of an HTML or XML body names, if it is known."""
     head = body[:PRESCAN]
     found = _XML.match(head)
-    name = encoding_of(found[1].decode("ascii")) if found else None
+    name = encoding_from_label(found[1].decode("ascii")) if found else None
     if name is None and b"charset" in head.lower():
         for meta in _META.finditer(_COMMENT.sub(b"", head)):
             name = _meta_charset(meta[1])
@@ -120,13 +120,13 @@ def _meta_charset(attributes: bytes) -> str | None:
     for found in _ATTRIBUTE.finditer(attributes):
         values.setdefault(found[1].lower(), (found[2] or found[3] or found[4] or b"").decode("latin-1"))
     if b"charset" in values:
-        return encoding_of(values[b"charset"])
+        return encoding_from_label(values[b"charset"])
     if values.get(b"http-equiv", "").strip().lower() == "content-type":
-        return header_charset(values.get(b"content"))
+        return charset_from_header(values.get(b"content"))
     return None
 
 
-def _mark(body: bytes) -> str | None:
+def _detect_bom(body: bytes) -> str | None:
     if body.startswith(codecs.BOM_UTF8):
         return "utf-8"
     if body.startswith(codecs.BOM_UTF16_LE):
@@ -136,18 +136,18 @@ def _mark(body: bytes) -> str | None:
     return None
 
 
-def codec_of(name: str) -> str:
+def python_codec(name: str) -> str:
     """What Python calls an encoding of the standard."""
     return _CODECS.get(name, name)
 
 
-def encoding_of(label: str) -> str | None:
+def encoding_from_label(label: str) -> str | None:
     """The name that the Encoding standard has for a label; None when it has none, or one that Python cannot read."""
-    return _encoding_of(label) if len(label) <= MAX_LABEL else None
+    return _encoding_from_label(label) if len(label) <= MAX_LABEL else None
 
 
 @lru_cache(maxsize=LABELS_CACHED)
-def _encoding_of(label: str) -> str | None:
+def _encoding_from_label(label: str) -> str | None:
     label = label.strip().lower().replace("_", "-")
     if label in _NAMES:
         return _NAMES[label]

@@ -3,7 +3,7 @@
 import re
 from typing import Literal
 
-Kind = Literal["html", "feed", "sitemap", "other"]
+BodyKind = Literal["html", "feed", "sitemap", "other"]
 
 SNIFFED = 1_024
 MAX_HEADER = 200
@@ -16,7 +16,7 @@ _UNKNOWN = frozenset({"", "unknown/unknown", "application/unknown", "*/*"})
 
 _ROOT = re.compile(rb"<(?![?!])(?:[A-Za-z0-9_.-]{1,40}:)?([A-Za-z0-9_.-]{1,40})")
 _COMMENTS = re.compile(rb"<!--.*?(?:-->|$)|<\?.*?(?:\?>|$)", re.DOTALL)
-_ROOTS: dict[bytes, Kind] = {
+_ROOTS: dict[bytes, BodyKind] = {
     b"urlset": "sitemap",
     b"sitemapindex": "sitemap",
     b"rss": "feed",
@@ -26,34 +26,38 @@ _ROOTS: dict[bytes, Kind] = {
 }
 
 
-def media_type(content_type: str | None) -> str:
+def parse_media_type(content_type: str | None) -> str:
     """The media type that a Content-Type names, in lower case and without parameters."""
     return (content_type or "")[:MAX_HEADER].partition(";")[0].strip().lower()
 
 
-def kind_of(content_type: str | None, body: bytes, *, sitemap: bool = False) -> Kind:
+def detect_kind(content_type: str | None, body: bytes, *, sitemap: bool = False) -> BodyKind:
     """What a body is by its header, and by its first element where the header leaves that open.
 
     `sitemap` says that it was fetched for one: then text and gzip are sitemaps too.
     """
-    named = media_type(content_type)
+    named = parse_media_type(content_type)
     if sitemap and (named in _GZIP or named == "text/plain" or body[:2] == b"\x1f\x8b"):
         return "sitemap"
     if named in _HTML:
         # Some servers call their sitemaps and feeds HTML; what follows an XML declaration is worth a look.
-        return (root_kind(body) or "html") if body[:100].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<?xml") else "html"
+        return (
+            (kind_from_root(body) or "html")
+            if body[:100].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<?xml")
+            else "html"
+        )
     if named in _FEED:
         return "feed"
     if named in _XML or sitemap:
-        return root_kind(body) or "other"
+        return kind_from_root(body) or "other"
     if named in _UNKNOWN:
-        found = root_kind(body)
+        found = kind_from_root(body)
         looks = body[:SNIFFED].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
         return found or ("html" if looks.startswith((b"<!doctype html", b"<head", b"<body", b"<title")) else "other")
     return "other"
 
 
-def root_kind(body: bytes) -> Kind | None:
+def kind_from_root(body: bytes) -> BodyKind | None:
     """What the first element of an XML or HTML body makes it; None when that is none of ours."""
     head = body[:SNIFFED]
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):

@@ -27,7 +27,7 @@ class Directives(NamedTuple):
     noindex: bool = False
     noarchive: bool = False
 
-    def merged(self, other: "Directives") -> "Directives":
+    def merge(self, other: "Directives") -> "Directives":
         """What both ask for together."""
         return Directives(
             self.nofollow or other.nofollow, self.noindex or other.noindex, self.noarchive or other.noarchive
@@ -38,7 +38,7 @@ NO_DIRECTIVES = Directives()
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedDocument:
     """What was read. `cut` says that there were more links than a page may have, `broken` that it ended early."""
 
     title: str = ""
@@ -46,21 +46,21 @@ class Reading:
     base: str = ""
     canonical: str | None = None
     directives: Directives = NO_DIRECTIVES
-    cut: bool = False
-    broken: bool = False
+    truncated: bool = False
+    malformed: bool = False
 
 
-def title_of(text: str) -> str:
+def clean_title(text: str) -> str:
     """The title in one line, and not too long a line."""
     return " ".join(text[: 8 * MAX_TITLE].split())[:MAX_TITLE].rstrip()
 
 
-def directives_of(content: str) -> Directives:
+def parse_directives(content: str) -> Directives:
     """What the words of a robots meta element ask for."""
-    return _asked(word.strip() for word in content[:MAX_DIRECTIVES].lower().split(","))
+    return _directives_from_words(word.strip() for word in content[:MAX_DIRECTIVES].lower().split(","))
 
 
-def x_robots_tag(values: Iterable[str], agent: str) -> Directives:
+def parse_x_robots_tag(values: Iterable[str], agent: str) -> Directives:
     """What `X-Robots-Tag` headers ask of everybody and of this agent; what they ask of others is not for us."""
     agent = agent.lower()
     mine = []
@@ -72,10 +72,10 @@ def x_robots_tag(values: Iterable[str], agent: str) -> Directives:
                 for_us, word = name.strip() == agent, rest
             if for_us:
                 mine.append(word.strip())
-    return _asked(mine)
+    return _directives_from_words(mine)
 
 
-def _asked(words: Iterable[str]) -> Directives:
+def _directives_from_words(words: Iterable[str]) -> Directives:
     asked = set(words)
     if "none" in asked:
         asked |= {"nofollow", "noindex"}

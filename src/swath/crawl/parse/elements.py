@@ -30,9 +30,9 @@ class Element(NamedTuple):
     text: str = ""
 
 
-def elements(text: str) -> Iterator[Element]:
+def find_elements(text: str) -> Iterator[Element]:
     """The elements named in `SELECTOR`, as they stand in the document."""
-    return _by_tree(text) if is_tame(text) else by_scan(text)
+    return _parse_tree(text) if is_safe_for_tree(text) else scan_elements(text)
 
 
 # Elements that are reopened wherever they were left open. Of `a`, the other one, at most one is ever open.
@@ -42,7 +42,7 @@ _FORMATTING = re.compile(
 _LONG_TAG = re.compile(rf"<[^>]{{{MAX_TAG}}}")
 
 
-def is_tame(text: str) -> bool:
+def is_safe_for_tree(text: str) -> bool:
     """Whether a tree of the text is sure to stay small and to be made quickly."""
     tags = text.count("<")
     if tags > MAX_TAGS:
@@ -58,7 +58,7 @@ def is_tame(text: str) -> bool:
     return tags * (3 * len(set(plain)) + len(formatting) - len(plain)) <= MAX_REOPENED
 
 
-def _by_tree(text: str) -> Iterator[Element]:
+def _parse_tree(text: str) -> Iterator[Element]:
     new = tuple.__new__
     for node in LexborHTMLParser(text).css(SELECTOR):
         name = node.tag or ""
@@ -86,7 +86,7 @@ _RAW_ENDS = {
 }
 
 
-def by_scan(text: str) -> Iterator[Element]:
+def scan_elements(text: str) -> Iterator[Element]:
     """The same elements, found without a tree, in time proportional to the text."""
     place = 0
     while (found := _MARKUP.search(text, place)) is not None:
@@ -103,10 +103,10 @@ def by_scan(text: str) -> Iterator[Element]:
             inside = text[place : min(stop, place + MAX_TAG)] if name == "title" else ""
             place = stop
         if name in NAMES:
-            yield Element(name, _attributes(found[2]), _unescaped(inside))
+            yield Element(name, _parse_attributes(found[2]), _unescape(inside))
 
 
-def _attributes(text: str) -> dict[str, str | None]:
+def _parse_attributes(text: str) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for count, parts in enumerate(_PARTS.finditer(text)):
         if count >= MAX_ATTRIBUTES:
@@ -114,15 +114,15 @@ def _attributes(text: str) -> dict[str, str | None]:
         name = parts[1].lower()
         if name not in found:
             value = parts[2] or parts[3] or parts[4]
-            found[name] = _unescaped(value) if value else value
+            found[name] = _unescape(value) if value else value
     return found
 
 
-def _unescaped(text: str) -> str:
-    return _REFERENCE.sub(_character, text) if "&" in text else text
+def _unescape(text: str) -> str:
+    return _REFERENCE.sub(_decode_reference, text) if "&" in text else text
 
 
-def _character(found: re.Match[str]) -> str:
+def _decode_reference(found: re.Match[str]) -> str:
     """The character that a reference in an attribute means: `&copy` is one, but not in `?a=1&copy=2`."""
     name, sign = found.groups()
     if name[0] == "#":

@@ -11,8 +11,8 @@ import zlib
 from collections.abc import Iterator
 from xml.parsers import expat
 
-from swath.crawl.parse.charset import codec_of, declared_charset, header_charset
-from swath.crawl.parse.directives import Link, Reading, title_of
+from swath.crawl.parse.charset import charset_from_body, charset_from_header, python_codec
+from swath.crawl.parse.directives import Link, ParsedDocument, clean_title
 from swath.crawl.urls.normalise import MAX_TEXT, normalise
 
 MAX_ENTRIES = 50_000  # the protocol's own limit for a sitemap
@@ -26,48 +26,52 @@ _ILLEGAL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]+")  # many at once
 _ROOTS = frozenset({"urlset", "sitemapindex", "rss", "rdf", "feed"})
 
 
-class _Enough(Exception):
+class _LimitReached(Exception):
     """Reading ends here: what was asked for is complete, or what comes is not for us."""
 
 
-def read_feed(body: bytes, url: str, content_type: str | None = None) -> Reading:
+def parse_feed(body: bytes, url: str, content_type: str | None = None) -> ParsedDocument:
     """The links of a feed or sitemap at a normalised URL: kind `entry` for pages, `sitemap` for further sitemaps,
     `next` and `alternate` as feeds name them."""
-    feed = _Feed(url)
+    feed = _FeedBuilder(url)
     try:
-        text = _characters(body, content_type)
+        text = _decode_chunks(body, content_type)
         head = ""
         for head in text:
             if head.strip():
                 break
         if head.lstrip("\ufeff \t\r\n").startswith("<"):
-            _read_xml(feed, head.lstrip("\ufeff \t\r\n"), text)
+            _parse_xml(feed, head.lstrip("\ufeff \t\r\n"), text)
         else:
-            _read_lines(feed, head.lstrip("\ufeff"), text)
-    except _Enough:
+            _parse_text(feed, head.lstrip("\ufeff"), text)
+    except _LimitReached:
         pass
     except (expat.ExpatError, zlib.error, UnicodeError):  # the last from a decoder that cannot stop where a chunk ends
-        feed.broken = True
-    return Reading(
-        title=title_of(feed.title), links=tuple(feed.links.values()), base=url, cut=feed.cut, broken=feed.broken
+        feed.malformed = True
+    return ParsedDocument(
+        title=clean_title(feed.title),
+        links=tuple(feed.links.values()),
+        base=url,
+        truncated=feed.truncated,
+        malformed=feed.malformed,
     )
 
 
-def _characters(body: bytes, content_type: str | None) -> Iterator[str]:
+def _decode_chunks(body: bytes, content_type: str | None) -> Iterator[str]:
     """The text in chunks, unpacked and decoded, without what XML does not allow."""
-    chunks = _unpacked(body) if body[:2] == GZIP else (body[at : at + CHUNK] for at in range(0, len(body), CHUNK))
+    chunks = _gunzip_chunks(body) if body[:2] == GZIP else (body[at : at + CHUNK] for at in range(0, len(body), CHUNK))
     first = next(chunks, b"")
     if first[:2] == b"\xff\xfe" or first[:2] == b"\xfe\xff":
         name = "utf-16"
     else:
-        name = codec_of(header_charset(content_type) or declared_charset(first) or "utf-8")
+        name = python_codec(charset_from_header(content_type) or charset_from_body(first) or "utf-8")
     decoder = codecs.getincrementaldecoder(name)("replace")
     yield _ILLEGAL.sub("", decoder.decode(first))
     for chunk in chunks:
         yield _ILLEGAL.sub("", decoder.decode(chunk))
 
 
-def _unpacked(body: bytes) -> Iterator[bytes]:
+def _gunzip_chunks(body: bytes) -> Iterator[bytes]:
     """The content of a gzip file, chunk by chunk; a bomb is cut at the limit."""
     total = place = 0
     data = b""
@@ -94,7 +98,7 @@ def _unpacked(body: bytes) -> Iterator[bytes]:
             data, unpacker = unpacker.unused_data, None
 
 
-def _read_lines(feed: "_Feed", head: str, text: Iterator[str]) -> None:
+def _parse_text(feed: "_FeedBuilder", head: str, text: Iterator[str]) -> None:
     rest = head
     while True:
         lines = rest.replace("\r", "\n").split("\n")
@@ -108,7 +112,7 @@ def _read_lines(feed: "_Feed", head: str, text: Iterator[str]) -> None:
         rest = last[:MAX_TEXT] + more
 
 
-def _read_xml(feed: "_Feed", head: str, text: Iterator[str]) -> None:
+def _parse_xml(feed: "_FeedBuilder", head: str, text: Iterator[str]) -> None:
     parser = expat.ParserCreate("utf-8")
     parser.buffer_text = True
     # As if there were a DTD that nobody reads: then HTML's entities, which feeds are full of, are skipped.
@@ -129,15 +133,15 @@ def _read_xml(feed: "_Feed", head: str, text: Iterator[str]) -> None:
     parser.Parse(b"", True)
 
 
-class _Feed:
+class _FeedBuilder:
     """What has been read, and where in the document we are."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.title = ""
         self.links: dict[str, Link] = {}
-        self.cut = False
-        self.broken = False
+        self.truncated = False
+        self.malformed = False
         self._names: list[str] = []
         self._text: list[str] | None = None
         self._size = 0
@@ -197,8 +201,8 @@ class _Feed:
         if not text or url is None or url in self.links:
             return
         if len(self.links) >= MAX_ENTRIES:
-            self.cut = True
-            raise _Enough
+            self.truncated = True
+            raise _LimitReached
         self.links[url] = Link(url, kind)
 
     def refuse(self, *declaration: object) -> None:

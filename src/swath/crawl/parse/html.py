@@ -3,8 +3,8 @@
 import re
 from collections.abc import Mapping
 
-from swath.crawl.parse.directives import NO_DIRECTIVES, Directives, Link, Reading, directives_of, title_of
-from swath.crawl.parse.elements import elements
+from swath.crawl.parse.directives import NO_DIRECTIVES, Directives, Link, ParsedDocument, clean_title, parse_directives
+from swath.crawl.parse.elements import find_elements
 from swath.crawl.urls.normalise import MAX_TEXT, normalise, normalise_all
 
 MAX_LINKS = 2_000
@@ -20,7 +20,7 @@ _FEEDS = frozenset(
 _REFRESH = re.compile(r"""\s*+[0-9.]++\s*+[;,]?+\s*+(?:url\s*+=\s*+)?+(?:"([^"]*)|'([^']*)|(.*))""", re.I | re.DOTALL)
 
 
-def read_html(text: str, url: str, *, agent: str = AGENT) -> Reading:
+def parse_html(text: str, url: str, *, agent: str = AGENT) -> ParsedDocument:
     """What a page at a normalised URL says. Links keep its order; one that is named twice keeps its first place, and
     is `nofollow` only if it is so each time."""
     title = ""
@@ -29,8 +29,8 @@ def read_html(text: str, url: str, *, agent: str = AGENT) -> Reading:
     directives = NO_DIRECTIVES
     hrefs: dict[str, tuple[str, bool]] = {}
     cut = False
-    for name, attributes, inside in elements(text):
-        kind, href = (name, attributes.get("href")) if name == "a" else _reference(name, attributes)
+    for name, attributes, inside in find_elements(text):
+        kind, href = (name, attributes.get("href")) if name == "a" else _link_of_element(name, attributes)
         # A place on the same page is no other page.
         if kind and href and href[0] != "#" and len(href) <= MAX_TEXT:
             rel = attributes.get("rel")
@@ -46,9 +46,9 @@ def read_html(text: str, url: str, *, agent: str = AGENT) -> Reading:
             if kind == "canonical" and canonical is None:
                 canonical = href
         elif name == "title":
-            title = title or title_of(inside)
+            title = title or clean_title(inside)
         elif name == "meta":
-            directives = directives.merged(_wishes(attributes, agent))
+            directives = directives.merge(_meta_directives(attributes, agent))
         elif name == "base" and base is None:
             base = attributes.get("href")
     # The base counts for the whole page, wherever it stands.
@@ -65,32 +65,32 @@ def read_html(text: str, url: str, *, agent: str = AGENT) -> Reading:
             links[target] = new(Link, (target, kind, nofollow))
         elif links[target].nofollow and not nofollow:
             links[target] = links[target]._replace(nofollow=False)
-    return Reading(
+    return ParsedDocument(
         title=title,
         links=tuple(links.values()),
         base=base_url,
         canonical=normalise(canonical, base_url) if canonical else None,
         directives=directives,
-        cut=cut,
+        truncated=cut,
     )
 
 
-def _reference(name: str, attributes: Mapping[str, str | None]) -> tuple[str, str | None]:
+def _link_of_element(name: str, attributes: Mapping[str, str | None]) -> tuple[str, str | None]:
     """The kind of link that an element is, and the address that it names as written."""
     match name:
         case "a" | "area":
             return name, attributes.get("href")
         case "link":
-            return _relation(attributes.get("rel") or "", attributes.get("type") or ""), attributes.get("href")
+            return _kind_of_relation(attributes.get("rel") or "", attributes.get("type") or ""), attributes.get("href")
         case "frame" | "iframe":
             return "frame", attributes.get("src")
         case "meta" if (attributes.get("http-equiv") or "").strip().lower() == "refresh":
-            return "refresh", _refresh(attributes.get("content") or "")
+            return "refresh", _refresh_target(attributes.get("content") or "")
         case _:
             return "", None
 
 
-def _relation(rel: str, content_type: str) -> str:
+def _kind_of_relation(rel: str, content_type: str) -> str:
     relations = rel.lower().split()
     if "stylesheet" in relations:
         return ""
@@ -101,13 +101,13 @@ def _relation(rel: str, content_type: str) -> str:
     return "feed" if media_type in _FEEDS else "alternate" if media_type in _PAGES else ""
 
 
-def _wishes(attributes: Mapping[str, str | None], agent: str) -> Directives:
+def _meta_directives(attributes: Mapping[str, str | None], agent: str) -> Directives:
     name = (attributes.get("name") or "").strip().lower()
     if name != "robots" and name != agent.lower():
         return NO_DIRECTIVES
-    return directives_of(attributes.get("content") or "")
+    return parse_directives(attributes.get("content") or "")
 
 
-def _refresh(content: str) -> str | None:
+def _refresh_target(content: str) -> str | None:
     found = _REFRESH.match(content[:MAX_TEXT])
     return (found[1] or found[2] or found[3] or "").strip() if found else None

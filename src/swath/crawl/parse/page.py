@@ -2,16 +2,16 @@
 
 from typing import NamedTuple
 
-from swath.crawl.http.decode import Decoded, decode
-from swath.crawl.http.response import Answer
+from swath.crawl.http.content_coding import DecodedBody, decode_content
+from swath.crawl.http.response import Response
 from swath.crawl.parse import charset
-from swath.crawl.parse.content_type import kind_of
-from swath.crawl.parse.directives import Reading, x_robots_tag
-from swath.crawl.parse.feeds import read_feed
-from swath.crawl.parse.html import read_html
+from swath.crawl.parse.content_type import detect_kind
+from swath.crawl.parse.directives import ParsedDocument, parse_x_robots_tag
+from swath.crawl.parse.feeds import parse_feed
+from swath.crawl.parse.html import parse_html
 
 
-class Read(NamedTuple):
+class ParsedPage(NamedTuple):
     """What was read of a page. `wrong` names what its encoding hid."""
 
     title: str = ""
@@ -21,37 +21,39 @@ class Read(NamedTuple):
     noindex: bool = False
     noarchive: bool = False
     canonical: str | None = None
-    wrong: str | None = None
+    decode_error: str | None = None
 
 
-def unpacked(answer: Answer, *, limit: int) -> Decoded:
+def decode_body(response: Response, *, limit: int) -> DecodedBody:
     """A body without its content codings, and at most `limit` bytes of it."""
-    return decode(answer.body, answer.headers.joined("content-encoding"), limit=limit)
+    return decode_content(response.body, response.headers.get_list("content-encoding"), limit=limit)
 
 
-def read(url: str, answer: Answer, *, limit: int, agent: str, sitemap: bool = False) -> Read:
+def parse_page(url: str, response: Response, *, limit: int, agent: str, sitemap: bool = False) -> ParsedPage:
     """Read a body of at most `limit` bytes without its content codings. Never raises: what cannot be read has no
     links."""
-    return read_unpacked(url, answer, unpacked(answer, limit=limit), agent=agent, sitemap=sitemap)
+    return parse_decoded_page(url, response, decode_body(response, limit=limit), agent=agent, sitemap=sitemap)
 
 
-def read_unpacked(url: str, answer: Answer, decoded: Decoded, *, agent: str, sitemap: bool = False) -> Read:
+def parse_decoded_page(
+    url: str, response: Response, decoded: DecodedBody, *, agent: str, sitemap: bool = False
+) -> ParsedPage:
     """The same for a body that has been unpacked."""
-    headers = answer.headers
-    asked = x_robots_tag(headers.all("x-robots-tag"), agent)
+    headers = response.headers
+    asked = parse_x_robots_tag(headers.get_all("x-robots-tag"), agent)
     wrong = decoded.error or ("cut at the limit" if decoded.truncated else None)
     content_type = headers.get("content-type")
-    reading = _reading(decoded.body, url, content_type, agent, sitemap)
+    reading = _parse_document(decoded.body, url, content_type, agent, sitemap)
     if reading is None:
-        return Read(noarchive=asked.noarchive, noindex=asked.noindex, wrong=wrong)
-    asked = asked.merged(reading.directives)
+        return ParsedPage(noarchive=asked.noarchive, noindex=asked.noindex, decode_error=wrong)
+    asked = asked.merge(reading.directives)
     links, sitemaps = [], []
     for target, named, nofollow in reading.links:
         if named == "sitemap":
             sitemaps.append(target)
         elif not nofollow:
             links.append(target)
-    return Read(
+    return ParsedPage(
         title=reading.title,
         links=tuple(links),
         sitemaps=tuple(sitemaps),
@@ -59,14 +61,16 @@ def read_unpacked(url: str, answer: Answer, decoded: Decoded, *, agent: str, sit
         noindex=asked.noindex,
         noarchive=asked.noarchive,
         canonical=reading.canonical,
-        wrong=wrong,
+        decode_error=wrong,
     )
 
 
-def _reading(body: bytes, url: str, content_type: str | None, agent: str, sitemap: bool) -> Reading | None:
-    kind = kind_of(content_type, body, sitemap=sitemap)
+def _parse_document(
+    body: bytes, url: str, content_type: str | None, agent: str, sitemap: bool
+) -> ParsedDocument | None:
+    kind = detect_kind(content_type, body, sitemap=sitemap)
     if kind in ("feed", "sitemap"):
-        return read_feed(body, url, content_type)
+        return parse_feed(body, url, content_type)
     if kind == "html":
-        return read_html(charset.decode(body, content_type)[0], url, agent=agent)
+        return parse_html(charset.decode_text(body, content_type)[0], url, agent=agent)
     return None

@@ -17,29 +17,29 @@ from typing import NamedTuple
 
 from swath.core.clock import SECOND
 from swath.crawl.fact_batcher import FactBatcher
-from swath.crawl.http.response import Answer
-from swath.crawl.robots.parser import Robots
-from swath.crawl.robots.policy import Rules, verdict_of_answer
+from swath.crawl.http.response import Response
+from swath.crawl.robots.parser import RobotsTxt
+from swath.crawl.robots.policy import RobotsPolicy, policy_from_response
 from swath.crawl.urls import normalise
 
-KEY = "robots "  # before the origin: the key of a fact, and of an item that follows a redirect
-CACHED_BYTES = 50_000_000  # of memory for robots.txt files and their parsed rules
-CACHED_EACH = 1_000  # bytes that an origin takes beside its file
-CACHED_LINE = 350  # and each line of it, once it is parsed: many times as much as a short one has itself
-MAX_HOPS = 5
+KEY_PREFIX = "robots "  # before the origin: the key of a fact, and of an item that follows a redirect
+MAX_CACHED_BYTES = 50_000_000  # of memory for robots.txt files and their parsed rules
+BYTES_PER_ORIGIN = 1_000  # bytes that an origin takes beside its file
+BYTES_PER_LINE = 350  # and each line of it, once it is parsed: many times as much as a short one has itself
+MAX_REDIRECTS = 5
 WAIT_SECONDS = 300.0
 TOP_PRIORITY = 7
 
 
 @dataclass(slots=True)
-class Known:
+class CachedRobots:
     """The rules of an origin in force, parsed."""
 
-    rules: Rules
-    robots: Robots
+    policy: RobotsPolicy
+    robots: RobotsTxt
 
 
-class Hop(NamedTuple):
+class RobotsRedirect(NamedTuple):
     """A redirect of robots.txt that is yet to be followed."""
 
     url: str
@@ -47,79 +47,81 @@ class Hop(NamedTuple):
     until: int  # after which it is asked for anew; the lane that waits for it is blocked to the same microsecond
 
 
-class Origins:
+class RobotsCache:
     """The robots.txt files of a crawl."""
 
     def __init__(self, facts: FactBatcher) -> None:
         self._facts = facts
-        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._known: OrderedDict[str, CachedRobots] = OrderedDict()
         self._bytes = 0
 
-    async def known(self, origin: str) -> Known | Hop | None:
+    async def get(self, origin: str) -> CachedRobots | RobotsRedirect | None:
         """What is in force for an origin: its rules, a redirect to follow first, or nothing: it has to be asked."""
         now = time.time_ns() // 1_000
         known = self._known.get(origin)
-        if known is not None and now < known.rules.expires_at:
+        if known is not None and now < known.policy.expires_at:
             self._known.move_to_end(origin)
             return known
-        fact = await self._facts.get(KEY + origin)
+        fact = await self._facts.get(KEY_PREFIX + origin)
         if fact is None:
             return None
         if "hop" in fact:
-            hop = Hop(*fact["hop"])
+            hop = RobotsRedirect(*fact["hop"])
             return hop if now < hop.until else None
-        rules = Rules.from_json(fact)
+        rules = RobotsPolicy.from_json(fact)
         return self._keep(origin, rules) if now < rules.expires_at else None
 
-    def _keep(self, origin: str, rules: Rules) -> Known:
+    def _keep(self, origin: str, rules: RobotsPolicy) -> CachedRobots:
         self._forget(self._known.pop(origin, None))
-        known = self._known[origin] = Known(rules, rules.robots())
-        self._bytes += _size(rules)
-        while self._bytes > CACHED_BYTES and len(self._known) > 1:
+        known = self._known[origin] = CachedRobots(rules, rules.parse())
+        self._bytes += _memory_size(rules)
+        while self._bytes > MAX_CACHED_BYTES and len(self._known) > 1:
             self._forget(self._known.popitem(last=False)[1])
         return known
 
-    def _forget(self, known: Known | None) -> None:
+    def _forget(self, known: CachedRobots | None) -> None:
         if known is not None:
-            self._bytes -= _size(known.rules)
+            self._bytes -= _memory_size(known.policy)
 
-    async def heard(self, origin: str, answer: Answer, *, body: bytes, hops: int, first_retry: float) -> Known | Hop:
+    async def record_response(
+        self, origin: str, response: Response, *, body: bytes, hops: int, first_retry: float
+    ) -> CachedRobots | RobotsRedirect:
         """Take in what an origin answered, and let the fleet know."""
         now = time.time_ns() // 1_000
-        target = redirect_of(answer)
-        before = await self._facts.get(KEY + origin)
+        target = redirect_target(response)
+        before = await self._facts.get(KEY_PREFIX + origin)
         if before is not None and "hop" in before:
             before = before.get("before")
-        if target is not None and hops < MAX_HOPS:
-            hop = Hop(target, hops + 1, now + int(WAIT_SECONDS * SECOND))
+        if target is not None and hops < MAX_REDIRECTS:
+            hop = RobotsRedirect(target, hops + 1, now + int(WAIT_SECONDS * SECOND))
             # How long it has been failing is not forgotten on the way.
-            await self._facts.learn({KEY + origin: {"hop": list(hop), "before": before}})
+            await self._facts.learn({KEY_PREFIX + origin: {"hop": list(hop), "before": before}})
             return hop
-        cut = answer.truncated in ("time", "disconnect") and 200 <= answer.status < 300  # no other's body matters
-        rules = verdict_of_answer(
-            None if cut else answer.status or None,
+        cut = response.truncated in ("time", "disconnect") and 200 <= response.status < 300  # no other's body matters
+        rules = policy_from_response(
+            None if cut else response.status or None,
             now=now,
             body=body,
-            cache_control=answer.headers.joined("cache-control"),
-            expires=answer.headers.get("expires"),
+            cache_control=response.headers.get_list("cache-control"),
+            expires=response.headers.get("expires"),
             first_retry=int(first_retry * SECOND),
-            before=None if before is None else Rules.from_json(before),
+            before=None if before is None else RobotsPolicy.from_json(before),
         )
-        await self._facts.learn({KEY + origin: rules.to_json()})
+        await self._facts.learn({KEY_PREFIX + origin: rules.to_json()})
         return self._keep(origin, rules)
 
 
-def _size(rules: Rules) -> int:
+def _memory_size(rules: RobotsPolicy) -> int:
     lines = rules.body.count(b"\n") + rules.body.count(b"\r")
-    return CACHED_EACH + len(rules.body) + CACHED_LINE * lines
+    return BYTES_PER_ORIGIN + len(rules.body) + BYTES_PER_LINE * lines
 
 
-def redirect_of(answer: Answer) -> str | None:
+def redirect_target(response: Response) -> str | None:
     """Where an answer redirects to, normalised; None if it does not, or to where nobody can go."""
-    if answer.status not in (301, 302, 303, 307, 308):
+    if response.status not in (301, 302, 303, 307, 308):
         return None
-    location = answer.headers.get("location")
-    return None if location is None else normalise.normalise(_as_utf8(location), answer.url)
+    location = response.headers.get("location")
+    return None if location is None else normalise.normalise(_as_utf8(location), response.url)
 
 
 def _as_utf8(value: str) -> str:

@@ -17,15 +17,15 @@ from datetime import UTC, datetime
 from swath.core.clock import SECOND, as_datetime
 from swath.core.item import Item, Outcome
 from swath.crawl.archive.capture import CaptureBuilder
-from swath.crawl.http.response import Answer
+from swath.crawl.http.response import Response
 from swath.crawl.http.status import is_busy
 from swath.crawl.ip_lanes import IpLanes
 from swath.crawl.links import LinkFilter
 from swath.crawl.pacing import LanePacing, parse_retry_after, robots_retry_pause
 from swath.crawl.page_fetcher import PageFetcher
-from swath.crawl.parse.page import unpacked
+from swath.crawl.parse.page import decode_body
 from swath.crawl.patient import Patient
-from swath.crawl.robots.cache import KEY, TOP_PRIORITY, WAIT_SECONDS, Hop, Known, Origins
+from swath.crawl.robots.cache import KEY_PREFIX, TOP_PRIORITY, WAIT_SECONDS, CachedRobots, RobotsCache, RobotsRedirect
 from swath.crawl.robots.parser import MAX_BODY
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
@@ -43,7 +43,7 @@ class RobotsGate:
         frontier: Patient,
         settings: CrawlSettings,
         *,
-        cache: Origins,
+        cache: RobotsCache,
         fetcher: PageFetcher,
         pacing: LanePacing,
         captures: CaptureBuilder,
@@ -66,14 +66,14 @@ class RobotsGate:
     @staticmethod
     def is_hop(item: Item) -> bool:
         """Return whether an item is the target of a robots.txt redirect instead of a page."""
-        return item.key.startswith(KEY)
+        return item.key.startswith(KEY_PREFIX)
 
     # a page
 
     async def check(self, item: Item) -> Outcome | None:
         """Return None if the page may be fetched now, otherwise its outcome."""
         origin = normalise.origin(item.key)
-        while isinstance(known := await self._cache.known(origin), Hop) or known is None:
+        while isinstance(known := await self._cache.get(origin), RobotsRedirect) or known is None:
             if (request := self._requests.get(origin)) is None:
                 request = self._requests[origin] = asyncio.get_running_loop().create_future()
                 try:
@@ -86,14 +86,14 @@ class RobotsGate:
                 return item.release()  # its turn is over: pages that waited must not all start at once
         if wait := self._seconds_to_retry(known):
             return item.release(started=False, after=wait)
-        self._pacing.of(item.lane).crawl_delay = known.robots.delay(self._settings.user_agent)
-        verdict = known.robots.verdict(item.key, self._settings.user_agent)
+        self._pacing.of(item.lane).crawl_delay = known.robots.crawl_delay(self._settings.user_agent)
+        verdict = known.robots.decide(item.key, self._settings.user_agent)
         if verdict.allowed:
             return None
         self._stats.refused["robots"] += 1
         return item.done(result={"excluded": "robots", "rule": verdict.rule}, started=False)
 
-    async def _request(self, item: Item, origin: str, hop: Hop | None) -> Outcome:
+    async def _request(self, item: Item, origin: str, hop: RobotsRedirect | None) -> Outcome:
         """Use the page's turn to fetch robots.txt, or the target of its redirect."""
         url = f"{origin}/robots.txt" if hop is None else hop.url
         lane = item.lane
@@ -109,13 +109,13 @@ class RobotsGate:
         if hop is None and answer.error == "private":  # permanent, and true of the page as well
             return await self._fetcher.settle_failure(item, answer)
         known = await self._record(origin, answer, lane=lane, hops=hop.hops if hop else 0)
-        if isinstance(known, Known):
+        if isinstance(known, CachedRobots):
             await self._apply_hints(lane, origin, known, seconds=answer.ended - answer.started)
             if self._one_host_per_lane and (wait := self._seconds_to_retry(known)):
                 await self._pacing.block(lane, wait)
         return item.release(output=[self._captures.build(answer, {"kind": "robots"})])
 
-    async def _queue_hop(self, item: Item, origin: str, hop: Hop, target_lane: str) -> Outcome:
+    async def _queue_hop(self, item: Item, origin: str, hop: RobotsRedirect, target_lane: str) -> Outcome:
         """Add the redirect as an item of the other lane and let the page wait: each time as long as the hop has taken
         so far, so that many waiting pages are not claimed over and over."""
         added = await self._frontier.add(_hop_item(origin, hop, target_lane, waiting_lane=item.lane))
@@ -129,46 +129,48 @@ class RobotsGate:
     async def follow(self, item: Item) -> Outcome:
         """Fetch the target of a robots.txt redirect, unless an earlier hop brought the rules."""
         origin, url, hops, waiting_lane = (item.payload[name] for name in ("origin", "url", "hops", "lane"))
-        before = await self._cache.known(origin)
+        before = await self._cache.get(origin)
         # A hop that was lost with its process may have brought the rules, but its response is not archived: repeat it.
-        if isinstance(before, Known) and not item.attempts:
+        if isinstance(before, CachedRobots) and not item.attempts:
             return item.done(result={"known": origin}, started=False)
         answer = await self._fetcher.fetch(url, item.lane, fresh=True, size=MAX_BYTES)
         if answer.error == "descriptors":
             return await self._fetcher.settle_failure(item, answer)
         known = await self._record(origin, answer, lane=item.lane, hops=hops)
         next_hop: list[Item] = []
-        if isinstance(known, Hop):
+        if isinstance(known, RobotsRedirect):
             target_lane = await self._lane_of_request(known.url)
-            if isinstance(target_lane, Answer):
+            if isinstance(target_lane, Response):
                 known = await self._record(origin, target_lane, lane=item.lane, hops=known.hops)
             elif target_lane != waiting_lane:
                 next_hop = [_hop_item(origin, known, target_lane, waiting_lane=waiting_lane)]
-        if isinstance(known, Known):
+        if isinstance(known, CachedRobots):
             await self._apply_hints(waiting_lane, origin, known, seconds=None)
-        if isinstance(before, Hop) and self._one_host_per_lane:
+        if isinstance(before, RobotsRedirect) and self._one_host_per_lane:
             await self._unblock(waiting_lane, before, known, hop_again=bool(next_hop))
         capture = self._captures.build(answer, {"kind": "robots"})
         return item.done(result={"status": answer.status}, discovered=next_hop, output=[capture])
 
-    async def _unblock(self, lane: str, before: Hop, known: Known | Hop, *, hop_again: bool) -> None:
+    async def _unblock(
+        self, lane: str, before: RobotsRedirect, known: CachedRobots | RobotsRedirect, *, hop_again: bool
+    ) -> None:
         """End the block of the lane that waits for a hop, or extend it to the next hop.
 
         A block that ends at another moment than the hop has another reason, such as a Retry-After: leave it.
         """
         if await self._frontier.blocked_until(lane) != before.until:
             return
-        if isinstance(known, Known):
+        if isinstance(known, CachedRobots):
             await self._frontier.block(lane, until=self._seconds_to_retry(known))
         else:
             await self._frontier.block(lane, until=as_datetime(known.until) if hop_again else 0.0)
 
     # what both need
 
-    async def _lane_of_request(self, url: str) -> str | Answer:
+    async def _lane_of_request(self, url: str) -> str | Response:
         return self._links.lane_of(url) if self._ip_lanes is None else await self._ip_lanes.lane_of_request(url)
 
-    async def _record(self, origin: str, answer: Answer, *, lane: str, hops: int) -> Known | Hop:
+    async def _record(self, origin: str, answer: Response, *, lane: str, hops: int) -> CachedRobots | RobotsRedirect:
         """Store what a response says about an origin's rules."""
         if answer.error is not None:
             self._stats.errors[f"robots.txt {answer.error}"] += 1
@@ -176,26 +178,26 @@ class RobotsGate:
             self._stats.robots_fetched += 1
         body = b""
         if 200 <= answer.status < 300:
-            body = unpacked(answer, limit=max(MAX_BYTES, self._settings.max_size)).body
+            body = decode_body(answer, limit=max(MAX_BYTES, self._settings.max_size)).body
         first_retry = robots_retry_pause(self._settings.min_interval)
         if is_busy(answer.status):
             asked = parse_retry_after(answer.headers.get("retry-after"), now=datetime.now(UTC))
             first_retry = max(first_retry, asked or 0.0)
             await self._pacing.block(lane, first_retry)
-        return await self._cache.heard(origin, answer, body=body, hops=hops, first_retry=first_retry)
+        return await self._cache.record_response(origin, answer, body=body, hops=hops, first_retry=first_retry)
 
-    def _seconds_to_retry(self, known: Known) -> float:
+    def _seconds_to_retry(self, known: CachedRobots) -> float:
         """Return the seconds until the next attempt at a robots.txt that could not be fetched; 0 if there is none."""
-        rules = known.rules
+        rules = known.policy
         again = rules.kind == "deny" and rules.tries <= self._settings.retries
         return max(MIN_WAIT, rules.expires_at / SECOND - time.time()) if again else 0.0
 
-    async def _apply_hints(self, lane: str, origin: str, known: Known, *, seconds: float | None) -> None:
+    async def _apply_hints(self, lane: str, origin: str, known: CachedRobots, *, seconds: float | None) -> None:
         """Apply the Crawl-delay of a robots.txt, and add its sitemaps.
 
         `seconds` is the response time of the origin itself, whose lane this is; None if another host responded.
         """
-        delay = known.robots.delay(self._settings.user_agent)
+        delay = known.robots.crawl_delay(self._settings.user_agent)
         if delay is not None:
             if seconds is None:
                 await self._pacing.apply_crawl_delay(lane, delay)
@@ -209,7 +211,7 @@ class RobotsGate:
                 await self._frontier.add(items)
 
 
-def _hop_item(origin: str, hop: Hop, lane: str, *, waiting_lane: str) -> Item:
+def _hop_item(origin: str, hop: RobotsRedirect, lane: str, *, waiting_lane: str) -> Item:
     """Return the item of one redirect. Its key holds the deadline: all pages that meet it add one item."""
     payload = {"origin": origin, "url": hop.url, "hops": hop.hops, "lane": waiting_lane}
-    return Item(f"{KEY}{origin} {hop.url} {hop.until}", lane, TOP_PRIORITY, payload)
+    return Item(f"{KEY_PREFIX}{origin} {hop.url} {hop.until}", lane, TOP_PRIORITY, payload)

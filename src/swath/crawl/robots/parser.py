@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple, Self
 from urllib.parse import quote_from_bytes
 
-from swath.crawl.urls.normalise import percent_normal
+from swath.crawl.urls.normalise import normalise_escapes
 
 MAX_BODY = 512 * 1024  # the RFC asks for 500 KiB at least
 MAX_SITEMAPS = 1_000
@@ -40,14 +40,14 @@ _QUERY_ESCAPE = re.compile(r"%(?:2[1789CF]|3[AF]|40)")
 _SAFE = "%/?&=._~!'()+,;:@-[]"
 
 
-class Verdict(NamedTuple):
+class RobotsDecision(NamedTuple):
     """Whether a URL may be fetched, and the line that says so; None where no line speaks of it."""
 
     allowed: bool
     rule: str | None
 
 
-ALLOWED = Verdict(True, None)
+ALLOWED = RobotsDecision(True, None)
 
 
 class _Rule(NamedTuple):
@@ -56,9 +56,9 @@ class _Rule(NamedTuple):
     end: str
     exact: bool
     size: int
-    verdict: Verdict
+    decision: RobotsDecision
 
-    def goes_on(self, target: str) -> bool:
+    def matches_rest(self, target: str) -> bool:
         """Whether a target that begins with `start` matches to the end."""
         place = len(self.start)
         if self.exact:
@@ -78,16 +78,16 @@ class _Group(NamedTuple):
     delays: list[tuple[int, float]]  # how many agents had been named, and the seconds
 
 
-class Robots:
+class RobotsTxt:
     """What a robots.txt says to each crawler."""
 
-    __slots__ = ("_blanket", "_groups", "_rules", "sitemaps")
+    __slots__ = ("_uniform", "_groups", "_rules", "sitemaps")
 
     def __init__(
-        self, groups: dict[str, list[tuple[int, _Group]]], *, sitemaps: tuple[str, ...], blanket: Verdict | None
+        self, groups: dict[str, list[tuple[int, _Group]]], *, sitemaps: tuple[str, ...], uniform: RobotsDecision | None
     ) -> None:
         self._groups = groups
-        self._blanket = blanket
+        self._uniform = uniform
         self._rules: dict[str, tuple[_Rule, ...]] = {}
         self.sitemaps = sitemaps
 
@@ -99,13 +99,13 @@ class Robots:
         group = _Group([], [])
         agents = 0
         naming = False
-        for key, value in _lines(body):
+        for key, value in _parse_lines(body):
             match key:
                 case "agent":
                     # Only rules end the list of agents: a Crawl-delay or Sitemap in between does not (RFC 2.2.4).
                     if not naming:
                         group, agents, naming = _Group([], []), 0, True
-                    token = _token(value)
+                    token = _product_token(value)
                     if token:
                         mine = groups.setdefault(token, [])
                         if not mine or mine[-1][1] is not group:
@@ -117,36 +117,36 @@ class Robots:
                         group.lines.append((key == "allow", value))
                 case "delay":
                     # It speaks to the agents above it, also when others join the group below.
-                    seconds = _seconds(value)
+                    seconds = _parse_delay(value)
                     if seconds is not None and agents:
                         group.delays.append((agents, seconds))
                 case _:
                     if value and len(sitemaps) < MAX_SITEMAPS:
                         sitemaps.append(value)
-        return cls(groups, sitemaps=tuple(dict.fromkeys(sitemaps)), blanket=None)
+        return cls(groups, sitemaps=tuple(dict.fromkeys(sitemaps)), uniform=None)
 
     @classmethod
-    def blanket(cls, verdict: Verdict) -> Self:
+    def uniform(cls, verdict: RobotsDecision) -> Self:
         """The same verdict for every URL."""
-        return cls({}, sitemaps=(), blanket=verdict)
+        return cls({}, sitemaps=(), uniform=verdict)
 
-    def verdict(self, url: str, agent: str) -> Verdict:
+    def decide(self, url: str, agent: str) -> RobotsDecision:
         """Whether the crawler with that product token may fetch a normalised URL, by the longest rule that matches."""
-        target = _canonical(url[url.find("/", 8) :])
+        target = _canonicalise(url[url.find("/", 8) :])
         if target == "/robots.txt":
             return ALLOWED
-        if self._blanket is not None:
-            return self._blanket
-        for rule in self._rules_for(_token(agent)):
-            if target.startswith(rule.start) and rule.goes_on(target):
-                return rule.verdict
+        if self._uniform is not None:
+            return self._uniform
+        for rule in self._rules_for(_product_token(agent)):
+            if target.startswith(rule.start) and rule.matches_rest(target):
+                return rule.decision
         return ALLOWED
 
-    def delay(self, agent: str) -> float | None:
+    def crawl_delay(self, agent: str) -> float | None:
         """The seconds that the crawler is asked to leave between two requests."""
         said = [
             seconds
-            for place, group in self._groups_for(_token(agent))
+            for place, group in self._groups_for(_product_token(agent))
             for above, seconds in group.delays
             if place < above
         ]
@@ -162,12 +162,14 @@ class Robots:
                 self._rules.clear()
             lines = dict.fromkeys(line for _, group in self._groups_for(token) for line in group.lines)
             # The longest first, and of equals those that allow: the first match is the verdict.
-            made = sorted((_rule(*line) for line in lines), key=lambda rule: (-rule.size, not rule.verdict.allowed))
+            made = sorted(
+                (_parse_rule(*line) for line in lines), key=lambda rule: (-rule.size, not rule.decision.allowed)
+            )
             rules = self._rules[token] = tuple(made)
         return rules
 
 
-def tidy(body: bytes) -> bytes:
+def clean_body(body: bytes) -> bytes:
     """As much of a file as is parsed, in an encoding that contains ASCII, without BOM and NULs."""
     if body[:2] in (b"\xff\xfe", b"\xfe\xff"):
         body = body[:MAX_BODY].decode("utf-16", "replace").encode()
@@ -180,9 +182,9 @@ def tidy(body: bytes) -> bytes:
     return body.replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe")
 
 
-def _lines(body: bytes) -> list[tuple[str, str]]:
+def _parse_lines(body: bytes) -> list[tuple[str, str]]:
     # Octets that are no UTF-8 survive as what they are, to be compared with those of an escaped URL.
-    text = tidy(body).decode("utf-8", "surrogateescape")
+    text = clean_body(body).decode("utf-8", "surrogateescape")
     found = []
     for line in text.replace("\r", "\n").split("\n"):
         line = line.partition("#")[0]
@@ -197,7 +199,7 @@ def _lines(body: bytes) -> list[tuple[str, str]]:
     return found
 
 
-def _token(value: str) -> str:
+def _product_token(value: str) -> str:
     """The product token that begins `value`, in lower case: that of `Swath/1.0 (x)` is `swath`."""
     if value[:1] == "*" and not value[1:].strip():
         return "*"
@@ -205,28 +207,30 @@ def _token(value: str) -> str:
     return found[0].lower() if found else ""
 
 
-def _seconds(value: str) -> float | None:
+def _parse_delay(value: str) -> float | None:
     found = _NUMBER.match(value)
     return min(float(found[0]), MAX_DELAY_SECONDS) if found and found[0] else None
 
 
-def _rule(allow: bool, value: str) -> _Rule:
+def _parse_rule(allow: bool, value: str) -> _Rule:
     text = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")[:MAX_RULE_TEXT]
-    verdict = Verdict(allow, f"{'Allow' if allow else 'Disallow'}: {text}")
+    verdict = RobotsDecision(allow, f"{'Allow' if allow else 'Disallow'}: {text}")
     ends = value[-1] == "$"
-    pattern = _canonical(value.removesuffix("$"), safe=_SAFE + "*")
+    pattern = _canonicalise(value.removesuffix("$"), safe=_SAFE + "*")
     start, *pieces = pattern.split("*")
     exact = ends and not pieces
     end = pieces.pop() if ends and pieces else ""
     return _Rule(start, tuple(filter(None, pieces)), end, exact, len(pattern) + ends, verdict)
 
 
-def _canonical(text: str, *, safe: str = _SAFE) -> str:
+def _canonicalise(text: str, *, safe: str = _SAFE) -> str:
     """One spelling for a path with its query, so that a rule and a URL that mean the same compare equal (RFC 2.2.2).
 
     In a URL a literal `*` or `$` is escaped, as a rule has to write it.
     """
     if _PLAIN.fullmatch(text):
         return text
-    path, mark, query = percent_normal(quote_from_bytes(text.encode("utf-8", "surrogateescape"), safe)).partition("?")
+    path, mark, query = normalise_escapes(quote_from_bytes(text.encode("utf-8", "surrogateescape"), safe)).partition(
+        "?"
+    )
     return path + mark + _QUERY_ESCAPE.sub(lambda found: chr(int(found[0][1:], 16)), query) if mark else path

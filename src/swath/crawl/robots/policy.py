@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Literal, Self
 
 from swath.core.clock import SECOND
-from swath.crawl.robots.parser import ALLOWED, Robots, Verdict, tidy
+from swath.crawl.robots.parser import ALLOWED, RobotsDecision, RobotsTxt, clean_body
 
 HOUR = 3_600 * SECOND
 DAY = 24 * HOUR
@@ -23,14 +23,14 @@ MIN_LIFETIME = HOUR
 MAX_LIFETIME = DAY  # the RFC's advice: no copy older than that
 FIRST_RETRY = 300 * SECOND
 MAX_RETRY = DAY
-PATIENCE = 30 * DAY
+MAX_DENIAL = 30 * DAY
 
 _MAX_AGE = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?([0-9]{1,12})", re.IGNORECASE)
 _UNCACHED = re.compile(r"(?:^|[,\s])no-(?:cache|store)(?:$|[,\s=])", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class RobotsPolicy:
     """What is known of an origin's robots.txt. Times are microseconds since the epoch."""
 
     kind: Literal["parsed", "allow", "deny"]
@@ -42,15 +42,15 @@ class Rules:
     why: str = ""
     """What stands in for a rule where there is no file: `robots.txt answered 503`."""
 
-    def robots(self) -> Robots:
+    def parse(self) -> RobotsTxt:
         """What the fact says about URLs; the caller keeps it as long as the fact."""
         match self.kind:
             case "parsed":
-                return Robots.parse(self.body)
+                return RobotsTxt.parse(self.body)
             case "allow":
-                return Robots.blanket(ALLOWED)
+                return RobotsTxt.uniform(ALLOWED)
             case "deny":
-                return Robots.blanket(Verdict(False, self.why))
+                return RobotsTxt.uniform(RobotsDecision(False, self.why))
 
     def to_json(self) -> dict[str, Any]:
         """The fact as JSON values. The body's octets stand as the characters of the same numbers."""
@@ -70,36 +70,38 @@ class Rules:
         return replace(cls(**data), body=data["body"].encode("latin-1"))
 
 
-def verdict_of_answer(
+def policy_from_response(
     status: int | None,
     *,
     now: int,
     body: bytes = b"",
     cache_control: str | None = None,
     expires: str | None = None,
-    before: Rules | None = None,
+    before: RobotsPolicy | None = None,
     first_retry: int = FIRST_RETRY,
-) -> Rules:
+) -> RobotsPolicy:
     """What is known of an origin's robots.txt after it answered so at `now`; `status` None is no answer at all.
 
     `before` is what was known until then, which says how long it has been failing.
     """
     if status is not None and 200 <= status < 300:
         # Tidied here rather than when parsed, because PostgreSQL takes no NUL in a text.
-        return Rules("parsed", now, now + lifetime(cache_control, expires=expires, now=now), body=tidy(body))
+        return RobotsPolicy(
+            "parsed", now, now + cache_lifetime(cache_control, expires=expires, now=now), body=clean_body(body)
+        )
     if status is not None and 300 <= status < 500 and status != 429:
         why = f"robots.txt answered {status}"
-        return Rules("allow", now, now + lifetime(cache_control, expires=expires, now=now), why=why)
+        return RobotsPolicy("allow", now, now + cache_lifetime(cache_control, expires=expires, now=now), why=why)
     why = "robots.txt could not be fetched" if status is None else f"robots.txt answered {status}"
     since = now if before is None or before.failing_since is None else min(now, before.failing_since)
     # Each wait is as long as the trouble has lasted, so the tries thin out by themselves.
     retry_at = now + min(max(now - since, first_retry), MAX_RETRY)
-    kind: Literal["allow", "deny"] = "allow" if now - since >= PATIENCE else "deny"
+    kind: Literal["allow", "deny"] = "allow" if now - since >= MAX_DENIAL else "deny"
     tries = 1 + (before.tries if before is not None else 0)
-    return Rules(kind, now, retry_at, failing_since=since, tries=tries, why=why)
+    return RobotsPolicy(kind, now, retry_at, failing_since=since, tries=tries, why=why)
 
 
-def lifetime(cache_control: str | None, *, expires: str | None, now: int) -> int:
+def cache_lifetime(cache_control: str | None, *, expires: str | None, now: int) -> int:
     """For how many microseconds an answer holds: a day, or what its headers say within bounds."""
     asked = LIFETIME
     control = (cache_control or "")[:1_000]

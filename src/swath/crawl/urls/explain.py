@@ -7,12 +7,12 @@ from swath.crawl import workspace
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.urls import normalise
 from swath.crawl.urls.scope import REASONS
-from swath.crawl.urls.traps import TRAPS, trap
+from swath.crawl.urls.traps import TRAPS, find_trap
 
 
-def refusal(text: str, known: Mapping[str, Any], *, year: int) -> tuple[str, str]:
+def explain_refusal(text: str, known: Mapping[str, Any], *, year: int) -> tuple[str, str]:
     """The name of the rule that keeps a URL out of a crawl, and a sentence; `known` is the fact of its settings."""
-    url = normalise.seed_url(text)
+    url = normalise.parse_seed(text)
     if url is None:
         return "url", "It is no URL that can be crawled."
     kept: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in known.items()}
@@ -22,7 +22,7 @@ def refusal(text: str, known: Mapping[str, Any], *, year: int) -> tuple[str, str
         tidy = normalise.strip_tracking(tidy)
     if tidy != text:
         return "spelling", f"It is crawled as {tidy}."
-    if (found := trap(url, year=year)) is not None:
+    if (found := find_trap(url, year=year)) is not None:
         return found, f"It is refused as a trap ({found}): {TRAPS[found]}."
     try:
         scope = workspace.scope(settings)

@@ -51,7 +51,7 @@ _THIS_MACHINE = re.compile(r"(?:.+\.)?localhost|127\.[0-9.]+|\[::1\]")
 _LOST_COLON = re.compile(r"[^/.:]+//")
 
 
-def percent_normal(text: str) -> str:
+def normalise_escapes(text: str) -> str:
     """The text with escaped letters, digits and `-._~` unescaped, and the other escapes in capitals."""
     return _TRIPLET.sub(lambda found: _TRIPLETS[found[0]], text)
 
@@ -67,16 +67,16 @@ def normalise(text: str, base: str | None = None) -> str | None:
     plain = _PLAIN.fullmatch(text)
     if plain is not None and "/." not in text:
         start = plain[1] or (base and base[: base.find("/", 8)])
-        if start and len(start) <= MAX_ORIGIN and _is_normal(start):
+        if start and len(start) <= MAX_ORIGIN and _is_normal_origin(start):
             url = text if plain[1] else start + text
             return url if len(url) <= MAX_URL else None
-    return by_ada(text, base)
+    return normalise_with_ada(text, base)
 
 
 def normalise_all(texts: Iterable[str], base: str) -> list[str | None]:
     """`normalise` for all links of one page: what they have in common is looked at once."""
     start = base[: base.find("/", 8)]
-    if len(start) > MAX_ORIGIN or not _is_normal(start):
+    if len(start) > MAX_ORIGIN or not _is_normal_origin(start):
         return [normalise(text, base) for text in texts]
     most = MAX_URL - len(start)
     rooted = _ROOTED.fullmatch
@@ -86,7 +86,7 @@ def normalise_all(texts: Iterable[str], base: str) -> list[str | None]:
     ]
 
 
-def by_ada(text: str, base: str | None) -> str | None:
+def normalise_with_ada(text: str, base: str | None) -> str | None:
     """What `normalise` does to every link that is not plain already."""
     try:
         url = normalize_url(text) if base is None else join_url(base, text)
@@ -98,7 +98,7 @@ def by_ada(text: str, base: str | None) -> str | None:
     if not 0 < end <= MAX_ORIGIN:
         return None
     given = url[:end]
-    origin = _origin(given)
+    origin = _clean_origin(given)
     if origin is None:
         return None
     if "#" in url:
@@ -106,11 +106,11 @@ def by_ada(text: str, base: str | None) -> str | None:
     if origin is not given:
         url = origin + url[end:]
     if "%" in url:
-        url = percent_normal(url)
+        url = normalise_escapes(url)
     return url if len(url) <= MAX_URL else None
 
 
-def seed_url(text: str) -> str | None:
+def parse_seed(text: str) -> str | None:
     """The URL that a person means by a line of a seed list: `example.com` is `https://example.com/`, and
     `localhost:8000` is `http://localhost:8000/`.
 
@@ -128,13 +128,13 @@ def seed_url(text: str) -> str | None:
     return normalise(f"http://{rest}") if url is not None and _THIS_MACHINE.fullmatch(host(url)) else url
 
 
-def meant(text: str) -> str | None:
+def suggest_seed(text: str) -> str | None:
     """The URL that somebody had in mind who wrote a seed that is none: `https//example.com`, `htps://example.com`."""
     word, slashes, rest = text.partition("//")
     close = get_close_matches(word.rstrip(":;,. ").lower(), _SCHEMES, n=1)
     if not slashes or not close:
         return None
-    return seed_url(rest if _SCHEME.match(rest) else f"{close[0]}://{rest.strip()}")
+    return parse_seed(rest if _SCHEME.match(rest) else f"{close[0]}://{rest.strip()}")
 
 
 def origin(url: str) -> str:
@@ -166,11 +166,11 @@ def site_of_host(name: str) -> str:
     # By the standard, a host whose last label is a number is an IPv4 address.
     if name[:1] == "[" or name[name.rfind(".") + 1 :].isdecimal():
         return name
-    return _suffixes().privatesuffix(name) or name
+    return _public_suffix_list().privatesuffix(name) or name
 
 
 @lru_cache(maxsize=ORIGINS_CACHED)
-def _origin(given: str) -> str | None:
+def _clean_origin(given: str) -> str | None:
     """Scheme, host and port without credentials and final dot, the same object if there were none; None if refused."""
     parts = _ORIGIN.fullmatch(given)
     if parts is None:
@@ -187,13 +187,13 @@ def _origin(given: str) -> str | None:
 
 
 @lru_cache(maxsize=ORIGINS_CACHED)
-def _is_normal(start: str) -> bool:
+def _is_normal_origin(start: str) -> bool:
     """Whether scheme, host and port are written as they would be normalised."""
-    return by_ada(start + "/", None) == start + "/"
+    return normalise_with_ada(start + "/", None) == start + "/"
 
 
 @cache
-def _suffixes() -> PublicSuffixList:
+def _public_suffix_list() -> PublicSuffixList:
     return PublicSuffixList()
 
 
@@ -210,11 +210,11 @@ def strip_tracking(url: str) -> str:
     path, mark, query = url.partition("?")
     if not mark:
         return url
-    kept = [pair for pair in query.split("&") if not _tracks(pair.partition("=")[0].lower())]
+    kept = [pair for pair in query.split("&") if not _is_tracking(pair.partition("=")[0].lower())]
     return path + "?" + "&".join(kept) if any(kept) else path
 
 
-def _tracks(name: str) -> bool:
+def _is_tracking(name: str) -> bool:
     return name.startswith("utm_") or name in TRACKING
 
 
@@ -237,7 +237,7 @@ def strip_session(url: str) -> str:
         return url
     stripped = _SESSION.sub("", url).rstrip("?&")
     # What is left of `..;jsessionid=1` leads up.
-    return by_ada(stripped, None) or stripped if "/." in stripped else stripped
+    return normalise_with_ada(stripped, None) or stripped if "/." in stripped else stripped
 
 
 MAX_UNQUOTES = 8
@@ -255,15 +255,15 @@ def surt(url: str) -> str:
     if name[:1] != "[":
         name = ",".join(reversed(_WWW.sub("", name, count=1).split(".")))
     path, _, query = strip_session(url[url.find("/", 8) :]).partition("?")
-    path = _surt_escapes(path).lower()
+    path = _unescape_for_surt(path).lower()
     if len(path) > 1:
         path = path.removesuffix("/")
     if not query:
         return f"{name}{port}){path}"
-    return f"{name}{port}){path}?{'&'.join(sorted(_surt_escapes(query).lower().split('&')))}"
+    return f"{name}{port}){path}?{'&'.join(sorted(_unescape_for_surt(query).lower().split('&')))}"
 
 
-def _surt_escapes(text: str) -> str:
+def _unescape_for_surt(text: str) -> str:
     """Unescaped as long as that changes anything, then escaped as little as possible."""
     if "%" not in text:
         return text

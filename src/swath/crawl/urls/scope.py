@@ -21,9 +21,9 @@ from hashlib import blake2b
 from typing import Final, Literal, get_args
 
 from swath.core.errors import InvalidSetting
-from swath.crawl.urls.normalise import host, seed_url, site
+from swath.crawl.urls.normalise import host, parse_seed, site
 
-Kind = Literal["page", "prefix", "host", "domain", "any"]
+ScopeKind = Literal["page", "prefix", "host", "domain", "any"]
 
 REASONS: Final = {
     "scope": "it lies outside the scope around the seeds",
@@ -38,7 +38,7 @@ NAMES_REMEMBERED = 4_096
 _ADDRESS = re.compile(r"[0-9A-Fa-f.:]+")
 
 
-class Footprint:
+class NameSet:
     """A set of names in eight bytes each, so that a million seeds fit; a stranger's name is in it once in 10^13."""
 
     __slots__ = ("_covered", "_digests", "_known")
@@ -58,7 +58,7 @@ class Footprint:
             digest = _digest(name)
             place = bisect_left(self._digests, digest)
             known = place < len(self._digests) and self._digests[place] == digest
-            _remember(self._known, name, known)
+            _cache_result(self._known, name, known)
         return known
 
     def covers(self, name: str) -> bool:
@@ -67,11 +67,11 @@ class Footprint:
         if covered is None:
             labels = name.split(".")
             covered = any(".".join(labels[start:]) in self for start in range(len(labels)))
-            _remember(self._covered, name, covered)
+            _cache_result(self._covered, name, covered)
         return covered
 
 
-def _remember(answers: dict[str, bool], name: str, answer: bool) -> None:
+def _cache_result(answers: dict[str, bool], name: str, answer: bool) -> None:
     if len(answers) >= NAMES_REMEMBERED:
         answers.clear()
     answers[name] = answer
@@ -86,11 +86,11 @@ def _digest(name: str) -> int:
 class Scope:
     """What belongs to a crawl. `scope_of` makes one from what a person writes."""
 
-    kind: Kind = "any"
-    footprint: Footprint = field(default_factory=Footprint)
+    kind: ScopeKind = "any"
+    footprint: NameSet = field(default_factory=NameSet)
     include: tuple[re.Pattern[str], ...] = ()
     exclude: tuple[re.Pattern[str], ...] = ()
-    excluded_hosts: Footprint = field(default_factory=Footprint)
+    excluded_hosts: NameSet = field(default_factory=NameSet)
     depth: int | None = None
 
     def reason(self, url: str, depth: int) -> str | None:
@@ -109,7 +109,7 @@ class Scope:
         return None
 
     def _near(self, url: str) -> bool:
-        name = name_of(url, self.kind)
+        name = scope_name(url, self.kind)
         if self.kind != "prefix":
             return name in self.footprint
         # The seed may lie in any directory above.
@@ -121,7 +121,7 @@ class Scope:
         return True
 
 
-def name_of(url: str, kind: Kind) -> str:
+def scope_name(url: str, kind: ScopeKind) -> str:
     """What a normalised URL is called in a footprint of that kind."""
     start = url.find("/") + 2
     match kind:
@@ -136,7 +136,7 @@ def name_of(url: str, kind: Kind) -> str:
             return url[start:].removeprefix("www.")
 
 
-def scope_of(
+def build_scope(
     kind: str,
     *,
     seeds: Iterable[str] = (),
@@ -150,35 +150,35 @@ def scope_of(
     `excluded_hosts` are lines: a host each, which covers its subdomains, comments behind `#`; the form of
     /etc/hosts, an address and then hosts, is taken too.
     """
-    if kind not in get_args(Kind):
-        raise InvalidSetting(f"scope {kind!r} is none of {', '.join(get_args(Kind))}.")
+    if kind not in get_args(ScopeKind):
+        raise InvalidSetting(f"scope {kind!r} is none of {', '.join(get_args(ScopeKind))}.")
     if depth is not None and depth < 0:
         raise InvalidSetting(f"depth {depth} is negative. 0 crawls the seeds alone, no depth is no limit.")
-    known: Kind = next(one for one in get_args(Kind) if one == kind)
+    known: ScopeKind = next(one for one in get_args(ScopeKind) if one == kind)
     return Scope(
         kind=known,
-        footprint=Footprint(() if known == "any" else (name_of(url, known) for url in seeds)),
-        include=tuple(_pattern(text, "include") for text in include),
-        exclude=tuple(_pattern(text, "exclude") for text in exclude),
-        excluded_hosts=Footprint(_hosts(excluded_hosts)),
+        footprint=NameSet(() if known == "any" else (scope_name(url, known) for url in seeds)),
+        include=tuple(_compile_pattern(text, "include") for text in include),
+        exclude=tuple(_compile_pattern(text, "exclude") for text in exclude),
+        excluded_hosts=NameSet(_parse_hosts(excluded_hosts)),
         depth=depth,
     )
 
 
-def _pattern(text: str, option: str) -> re.Pattern[str]:
+def _compile_pattern(text: str, option: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
         raise InvalidSetting(f"{option} pattern {text!r} is no regular expression: {error}.") from error
 
 
-def _hosts(lines: Iterable[str]) -> Iterator[str]:
+def _parse_hosts(lines: Iterable[str]) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         names = line.partition("#")[0].split()
         if len(names) > 1:
             names = names[1:] if _ADDRESS.fullmatch(names[0]) else [" ".join(names)]
         for name in names:
-            url = seed_url(name.removeprefix("*."))
+            url = parse_seed(name.removeprefix("*."))
             # An exclusion that is silently none would be found out by the excluded.
             if url is None:
                 raise InvalidSetting(f"line {number} of the excluded hosts names no host: {line.strip()[:100]!r}.")

@@ -43,18 +43,18 @@ _SESSION_SEGMENT = re.compile(
 )
 
 
-def trap(url: str, *, year: int) -> str | None:
+def find_trap(url: str, *, year: int) -> str | None:
     """None for a normalised URL that may be crawled in that year; else one of `TRAPS`."""
     path = url
     newest = year + FUTURE_YEARS
     if "?" in url:
         path, _, query = url.partition("?")
-        found = _query_trap(query, newest)
+        found = _find_query_trap(query, newest)
         if found is not None:
             return found
     # A short path cannot break a rule about repeats, and is most of what is asked.
     if path.count("/") >= 5:
-        found = _path_trap(path)
+        found = _find_path_trap(path)
         if found is not None:
             return found
     if ("(" in path or "/sid" in path) and _SESSION_SEGMENT.search(path):
@@ -73,7 +73,7 @@ def _is_date(url: str, date: re.Match[str]) -> bool:
     return date[3] is not None or _CALENDAR.search(url) is not None
 
 
-def _path_trap(path: str) -> str | None:
+def _find_path_trap(path: str) -> str | None:
     segments = path.split("/")[3:]
     if segments[-1] == "":
         segments.pop()
@@ -93,7 +93,7 @@ def _path_trap(path: str) -> str | None:
     return None
 
 
-def _query_trap(query: str, newest: int) -> str | None:
+def _find_query_trap(query: str, newest: int) -> str | None:
     if len(query) > MAX_QUERY:
         return "query-length"
     if _NESTED in query:

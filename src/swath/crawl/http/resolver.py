@@ -17,14 +17,14 @@ import pycares
 
 from swath.core.errors import SwathError
 
-FEWEST_SECONDS = 60.0
-MOST_SECONDS = 86_400.0
+MIN_TTL_SECONDS = 60.0
+MAX_TTL_SECONDS = 86_400.0
 FAILURE_SECONDS = 60.0
-CACHED_NAMES = 100_000
-AT_ONCE = 500
-ADDRESSES_EACH = 8  # of one name; more are never tried
+MAX_CACHED_NAMES = 100_000
+MAX_QUERIES = 500
+MAX_ADDRESSES = 8  # of one name; more are never tried
 
-KINDS: Final = {
+ERROR_KINDS: Final = {
     pycares.errno.ARES_ENOTFOUND: "nxdomain",
     pycares.errno.ARES_ENODATA: "nodata",
     pycares.errno.ARES_ESERVFAIL: "servfail",
@@ -45,7 +45,7 @@ class ResolveError(SwathError):
         self.kind = kind
 
 
-class Names(Protocol):
+class AddressResolver(Protocol):
     """What the fetcher asks for addresses."""
 
     async def resolve(self, host: str, /) -> Sequence[str]:
@@ -53,7 +53,7 @@ class Names(Protocol):
         ...
 
 
-class _Entry(NamedTuple):
+class _CachedAnswer(NamedTuple):
     expires: float
     addresses: tuple[str, ...]
     error: tuple[str, str] | None
@@ -69,8 +69,8 @@ class Resolver:
         family: socket.AddressFamily | None = None,
         timeout: float = 2.0,
         tries: int = 3,
-        cached_names: int = CACHED_NAMES,
-        at_once: int = AT_ONCE,
+        cached_names: int = MAX_CACHED_NAMES,
+        at_once: int = MAX_QUERIES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`nameservers` instead of those of the system, as `address` or `address:port`. `family`: IPv4 only where this
@@ -79,20 +79,20 @@ class Resolver:
         self._nameservers = nameservers
         self._timeout = timeout
         self._tries = tries
-        self._most = cached_names
+        self._max_cached = cached_names
         self._clock = clock
-        self._turns = asyncio.Semaphore(at_once)
-        self._cache: OrderedDict[str, _Entry] = OrderedDict()
-        self._asking: dict[str, asyncio.Task[_Entry]] = {}
+        self._slots = asyncio.Semaphore(at_once)
+        self._cache: OrderedDict[str, _CachedAnswer] = OrderedDict()
+        self._pending: dict[str, asyncio.Task[_CachedAnswer]] = {}
         self._dns: aiodns.DNSResolver | None = None
 
     async def resolve(self, host: str, /) -> tuple[str, ...]:
         """The addresses of a host, from the cache while they hold; one question serves all who wait for it."""
         entry = self._cache.get(host)
         if entry is None or entry.expires <= self._clock():
-            asking = self._asking.get(host)
+            asking = self._pending.get(host)
             if asking is None:
-                asking = self._asking[host] = asyncio.ensure_future(self._ask(host))
+                asking = self._pending[host] = asyncio.ensure_future(self._query(host))
             # Shielded, since whoever stops waiting is not the only one who waits.
             entry = await asyncio.shield(asking)
         else:
@@ -103,7 +103,7 @@ class Resolver:
 
     async def close(self) -> None:
         """Give up what is being asked."""
-        for asking in list(self._asking.values()):
+        for asking in list(self._pending.values()):
             asking.cancel()
         if self._dns is not None:
             await self._dns.close()
@@ -117,33 +117,33 @@ class Resolver:
     ) -> None:
         await self.close()
 
-    async def _ask(self, host: str) -> _Entry:
+    async def _query(self, host: str) -> _CachedAnswer:
         try:
-            async with self._turns:
-                entry = await self._answer(host)
+            async with self._slots:
+                entry = await self._lookup(host)
             self._cache[host] = entry
             self._cache.move_to_end(host)
-            if len(self._cache) > self._most:
+            if len(self._cache) > self._max_cached:
                 self._cache.popitem(last=False)
             return entry
         finally:
-            del self._asking[host]
+            del self._pending[host]
 
-    async def _answer(self, host: str) -> _Entry:
+    async def _lookup(self, host: str) -> _CachedAnswer:
         try:
             found = await self._channel().getaddrinfo(host, family=self._family, type=socket.SOCK_STREAM)
         except aiodns.error.DNSError as error:
             code, text = error.args[0], error.args[-1]
-            failed = (KINDS.get(code, "other"), f"{host}: {text}")
-            return _Entry(self._clock() + FAILURE_SECONDS, (), failed)
+            failed = (ERROR_KINDS.get(code, "other"), f"{host}: {text}")
+            return _CachedAnswer(self._clock() + FAILURE_SECONDS, (), failed)
         except UnicodeError as error:  # a name that no name server could be asked for
-            return _Entry(self._clock() + FAILURE_SECONDS, (), ("badname", f"{host}: {error}"))
-        addresses = tuple(dict.fromkeys(_text(node.addr[0]) for node in found.nodes))[:ADDRESSES_EACH]
+            return _CachedAnswer(self._clock() + FAILURE_SECONDS, (), ("badname", f"{host}: {error}"))
+        addresses = tuple(dict.fromkeys(_to_text(node.addr[0]) for node in found.nodes))[:MAX_ADDRESSES]
         if not addresses:
-            return _Entry(self._clock() + FAILURE_SECONDS, (), ("nodata", f"{host}: has no addresses"))
+            return _CachedAnswer(self._clock() + FAILURE_SECONDS, (), ("nodata", f"{host}: has no addresses"))
         seconds = min([float(node.ttl) for node in found.nodes] + [float(alias.ttl) for alias in found.cnames])
-        holds = min(max(seconds, FEWEST_SECONDS), MOST_SECONDS)
-        return _Entry(self._clock() + holds, addresses, None)
+        holds = min(max(seconds, MIN_TTL_SECONDS), MAX_TTL_SECONDS)
+        return _CachedAnswer(self._clock() + holds, addresses, None)
 
     def _channel(self) -> aiodns.DNSResolver:
         """Opened with the first question, inside the loop."""
@@ -162,5 +162,5 @@ def has_ipv6() -> bool:
     return True
 
 
-def _text(address: str | bytes) -> str:
+def _to_text(address: str | bytes) -> str:
     return address.decode("ascii") if isinstance(address, bytes) else address

@@ -22,18 +22,18 @@ from typing import Self
 import pycurl
 
 from swath.core.errors import UsageError
-from swath.crawl.http.address import literal, public
-from swath.crawl.http.connect_to import ConnectTo, Target, split
-from swath.crawl.http.curl_loop import Multi
-from swath.crawl.http.resolve import Names, ResolveError
-from swath.crawl.http.response import Answer, Failure, Limits, failed
-from swath.crawl.http.transfer import BUFFER, Pin, Transfer, composed, conclude
+from swath.crawl.http.address import is_public, parse_ip_literal
+from swath.crawl.http.connect_to import ConnectTo, UrlParts, split_url
+from swath.crawl.http.curl_loop import CurlLoop
+from swath.crawl.http.resolver import AddressResolver, ResolveError
+from swath.crawl.http.response import FailureKind, Limits, Response, make_failure
+from swath.crawl.http.transfer import BUFFER, PinnedAddress, Transfer, build_response, format_request
 
 ACCEPT = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 ACCEPT_ENCODING = "Accept-Encoding: gzip, deflate, br, zstd"
-HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [!-~](?:[ -~]*[!-~])?")
-FIRST_BYTE = -1  # the code of a transfer that we ended for it
-SHORT_SECONDS = 60  # without a lack of descriptors, until more connections are kept again
+HEADER_PATTERN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [!-~](?:[ -~]*[!-~])?")
+NO_FIRST_BYTE = -1  # the code of a transfer that we ended for it
+SHORTAGE_SECONDS = 60  # without a lack of descriptors, until more connections are kept again
 
 
 class Fetcher:
@@ -42,7 +42,7 @@ class Fetcher:
     def __init__(
         self,
         *,
-        resolver: Names,
+        resolver: AddressResolver,
         user_agent: str,
         limits: Limits | None = None,
         allow_private: bool = False,
@@ -68,15 +68,15 @@ class Fetcher:
         self._ca_file = ca_file
         self._keep_alive = keep_alive
         self._clock = clock
-        self._standard = (_header("User-Agent", user_agent), ACCEPT, ACCEPT_ENCODING)
-        self._most_idle = self._idle = connections if keep_alive > 0 else 1
-        self._short_at = 0.0  # of descriptors
-        self._multi = Multi(self._loop, done=self._on_done, connections=connections, idle=self._idle)
-        self._turns = asyncio.Semaphore(connections)
+        self._standard = (_format_header("User-Agent", user_agent), ACCEPT, ACCEPT_ENCODING)
+        self._max_idle = self._idle = connections if keep_alive > 0 else 1
+        self._shortage_at = 0.0  # of descriptors
+        self._curl_loop = CurlLoop(self._loop, done=self._on_done, connections=connections, idle=self._idle)
+        self._slots = asyncio.Semaphore(connections)
         self._free: list[Transfer] = []
         self._busy: dict[pycurl.Curl, Transfer] = {}
-        self._silent: dict[Transfer, float] = {}  # in the order in which their first byte is due
-        self._watch: asyncio.TimerHandle | None = None
+        self._awaiting_first_byte: dict[Transfer, float] = {}  # in the order in which their first byte is due
+        self._first_byte_timer: asyncio.TimerHandle | None = None
         self._closed = False
 
     async def fetch(
@@ -87,31 +87,31 @@ class Fetcher:
         fresh: bool = False,
         address: str | None = None,
         size: int = 0,
-    ) -> Answer:
+    ) -> Response:
         """GET a URL, with one request. Whatever goes wrong on the way is an answer with an `error`: also that a
         connection which was kept alive proves closed. `fresh` wants a new one, and is for who tries again. Where
         `address` is one of the host's, no other is connected to. A body may have `size` bytes, or as many as the
         limits say if that is more."""
-        target = split(url)
+        target = split_url(url)
         if target is None:
-            return self._failed(url, "url", "not an http or https URL that can be fetched")
-        sent = self._standard if not headers else _merged(self._standard, headers)
-        async with self._turns:
+            return self._failure(url, "url", "not an http or https URL that can be fetched")
+        sent = self._standard if not headers else _merge_headers(self._standard, headers)
+        async with self._slots:
             pin = await self._pin(url, target, address)
-            if isinstance(pin, Answer):
+            if isinstance(pin, Response):
                 return pin
-            return await self._run(url, target, sent, pin, fresh, max(size, self._limits.size))
+            return await self._transfer(url, target, sent, pin, fresh, max(size, self._limits.size))
 
     async def close(self) -> None:
         """End all transfers, whose `fetch` is cancelled, and close all connections."""
         self._closed = True
         for curl, transfer in list(self._busy.items()):
-            self._multi.remove(curl)
-            self._end(transfer, FIRST_BYTE, "closed")
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
-        self._multi.close()
+            self._curl_loop.remove(curl)
+            self._finish(transfer, NO_FIRST_BYTE, "closed")
+        if self._first_byte_timer is not None:
+            self._first_byte_timer.cancel()
+            self._first_byte_timer = None
+        self._curl_loop.close()
         for transfer in self._free:
             transfer.curl.close()
         self._free.clear()
@@ -129,52 +129,52 @@ class Fetcher:
         """Transfers under way."""
         return len(self._busy)
 
-    async def addresses(self, url: str) -> Answer | Sequence[str]:
+    async def resolve(self, url: str) -> Response | Sequence[str]:
         """The addresses that a URL's host has, of those that may be connected to; or why there are none."""
-        target = split(url)
+        target = split_url(url)
         if target is None:
-            return self._failed(url, "url", "not an http or https URL that can be fetched")
+            return self._failure(url, "url", "not an http or https URL that can be fetched")
         host, _ = self._connect_to.find(target.host, target.port) or (target.host, target.port)
-        return await self._allowed(url, host)
+        return await self._allowed_addresses(url, host)
 
-    async def _allowed(self, url: str, host: str) -> Answer | Sequence[str]:
-        address = literal(host)
+    async def _allowed_addresses(self, url: str, host: str) -> Response | Sequence[str]:
+        address = parse_ip_literal(host)
         if address is not None:
             addresses: Sequence[str] = (address,)
         else:
             try:
                 addresses = await self._resolver.resolve(host)
             except ResolveError as error:
-                return self._failed(url, "dns", f"{error.kind}: {error}")
-        allowed = addresses if self._allow_private else [one for one in addresses if public(one)]
+                return self._failure(url, "dns", f"{error.kind}: {error}")
+        allowed = addresses if self._allow_private else [one for one in addresses if is_public(one)]
         if not allowed:
             why = "is not a public address" if address else f"has no public address, but {', '.join(addresses)}"
-            return self._failed(url, "private", f"{host} {why}")
+            return self._failure(url, "private", f"{host} {why}")
         return allowed
 
-    async def _pin(self, url: str, target: Target, wanted: str | None = None) -> Answer | Pin | None:
+    async def _pin(self, url: str, target: UrlParts, wanted: str | None = None) -> Response | PinnedAddress | None:
         """What binds libcurl to the addresses that may be connected to; None where the URL itself spells one out."""
         mapped = self._connect_to.find(target.host, target.port)
         host, port = mapped or (target.host, target.port)
-        address = literal(host)
+        address = parse_ip_literal(host)
         if self._proxy is not None:
-            if address is None or self._may(address):
-                return Pin(to_connect=f"::{host}:{port}") if mapped else None
-            return self._failed(url, "private", f"{address} is not a public address")
-        allowed = await self._allowed(url, host)
-        if isinstance(allowed, Answer):
+            if address is None or self._is_allowed(address):
+                return PinnedAddress(connect_to=f"::{host}:{port}") if mapped else None
+            return self._failure(url, "private", f"{address} is not a public address")
+        allowed = await self._allowed_addresses(url, host)
+        if isinstance(allowed, Response):
             return allowed
         if wanted is not None and wanted in allowed:
             allowed = (wanted,)
         if mapped is not None:
-            return Pin(to_connect=f"::{_bracketed(allowed[0])}:{port}")
+            return PinnedAddress(connect_to=f"::{_add_brackets(allowed[0])}:{port}")
         if address is not None:
             return None
-        return Pin(f"{host}:{port}", ",".join(map(_bracketed, allowed)))
+        return PinnedAddress(f"{host}:{port}", ",".join(map(_add_brackets, allowed)))
 
-    async def _run(
-        self, url: str, target: Target, sent: tuple[str, ...], pin: Pin | None, fresh: bool, size: int
-    ) -> Answer:
+    async def _transfer(
+        self, url: str, target: UrlParts, sent: tuple[str, ...], pin: PinnedAddress | None, fresh: bool, size: int
+    ) -> Response:
         if self._closed:
             raise UsageError("fetch() on a fetcher that has been closed")
         transfer = self._free.pop() if self._free else self._new_transfer()
@@ -183,83 +183,83 @@ class Fetcher:
         transfer.done = lambda code, message: None if ended.done() else ended.set_result((code, message))
         transfer.prepare(target, sent=sent, pin=pin, fresh=fresh, limit=size)
         started = self._clock()
-        self._multi.add(curl)
+        self._curl_loop.add(curl)
         self._busy[curl] = transfer
-        self._expect(transfer)
+        self._await_first_byte(transfer)
         try:
             code, message = await ended
             if self._is_closed():
                 raise asyncio.CancelledError
-            return self._concluded(transfer, url, target, sent, code, message, started)
+            return self._build_response(transfer, url, target, sent, code, message, started)
         finally:
             if self._busy.pop(curl, None) is not None:  # cancelled
-                self._multi.remove(curl)
-            self._silent.pop(transfer, None)
+                self._curl_loop.remove(curl)
+            self._awaiting_first_byte.pop(transfer, None)
             transfer.clear()
             if self._is_closed():
                 curl.close()
             else:
                 self._free.append(transfer)
 
-    def _concluded(
+    def _build_response(
         self,
         transfer: Transfer,
         url: str,
-        target: Target,
+        target: UrlParts,
         sent: tuple[str, ...],
         code: int,
         message: str,
         started: float,
-    ) -> Answer:
-        request = composed(target, sent)
+    ) -> Response:
+        request = format_request(target, sent)
         now = self._clock()
-        if code == FIRST_BYTE:
-            return failed(url, "timeout-first-byte", message, started=started, ended=now, request=request)
-        answer = conclude(
+        if code == NO_FIRST_BYTE:
+            return make_failure(url, "timeout-first-byte", message, started=started, ended=now, request=request)
+        response = build_response(
             transfer, url, code=code, message=message, request=request, started=started, ended=now, limits=self._limits
         )
-        if answer.error == "descriptors":
-            self._short_at = now
-            self._keep_idle(self._idle // 2)
-        elif self._idle < self._most_idle and now - self._short_at > SHORT_SECONDS:
-            self._short_at = now
-            self._keep_idle(self._idle * 2)
-        return answer
+        if response.error == "descriptors":
+            self._shortage_at = now
+            self._set_max_idle(self._idle // 2)
+        elif self._idle < self._max_idle and now - self._shortage_at > SHORTAGE_SECONDS:
+            self._shortage_at = now
+            self._set_max_idle(self._idle * 2)
+        return response
 
-    def _keep_idle(self, connections: int) -> None:
-        self._idle = min(max(1, connections), self._most_idle)
-        self._multi.keep_idle(self._idle)
+    def _set_max_idle(self, connections: int) -> None:
+        self._idle = min(max(1, connections), self._max_idle)
+        self._curl_loop.set_max_idle(self._idle)
 
     def _on_done(self, curl: pycurl.Curl, code: int, message: str) -> None:
         transfer = self._busy[curl]
         if code == pycurl.E_COULDNT_CONNECT:
-            transfer.look_for_room()  # now: a moment later there may be some again
-        self._end(transfer, code, message)
+            transfer.check_descriptors()  # now: a moment later there may be some again
+        self._finish(transfer, code, message)
 
-    def _end(self, transfer: Transfer, code: int, message: str) -> None:
+    def _finish(self, transfer: Transfer, code: int, message: str) -> None:
         del self._busy[transfer.curl]
-        self._silent.pop(transfer, None)
+        self._awaiting_first_byte.pop(transfer, None)
         if transfer.done is not None:
             transfer.done(code, message)
 
-    def _expect(self, transfer: Transfer) -> None:
+    def _await_first_byte(self, transfer: Transfer) -> None:
         """libcurl has no limit on the first byte. It is the same for all, so those who wait are in order of time."""
         due = self._loop.time() + self._limits.first_byte
-        self._silent[transfer] = due
-        if self._watch is None:
-            self._watch = self._loop.call_at(due, self._on_watch)
+        self._awaiting_first_byte[transfer] = due
+        if self._first_byte_timer is None:
+            self._first_byte_timer = self._loop.call_at(due, self._check_first_bytes)
 
-    def _on_watch(self) -> None:
-        self._watch = None
+    def _check_first_bytes(self) -> None:
+        self._first_byte_timer = None
         now = self._loop.time()
-        for transfer, due in list(self._silent.items()):
+        for transfer, due in list(self._awaiting_first_byte.items()):
             if due > now:
-                self._watch = self._loop.call_at(due, self._on_watch)
+                self._first_byte_timer = self._loop.call_at(due, self._check_first_bytes)
                 return
-            del self._silent[transfer]
+            del self._awaiting_first_byte[transfer]
             if not transfer.lines:
-                self._multi.remove(transfer.curl)
-                self._end(transfer, FIRST_BYTE, f"no byte within {self._limits.first_byte:g} s")
+                self._curl_loop.remove(transfer.curl)
+                self._finish(transfer, NO_FIRST_BYTE, f"no byte within {self._limits.first_byte:g} s")
 
     def _new_transfer(self) -> Transfer:
         curl = pycurl.Curl()
@@ -279,7 +279,7 @@ class Fetcher:
             curl.setopt(pycurl.MAXAGE_CONN, max(1, round(self._keep_alive)))
         else:
             curl.setopt(pycurl.FORBID_REUSE, 1)
-        return Transfer(curl, guarded=not self._allow_private and self._proxy is None)
+        return Transfer(curl, public_only=not self._allow_private and self._proxy is None)
 
     def _set_tls(self, curl: pycurl.Curl) -> None:
         curl.setopt(pycurl.SSL_VERIFYPEER, int(self._verify))
@@ -300,26 +300,26 @@ class Fetcher:
         """Asked anew after every wait."""
         return self._closed
 
-    def _may(self, address: str) -> bool:
-        return self._allow_private or public(address)
+    def _is_allowed(self, address: str) -> bool:
+        return self._allow_private or is_public(address)
 
-    def _failed(self, url: str, kind: Failure, detail: str) -> Answer:
+    def _failure(self, url: str, kind: FailureKind, detail: str) -> Response:
         now = self._clock()
-        return failed(url, kind, detail, started=now, ended=now)
+        return make_failure(url, kind, detail, started=now, ended=now)
 
 
-def _header(name: str, value: str) -> str:
-    if not HEADER.fullmatch(f"{name}: {value}"):
+def _format_header(name: str, value: str) -> str:
+    if not HEADER_PATTERN.fullmatch(f"{name}: {value}"):
         raise UsageError(f"{name}: {value!r} is no header: it is empty, has a line break, or is not ASCII")
     return f"{name}: {value}"
 
 
-def _merged(standard: tuple[str, ...], headers: Mapping[str, str]) -> tuple[str, ...]:
+def _merge_headers(standard: tuple[str, ...], headers: Mapping[str, str]) -> tuple[str, ...]:
     """The standard headers, with those in place of them that were given."""
     given = {name.lower() for name in headers}
     kept = [header for header in standard if header.partition(":")[0].lower() not in given]
-    return (*kept, *(_header(name, value) for name, value in headers.items()))
+    return (*kept, *(_format_header(name, value) for name, value in headers.items()))
 
 
-def _bracketed(address: str) -> str:
+def _add_brackets(address: str) -> str:
     return f"[{address}]" if ":" in address else address

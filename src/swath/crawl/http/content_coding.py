@@ -29,7 +29,7 @@ BROKEN: Final[tuple[type[Exception], ...]] = (
 ENDS_EARLY = "ends early"
 
 
-class Decoded(NamedTuple):
+class DecodedBody(NamedTuple):
     """A body without its codings. `truncated`: the limit cut it. `error` says what was wrong with the stream."""
 
     body: bytes
@@ -37,13 +37,13 @@ class Decoded(NamedTuple):
     error: str | None = None
 
 
-def decode(body: bytes, encodings: str | None, *, limit: int) -> Decoded:
+def decode_content(body: bytes, encodings: str | None, *, limit: int) -> DecodedBody:
     """Take off the codings that a Content-Encoding header names, the last one first; never more than `limit` bytes."""
     if not encodings:
-        return _cut(body, limit)
+        return _truncate(body, limit)
     names = [name for part in encodings.split(",") if (name := part.strip().lower()) not in ("", "identity")]
     if len(names) > MAX_CODINGS:
-        return _cut(body, limit)._replace(error=f"{len(names)} codings, at most {MAX_CODINGS} are taken off")
+        return _truncate(body, limit)._replace(error=f"{len(names)} codings, at most {MAX_CODINGS} are taken off")
     truncated = False
     error = None
     for name in reversed(names):
@@ -58,30 +58,32 @@ def decode(body: bytes, encodings: str | None, *, limit: int) -> Decoded:
         if step.error is not None and not body:
             break
     if len(body) > limit:
-        return Decoded(body[:limit], True, error)
-    return Decoded(body, truncated, error)
+        return DecodedBody(body[:limit], True, error)
+    return DecodedBody(body, truncated, error)
 
 
-def _cut(body: bytes, limit: int) -> Decoded:
-    return Decoded(body) if len(body) <= limit else Decoded(body[:limit], True)
+def _truncate(body: bytes, limit: int) -> DecodedBody:
+    return DecodedBody(body) if len(body) <= limit else DecodedBody(body[:limit], True)
 
 
-def _gzip(body: bytes, limit: int) -> Decoded:
+def _decode_gzip(body: bytes, limit: int) -> DecodedBody:
     if not body.startswith(GZIP_MAGIC):
-        return Decoded(body, error="labelled gzip, but is not")
-    return _salvaged("gzip", body, limit, lambda window: _inflate(body, limit, GZIP, window))
+        return DecodedBody(body, error="labelled gzip, but is not")
+    return _decode_or_salvage("gzip", body, limit, lambda window: _inflate_pieces(body, limit, GZIP, window))
 
 
-def _deflate(body: bytes, limit: int) -> Decoded:
+def _decode_deflate(body: bytes, limit: int) -> DecodedBody:
     """The header of zlib is asked for by the standard and left out by some servers."""
     wrapped = len(body) > 1 and body[0] & 0x0F == 8 and int.from_bytes(body[:2], "big") % 31 == 0
-    first = _salvaged("deflate", body, limit, lambda window: _inflate(body, limit, ZLIB if wrapped else RAW, window))
+    first = _decode_or_salvage(
+        "deflate", body, limit, lambda window: _inflate_pieces(body, limit, ZLIB if wrapped else RAW, window)
+    )
     if not wrapped or first.body or first.error is None:
         return first
-    return _salvaged("deflate", body, limit, lambda window: _inflate(body, limit, RAW, window))
+    return _decode_or_salvage("deflate", body, limit, lambda window: _inflate_pieces(body, limit, RAW, window))
 
 
-def _inflate(body: bytes, limit: int, wbits: int, window: int) -> Iterator[bytes | str]:
+def _inflate_pieces(body: bytes, limit: int, wbits: int, window: int) -> Iterator[bytes | str]:
     """Pieces of the decoded body, and what is wrong with its end if anything is."""
     view = memoryview(body)
     room = limit + 1
@@ -105,11 +107,11 @@ def _inflate(body: bytes, limit: int, wbits: int, window: int) -> Iterator[bytes
     yield f"more than {MAX_MEMBERS} members"
 
 
-def _brotli(body: bytes, limit: int) -> Decoded:
-    return _salvaged("br", body, limit, lambda window: _unbrotli(body, limit, window))
+def _decode_brotli(body: bytes, limit: int) -> DecodedBody:
+    return _decode_or_salvage("br", body, limit, lambda window: _brotli_pieces(body, limit, window))
 
 
-def _unbrotli(body: bytes, limit: int, window: int) -> Iterator[bytes | str]:
+def _brotli_pieces(body: bytes, limit: int, window: int) -> Iterator[bytes | str]:
     view = memoryview(body)
     room = limit + 1
     decoder = brotli.Decompressor()
@@ -122,11 +124,11 @@ def _unbrotli(body: bytes, limit: int, window: int) -> Iterator[bytes | str]:
     yield ENDS_EARLY
 
 
-def _zstd(body: bytes, limit: int) -> Decoded:
-    return _salvaged("zstd", body, limit, lambda window: _unzstd(body, limit, window))
+def _decode_zstd(body: bytes, limit: int) -> DecodedBody:
+    return _decode_or_salvage("zstd", body, limit, lambda window: _zstd_pieces(body, limit, window))
 
 
-def _unzstd(body: bytes, limit: int, window: int) -> Iterator[bytes | str]:
+def _zstd_pieces(body: bytes, limit: int, window: int) -> Iterator[bytes | str]:
     """An early end is seen only where the frame states its length; the library does not tell otherwise."""
     room = limit + 1
     reader = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW).stream_reader(body, read_across_frames=True)
@@ -142,7 +144,9 @@ def _unzstd(body: bytes, limit: int, window: int) -> Iterator[bytes | str]:
         room -= len(piece)
 
 
-def _salvaged(name: str, body: bytes, limit: int, pieces: Callable[[int], Iterator[bytes | str]]) -> Decoded:
+def _decode_or_salvage(
+    name: str, body: bytes, limit: int, pieces: Callable[[int], Iterator[bytes | str]]
+) -> DecodedBody:
     """Decode in large steps; a stream that breaks is decoded once more in small ones, up to the break."""
     error: str | None = None
     parts: list[bytes] = []
@@ -159,13 +163,13 @@ def _salvaged(name: str, body: bytes, limit: int, pieces: Callable[[int], Iterat
             continue
         break
     whole = parts[0] if len(parts) == 1 else b"".join(parts)
-    return Decoded(whole[:limit], True, error) if len(whole) > limit else Decoded(whole, False, error)
+    return DecodedBody(whole[:limit], True, error) if len(whole) > limit else DecodedBody(whole, False, error)
 
 
-DECODERS: Final[dict[str, Callable[[bytes, int], Decoded]]] = {
-    "gzip": _gzip,
-    "x-gzip": _gzip,
-    "deflate": _deflate,
-    "br": _brotli,
-    "zstd": _zstd,
+DECODERS: Final[dict[str, Callable[[bytes, int], DecodedBody]]] = {
+    "gzip": _decode_gzip,
+    "x-gzip": _decode_gzip,
+    "deflate": _decode_deflate,
+    "br": _decode_brotli,
+    "zstd": _decode_zstd,
 }
