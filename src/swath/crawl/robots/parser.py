@@ -81,7 +81,7 @@ class _Group(NamedTuple):
 class RobotsTxt:
     """What a robots.txt says to each crawler."""
 
-    __slots__ = ("_uniform", "_groups", "_rules", "sitemaps")
+    __slots__ = ("_groups", "_rules", "_uniform", "sitemaps")
 
     def __init__(
         self, groups: dict[str, list[tuple[int, _Group]]], *, sitemaps: tuple[str, ...], uniform: RobotsDecision | None
