@@ -60,7 +60,7 @@ async def create(url: str, *, partitions: int) -> None:
 async def check(url: str, expected: int) -> None:
     """The counters equal the rows, and there are as many as there should be."""
     async with swath.open(url, create=False) as frontier:
-        store = frontier.store
+        store = frontier._store
         counted, kept = await store.recount(), (await store.status()).partitions
     if list(counted) != list(kept):
         wrong = next((one, other) for one, other in zip(counted, kept, strict=True) if one != other)

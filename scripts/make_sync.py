@@ -19,15 +19,6 @@ HEADER = f"""\
 
 """
 
-# What is for other parts of swath, and has no place in a surface.
-INTERNAL = {
-    "Frontier": {"store", "recent", "claim_once", "change_settings", "unknown", "emit", "clock_seen"},
-    "Claim": {"tally", "writes_output", "prolong", "encode", "commit", "stage", "lose"},
-}
-ATTRIBUTES = {
-    "Frontier": {"worker": "str"},
-    "Claim": {"items": "Sequence[Item]", "fence": "int", "expires_at": "datetime", "ends_at": "float"},
-}
 TYPES = {
     "AsyncIterator": "Iterator",
     "ItemsIn": "Item | str | Iterable[Item | str]",
@@ -61,12 +52,15 @@ BODIES = {
 }
 # Arguments that make no sense there, with the paragraphs that tell of them: without a loop, a claim settles in the
 # caller's transaction.
-OMITTED = {("Frontier", "run"): "transaction"}
+OMITTED = {("Frontier", "run"): ["transaction", "stop"]}
 # What is said otherwise there.
 SAID = {
     ("Frontier", "add"): ("given as one, as an iterable or as an async iterable", "given as one or as an iterable"),
-    ("Frontier", "run"): ("\n        Cancelling the task that awaits it stops it as cleanly.", ""),
-    ("Claim", "settle"): ("when it was cancelled", "when it was interrupted"),
+    ("Frontier", "run"): (
+        "\n        Cancelling the task stops it as cleanly, and so does `stop.request(reason)`.",
+        "",
+    ),
+    ("Claim", "settle"): ("if the call was cancelled", "if the call was interrupted"),
 }
 NOTES = {
     ("Frontier", "run"): """
@@ -162,33 +156,32 @@ def _class(module: ast.Module, name: str, *, made_by: str, attribute: str) -> st
         f"        return f'<swath.sync of {{self.{attribute}!r}}>'",
         "",
     ]
-    _no_attribute_forgotten(source, name)
-    for found, kind in ATTRIBUTES[name].items():
-        lines += ["    @property", f"    def {found}(self) -> {kind}:", f"        return self.{attribute}.{found}", ""]
-    for method in _public(source, name):
+    _check_attributes(source, name)
+    for method in _public(source):
         lines += [_method(name, method, attribute), ""]
     return "\n".join(lines)
 
 
-def _no_attribute_forgotten(source: ast.ClassDef, name: str) -> None:
+def _check_attributes(source: ast.ClassDef, name: str) -> None:
+    """Only properties and methods are copied: a public attribute that __init__ sets would be left out."""
     init = _function(source.body, "__init__")
     targets = [node for node in ast.walk(init) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
     public = {node.attr for node in targets if not node.attr.startswith("_")}
-    if unknown := public - INTERNAL[name] - ATTRIBUTES[name].keys():
-        raise SystemExit(f"{name}: are {sorted(unknown)} for users? Name them in ATTRIBUTES or INTERNAL")
+    if public:
+        raise SystemExit(f"{name} sets the public attributes {sorted(public)}: make them properties, or private")
 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def _public(source: ast.ClassDef, name: str) -> Iterator[Function]:
+def _public(source: ast.ClassDef) -> Iterator[Function]:
     for node in source.body:
-        if isinstance(node, Function) and not node.name.startswith("_") and node.name not in INTERNAL[name]:
+        if isinstance(node, Function) and not node.name.startswith("_"):
             yield node
 
 
 def _method(owner: str, method: Function, attribute: str) -> str:
-    if omitted := OMITTED.get((owner, method.name)):
+    for omitted in OMITTED.get((owner, method.name), []):
         _omit(method.args, omitted)
     arguments = _arguments(method.args)
     returns = _typed(method.returns)
@@ -201,7 +194,7 @@ def _method(owner: str, method: Function, attribute: str) -> str:
         body = BODIES[owner, method.name].replace("{options}", options).strip()
     elif isinstance(method, ast.FunctionDef):
         if [ast.unparse(decorator) for decorator in method.decorator_list] != ["property"]:
-            raise SystemExit(f"{owner}.{method.name} is neither async nor a property: name it in INTERNAL or BODIES")
+            raise SystemExit(f"{owner}.{method.name} is neither async nor a property: name it in BODIES")
         decorator, body = "    @property\n", f"return {target}"
     elif any(isinstance(node, ast.Yield) for node in ast.walk(method)):
         body = f"return self._portal.iterate({call})"
@@ -212,7 +205,7 @@ def _method(owner: str, method: Function, attribute: str) -> str:
         if said[0] not in doc:
             raise SystemExit(f"{owner}.{method.name} no longer says {said[0]!r}: look at SAID")
         doc = doc.replace(*said)
-    if omitted:
+    for omitted in OMITTED.get((owner, method.name), []):
         doc = "\n\n".join(part for part in doc.split("\n\n") if not part.lstrip().startswith(f"With `{omitted}`"))
     if note := NOTES.get((owner, method.name)):
         doc = doc[: -len(QUOTES)].rstrip() + f"\n{note}{QUOTES}"

@@ -19,6 +19,8 @@ from tests.recorder import LogRecorder, Recorder
 class LeaseTime:
     """The clock that holders count their leases on, which a test can put forward."""
 
+    time_ns = staticmethod(time.time_ns)
+
     def __init__(self) -> None:
         self._ahead = 0.0
 

@@ -36,7 +36,7 @@ from swath.frontier import Frontier
 from swath.opening import StoreURL, migrate, open
 from swath.runner.output import Output
 from swath.runner.run import Summary
-from swath.runner.shutdown import Stop
+from swath.runner.shutdown import Stop, stop_on_signals
 
 __version__ = "0.1.0"
 
@@ -86,4 +86,5 @@ __all__ = [
     "mask_password",
     "migrate",
     "open",
+    "stop_on_signals",
 ]

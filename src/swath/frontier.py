@@ -2,33 +2,26 @@
 
 import asyncio
 import json
-import logging
-import os
-import random
-import secrets
-import socket
 from collections import defaultdict
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from operator import attrgetter
 from time import perf_counter
 from types import TracebackType
 from typing import Any, Self
 
-from swath.claim import Claim, lease_clock
+from swath.claim import Claim
 from swath.core import codec, events
-from swath.core.clock import SECOND, from_datetime, is_moment, microseconds
+from swath.core.claimer import Claimer
+from swath.core.clock import from_datetime, is_moment
 from swath.core.errors import InvalidSetting, StoreUnavailable, UsageError
 from swath.core.item import Item
-from swath.core.known_keys import Recent
 from swath.core.lane import address, key_hash
+from swath.core.session import Session
 from swath.core.status import Explanation, Status, explain, explain_unknown, summarize_status
 from swath.core.store import (
     ADD_CHUNK,
     DEFAULT,
-    MAX_CLAIM,
     ClaimReply,
-    ClaimRequest,
     DeadRow,
     EncodedItem,
     Found,
@@ -40,14 +33,12 @@ from swath.core.store import (
 from swath.runner.execution import Handler, Transaction
 from swath.runner.output import Output
 from swath.runner.run import Summary, Until, run
-
-log = logging.getLogger("swath")
+from swath.runner.shutdown import Stop
 
 ADD_BUFFER = 10_000  # items of a long addition held in memory
 ADD_BYTES = 16_000_000  # of their payloads
 LOOK_AGAIN = (0.001, 0.05)  # seconds between looks for work that is ready and in other hands for a moment: least, most
 BUSY_SECONDS = 30.0  # for which a claim looks again
-CLOCK_TOLERANCE = 5.0  # seconds by which the store's clock may run ahead of ours before it is reported
 FRONTIER_DEFAULT = "default"  # for `limit()`: what the frontier says
 
 ItemIn = Item | EncodedItem | str  # an item, one that was encoded before, or a key
@@ -58,17 +49,17 @@ class Frontier:
     """Known but uncovered work. Made by `swath.open`."""
 
     def __init__(self, store: Store, *, observer: events.Observer | None = None, worker: str | None = None) -> None:
-        self.store = store
-        self.worker = worker or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
-        self.recent = Recent()
-        self._observer = observer
-        self._order = random.Random(self.worker).sample(range(store.settings.partitions), store.settings.partitions)
-        self._turn = 0
-        self._unanswered: list[int] = []  # tokens
-        self._skips: dict[int, int] = {}
-        self._clocks: tuple[float, float] | None = None
-        self._latest = 0.0  # that the store's clock was told to be
-        self._generation = store.generation
+        self._session = Session(store, observer=observer, worker=worker)
+        self._claimer = Claimer(self._session)
+
+    @property
+    def worker(self) -> str:
+        """The name under which this process claims items."""
+        return self._session.worker
+
+    @property
+    def _store(self) -> Store:
+        return self._session.store
 
     async def __aenter__(self) -> Self:
         return self
@@ -80,7 +71,7 @@ class Frontier:
 
     async def close(self) -> None:
         """Let go of the store. Claims that are not settled stay leased until their lease ends."""
-        await self.store.close()
+        await self._store.close()
 
     # the moves
 
@@ -91,7 +82,7 @@ class Frontier:
         connection broke while some were added, they are sent again, and not counted if they were in already.
         """
         added = 0
-        partitions = self.store.settings.partitions
+        partitions = self._store.settings.partitions
         buffer: list[EncodedItem] = []
         size = 0
         try:
@@ -100,80 +91,29 @@ class Frontier:
                 buffer.append(new)
                 size += len(new.payload or "")
                 if len(buffer) == ADD_BUFFER or size >= ADD_BYTES:
-                    added += await self._add(buffer)
+                    added += await self._session.add(buffer)
                     buffer, size = [], 0
         except UsageError as error:
-            error.added = added + await self._add(buffer)
+            error.added = added + await self._session.add(buffer)
             raise
-        return added + await self._add(buffer)
-
-    async def _add(self, items: Sequence[EncodedItem]) -> int:
-        """Add a buffer in chunks of few partitions each, so that a chunk needs few locks."""
-        offered = sorted(self.unknown(items), key=attrgetter("partition"))
-        added = 0
-        for start in range(0, len(offered), ADD_CHUNK):
-            chunk = offered[start : start + ADD_CHUNK]
-            began = perf_counter()
-            new = await self.store.add(chunk)
-            seconds = perf_counter() - began
-            self.recent.remember(item.hash for item in chunk)
-            self.emit(events.Added(len(chunk), new, seconds))
-            added += new
-        return added
+        return added + await self._session.add(buffer)
 
     async def claim(self, limit: int = 100, *, lease: float = 60.0) -> Claim | None:
         """Lease up to `limit` ready items for `lease` seconds; None when nothing is ready."""
         pause, longest = LOOK_AGAIN
         patient_until = perf_counter() + BUSY_SECONDS
         while True:
-            claim, reply = await self.claim_once(limit, lease=lease)
-            if claim is not None or not _more_is_ready(reply):
-                return claim
+            leased, reply = await self._claimer.claim(limit, lease=lease)
+            if leased is not None:
+                return Claim(leased)
+            if not _more_is_ready(reply):
+                return None
             if perf_counter() > patient_until:
                 raise StoreUnavailable(
                     f"what is ready was held by other transactions for {BUSY_SECONDS:g} s: try again"
                 )
             await asyncio.sleep(pause)
             pause = min(2 * pause, longest)
-
-    async def claim_once(self, limit: int, *, lease: float) -> tuple[Claim | None, ClaimReply]:
-        """One look for work, and what the store said of it: skipped is not empty (rule 11)."""
-        if type(limit) is not int or not 1 <= limit <= MAX_CLAIM:
-            raise UsageError(f"limit={limit!r}: a claim takes 1 to {MAX_CLAIM:,} items")
-        codec.check_lease(lease)
-        # A claim that was not answered may have been made: it is asked for again under its token (rule 5).
-        token = self._unanswered.pop() if self._unanswered else secrets.randbits(63)
-        asked_at = lease_clock()
-        request = ClaimRequest(limit, microseconds(lease), self.worker, token, self._partitions(), self._wait_for())
-        began = perf_counter()
-        try:
-            reply = await self.store.claim(request)
-        except (StoreUnavailable, asyncio.CancelledError):
-            self._unanswered.append(token)
-            raise
-        seconds = perf_counter() - began
-        self._heard(reply, seconds)
-        if not reply.items:
-            return None, reply
-        self.emit(events.Claimed(reply.fence, len(reply.items), seconds))
-        return Claim(self, reply, token=token, lease=lease, asked_at=asked_at), reply
-
-    def _partitions(self) -> Sequence[int]:
-        """All partitions, in this worker's own order and starting one further each time: workers seldom meet, and no
-        partition is always last."""
-        self._turn = (self._turn + 1) % len(self._order)
-        return self._order[self._turn :] + self._order[: self._turn]
-
-    def _wait_for(self) -> int | None:
-        """A partition that was skipped twice running because somebody held it: skipped is not empty."""
-        return next((partition for partition, skips in self._skips.items() if skips >= 2), None)
-
-    def _heard(self, reply: ClaimReply, seconds: float) -> None:
-        self._skips = {partition: self._skips.get(partition, 0) + 1 for partition in reply.skipped}
-        self.clock_seen(reply.now, seconds)
-        if reply.recovered:
-            log.warning("took back %d items of claims whose lease had ended, %d are dead", reply.recovered, reply.died)
-            self.emit(events.Recovered(reply.recovered, reply.died))
 
     async def run(
         self,
@@ -187,6 +127,7 @@ class Frontier:
         output: Output | None = None,
         transaction: Transaction | None = None,
         handle_signals: bool = True,
+        stop: Stop | None = None,
     ) -> Summary:
         """Cover the frontier with `handler`, up to `workers` items at once, and return what became of them.
 
@@ -203,7 +144,7 @@ class Frontier:
         5 seconds after the grace at the latest, whatever handlers and store do. A second signal ends it at once, with
         KeyboardInterrupt (SIGINT) or SystemExit (SIGTERM): what was in hand is taken over when its lease ends.
         `handle_signals=False` leaves signals alone, and so does a run in a thread that is not the main one.
-        Cancelling the task that awaits it stops it as cleanly.
+        Cancelling the task stops it as cleanly, and so does `stop.request(reason)`.
 
         What outcomes hand in as `output` is written by `output` and committed with their settlement (INV-5);
         without one, such an outcome is refused and its item retried.
@@ -215,7 +156,8 @@ class Frontier:
         While the store cannot be reached it waits. A handler whose lease ends meanwhile is cancelled.
         """
         return await run(
-            self,
+            self._session,
+            self._claimer,
             handler,
             workers=workers,
             lease=lease,
@@ -225,6 +167,7 @@ class Frontier:
             output=output,
             transaction=transaction,
             handle_signals=handle_signals,
+            stop=stop,
         )
 
     # what to change
@@ -257,8 +200,8 @@ class Frontier:
     async def _lane_time(self, lane: str) -> int:
         """What time it is for a lane: where the store's clock has stepped back, its partition's goes on from before."""
         codec.check_lane(lane)
-        status = await self.store.status()
-        number, _ = address(lane, self.store.settings.partitions)
+        status = await self._store.status()
+        number, _ = address(lane, self._store.settings.partitions)
         return max([status.now, *(part.time for part in status.partitions if part.partition == number)])
 
     async def limit(
@@ -276,8 +219,8 @@ class Frontier:
 
     async def _change_lane(self, lane: str, change: LaneChange) -> None:
         codec.check_lane(lane)
-        await self.store.change_lane(address(lane, self.store.settings.partitions)[0], lane, change)
-        self.emit(events.LaneChanged(lane))
+        await self._store.change_lane(address(lane, self._store.settings.partitions)[0], lane, change)
+        self._session.emit(events.LaneChanged(lane))
 
     async def configure(
         self,
@@ -293,8 +236,8 @@ class Frontier:
         again with the same values, what was broken off is made good.
         """
         changes = codec.check_settings(min_interval, concurrency, max_attempts)
-        await self.change_settings(changes, paused=paused)
-        self.emit(events.SettingsChanged(paused))
+        await self._change_settings(changes, paused=paused)
+        self._session.emit(events.SettingsChanged(paused))
 
     async def reopen(self, keys: Iterable[str], *, lane: str | None = None) -> int:
         """Make done or dead items ready again, by one key or several, with no attempts counted; return how many there
@@ -307,30 +250,30 @@ class Frontier:
                 for found in await self._find(key, lane)
                 if found.state in {"done", "dead"} and found.position is not None
             ]
-            reopened += await self.store.reopen(places) if places else 0
-        self.emit(events.Reopened(reopened))
+            reopened += await self._store.reopen(places) if places else 0
+        self._session.emit(events.Reopened(reopened))
         return reopened
 
     async def reopen_dead(self, *, lane: str | None = None, reason: str | None = None) -> int:
         """Make dead items ready again: all, those of a lane, or those whose reason contains a text."""
         reopened, after = 0, None
-        began = max(part.time for part in (await self.store.status()).partitions)  # what dies again stays dead
-        while page := await self.store.dead(after=after, limit=ADD_CHUNK):
+        began = max(part.time for part in (await self._store.status()).partitions)  # what dies again stays dead
+        while page := await self._store.dead(after=after, limit=ADD_CHUNK):
             after = (page[-1].partition, page[-1].position)
             places = [
                 (item.partition, item.position)
                 for item in page
                 if item.settled_at <= began and lane in (None, item.lane) and (reason is None or reason in item.reason)
             ]
-            reopened += await self.store.reopen(places) if places else 0
-        self.emit(events.Reopened(reopened))
+            reopened += await self._store.reopen(places) if places else 0
+        self._session.emit(events.Reopened(reopened))
         return reopened
 
     async def learn(self, facts: Mapping[str, Any]) -> None:
         """Keep what a job knows, by key, for everybody who works on the frontier; what was known before gives way."""
         known = codec.facts(facts)
         for start in range(0, len(known), ADD_CHUNK):
-            await self.store.learn(known[start : start + ADD_CHUNK])
+            await self._store.learn(known[start : start + ADD_CHUNK])
 
     # what to ask
 
@@ -339,42 +282,42 @@ class Frontier:
         wanted = list(_keys(keys))
         known: dict[str, Any] = {}
         for start in range(0, len(wanted), ADD_CHUNK):
-            found = await self.store.facts(wanted[start : start + ADD_CHUNK])
+            found = await self._store.facts(wanted[start : start + ADD_CHUNK])
             known |= {key: json.loads(value) for key, value in found.items()}
         return known
 
     async def outputs(self) -> dict[str, int]:
         """The committed length of every output file: what an `Output` restores its own to before a run."""
-        return await self.store.outputs()
+        return await self._store.outputs()
 
     async def status(self) -> Status:
         """Exact counters and checkpoints, in a time that grows with the partitions only."""
-        return summarize_status(await self.store.status())
+        return summarize_status(await self._store.status())
 
     async def explain(self, key: str, *, lane: str | None = None) -> Explanation:
         """Where a key is, and why it is not being worked on."""
         found = await self._find(key, lane)
         if not found:
             return explain_unknown(key, lane, await self._find(key, None) if lane is not None else ())
-        status = await self.store.status()
+        status = await self._store.status()
         return explain(key, found, now=status.now, paused=status.signal.paused)
 
     async def _find(self, key: str, lane: str | None) -> Sequence[Found]:
         codec.check_key(key)
         if lane is not None:
             codec.check_lane(lane)
-        lane_hash = None if lane is None else address(lane, self.store.settings.partitions)[1]
-        return await self.store.find(key_hash(key), lane_hash)
+        lane_hash = None if lane is None else address(lane, self._store.settings.partitions)[1]
+        return await self._store.find(key_hash(key), lane_hash)
 
     async def lane(self, lane: str) -> LaneRow | None:
         """A lane's limits and counters; None when there is no such lane."""
         codec.check_lane(lane)
-        return await self.store.lane(address(lane, self.store.settings.partitions)[0], lane)
+        return await self._store.lane(address(lane, self._store.settings.partitions)[0], lane)
 
     async def lanes(self) -> AsyncIterator[LaneRow]:
         """Every lane, page by page."""
         after: tuple[int, int] | None = None
-        while page := await self.store.lanes(after=after, limit=ADD_CHUNK):
+        while page := await self._store.lanes(after=after, limit=ADD_CHUNK):
             number, last = page[-1]
             after = (last.partition, number)
             for _, status in page:
@@ -383,7 +326,7 @@ class Frontier:
     async def dead(self) -> AsyncIterator[DeadRow]:
         """Every dead item, page by page."""
         after: tuple[int, int] | None = None
-        while page := await self.store.dead(after=after, limit=ADD_CHUNK):
+        while page := await self._store.dead(after=after, limit=ADD_CHUNK):
             after = (page[-1].partition, page[-1].position)
             for item in page:
                 yield item
@@ -391,16 +334,14 @@ class Frontier:
     async def pending(self) -> AsyncIterator[PendingRow]:
         """Every item that is ready, delayed or claimed and holds the checkpoint back, page by page."""
         after: tuple[int, int] | None = None
-        while page := await self.store.pending(after=after, limit=ADD_CHUNK):
+        while page := await self._store.pending(after=after, limit=ADD_CHUNK):
             after = (page[-1].partition, page[-1].position)
             for item in page:
                 yield item
 
-    # for `open`, Claim and the runner
-
-    async def change_settings(self, changes: Mapping[str, int], *, paused: bool | None = None) -> None:
-        before = await self.store.status()
-        await self.store.change_settings(**changes, paused=paused)
+    async def _change_settings(self, changes: Mapping[str, int], *, paused: bool | None = None) -> None:
+        before = await self._store.status()
+        await self._store.change_settings(**changes, paused=paused)
         interval = before.settings.min_interval
         if "concurrency" in changes or changes.get("min_interval", interval + 1) <= interval:
             await self._place_lanes(before.now)
@@ -409,7 +350,7 @@ class Frontier:
         """Let lanes under the frontier's defaults that rest, or have as many in flight as they might, start by those of
         now."""
         after: tuple[int, int] | None = None
-        while page := await self.store.lanes(after=after, limit=ADD_CHUNK):
+        while page := await self._store.lanes(after=after, limit=ADD_CHUNK):
             after = (page[-1][1].partition, page[-1][0])
             resting: defaultdict[int, list[int]] = defaultdict(list)
             for number, lane in page:
@@ -417,42 +358,7 @@ class Frontier:
                 if late and lane.waiting and not lane.limits.paused and None in lane.limits:
                     resting[lane.partition].append(number)
             for partition, numbers in resting.items():
-                await self.store.place_lanes(partition, numbers)
-
-    def unknown(self, items: Iterable[EncodedItem]) -> list[EncodedItem]:
-        """Those that are not known to be in the store, each once and in order."""
-        if self._generation != self.store.generation:
-            self._generation = self.store.generation
-            self.recent.clear()
-        fresh: dict[bytes, EncodedItem] = {}
-        for item in items:
-            if item.hash not in self.recent:
-                fresh.setdefault(item.hash, item)  # the first counts, as it does from one addition to the next
-        return list(fresh.values())
-
-    def emit(self, event: events.Event) -> None:
-        if self._observer is None:
-            return
-        try:
-            self._observer(event)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException:  # an observer looks on: what it raises, even CancelledError, must not change what happens
-            log.exception("the observer raised on %r", event)
-
-    def clock_seen(self, now: int, seconds: float) -> None:
-        """Compare the store's clock, as told in a reply that took so many seconds, with ours: a step forward ends
-        leases early, and is reported (INV-3)."""
-        ours, theirs = lease_clock(), now / SECOND
-        if self._clocks is not None:
-            step = (theirs - self._clocks[1]) - (ours - self._clocks[0])
-            # Where it stepped back, some replies tell the time that a partition had reached before.
-            if step > CLOCK_TOLERANCE and theirs > self._latest + CLOCK_TOLERANCE:
-                log.warning("the store's clock stepped forward by %.1f s: leases may have ended early", step)
-                self.emit(events.ClockStepped(step))
-        # The reply may have waited for us, if the loop was blocked: the store's clock was read after it was asked.
-        self._clocks = ours - seconds, theirs
-        self._latest = max(self._latest, theirs)
+                await self._store.place_lanes(partition, numbers)
 
 
 def _more_is_ready(reply: ClaimReply) -> bool:

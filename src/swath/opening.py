@@ -142,7 +142,7 @@ class Opening:
         frontier = Frontier(store, observer=self._observer, worker=self._worker)
         if any(getattr(stored, name) != value for name, value in self._changes.items()):
             try:
-                await frontier.change_settings(self._changes)
+                await frontier._change_settings(self._changes)
             except BaseException:
                 await store.close()  # nobody else can
                 raise

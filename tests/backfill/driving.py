@@ -98,7 +98,7 @@ async def running(settings: BackfillSettings, *, attempts: int | None = None) ->
         try:
             yield Running(job, frontier, stop, said, ended)
         finally:
-            stop.ask("the test is over")
+            stop.request("the test is over")
             await asyncio.wait_for(asyncio.gather(ended, return_exceptions=True), END_SECONDS)
 
 

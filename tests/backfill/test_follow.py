@@ -69,7 +69,7 @@ async def test_rows_that_come_later(a_database: Database, table: str) -> None:
         before = (await job.frontier.status()).done
         await looked(job)
         assert (await job.frontier.status()).done == before, "looks leave a trace, and the frontier grows for ever"
-        job.stop.ask("enough")
+        job.stop.request("enough")
         assert (await job.finished()).stopped_by == "enough"
         now = await progress(job.frontier)
         assert now is not None

@@ -22,7 +22,7 @@ async def backfill(database: Database, table: str, *, follow: bool) -> None:
         async with asyncio.timeout(PATIENCE):
             if follow:
                 await all_changed(database, table)
-                stop.ask("test")
+                stop.request("test")
             await running
 
 

@@ -175,7 +175,7 @@ async def test_it_is_planned_as_it_goes(server: Database, name: str) -> None:
         most = 0
         while server.do(f"SELECT count(*) FROM {name} WHERE n = 1") < [(300,)]:
             most = max(most, (await frontier.status()).waiting)
-        stop.ask("enough")
+        stop.request("enough")
         await ended
         assert 1 < most <= 40
 

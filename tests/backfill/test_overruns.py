@@ -55,7 +55,7 @@ async def test_somebody_else_does_the_rest(server: Database, table: str) -> None
     settings = settings_of(server, table, batch=200, target_time=0.05, workers=1)
     async with running(settings) as job:
         await job.until(lambda: job.job.tally.overruns.total() > 0 and job.job.tally.slices > 1)
-        job.stop.ask("enough")
+        job.stop.request("enough")
         await job.finished()
         assert (await job.frontier.status()).ready > 0
     assert set(counts(server, table)) == {0, 1}

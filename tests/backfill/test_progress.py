@@ -60,7 +60,9 @@ async def play(database: Database, table: str, size: int, batch: int, fates: lis
                     job.sizer.size = chance.randint(1, 3) if fate == "overrun" else batch
                     async with opened.table.transaction() as connection:
                         outcome = await cover(item, connection)
-                        committed = await claim.stage(claim.encode(outcome), connection)
+                        committed = await claim._leased.stage(
+                            item.partition, [claim._leased.encode(outcome)], connection
+                        )
                     committed()
                 await check(database, table, frontier)
         await frontier.reopen_dead()

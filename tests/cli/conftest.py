@@ -112,7 +112,7 @@ def wait_until_added(url: str, count: int) -> None:
     async def work(frontier: Frontier) -> None:
         async with asyncio.timeout(TIMEOUT):
             while (await frontier.status()).ready < count:
-                await frontier.store.wait(0.02)
+                await frontier._store.wait(0.02)
 
     on(url, work)
 

@@ -262,8 +262,8 @@ def check_summaries(log: Log) -> None:
 
 async def check_counters(frontier: Frontier) -> None:
     """Counters equal recounted rows, nothing waits, and the checkpoint of every partition stands at its end."""
-    counted = [_comparable(part) for part in await frontier.store.recount()]
-    kept = [_comparable(part) for part in (await frontier.store.status()).partitions]
+    counted = [_comparable(part) for part in await frontier._store.recount()]
+    kept = [_comparable(part) for part in (await frontier._store.status()).partitions]
     assert kept == counted
     for part in kept:
         assert (part.ready, part.delayed, part.claimed, part.inbox) == (0, 0, 0, 0), part

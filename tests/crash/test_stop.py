@@ -8,7 +8,7 @@ import pytest
 
 import swath
 from swath import Item
-from swath.claim import lease_clock
+from swath.core.clock import lease_clock
 from swath.core.store import MoveKind
 from swath.frontier import Frontier
 from swath.runner.execution import Ended, Why, Work, perform
@@ -34,11 +34,11 @@ async def test_a_late_settlement_changes_nothing(place: Place, tmp_path: Path, s
             sleeper.stop()
             successor = crew.spawn("loop")
             await until(lambda: not successor.alive, seconds=30)
-            before = await frontier.store.status()
+            before = await frontier._store.status()
             sleeper.tell()
             sleeper.send(signal.SIGCONT)
             await crew.finish(seconds=20)
-            after = await frontier.store.status()
+            after = await frontier._store.status()
         log = crew.log()
         await check(place, log, WORK)
     assert [line["by"] for line in sleeper.said("lost")] == ["settle", "renew", "settle"]
@@ -86,7 +86,7 @@ async def test_work_that_is_cancelled_before_its_first_step_is_given_back() -> N
         await frontier.add("k")
         claim = await frontier.claim(1)
         assert claim is not None
-        work = Work(claim, claim.items[0], lease_clock())
+        work = Work(claim._leased, claim.items[0], lease_clock())
         work.task = asyncio.create_task(body())
         work.cancel(Why.LEASE, lease_clock())
         await asyncio.wait([work.task])

@@ -17,7 +17,7 @@ import pytest_asyncio
 
 import swath
 from swath import Item
-from swath.claim import lease_clock
+from swath.core.clock import lease_clock
 from swath.core.errors import StoreUnavailable, UsageError, WrongTransaction
 from swath.core.item import Outcome
 from swath.core.store import MoveKind
@@ -223,10 +223,10 @@ async def test_whoever_lost_the_lease_has_written_nothing(frontier: Frontier, le
         return item.done()
 
     ended = await perform(
-        Work(late, late.items[0], lease_clock()),
+        Work(late._leased, late.items[0], lease_clock()),
         handler,
         timeout=None,
-        transactions=Transactions(ledger.transaction, Outage(frontier.emit)),
+        transactions=Transactions(ledger.transaction, Outage(frontier._session.emit)),
     )
     assert ended.outcome is not None
     assert ended.outcome.move.kind is MoveKind.RELEASE

@@ -22,8 +22,8 @@ from dataclasses import asdict
 from typing import Any, cast
 
 import swath
-from swath import Item, LeaseLost, StoreUnavailable
-from swath.claim import Claim, lease_clock
+from swath import Claim, Item, LeaseLost, StoreUnavailable
+from swath.core.clock import lease_clock
 from swath.core.item import Outcome
 from swath.core.store import ClaimRef, ClaimReply, ClaimRequest, Settlement, SettleReply, Store
 from swath.frontier import Frontier
@@ -154,7 +154,7 @@ class Worker:
                 if claim is None:
                     if await self._finished():
                         return
-                    await self._frontier.store.wait(PAUSE)
+                    await self._frontier._store.wait(PAUSE)
                     continue
             except StoreUnavailable:
                 await asyncio.sleep(PAUSE)
@@ -163,7 +163,7 @@ class Worker:
         raise TimeoutError(f"the frontier was not finished after {PATIENCE} s")
 
     async def _finished(self) -> bool:
-        status = await self._frontier.store.status()
+        status = await self._frontier._store.status()
         return not any(part.ready + part.delayed + part.claimed + part.inbox for part in status.partitions)
 
     async def _work_off(self, claim: Claim) -> None:
@@ -228,8 +228,8 @@ async def _main(options: dict[str, Any]) -> None:
     journal = Journal(options["journal"])
     frontier = await _open(options["url"])
     point = options.get("die_at")
-    store = Recorded(frontier.store, journal, die_at=None if point is None else (point[0], point[1]))
-    frontier.store = cast(Store, store)
+    store = Recorded(frontier._store, journal, die_at=None if point is None else (point[0], point[1]))
+    frontier._session.store = cast(Store, store)
     async with frontier:
         worker = Worker(options, frontier, store, journal)
         _listen(asyncio.get_running_loop(), worker.tell)

@@ -19,7 +19,6 @@ from swath.crawl.archive import index
 from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.archive.record import Capture
 from swath.files.output_directory import OutputDamaged
-from swath.runner.run import run
 from swath.runner.shutdown import Stop
 from tests.bench import Bench, bench
 from tests.recorder import PATIENCE
@@ -38,8 +37,8 @@ async def crawl(b: Bench, folder: Path, go_on: threading.Event | asyncio.Event, 
     output.restore({})
     await b.frontier.add(["a", "b", "c"])
     try:
-        await run(
-            b.frontier, handler, workers=1, lease=60.0, timeout=None, grace=1.0, until="done", handle_signals=False,
+        await b.frontier.run(
+            handler, workers=1, lease=60.0, timeout=None, grace=1.0, until="done", handle_signals=False,
             output=output, stop=stop,
         )  # fmt: skip
     finally:
@@ -103,7 +102,7 @@ async def test_a_settlement_whose_reply_nobody_waits_for(tmp_path: Path) -> None
 
         async def commits_and_hangs(claim: object, settlement: Settlement, **options: object) -> object:
             await settle(claim, settlement, **options)  # type: ignore[arg-type]
-            stop.now(KeyboardInterrupt())
+            stop.abort(KeyboardInterrupt())
             return await asyncio.Event().wait()
 
         b.store.settle = commits_and_hangs  # type: ignore[assignment]

@@ -52,9 +52,9 @@ async def test_an_addition_without_room_adds_nothing(site: Site) -> None:
             with pytest.raises(StoreFull, match=r"no room left \(could not extend file: No space left on device\)"):
                 await frontier.add(["a", "b"])
             assert (await frontier.status()).waiting == 0
-            await intact(frontier.store)
+            await intact(frontier._store)
     assert await frontier.add(["a", "b"]) == 2
-    await intact(frontier.store)
+    await intact(frontier._store)
 
 
 async def test_a_claim_without_room_takes_nothing(site: Site) -> None:
@@ -66,9 +66,9 @@ async def test_a_claim_without_room_takes_nothing(site: Site) -> None:
                 await frontier.claim()
             status = await frontier.status()
             assert (status.ready, status.claimed) == (2, 0)
-            await intact(frontier.store)
+            await intact(frontier._store)
     assert [item.key for item in (await claimed(frontier)).items] == ["a", "b"]
-    await intact(frontier.store)
+    await intact(frontier._store)
 
 
 async def test_a_settlement_without_room_settles_nothing(site: Site) -> None:
@@ -83,14 +83,14 @@ async def test_a_settlement_without_room_settles_nothing(site: Site) -> None:
             with pytest.raises(StoreFull):
                 await claim.settle(outcomes)
             status = await frontier.status()
-            assert (status.claimed, status.waiting, claim.held) == (2, 2, 2)
+            assert (status.claimed, status.waiting, claim.remaining) == (2, 2, 2)
             assert await frontier.facts(["new"]) == {}
-            await intact(frontier.store)
+            await intact(frontier._store)
     await claim.settle(outcomes)
     status = await frontier.status()
-    assert (status.done, status.dead, status.waiting, claim.held) == (1, 1, 10, 0)
+    assert (status.done, status.dead, status.waiting, claim.remaining) == (1, 1, 10, 0)
     assert await frontier.facts(["new"]) == {"new": 1}
-    await intact(frontier.store)
+    await intact(frontier._store)
 
 
 async def test_a_settlement_without_room_in_its_second_partition_is_repeated(site: Site) -> None:
@@ -101,11 +101,11 @@ async def test_a_settlement_without_room_in_its_second_partition_is_repeated(sit
     async with no_room_in(site, "dead"):
         with pytest.raises(StoreFull):
             await claim.settle(outcomes)
-        assert claim.held == 1
+        assert claim.remaining == 1
     await claim.settle(outcomes)
     status = await frontier.status()
-    assert (status.done, status.dead, claim.held) == (1, 1, 0)
-    await intact(frontier.store)
+    assert (status.done, status.dead, claim.remaining) == (1, 1, 0)
+    await intact(frontier._store)
 
 
 async def test_a_claim_whose_answer_was_lost_is_looked_up_once_there_is_room(site: Site) -> None:
@@ -118,7 +118,7 @@ async def test_a_claim_whose_answer_was_lost_is_looked_up_once_there_is_room(sit
         with pytest.raises(StoreUnavailable, match="no room left"):
             await frontier.claim()
     assert [item.key for item in (await claimed(frontier)).items] == ["a", "b"]
-    await intact(frontier.store)
+    await intact(frontier._store)
 
 
 async def test_a_settlement_whose_answer_was_lost_is_looked_up_once_there_is_room(site: Site) -> None:
@@ -136,5 +136,5 @@ async def test_a_settlement_whose_answer_was_lost_is_looked_up_once_there_is_roo
             await claim.settle(outcomes)
     await claim.settle(outcomes)
     assert (await frontier.status()).done == 2
-    assert claim.held == 0
-    await intact(frontier.store)
+    assert claim.remaining == 0
+    await intact(frontier._store)

@@ -39,15 +39,15 @@ async def test_the_memory_of_recent_keys_is_emptied(site: Site, caplog: pytest.L
     claim = await frontier.claim(1)
     assert claim is not None
     await back_up(site)
-    generation = frontier.store.generation
+    generation = frontier._store.generation
     for n in range(3):
         await frontier.add([f"after{n}"])
     assert await frontier.claim(1) is not None
-    assert frontier.store.generation == generation
+    assert frontier._store.generation == generation
     await restore(site)
     with caplog.at_level(logging.WARNING, logger="swath"):
         await frontier.claim(1)
-    assert frontier.store.generation > generation
+    assert frontier._store.generation > generation
     assert "back in time" in caplog.text
     assert await frontier.add(["after0", "before"]) == 1
 
@@ -58,7 +58,7 @@ async def test_answers_out_of_order_are_no_restore(site: Site, caplog: pytest.Lo
     frontier = Frontier(await site.store(connections=lending))
     await frontier.add([f"page{n}" for n in range(20)])
     assert await frontier.claim(1) is not None
-    generation = frontier.store.generation
+    generation = frontier._store.generation
     lending.hold_next()
     earlier = asyncio.create_task(frontier.claim(1))
     async with asyncio.timeout(PATIENCE):
@@ -69,12 +69,12 @@ async def test_answers_out_of_order_are_no_restore(site: Site, caplog: pytest.Lo
     lending.let_go()
     assert await earlier is not None
     assert await frontier.claim(1) is not None
-    assert (frontier.store.generation, caplog.text) == (generation, "")
+    assert (frontier._store.generation, caplog.text) == (generation, "")
     await restore(site)
     assert await frontier.claim(1) is not None
-    assert (frontier.store.generation, caplog.text.count("back in time")) == (generation + 1, 1)
+    assert (frontier._store.generation, caplog.text.count("back in time")) == (generation + 1, 1)
     assert await frontier.claim(1) is not None
-    assert frontier.store.generation == generation + 1, "noticed once"
+    assert frontier._store.generation == generation + 1, "noticed once"
 
 
 async def test_what_is_answered_late_does_not_hide_a_restore(site: Site) -> None:
@@ -91,10 +91,10 @@ async def test_what_is_answered_late_does_not_hide_a_restore(site: Site) -> None
         assert await frontier.claim(1) is not None
     lending.let_go()
     assert await earlier is not None
-    generation = frontier.store.generation
+    generation = frontier._store.generation
     await restore(site)
     assert await frontier.claim(1) is not None
-    assert frontier.store.generation == generation + 1
+    assert frontier._store.generation == generation + 1
 
 
 async def test_the_memory_of_recent_keys_is_emptied_with_a_connection(site: Site) -> None:

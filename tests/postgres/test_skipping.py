@@ -43,9 +43,9 @@ async def test_the_frontier_queues_after_two_skips(site: Site) -> None:
     await frontier.add(Item("held"))
     holder = await site.lock(0)
     for _ in range(2):
-        claim, reply = await frontier.claim_once(100, lease=60)
+        claim, reply = await frontier._claimer.claim(100, lease=60)
         assert (claim, reply.skipped) == (None, [0])
-    third = asyncio.create_task(frontier.claim_once(100, lease=60))
+    third = asyncio.create_task(frontier._claimer.claim(100, lease=60))
     await site.waiting()
     assert not third.done()
     await holder.commit()

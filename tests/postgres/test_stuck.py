@@ -37,12 +37,12 @@ async def test_a_client_that_does_not_read_its_reply_holds_no_partition(site: Si
     stuck.pgconn.flush()
     async with asyncio.timeout(PATIENCE):
         await answered(site, stuck.info.backend_pid)
-    claim, reply = await frontier.claim_once(1_000, lease=60)
+    claim, reply = await frontier._claimer.claim(1_000, lease=60)
     assert reply.skipped == []
     assert claim is not None
     assert len(claim.items) == 100
     site.clock.advance(61)
-    taken_over, reply = await frontier.claim_once(10, lease=60)
+    taken_over, reply = await frontier._claimer.claim(10, lease=60)
     assert taken_over is not None
     assert reply.recovered == items + 100
 

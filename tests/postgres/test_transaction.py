@@ -74,11 +74,11 @@ async def test_commit_together(site: Site, caller: Caller) -> None:
         outputs=[OutputMove("file", 0, 10)],
     )
     status = await frontier.status()
-    assert (status.claimed, status.done, await frontier.store.outputs()) == (2, 0, {}), "nothing before the commit"
+    assert (status.claimed, status.done, await frontier._store.outputs()) == (2, 0, {}), "nothing before the commit"
     assert await site.sql("SELECT * FROM public.own") == []
     await caller.do("COMMIT")
     status = await frontier.status()
-    assert (status.claimed, status.done, status.ready, await frontier.store.outputs()) == (0, 2, 1, {"file": 10})
+    assert (status.claimed, status.done, status.ready, await frontier._store.outputs()) == (0, 2, 1, {"file": 10})
     assert await site.sql("SELECT * FROM public.own") == [("written",)]
     with pytest.raises(InvalidOutcome):
         await claim.settle([claim.items[0].done()])
@@ -183,7 +183,7 @@ async def test_one_bad_settlement_spoils_the_whole(site: Site, caller: Caller) -
     frontier, claim = await claimed(site, *"abcdefgh", partitions=4)
     last = claim.partitions[-1]
     other = [item for item in claim.items if item.partition == last]
-    store = frontier.store
+    store = frontier._store
     await site.sql("DELETE FROM {schema}.claimed WHERE partition = %s AND position = %s", last, other[0].position)
     await caller.do("BEGIN")
     with pytest.raises(InvalidOutcome):

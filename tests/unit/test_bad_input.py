@@ -157,9 +157,9 @@ NO_OUTCOMES: list[tuple[Callable[[Item], Outcome], type[swath.UsageError], str]]
     (lambda item: item.retry(after=float("inf")), InvalidOutcome, "after=inf"),
     (lambda item: item.release(after=-1), InvalidOutcome, "after=-1"),
     (lambda item: item._replace(payload=1).split(at=5), InvalidOutcome, "a mapping with `lo` and `hi`"),
-    (lambda item: item.done(output=b""), InvalidOutcome, "the outcome of 'b' has an output, which nobody writes"),
-    (lambda item: item.dead(reason="no use", output="x"), InvalidOutcome, "has an output, which nobody writes"),
-    (lambda item: item.release(output="x"), InvalidOutcome, "has an output, which nobody writes"),
+    (lambda item: item.done(output=b""), InvalidOutcome, "the outcome of 'b' has an output, but nothing writes it"),
+    (lambda item: item.dead(reason="no use", output="x"), InvalidOutcome, "has an output, but nothing writes it"),
+    (lambda item: item.release(output="x"), InvalidOutcome, "has an output, but nothing writes it"),
 ]
 
 
@@ -172,13 +172,13 @@ async def test_an_outcome_that_cannot_be_stored_settles_nothing(frontier: Fronti
             await claim.settle([a.done(discovered=["new"], facts={"new": 1}), wrong(b)])
         assert complaint in str(error.value)
         status = await frontier.status()
-        assert (status.claimed, status.done, status.waiting, claim.held) == (2, 0, 2, 2)
+        assert (status.claimed, status.done, status.waiting, claim.remaining) == (2, 0, 2, 2)
     assert (await frontier.explain("new")).state == "unknown"
     assert await frontier.facts(["new"]) == {}
 
     await claim.settle([a.done(discovered=["new"]), b.done(result=1)])
     status = await frontier.status()
-    assert (status.claimed, status.done, status.waiting, claim.held) == (0, 2, 1, 0)
+    assert (status.claimed, status.done, status.waiting, claim.remaining) == (0, 2, 1, 0)
 
 
 NO_OUTPUTS: list[tuple[Any, str]] = [
@@ -221,18 +221,18 @@ async def test_an_item_twice_in_a_settlement_settles_nothing(frontier: Frontier)
     a, b = claim.items
     with pytest.raises(InvalidOutcome, match="'b' has two outcomes in one settlement"):
         await claim.settle([a.done(), b.done(), b.retry()])
-    assert ((await frontier.status()).claimed, claim.held) == (2, 2)
+    assert ((await frontier.status()).claimed, claim.remaining) == (2, 2)
     await claim.settle([a.done(), b.done()])
     with pytest.raises(InvalidOutcome, match="does not hold 'b': it was settled before"):
         await claim.settle([b.done()])
-    assert ((await frontier.status()).done, claim.held) == (2, 0)
+    assert ((await frontier.status()).done, claim.remaining) == (2, 0)
 
 
 async def test_an_item_of_another_frontier_settles_nothing(frontier: Frontier) -> None:
     """Though it has the same place there."""
     await frontier.add(["a", "b"])
     claim = await claimed(frontier)
-    async with swath.open("memory:", partitions=frontier.store.settings.partitions) as other:
+    async with swath.open("memory:", partitions=frontier._store.settings.partitions) as other:
         await other.add(["c", "d"])
         c, d = (await claimed(other)).items
     a, b = claim.items
@@ -240,7 +240,7 @@ async def test_an_item_of_another_frontier_settles_nothing(frontier: Frontier) -
     for foreign in (d.done(), d.dead(reason="no use")):
         with pytest.raises(InvalidOutcome, match=r"does not hold 'd': .* or belongs to another claim"):
             await claim.settle([a.done(), foreign])
-    assert ((await frontier.status()).claimed, claim.held) == (2, 2)
+    assert ((await frontier.status()).claimed, claim.remaining) == (2, 2)
     await claim.settle([pickle.loads(pickle.dumps(a.done())), b.done()])  # as from another process
     assert (await frontier.status()).done == 2
 
@@ -250,7 +250,7 @@ async def test_an_item_of_another_claim_settles_nothing(frontier: Frontier) -> N
     mine, other = await claimed(frontier, 1), await claimed(frontier, 1)
     with pytest.raises(InvalidOutcome, match=r"does not hold '.': .* or belongs to another claim"):
         await mine.settle([mine.items[0].done(), other.items[0].done()])
-    assert ((await frontier.status()).claimed, mine.held, other.held) == (2, 1, 1)
+    assert ((await frontier.status()).claimed, mine.remaining, other.remaining) == (2, 1, 1)
     for claim in (mine, other):
         await claim.settle([claim.items[0].done()])
     assert (await frontier.status()).done == 2

@@ -78,7 +78,7 @@ async def test_a_stop_that_is_over_when_it_is_cancelled(late: int) -> None:
         await b.frontier.add(["a"])
         running, stop = await start(b, gate)
         await gate.started.wait()
-        stop.ask("SIGTERM")
+        stop.request("SIGTERM")
         await steps(20)
         gate.open.set()
         await steps(late)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import swath
-from swath import frontier as frontier_module
 from swath.backends.memory import MemoryStore
 from swath.claim import Claim
 from swath.core import events
+from swath.core import session as session_module
 from swath.core.clock import as_datetime
 from swath.core.item import Item
 from swath.core.store import ADD_CHUNK, MAX_CLAIM, ClaimReply, EncodedItem, Settings
@@ -180,7 +180,7 @@ async def test_a_claim_says_what_it_holds_until_when() -> None:
     async with bench(partitions=4) as b:
         await b.frontier.add(Item(f"k{n}", lane=f"lane {n}", payload={"n": n}, priority=5) for n in range(20))
         claim = await claimed(b, lease=30)
-        assert len(claim.items) == claim.held == 20
+        assert len(claim.items) == claim.remaining == 20
         assert claim.partitions == sorted({item.partition for item in claim.items})
         assert as_datetime(b.clock.now()) < claim.expires_at <= as_datetime(b.clock.now()) + timedelta(seconds=31)
         item = claim.items[0]
@@ -189,7 +189,7 @@ async def test_a_claim_says_what_it_holds_until_when() -> None:
         b.clock.advance(10)
         await claim.renew()
         assert timedelta(seconds=9) < claim.expires_at - before <= timedelta(seconds=10)
-        assert repr(claim).startswith("<Claim 1: 20 of 20 items held until")
+        assert repr(claim).startswith("<Claim 1: 20 of 20 items unsettled, leased until")
 
 
 # settle
@@ -205,9 +205,9 @@ async def test_a_settlement_with_one_bad_outcome_changes_nothing() -> None:
         for bad in (last.done(result=object()), stranger.done(), 7, good[0], last.done(discovered=["a", ""])):
             with pytest.raises(swath.UsageError):
                 await claim.settle([*good, bad])  # type: ignore[list-item]
-            assert (await b.frontier.status()).claimed == claim.held == 20
+            assert (await b.frontier.status()).claimed == claim.remaining == 20
         await claim.settle([*good, last.done()])
-        assert (claim.held, (await b.frontier.status()).done) == (0, 20)
+        assert (claim.remaining, (await b.frontier.status()).done) == (0, 20)
 
 
 async def test_an_item_is_settled_once() -> None:
@@ -218,7 +218,7 @@ async def test_an_item_is_settled_once() -> None:
         with pytest.raises(swath.InvalidOutcome, match="settled before"):
             await claim.settle([claim.items[0].retry()])
         await claim.settle([])
-        assert claim.held == 1
+        assert claim.remaining == 1
 
 
 async def test_outputs_go_with_one_partition() -> None:
@@ -230,7 +230,7 @@ async def test_outputs_go_with_one_partition() -> None:
             await claim.settle([item.done() for item in claim.items], outputs=[output])
         with pytest.raises(swath.InvalidOutcome, match="without an outcome"):
             await claim.settle([], outputs=[output])
-        assert claim.held == 20
+        assert claim.remaining == 20
         first = [item for item in claim.items if item.partition == claim.partitions[0]]
         await claim.settle([item.done() for item in first], outputs=[output])
         assert await b.store.outputs() == {"x.warc": 10}
@@ -445,7 +445,7 @@ async def test_a_settlement_that_was_cut_off_between_two_partitions_can_be_repea
 
 async def test_a_reply_that_waited_for_a_blocked_loop_is_no_step_of_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes after it looks as if the store's clock had gone on while ours stood still."""
-    monkeypatch.setattr(frontier_module, "CLOCK_TOLERANCE", 0.05)
+    monkeypatch.setattr(session_module, "CLOCK_TOLERANCE", 0.05)
 
     def late(reply: ClaimReply) -> ClaimReply:
         time.sleep(0.2)  # a handler blocks the loop while the reply is there

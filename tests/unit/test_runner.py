@@ -205,7 +205,7 @@ class Unprintable(Exception):
         ({"discovered": [""]}, "InvalidItem: the key is empty"),
         ({"discovered": [7]}, "InvalidItem: 7 is not an item: pass a swath.Item or a key"),
         ({"revisit_after": -1}, "InvalidOutcome: revisit_after=-1"),
-        ({"output": b""}, "InvalidOutcome: the outcome of 'a' has an output, which nobody writes"),
+        ({"output": b""}, "InvalidOutcome: the outcome of 'a' has an output, but nothing writes it"),
     ],
 )
 async def test_what_cannot_be_settled_is_a_retry_and_spares_its_group(wrong: Any, reason: str) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 import swath
 from swath.backends.memory import MemoryStore
-from swath.claim import lease_clock
 from swath.core import codec, events
+from swath.core.clock import lease_clock
 from swath.core.errors import InvalidOutcome, LeaseLost, SchemaOutdated, StoreFull, StoreUnavailable, SwathError
 from swath.core.item import Item, Outcome
 from swath.core.store import SettleReply
@@ -32,7 +32,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 def lease_time(monkeypatch: pytest.MonkeyPatch) -> LeaseTime:
     monkeypatch.setattr(dispatcher, "TICK", 0.01)
     lease_time = LeaseTime()
-    monkeypatch.setattr("swath.claim.time", lease_time)
+    monkeypatch.setattr("swath.core.clock.time", lease_time)
     return lease_time
 
 
@@ -534,7 +534,7 @@ async def test_a_settlement_broken_off_can_be_repeated() -> None:
             with pytest.raises(StoreUnavailable):
                 await claim.settle(outcomes)
         await claim.settle(outcomes)
-        assert (claim.held, claim.tally["done"]) == (0, 20)
+        assert (claim.remaining, claim._leased.counts["done"]) == (0, 20)
         assert (await b.frontier.status()).done == 20
         with pytest.raises(InvalidOutcome):
             await claim.settle(outcomes)
@@ -563,7 +563,7 @@ async def test_a_settlement_broken_off_can_be_repeated_after_another() -> None:
             await claim.settle([first.done()])
         await claim.settle([second.done()])
         await claim.settle([first.done()])
-        assert (claim.held, claim.tally["done"]) == (0, 2)
+        assert (claim.remaining, claim._leased.counts["done"]) == (0, 2)
         for item in claim.items:
             with pytest.raises(InvalidOutcome):
                 await claim.settle([item.done()])
@@ -576,7 +576,7 @@ async def test_what_a_store_that_was_set_back_has_lost_is_discovered_again(error
         await b.frontier.add("a")
         claim = await b.frontier.claim()
         assert claim is not None
-        b.frontier.recent.remember([codec.new_item("gone", 1).hash])
+        b.frontier._session.known_keys.remember([codec.new_item("gone", 1).hash])
 
         def set_back(reply: SettleReply) -> SettleReply:
             b.store.generation = 1
@@ -591,7 +591,7 @@ async def test_what_a_store_that_was_set_back_has_lost_is_discovered_again(error
         await claim.settle(outcomes)
         assert (await b.state("a"), await b.state("gone")) == ("done", "ready")
         assert b.faults.calls["settle"] == 1
-        assert (claim.held, claim.tally["done"]) == (0, 1)
+        assert (claim.remaining, claim._leased.counts["done"]) == (0, 1)
 
 
 async def test_a_lost_claim_says_so_once() -> None:

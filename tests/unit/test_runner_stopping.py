@@ -23,8 +23,7 @@ async def start(
 ) -> tuple["asyncio.Task[run.Summary]", Stop]:
     """A run that can be asked to stop as a signal would."""
     stop = stop or Stop()
-    running = run.run(
-        b.frontier,
+    running = b.frontier.run(
         handler,
         workers=2,
         lease=60.0,
@@ -49,7 +48,7 @@ async def test_a_clean_stop_finishes_what_runs_and_releases_the_rest() -> None:
         await b.frontier.add(f"k{n}" for n in range(10))
         running, stop = await start(b, gate)
         await gate.started.wait()
-        stop.ask("SIGTERM")
+        stop.request("SIGTERM")
         await b.seen.saw(events.Settled)  # what was claimed ahead is free before the handlers are through
         (shutdown,) = b.seen.of(events.Stopping)
         assert (shutdown.reason, shutdown.in_hand) == ("SIGTERM", 4)
@@ -68,7 +67,7 @@ async def test_after_the_grace_handlers_are_cancelled_and_their_items_released()
         await b.frontier.add(["a", "b"])
         running, stop = await start(b, gate, grace=0.1)
         await gate.started.wait()
-        stop.ask("SIGINT")
+        stop.request("SIGINT")
         summary = await running
         assert sorted(gate.cancelled) == ["a", "b"]
         assert (summary.released, summary.lost, summary.done) == (2, 0, 0)
@@ -92,7 +91,7 @@ async def test_a_handler_that_ignores_its_cancellation_cannot_hang_the_stop(monk
         await b.frontier.add(["deaf", "good"])
         running, stop = await start(b, handler, grace=0.05)
         await started.wait()
-        stop.ask("SIGINT")
+        stop.request("SIGINT")
         summary = await running
         assert (summary.done, summary.lost, summary.released) == (1, 1, 0)
         assert b.log.of("the handler of 'deaf' ignores that it was cancelled")
@@ -136,9 +135,9 @@ async def test_at_once_waits_for_nobody() -> None:
         running, stop = await start(b, gate, grace=1_000)
         await gate.started.wait()
         b.faults.held_up["settle"] = asyncio.Event()
-        stop.ask("SIGINT")
+        stop.request("SIGINT")
         await b.seen.saw(events.Stopping)
-        stop.now(ConnectionAbortedError("stands in for KeyboardInterrupt, which would end the tests"))
+        stop.abort(ConnectionAbortedError("stands in for KeyboardInterrupt, which would end the tests"))
         with pytest.raises(ConnectionAbortedError):
             await running
         assert (await b.frontier.status()).claimed == 2
@@ -150,7 +149,7 @@ async def test_a_claim_under_way_when_the_stop_comes_is_released() -> None:
         await b.frontier.add(["a", "b"])
         running, stop = await start(b, nothing)
         await b.faults.saw("claim")
-        stop.ask("SIGTERM")
+        stop.request("SIGTERM")
         await b.seen.saw(events.Stopping)
         gate.set()
         summary = await running
@@ -169,7 +168,7 @@ async def test_what_a_claim_under_way_brings_is_free_before_the_handlers_are_thr
         before = b.faults.calls["claim"]
         await b.frontier.add("b")
         await b.faults.saw("claim", before + 1)
-        stop.ask("SIGTERM")
+        stop.request("SIGTERM")
         await b.seen.saw(events.Stopping)
         late.set()
         await b.seen.until(lambda: sum(settled.released for settled in b.seen.of(events.Settled)) == 1)
@@ -182,7 +181,7 @@ async def test_a_stop_asked_for_before_the_start_starts_nothing() -> None:
     async with bench() as b:
         await b.frontier.add("a")
         stop = Stop()
-        stop.ask("enough")
+        stop.request("enough")
         running, _ = await start(b, nothing, stop=stop)
         summary = await running
         assert (summary.done, summary.stopped_by) == (0, "enough")
@@ -249,16 +248,16 @@ async def test_a_claim_that_brings_word_of_a_pause_starts_nothing() -> None:
 
 def test_a_signal_that_comes_while_another_is_handled_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two that follow one another at once: the second ends the run, and is not taken for the first as well."""
-    ask = shutdown._Listener.ask
+    request = shutdown._Listener.request
 
     def interrupted(listener: shutdown._Listener, reason: str) -> None:
-        monkeypatch.setattr(shutdown._Listener, "ask", ask)
+        monkeypatch.setattr(shutdown._Listener, "request", request)
         signal.raise_signal(signal.SIGTERM)
-        ask(listener, reason)
+        request(listener, reason)
 
-    monkeypatch.setattr(shutdown._Listener, "ask", interrupted)
+    monkeypatch.setattr(shutdown._Listener, "request", interrupted)
     loop = asyncio.new_event_loop()
-    with pytest.raises(SystemExit), shutdown.stopped_by_signals(Stop(), loop):
+    with pytest.raises(SystemExit), shutdown.stop_on_signals(Stop(), loop):
         signal.raise_signal(signal.SIGINT)
     loop.close()
 

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from swath.claim import Claim
 from swath.core.item import Item, Outcome
+from swath.core.leased_items import LeasedItems
 from swath.frontier import Frontier
 from swath.runner.dispatcher import ROOM_KEPT
 from swath.runner.execution import Work
@@ -58,7 +58,7 @@ class Items:
 def test_who_is_in_hand_is_known_without_a_look_at_each() -> None:
     def seconds(items: int) -> float:
         hand = Hand()
-        hand.take(cast(Claim, Items([Item(f"k{n}", losses=1) for n in range(items)])), 0.0)
+        hand.take(cast(LeasedItems, Items([Item(f"k{n}", losses=1) for n in range(items)])), 0.0)
         return min(timeit.repeat(lambda: hand.company(5), number=100, repeat=5))
 
     assert seconds(20_000) < 20 * seconds(20)
@@ -66,7 +66,7 @@ def test_who_is_in_hand_is_known_without_a_look_at_each() -> None:
 
 def test_a_hand_knows_the_worst_of_what_it_holds() -> None:
     hand = Hand()
-    claims = [cast(Claim, Items([Item("a"), Item("b", losses=losses)])) for losses in (1, 2, 3, 4)]
+    claims = [cast(LeasedItems, Items([Item("a"), Item("b", losses=losses)])) for losses in (1, 2, 3, 4)]
     for claim in claims:
         hand.take(claim, 0.0)
     assert hand.company(5) == 1
@@ -182,7 +182,7 @@ async def test_others_are_not_held_back_for_all_of_a_long_interval() -> None:
 async def test_others_are_not_held_back_for_a_suspect_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody else may have it by now, or its lane is paused."""
     lease_time = LeaseTime()
-    monkeypatch.setattr("swath.claim.time", lease_time)
+    monkeypatch.setattr("swath.core.clock.time", lease_time)
     async with bench() as b:
         await b.frontier.add(Item("suspect", lane="suspect"))
         await lose(b, 4)

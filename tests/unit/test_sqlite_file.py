@@ -446,7 +446,7 @@ def test_a_claim_on_a_full_disk_takes_nothing(path: str) -> None:
         async def main(path):
             async with swath.open(f"sqlite:///{path}") as frontier:
                 await frontier.add(swath.Item(f"{n}", lane=f"{n % 7}", payload="x" * 5_000) for n in range(20))
-                store = frontier.store
+                store = frontier._store
 
                 async def move():
                     try:
@@ -461,7 +461,7 @@ def test_a_claim_on_a_full_disk_takes_nothing(path: str) -> None:
                 await claim.settle([item.done() for item in claim.items])
             async with swath.open(f"sqlite:///{path}") as frontier:
                 assert (await frontier.status()).done == 20
-                await intact(frontier.store)
+                await intact(frontier._store)
             print(refused)
         asyncio.run(main(sys.argv[1]))
     """
@@ -489,13 +489,13 @@ def test_a_settlement_on_a_full_disk_settles_nothing(path: str) -> None:
                         assert await frontier.facts(["new"]) == {}
                         raise
 
-                refused, _ = await until_it_fits(path, frontier.store, move)
+                refused, _ = await until_it_fits(path, frontier._store, move)
                 assert claim.held == 0
             async with swath.open(f"sqlite:///{path}") as frontier:
                 status = await frontier.status()
                 assert (status.done, status.dead, status.ready, status.claimed) == (19, 1, 1, 0), status
                 assert await frontier.facts(["new"]) == {"new": 1}
-                await intact(frontier.store)
+                await intact(frontier._store)
             print(refused)
         asyncio.run(main(sys.argv[1]))
     """

@@ -75,7 +75,7 @@ async def test_two_frontiers_and_the_owners_table_in_one_file(path: str, owner: 
         status, other = await first.status(), await second.status()
         assert (status.done, status.claimed, other.ready, other.done) == (2, 1, 1, 0)
         assert (status.paused, other.paused) == (False, True)
-        assert (first.store.settings.partitions, second.store.settings.partitions) == (2, 1)
+        assert (first._store.settings.partitions, second._store.settings.partitions) == (2, 1)
     assert owner.execute("SELECT * FROM users").fetchall() == DATA
     assert (pragma(owner, "application_id"), pragma(owner, "user_version")) == (77, 5), "its owner's"
     owner.close()

@@ -15,8 +15,8 @@ import pytest
 
 import swath
 import swath.sync
-from swath.claim import lease_clock
 from swath.core import events
+from swath.core.clock import lease_clock
 from swath.core.item import Item, Outcome
 from swath.core.store import OutputMove
 from swath.frontier import ADD_BUFFER
@@ -58,10 +58,10 @@ def test_the_same_names_do_the_same(url: str) -> None:
         assert frontier.add("a") == 0
         claim = frontier.claim(limit=2, lease=30)
         assert claim is not None
-        assert len(claim.items) == claim.held == 2
+        assert len(claim.items) == claim.remaining == 2
         claim.renew()
         claim.settle(item.dead(reason="enough") for item in claim.items)
-        assert claim.held == 0
+        assert claim.remaining == 0
         assert [item.reason for item in frontier.dead()] == ["enough"] * 2
         assert frontier.reopen(key for key in ["a", "b"]) == 2
         frontier.pause()
@@ -91,7 +91,7 @@ def test_when_a_lease_ends_can_be_told(frontier: swath.sync.Frontier) -> None:
     before = lease_clock()
     claim = frontier.claim(lease=30)
     assert claim is not None
-    assert before + 30 <= claim.ends_at <= lease_clock() + 30
+    assert 30 - (lease_clock() - before) <= claim.seconds_left <= 30
 
 
 def test_the_lengths_of_outputs_can_be_told(frontier: swath.sync.Frontier) -> None:

@@ -26,7 +26,7 @@ from swath.core.redact import mask_password
 from swath.frontier import Frontier
 from swath.import_path import function
 from swath.opening import StoreURL
-from swath.runner.run import Summary, run
+from swath.runner.run import Summary
 from swath.runner.shutdown import Stop
 from swath.tables.open import open_table
 from swath.tables.table import Key, Table
@@ -224,8 +224,7 @@ class Open(NamedTuple):
 
         watching = [asyncio.create_task(governor.watch()), asyncio.create_task(self._report(frontier))]
         try:
-            return await run(
-                frontier,
+            return await frontier.run(
                 cover if self.exactly_once else apart,
                 workers=settings.workers,
                 lease=settings.lease,

@@ -118,7 +118,7 @@ async def _add(
         async with open_frontier(store, create=True, **settings) as frontier:
             recipe = replace(recipe, not_before=await _not_before(frontier, not_before))
             stop = Stop()
-            feed = Feed(sources, recipe, reading, partitions=frontier.store.settings.partitions, stop=stop)
+            feed = Feed(sources, recipe, reading, partitions=frontier._store.settings.partitions, stop=stop)
             adding = _Adding(feed, AddProgress(total_bytes=_size(sources)))
             with stop.on_interrupt():
                 await adding.run(frontier)

@@ -17,7 +17,7 @@ from swath.cli.formatting import format_duration, pluralize
 from swath.cli.terminal import is_terminal, open_live_display, print_error, print_facts, print_json, print_json_line
 from swath.core.errors import NotAFrontier
 from swath.core.redact import mask_password
-from swath.runner.shutdown import Stop, stopped_by_signals
+from swath.runner.shutdown import Stop, stop_on_signals
 
 REFRESH_SECONDS = 0.5
 
@@ -34,7 +34,7 @@ class Backfilling:
 
     async def run(self) -> int:
         job = self._job
-        with stopped_by_signals(self._stop, asyncio.get_running_loop()):
+        with stop_on_signals(self._stop, asyncio.get_running_loop()):
             async with job.open() as table:
                 await table.check()
                 await self._begun_before(table)  # what is refused changes nothing

@@ -56,14 +56,14 @@ class Report:
 
 async def check(frontier: Frontier) -> Report:
     """Compare, partition by partition, what held still while it was counted."""
-    open_ones = set(range(frontier.store.settings.partitions))
+    open_ones = set(range(frontier._store.settings.partitions))
     findings: list[Finding] = []
     items = 0
     for _ in range(TRIES):
-        before = _by_number((await frontier.store.status()).partitions)
-        counted = _by_number(await frontier.store.recount())
+        before = _by_number((await frontier._store.status()).partitions)
+        counted = _by_number(await frontier._store.recount())
         lanes = await _lane_sums(frontier)
-        after = _by_number((await frontier.store.status()).partitions)
+        after = _by_number((await frontier._store.status()).partitions)
         for number in sorted(open_ones):
             if _still(before[number]) == _still(after[number]):
                 open_ones.discard(number)
@@ -71,7 +71,7 @@ async def check(frontier: Frontier) -> Report:
                 findings += compare(after[number], counted[number], lanes.get(number, LaneSums()))
         if not open_ones:
             break
-    return Report(frontier.store.settings.partitions, items, findings, sorted(open_ones))
+    return Report(frontier._store.settings.partitions, items, findings, sorted(open_ones))
 
 
 def compare(kept: PartitionStatus, counted: PartitionStatus, lanes: LaneSums) -> Iterator[Finding]:

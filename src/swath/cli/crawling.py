@@ -23,7 +23,7 @@ from swath.crawl.http.connect_to import ConnectTo
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.urls.scope import build_scope
 from swath.files.errors import translate_write_errors
-from swath.runner.shutdown import Stop, stopped_by_signals
+from swath.runner.shutdown import Stop, stop_on_signals
 
 REFRESH_SECONDS = 0.5
 FAILED = "failed"  # what stopped a crawl all of whose processes ended with errors
@@ -43,7 +43,7 @@ class Crawling:
     async def run(self, urls: Sequence[str], seeds: str | None) -> int:
         settings = self._settings
         await asyncio.to_thread(_check, settings)
-        with stopped_by_signals(self._stop, asyncio.get_running_loop()):
+        with stop_on_signals(self._stop, asyncio.get_running_loop()):
             with translate_write_errors(settings.directory):
                 prepared = await workspace.prepare(settings, _seeds(urls, seeds))
             before = await workspace.status(settings)

@@ -72,7 +72,7 @@ def info(store: StoreOption = None, json: JSONOption = False) -> None:
 
 async def _init(store: str | None, settings: dict[str, Any], json: bool) -> None:
     async with open_frontier(store, create=True, **settings) as frontier:
-        kept = frontier.store.settings
+        kept = frontier._store.settings
     data = {
         "store": mask_password(store or ""),
         "partitions": kept.partitions,
@@ -115,8 +115,8 @@ async def _check(store: str | None, json: bool) -> int:
 
 async def _info(store: str | None, json: bool) -> None:
     async with open_frontier(store) as frontier:
-        partitions = frontier.store.settings.partitions
-        positions = sum(part.end for part in (await frontier.store.status()).partitions)
+        partitions = frontier._store.settings.partitions
+        positions = sum(part.end for part in (await frontier._store.status()).partitions)
         about = await describe(require_store(store))
     data = {"store": mask_password(store or ""), "backend": about.backend, "format": about.format}
     data |= {"partitions": partitions, "positions": positions, "bytes": about.bytes, "version": swath.__version__}

@@ -144,7 +144,7 @@ async def _retry(
 async def _retry_key(frontier: Frontier, key: str, lane: str | None) -> int:
     """Only what is dead, in whichever lanes: `reopen` by itself would also repeat what is done."""
     codec.check_key(key)
-    found = await frontier.store.find(key_hash(key), None)
+    found = await frontier._store.find(key_hash(key), None)
     lanes = [item.lane.lane for item in found if item.state == "dead" and item.lane is not None]
     dead = [name for name in lanes if lane in (None, name)]
     if not dead:

@@ -254,7 +254,7 @@ async def _change(
 
 
 async def _now(frontier: Frontier) -> Now:
-    status = await frontier.store.status()
+    status = await frontier._store.status()
     return Now(status.now, status.settings.min_interval / SECOND, status.settings.concurrency)
 
 

@@ -12,7 +12,7 @@ from swath.cli.terminal import is_terminal, open_live_display, print_error, prin
 from swath.core.redact import mask_password
 from swath.files.errors import translate_write_errors
 from swath.import_path import function
-from swath.runner.shutdown import Stop, stopped_by_signals
+from swath.runner.shutdown import Stop, stop_on_signals
 from swath.scan import parquet_out, workspace
 from swath.scan.job import Job
 from swath.scan.report import Proof, proof
@@ -42,7 +42,7 @@ class Scanning:
 
     async def _run(self, source: Source) -> int:
         settings = self._settings
-        with stopped_by_signals(self._stop, asyncio.get_running_loop()):
+        with stop_on_signals(self._stop, asyncio.get_running_loop()):
             if settings.out.endswith(".parquet"):
                 parquet_out.need_arrow()  # what is missing is said before anything is done
             check = None if settings.check is None else function(settings.check, flag="--check")

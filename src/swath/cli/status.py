@@ -86,7 +86,7 @@ async def _once(store: str | None, seconds: float | None, partitions: bool, json
     if seconds is not None:
         raise UsageError(f"SECONDS goes with --watch: swath status --watch {seconds:g}")
     async with open_frontier(store) as frontier:
-        view = View(mask_password(store or ""), await frontier.store.status(), backfill=await progress(frontier))
+        view = View(mask_password(store or ""), await frontier._store.status(), backfill=await progress(frontier))
     if json:
         print_json(as_json(view))
     elif is_terminal():
@@ -118,7 +118,7 @@ async def _watch(store: str | None, seconds: float | None, partitions: bool, jso
 async def _looks(store: str, frontier: Frontier, pause: float) -> Any:
     samples: deque[StoreStatus] = deque(maxlen=RATE_SAMPLES)
     while True:
-        samples.append(await frontier.store.status())
+        samples.append(await frontier._store.status())
         yield View(store, samples[-1], rates(samples[0], samples[-1]), await progress(frontier))
         await asyncio.sleep(pause)
 

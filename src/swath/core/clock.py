@@ -37,6 +37,14 @@ class ManualClock:
         self._now += microseconds(seconds)
 
 
+def lease_clock() -> float:
+    """Return seconds on a clock that nobody can set and that keeps running while the machine sleeps."""
+    return time.clock_gettime(_LEASE_CLOCK)
+
+
+_LEASE_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 def microseconds(seconds: float) -> int:
     return round(seconds * SECOND)
 

@@ -66,7 +66,7 @@ class Fleet:
     async def _run_children(self) -> Summary:
         context = multiprocessing.get_context("spawn")  # never forked: an event loop and a database do not survive it
         self._children = [_Child(context, self._settings, number) for number in range(self._settings.processes)]
-        self._stop.changed = self._pass_on
+        self._stop.on_change = self._pass_on
         self._pass_on()
         looking = asyncio.create_task(self._look())
         try:
@@ -76,8 +76,8 @@ class Fleet:
             for child in self._children:
                 child.end()
             await asyncio.gather(looking, return_exceptions=True)
-        if self._stop.at_once is not None:
-            raise self._stop.at_once
+        if self._stop.abort_error is not None:
+            raise self._stop.abort_error
         self.failures = [f"process {child.number}: {child.failure}" for child in self._children if child.failure]
         summaries = [child.summary for child in self._children if child.summary is not None]
         if not summaries:
@@ -95,7 +95,7 @@ class Fleet:
 
     def _pass_on(self) -> None:
         for child in self._children:
-            if self._stop.at_once is not None:
+            if self._stop.abort_error is not None:
                 child.end()
             elif self._stop.reason is not None:
                 child.stop(self._stop.reason)
@@ -179,17 +179,17 @@ async def _child(settings: CrawlSettings, number: int, pipe: Connection) -> Summ
 
     def hear() -> None:
         try:
-            job.stop.ask(pipe.recv())
+            job.stop.request(pipe.recv())
         except (EOFError, OSError):
             loop.remove_reader(pipe.fileno())
-            job.stop.ask("its parent ended")
+            job.stop.request("its parent ended")
 
     async def report() -> None:
         while True:
             _tell(pipe, "stats", {**job.stats.as_dict(), "rate": job.stats.rate()})
             await asyncio.sleep(REPORT_SECONDS)
 
-    loop.add_signal_handler(signal.SIGTERM, job.stop.ask, "SIGTERM")  # a service manager sends it to all
+    loop.add_signal_handler(signal.SIGTERM, job.stop.request, "SIGTERM")  # a service manager sends it to all
     loop.add_reader(pipe.fileno(), hear)
     reporting = loop.create_task(report())
     try:

@@ -21,7 +21,7 @@ from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
 from swath.frontier import Frontier
 from swath.gc_tuning import rarely_collected
-from swath.runner.run import Summary, run
+from swath.runner.run import Summary
 from swath.runner.shutdown import Stop
 
 LOOK_SECONDS = 0.5  # between looks at the limits of a run
@@ -60,8 +60,7 @@ class Job:
             handler = await self._make_handler(stack, frontier, workers)
             looking = asyncio.create_task(self._look(frontier, handler))
             stack.callback(looking.cancel)
-            return await run(
-                frontier,
+            return await frontier.run(
                 handler,
                 workers=workers,
                 lease=_lease(settings),
@@ -120,9 +119,9 @@ class Job:
                 if most is not None:
                     handler.pages_left = max(0, most - self.status.visits - self.stats.in_flight)
                     if self.status.visits >= most:
-                        self.stop.ask("max-pages")
+                        self.stop.request("max-pages")
             if ends_at is not None and loop.time() >= ends_at:
-                self.stop.ask("max-duration")
+                self.stop.request("max-duration")
             await asyncio.sleep(LOOK_SECONDS)
 
 

@@ -45,8 +45,8 @@ class LinkFilter:
 
     def new_items(self, links: Iterable[str], *, depth: int, referrer: str, **payload: object) -> list[EncodedItem]:
         """Return items for the links that belong to the crawl, without those known to be in the frontier."""
-        partitions = self._frontier.store.settings.partitions
-        decisions, recent = self._decisions, self._frontier.recent
+        partitions = self._frontier._store.settings.partitions
+        decisions, recent = self._decisions, self._frontier._session.known_keys
         if self._scope.depth is not None and depth > self._scope.depth:
             self._refused["depth"] += 1
             return []

@@ -5,10 +5,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from swath.claim import Encoded
 from swath.core import events
 from swath.core.errors import LeaseLost, UsageError
 from swath.core.item import Item
+from swath.core.leased_items import EncodedOutcome
 from swath.core.store import MoveKind, OutputMove
 from swath.runner.execution import described
 from swath.runner.in_flight import Hand, Held
@@ -52,7 +52,7 @@ class Settler:
         self._tasks: set[asyncio.Task[None]] = set()
         self._torn = False  # files hold something beyond what is committed, which must not be committed with the next
 
-    def collect(self, held: Held, outcome: Encoded) -> None:
+    def collect(self, held: Held, outcome: EncodedOutcome) -> None:
         """Settle an outcome with others of its claim: when there are enough, or after a moment, or when there is
         nothing to wait for."""
         if held.lost:
@@ -218,14 +218,14 @@ class Settler:
         if len(group.outcomes) > 1:
             return [group._replace(outcomes=[outcome]) for outcome in group.outcomes]
         refused = group.outcomes[0]
-        if refused.doubtful is not None:
-            refused.doubtful()  # it was settled by its transaction
+        if refused.count_if_settled is not None:
+            refused.count_if_settled()  # it was settled by its transaction
             return []
         if refused.move.kind is MoveKind.RETRY:
             raise error
         return [group._replace(outcomes=[self._retry(group.held, refused, error)])]
 
-    def _retry(self, held: Held, refused: Encoded, error: Exception) -> Encoded:
+    def _retry(self, held: Held, refused: EncodedOutcome, error: Exception) -> EncodedOutcome:
         reason = described(error)
         self._emit(events.HandlerFailed(refused.item.key, reason, None))
         return held.claim.encode(refused.item.retry(reason=reason))
@@ -236,7 +236,7 @@ class _Group(NamedTuple):
 
     held: Held
     partition: int
-    outcomes: Sequence[Encoded]
+    outcomes: Sequence[EncodedOutcome]
 
 
 def _unwritten(group: _Group) -> _Group:
@@ -256,16 +256,16 @@ def _taken(held: Held) -> list[_Group]:
     return [_Group(held, partition, group) for partition, group in _grouped(outcomes)]
 
 
-def _grouped(outcomes: Iterable[Encoded]) -> list[tuple[int, list[Encoded]]]:
+def _grouped(outcomes: Iterable[EncodedOutcome]) -> list[tuple[int, list[EncodedOutcome]]]:
     """By partition, in order, and not too many at once: others wait as long as one settlement takes."""
-    partitions: dict[int, list[Encoded]] = {}
+    partitions: dict[int, list[EncodedOutcome]] = {}
     for outcome in outcomes:
         partitions.setdefault(outcome.item.partition, []).append(outcome)
     return [(partition, part) for partition, group in sorted(partitions.items()) for part in _parts(group)]
 
 
-def _parts(outcomes: Sequence[Encoded]) -> list[list[Encoded]]:
-    parts: list[list[Encoded]] = []
+def _parts(outcomes: Sequence[EncodedOutcome]) -> list[list[EncodedOutcome]]:
+    parts: list[list[EncodedOutcome]] = []
     discovered = 0
     for outcome in outcomes:
         discovered += len(outcome.discovered)

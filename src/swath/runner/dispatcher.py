@@ -7,12 +7,13 @@ thousand idle workers cost nothing.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from swath.claim import Claim, lease_clock
 from swath.core import events
-from swath.core.clock import SECOND
+from swath.core.claimer import Claimer
+from swath.core.clock import SECOND, lease_clock
 from swath.core.item import Item
+from swath.core.leased_items import LeasedItems
+from swath.core.session import Session
 from swath.core.store import ClaimReply, Signal
 from swath.runner.committer import MAX_OUTPUT, Settler
 from swath.runner.execution import Handler, Transaction, Transactions, Why, Work, perform
@@ -21,9 +22,6 @@ from swath.runner.lease_keeper import Leases
 from swath.runner.output import Output
 from swath.runner.poison import UNLIMITED, Caution, company
 from swath.runner.store_retry import WAIT_FOR_IT, Outage
-
-if TYPE_CHECKING:
-    from swath.frontier import Frontier
 
 log = logging.getLogger("swath.runner")
 
@@ -46,7 +44,8 @@ class Broker:
 
     def __init__(
         self,
-        frontier: "Frontier",
+        session: Session,
+        claimer: Claimer,
         handler: Handler,
         *,
         workers: int,
@@ -61,7 +60,9 @@ class Broker:
         self.hand = Hand()
         self.closing = False
         self.claim_under_way = False
-        self._frontier = frontier
+        self._session = session
+        self._store = session.store
+        self._claimer = claimer
         self._handler = handler
         self._writes_output = output is not None
         self._workers = workers
@@ -70,15 +71,15 @@ class Broker:
         self._grace = grace
         self._until = until
         self._failed = failed
-        self._outage = Outage(frontier.emit)
+        self._outage = Outage(session.emit)
         self._transactions = Transactions(transaction, self._outage) if transaction is not None else None
         self._leases = Leases(self.hand, self._outage, lease=lease, lost=self._stir)
         self._settler = Settler(
             self.hand,
             self._outage,
             output,
-            committed=frontier.store.outputs,
-            emit=frontier.emit,
+            committed=session.store.outputs,
+            emit=session.emit,
             settled=self._settled,
             lost=self._leases.lose,
             failed=failed,
@@ -101,7 +102,7 @@ class Broker:
     async def claiming(self) -> str:
         """Claim for whoever is free until the frontier is covered; return what the run was to go on until."""
         tries = 0
-        self._signal = await self._outage.outlast("signal", self._frontier.store.signal)
+        self._signal = await self._outage.outlast("signal", self._store.signal)
         while not self.closing:
             wanted = self._wanted()
             if not wanted:
@@ -111,7 +112,7 @@ class Broker:
             self._news.clear()
             try:
                 self.claim_under_way = True
-                claim, reply = await self._frontier.claim_once(wanted, lease=self._lease)
+                claim, reply = await self._claimer.claim(wanted, lease=self._lease)
             except WAIT_FOR_IT as error:
                 tries += 1
                 await self._outage.wait(self._outage.failed("claim", error, tries=tries))
@@ -152,7 +153,7 @@ class Broker:
 
     def _company(self) -> int | None:
         """How many items may be in hand with those that are, and with suspects that come again; None: any number."""
-        most = self.hand.company(self._frontier.store.settings.max_attempts)
+        most = self.hand.company(self._store.settings.max_attempts)
         expected, since, until = self._room_for
         if not since <= lease_clock() < until:
             return most
@@ -165,21 +166,21 @@ class Broker:
         seconds = min(LOOK_AHEAD, self._lease / 8)
         return min(int(self._rate.at(now) * seconds), 2 * self._workers + MOST_AHEAD)
 
-    def _take(self, claim: Claim) -> None:
-        claim.writes_output = self._writes_output
+    def _take(self, claim: LeasedItems) -> None:
+        claim.accepts_output = self._writes_output
         self.hand.take(claim, lease_clock())
-        self._caution.met(company(claim.items, self._frontier.store.settings.max_attempts))
+        self._caution.met(company(claim.items, self._store.settings.max_attempts))
         self._patience = PATIENCE
         if self.closing:
             self.give_back()
 
-    def _start_or_give_back(self, claim: Claim) -> None:
+    def _start_or_give_back(self, claim: LeasedItems) -> None:
         """An interval runs from this claim on: what waited here would start too close to the next (INV-3).
 
         A suspect that was in too large a company comes again after its interval. If it met as many then, it never had
         its turn, and nor had its lane.
         """
-        now, settings = lease_clock(), self._frontier.store.settings
+        now, settings = lease_clock(), self._store.settings
         self._ahead_from = now + NOT_AHEAD
         if (held := self.hand.claims.get(claim)) is None:
             return
@@ -198,7 +199,7 @@ class Broker:
             return False  # what was settled meanwhile may have made something ready that the claim could not see
         if self._until == "idle":
             return reply.next_ready_at is None or reply.next_ready_at > reply.now
-        status = await self._outage.outlast("status", self._frontier.store.status)
+        status = await self._outage.outlast("status", self._store.status)
         return not any(part.ready + part.delayed + part.claimed + part.inbox for part in status.partitions)
 
     async def _idle(self, reply: ClaimReply) -> None:
@@ -221,7 +222,7 @@ class Broker:
 
     async def _wait(self, seconds: float) -> bool:
         try:
-            await self._frontier.store.wait(seconds)
+            await self._store.wait(seconds)
         except WAIT_FOR_IT as error:
             await self._outage.wait(self._outage.failed("wait", error))
         return True
@@ -240,7 +241,7 @@ class Broker:
             self._handing_out = False
 
     def _hand_out_what_may_start(self) -> None:
-        most = self.hand.company(self._frontier.store.settings.max_attempts)
+        most = self.hand.company(self._store.settings.max_attempts)
         if most is not None:
             for held, item in self.hand.beyond(most):
                 self._settler.release(held, item)
@@ -266,7 +267,7 @@ class Broker:
         self._rate.count += 1
         if failure is not None:
             log.debug("%r failed: %s\n%s", work.item.key, failure.reason, failure.error or "")
-            self._frontier.emit(events.HandlerFailed(work.item.key, failure.reason, failure.error))
+            self._session.emit(events.HandlerFailed(work.item.key, failure.reason, failure.error))
             if failure.fatal is not None:
                 self._failed(failure.fatal)
         if outcome is None:
@@ -332,7 +333,7 @@ class Broker:
         while True:
             await asyncio.sleep(LISTEN)
             try:
-                signal = await self._frontier.store.signal()
+                signal = await self._store.signal()
             except WAIT_FOR_IT as error:
                 await self._outage.wait(self._outage.failed("signal", error))
             else:
@@ -380,9 +381,9 @@ class Broker:
     def forsake(self, reason: str) -> None:
         """Count what could not be settled as lost."""
         for held in self.hand.claims.values():
-            if held.claim.held and not held.lost:
-                self.hand.lost += held.claim.held
-                self._frontier.emit(events.Lost(held.claim.fence, held.claim.held, reason))
+            if held.claim.remaining and not held.lost:
+                self.hand.lost += held.claim.remaining
+                self._session.emit(events.Lost(held.claim.fence, held.claim.remaining, reason))
         self.drop()
 
     def drop(self) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple
 
-from swath.claim import Claim, Encoded
 from swath.core.errors import InvalidOutcome, LeaseLost, StoreUnavailable, UsageError, WrongTransaction
 from swath.core.item import Item, Outcome
+from swath.core.leased_items import EncodedOutcome, LeasedItems
 from swath.runner.store_retry import Outage
 
 log = logging.getLogger("swath.runner")
@@ -33,7 +33,7 @@ class Work:
 
     __slots__ = ("began", "cancelled_at", "claim", "item", "misused", "staged", "started", "task", "warned", "why")
 
-    def __init__(self, claim: Claim, item: Item, began: float) -> None:
+    def __init__(self, claim: LeasedItems, item: Item, began: float) -> None:
         self.claim = claim
         self.item = item
         self.began = began
@@ -80,7 +80,7 @@ class Failure:
 class Ended(NamedTuple):
     """How a handler's work ended."""
 
-    outcome: Encoded | None  # None: it was settled already, in its transaction
+    outcome: EncodedOutcome | None  # None: it was settled already, in its transaction
     failure: Failure | None = None
 
 
@@ -122,7 +122,7 @@ class Transactions:
             outcome = _encoded(work, await _begun(work, handler(work.item, connection)))
             if work.misused:
                 raise _shared(connection)
-            return await work.claim.stage(outcome, connection)
+            return await work.claim.stage(work.item.partition, [outcome], connection)
         finally:
             del self._lent[id(connection)]  # before the commit, after which a pool lends it to somebody else
 
@@ -143,7 +143,7 @@ async def perform(
     ended = await _called(work, handler, timeout, transactions)
     if ended.outcome is None or work.staged is None:
         return ended
-    return ended._replace(outcome=ended.outcome._replace(doubtful=work.staged))
+    return ended._replace(outcome=ended.outcome._replace(count_if_settled=work.staged))
 
 
 async def _called(work: Work, handler: Handler, timeout: float | None, transactions: Transactions | None) -> Ended:
@@ -181,7 +181,7 @@ def _begun(work: Work, returned: object) -> Awaitable[object]:
     return returned
 
 
-def _encoded(work: Work, outcome: object) -> Encoded:
+def _encoded(work: Work, outcome: object) -> EncodedOutcome:
     """What the handler returned, checked. If it was cancelled and swallowed that, it is not done."""
     if outcome is None:
         if work.why is not None:

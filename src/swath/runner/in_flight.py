@@ -3,8 +3,8 @@
 import asyncio
 from collections import Counter, deque
 
-from swath.claim import Claim, Encoded
 from swath.core.item import Item
+from swath.core.leased_items import EncodedOutcome, LeasedItems
 from swath.runner.execution import Work
 from swath.runner.poison import company_of
 
@@ -28,12 +28,12 @@ class Held:
         "works",
     )
 
-    def __init__(self, claim: Claim, since: float) -> None:
+    def __init__(self, claim: LeasedItems, since: float) -> None:
         self.claim = claim
         self.since = since
         self.ahead = len(claim.items)
         self.works: set[Work] = set()
-        self.outcomes: list[Encoded] = []
+        self.outcomes: list[EncodedOutcome] = []
         self.weight = 0  # bytes of output, and of what was discovered, that wait to be settled
         self.sending = 0  # outcomes in a settlement under way
         self.broken_off = False  # a settlement failed for good: some of it stays claimed until the lease ends
@@ -48,7 +48,7 @@ class Hand:
     """The claims in hand, and their items in the order in which they go on."""
 
     def __init__(self) -> None:
-        self.claims: dict[Claim, Held] = {}  # not by fence, which may come again after a restore (rule 4)
+        self.claims: dict[LeasedItems, Held] = {}  # not by fence, which may come again after a restore (rule 4)
         self.ended: set[Held] = set()  # of those, whose lease ran out
         self.ahead: deque[tuple[Held, Item]] = deque()  # claimed, not started
         self.works: dict[Work, Held] = {}  # started, in that order
@@ -64,7 +64,7 @@ class Hand:
         """How many were claimed and are not settled yet."""
         return len(self.works) + len(self.ahead) + self.unsettled
 
-    def take(self, claim: Claim, now: float) -> None:
+    def take(self, claim: LeasedItems, now: float) -> None:
         held = self.claims[claim] = Held(claim, now)
         self.ahead.extend((held, item) for item in claim.items)
         self._losses.update(item.losses for item in claim.items if item.losses)
@@ -131,13 +131,13 @@ class Hand:
         if not left and held.claim in self.claims:
             del self.claims[held.claim]
             self.ended.discard(held)
-            _add_up(self._tally, held.claim.tally)
+            _add_up(self._tally, held.claim.counts)
 
     def tally(self) -> dict[str, int]:
         """How many items were settled how."""
         total = dict(self._tally)
         for held in self.claims.values():
-            _add_up(total, held.claim.tally)
+            _add_up(total, held.claim.counts)
         return total
 
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from swath.claim import lease_clock
+from swath.core.clock import lease_clock
 from swath.core.errors import LeaseLost, StoreUnavailable
 from swath.runner.execution import Why
 from swath.runner.in_flight import Hand, Held
@@ -39,7 +39,7 @@ class Leases:
 
     async def _renew(self, held: Held) -> None:
         try:
-            await held.claim.prolong(self._lease)
+            await held.claim.renew(self._lease)
         except WAIT_FOR_IT as error:
             # Not as StoreFull: a claim that is given up is not renewed again, and must not keep an outage from ending.
             await self._outage.wait(self._outage.failed("renew", StoreUnavailable(str(error))))
@@ -56,9 +56,9 @@ class Leases:
         if held.lost:
             return
         held.lost = held.ended = True
-        held.claim.lose(lost)
-        log.warning("%s; %d results are dropped", lost, held.claim.held)
-        self._hand.lost += held.claim.held
+        held.claim.report_lost(lost)
+        log.warning("%s; %d results are dropped", lost, held.claim.remaining)
+        self._hand.lost += held.claim.remaining
         self._hand.unsettled -= held.sending + len(held.outcomes)
         held.sending = 0
         held.outcomes.clear()

@@ -5,19 +5,17 @@ import logging
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
-from swath.claim import lease_clock
 from swath.core import codec, events
-from swath.core.clock import SECOND
+from swath.core.claimer import Claimer
+from swath.core.clock import SECOND, lease_clock
 from swath.core.errors import InvalidSetting, UsageError
+from swath.core.session import Session
 from swath.runner.dispatcher import Broker
 from swath.runner.execution import Handler, Transaction, described
 from swath.runner.output import Output
-from swath.runner.shutdown import Stop, stopped_by_signals
-
-if TYPE_CHECKING:
-    from swath.frontier import Frontier
+from swath.runner.shutdown import Stop, stop_on_signals
 
 log = logging.getLogger("swath.runner")
 
@@ -46,7 +44,8 @@ class Summary:
 
 
 async def run(
-    frontier: "Frontier",
+    session: Session,
+    claimer: Claimer,
     handler: Handler,
     *,
     workers: int,
@@ -59,13 +58,14 @@ async def run(
     transaction: Transaction | None = None,
     stop: Stop | None = None,
 ) -> Summary:
-    """`Frontier.run`, which has the whole story. `stop` lets another thread end it."""
+    """Do what `Frontier.run` describes."""
     _check(handler, workers, lease, timeout, grace, until)
     if output is not None and transaction is not None:
         raise UsageError("output and transaction were both given: files cannot commit with a transaction, so give one")
     stop = stop or Stop()
     run = _Run(
-        frontier,
+        session,
+        claimer,
         handler,
         stop,
         workers=workers,
@@ -76,7 +76,7 @@ async def run(
         output=output,
         transaction=transaction,
     )
-    with stopped_by_signals(stop, asyncio.get_running_loop()) if handle_signals else nullcontext():
+    with stop_on_signals(stop, asyncio.get_running_loop()) if handle_signals else nullcontext():
         return await run.run()
 
 
@@ -96,18 +96,20 @@ def _check(handler: object, workers: object, lease: float, timeout: object, grac
 class _Run:
     """One run: the broker's tasks, watched over, and its end."""
 
-    def __init__(self, frontier: "Frontier", handler: Handler, stop: Stop, *, grace: float, **options: Any) -> None:
-        self._frontier = frontier
+    def __init__(
+        self, session: Session, claimer: Claimer, handler: Handler, stop: Stop, *, grace: float, **options: Any
+    ) -> None:
+        self._session = session
         self._stop = stop
         self._grace = grace
         self._began = lease_clock()
         self._end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._failure: BaseException | None = None
-        self._broker = Broker(frontier, handler, grace=grace, failed=self._fail, **options)
+        self._broker = Broker(session, claimer, handler, grace=grace, failed=self._fail, **options)
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def run(self) -> Summary:
-        self._stop.changed = self._stop_changed
+        self._stop.on_change = self._stop_changed
         self._stop_changed()  # it may have been asked before
         try:
             claiming = self._start(self._broker.claiming())
@@ -116,7 +118,7 @@ class _Run:
                 self._start(loop())
             reason, cancelled = await self._wait()
             if reason not in get_args(Until):
-                self._frontier.emit(events.Stopping(reason, self._broker.hand.items))
+                self._session.emit(events.Stopping(reason, self._broker.hand.items))
                 log.info("stopping (%s) with %d items in hand", reason, self._broker.hand.items)
             await self._wind_down(claiming)
         finally:
@@ -153,7 +155,7 @@ class _Run:
     def _stop_changed(self) -> None:
         if self._stop.reason is not None and not self._end.done():
             self._end.set_result(self._stop.reason)
-        if self._stop.at_once is not None:
+        if self._stop.abort_error is not None:
             if not self._end.done():
                 self._end.set_result("at once")
             self._broker.hand.changed.set()
@@ -199,8 +201,8 @@ class _Run:
     async def _until(self, condition: Callable[[], bool], deadline: float) -> None:
         """Wait until `condition` holds or the deadline has passed; raise if it is to end at once."""
         while True:
-            if self._stop.at_once is not None:
-                raise self._stop.at_once
+            if self._stop.abort_error is not None:
+                raise self._stop.abort_error
             self._broker.hand.changed.clear()
             left = deadline - lease_clock()
             if condition() or left <= 0:
@@ -215,7 +217,7 @@ class _Run:
 
     def _let_go(self) -> None:
         """Leave nothing behind, without waiting for anybody."""
-        self._stop.changed = lambda: None
+        self._stop.on_change = lambda: None
         self._broker.cancel()
         self._broker.abandon()
         self._broker.drop()

@@ -1,4 +1,4 @@
-"""Stop: the wish to end a run, first cleanly and then at once; and the signals that express it."""
+"""Stopping a run: `Stop`, and the signals that trigger it."""
 
 import asyncio
 import signal
@@ -13,58 +13,63 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stop:
-    """What a run goes by: why it is to stop, and with what error when it cannot wait. Belongs to the loop's thread."""
+    """A way to stop a run from outside: pass it as `run(stop=…)`. Use it in the thread of the run's event loop."""
 
     def __init__(self) -> None:
         self.reason: str | None = None
-        self.at_once: BaseException | None = None
-        self.changed: Callable[[], None] = lambda: None  # set by whoever is to be told
+        self.abort_error: BaseException | None = None
+        self.on_change: Callable[[], None] = lambda: None  # set by the run that listens
 
-    def ask(self, reason: str) -> None:
-        """Take no more work; finish or release what is in hand."""
+    def request(self, reason: str) -> None:
+        """Ask for a clean stop: start nothing new, finish or release the items in flight."""
         if self.reason is None:
             self.reason = reason
-            self.changed()
+            self.on_change()
 
-    def now(self, error: BaseException) -> None:
-        """Leave everything as it is and raise `error`: the leases take care of what was in hand."""
-        if self.at_once is None:
-            self.at_once = error
-            self.changed()
+    def abort(self, error: BaseException) -> None:
+        """End the run at once with `error`. Other workers take over the items in flight when their leases end."""
+        if self.abort_error is None:
+            self.abort_error = error
+            self.on_change()
 
 
 class _Listener:
-    """A stop that signals express, and the loop that it belongs to."""
+    """A `Stop` that signals trigger, and the event loop that it belongs to."""
 
     def __init__(self, stop: Stop, loop: asyncio.AbstractEventLoop, *, in_loop_thread: bool) -> None:
         self.stop = stop
         self.loop = loop
         self.in_loop_thread = in_loop_thread
-        self.signals = count()  # in one step: a signal may come while another is being handled
-        self.heard = False  # by the loop, which a handler may block
+        self.signals = count()  # atomic: a signal may arrive while another is being handled
+        self.delivered = False  # a handler that blocks the loop delays this
 
-    def ask(self, reason: str) -> None:
-        self.loop.call_soon_threadsafe(self._hear, reason)
+    def request(self, reason: str) -> None:
+        self.loop.call_soon_threadsafe(self._deliver, reason)
 
-    def _hear(self, reason: str) -> None:
-        self.heard = True
-        self.stop.ask(reason)
+    def _deliver(self, reason: str) -> None:
+        self.delivered = True
+        self.stop.request(reason)
 
 
-# A process has one handler for each signal, and perhaps several runs at once: the first to begin installs it, the last
-# to end restores what was there. Only the main thread touches these.
+# A process has one handler for each signal and may have several runs at once. The first run installs the handler, and
+# the last one restores what was there before. Only the main thread touches these two.
 _listeners: list[_Listener] = []
-_before: dict[signal.Signals, Any] = {}
+_previous_handlers: dict[signal.Signals, Any] = {}
 
 
 @contextmanager
-def stopped_by_signals(stop: Stop, loop: asyncio.AbstractEventLoop, *, in_loop_thread: bool = True) -> Iterator[None]:
-    """The first SIGINT or SIGTERM asks for a clean stop, the second ends the run at once: with KeyboardInterrupt or,
-    for SIGTERM, SystemExit(143). From then on, and afterwards, signals do what they did before.
+def stop_on_signals(stop: Stop, loop: asyncio.AbstractEventLoop, *, in_loop_thread: bool = True) -> Iterator[None]:
+    """Request a clean stop on the first SIGINT or SIGTERM, and abort the run on the second.
 
-    All runs of the process are asked by the same signal. Python hands signals to the main thread only; in any other
-    this does nothing. A signal that the process was told to ignore, as `nohup` and shells do for jobs in the
-    background, stays ignored; one that is handled outside of Python, which could not be restored, is left alone.
+    The second signal ends the run with KeyboardInterrupt or, for SIGTERM, SystemExit(143), and restores the previous
+    signal handlers. Otherwise they are restored when the block ends. If several runs of a process are in such a block,
+    one signal stops them all.
+
+    Python delivers signals to the main thread, so this does nothing in any other thread. A signal that the process
+    ignores, as under `nohup` or in a background job, stays ignored. A signal that has a handler outside Python is left
+    alone, because Python could not restore that handler.
+
+    Pass `in_loop_thread=False` if `loop` runs in another thread than the one that enters the block.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -72,44 +77,46 @@ def stopped_by_signals(stop: Stop, loop: asyncio.AbstractEventLoop, *, in_loop_t
     listener = _Listener(stop, loop, in_loop_thread=in_loop_thread)
     _listeners.append(listener)
     try:
-        _install()
+        _install_handlers()
         yield
     finally:
         _listeners.remove(listener)
         if not _listeners:
-            _restore()
+            _restore_handlers()
 
 
-def _install() -> None:
-    if not _before:
-        _before.update({n: signal.getsignal(n) for n in SIGNALS if signal.getsignal(n) not in (signal.SIG_IGN, None)})
-        for number in _before:
-            signal.signal(number, _on_signal)
+def _install_handlers() -> None:
+    if not _previous_handlers:
+        _previous_handlers.update(
+            {n: signal.getsignal(n) for n in SIGNALS if signal.getsignal(n) not in (signal.SIG_IGN, None)}
+        )
+        for number in _previous_handlers:
+            signal.signal(number, _handle_signal)
 
 
-def _restore() -> None:
-    for number, handler in _before.items():
+def _restore_handlers() -> None:
+    for number, handler in _previous_handlers.items():
         signal.signal(number, handler)
-    _before.clear()
+    _previous_handlers.clear()
 
 
-def _on_signal(number: int, frame: FrameType | None) -> None:
+def _handle_signal(number: int, frame: FrameType | None) -> None:
     listeners = [listener for listener in _listeners if not listener.loop.is_closed()]
-    again = []
+    signalled_before = []
     for listener in listeners:
         if next(listener.signals):
-            again.append(listener)
+            signalled_before.append(listener)
         else:
-            listener.ask(signal.Signals(number).name)
-    if listeners and not again:
+            listener.request(signal.Signals(number).name)
+    if listeners and not signalled_before:
         return
-    _restore()
+    _restore_handlers()
     if not listeners:
-        signal.raise_signal(number)  # it came as the last run ended
+        signal.raise_signal(number)  # the last run ended just before the signal arrived
         return
     error = KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
-    for listener in again:
-        if listener.heard:
-            listener.loop.call_soon_threadsafe(listener.stop.now, error)
-    if not all(listener.heard and listener.in_loop_thread for listener in again):
-        raise error  # a handler blocks the loop, or this thread only waits for it
+    for listener in signalled_before:
+        if listener.delivered:
+            listener.loop.call_soon_threadsafe(listener.stop.abort, error)
+    if not all(listener.delivered and listener.in_loop_thread for listener in signalled_before):
+        raise error  # a handler blocks the loop, or this thread only waits for the loop

@@ -6,8 +6,8 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from swath.claim import lease_clock
 from swath.core import events
+from swath.core.clock import lease_clock
 from swath.core.errors import LeaseLost, StoreFull, StoreUnavailable, UsageError
 
 log = logging.getLogger("swath.runner")

@@ -65,7 +65,7 @@ class Scanner:
                 return item.release(after=AWAY_SECONDS)
             except BadCheck as error:
                 self.failure = self.failure or error
-                self._stop.ask("bad-check")
+                self._stop.request("bad-check")
                 return item.release()
             if isinstance(entry, Entry):
                 found = [_of_round(item, one) for one in look.discovered]
@@ -81,7 +81,7 @@ class Scanner:
                     f"check did not return within {self._timeout:g} s for {self._hung} records, the last of them "
                     f"{entry.key!r:.100}: a longer --timeout may help, or a check that keeps a limit of its own"
                 )
-                self._stop.ask("bad-check")
+                self._stop.request("bad-check")
                 return item.release()
 
     def _look(self, item: Item, hung: set[str]) -> Look:

@@ -8,7 +8,7 @@ from typing import Any
 import swath
 from swath.core.status import Status
 from swath.gc_tuning import rarely_collected
-from swath.runner.run import Summary, run
+from swath.runner.run import Summary
 from swath.runner.shutdown import Stop
 from swath.scan import workspace
 from swath.scan.checker import Judge
@@ -70,8 +70,7 @@ class Job:
             )
             looking = asyncio.create_task(self._look(frontier))
             stack.callback(looking.cancel)
-            summary = await run(
-                frontier,
+            summary = await frontier.run(
                 scanner,
                 workers=settings.workers + self._source.ahead,
                 lease=settings.lease,

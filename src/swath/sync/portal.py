@@ -17,8 +17,8 @@ from swath.core.errors import UsageError, WrongTransaction
 from swath.core.item import Item, Outcome
 from swath.core.store import EncodedItem
 from swath.frontier import ADD_BUFFER, ADD_BYTES, Frontier
-from swath.runner.run import Summary, run
-from swath.runner.shutdown import Stop, stopped_by_signals
+from swath.runner.run import Summary
+from swath.runner.shutdown import Stop, stop_on_signals
 from swath.worker_threads import Threads
 
 Answer = TypeVar("Answer")
@@ -141,7 +141,7 @@ class Portal:
         if not hasattr(items, "__iter__"):
             raise UsageError(f"{items!r} is neither an item, nor a key, nor an iterable of them")
         source, added = iter(items), 0
-        while part := _drawn(source, frontier.store.settings.partitions):
+        while part := _drawn(source, frontier._store.settings.partitions):
             try:
                 added += self.call(frontier.add(part))
             except UsageError as error:
@@ -193,10 +193,10 @@ class Portal:
                 f"{handler!r} is async: define it with `def`, or use the frontier of swath.open, which takes async ones"
             )
         stop = Stop()
-        signals = stopped_by_signals(stop, self._loop, in_loop_thread=False) if handle_signals else nullcontext()
+        signals = stop_on_signals(stop, self._loop, in_loop_thread=False) if handle_signals else nullcontext()
         with closing(Threads()) as threads, signals:
             visit = _in_threads(handler, threads)
-            running = run(frontier, visit, workers=workers, handle_signals=False, stop=stop, **options)
+            running = frontier.run(visit, workers=workers, handle_signals=False, stop=stop, **options)
             self._check(running)
             future = self._start(_carried(running))
             try:
@@ -213,9 +213,9 @@ class Portal:
     def _interrupt(self, stop: Stop, error: BaseException, future: "Future[Any]") -> None:
         """This thread is not to wait any more: for a clean stop yes, if none was asked for yet, but for no more."""
         if stop.reason is not None:
-            self._loop.call_soon_threadsafe(stop.now, error)
+            self._loop.call_soon_threadsafe(stop.abort, error)
         else:
-            self._loop.call_soon_threadsafe(stop.ask, type(error).__name__)
+            self._loop.call_soon_threadsafe(stop.request, type(error).__name__)
             wait([future])
 
 

@@ -55,7 +55,7 @@ def open(
 
 
 class Claim:
-    """A batch of items held by one worker until `expires_at`. Only its holder can settle or renew it (INV-2)."""
+    """A batch of items, leased to one worker until `expires_at`. Only its holder can settle or renew it (INV-2)."""
 
     def __init__(self, portal: Portal, claim: claims.Claim) -> None:
         self._portal = portal
@@ -66,45 +66,50 @@ class Claim:
 
     @property
     def items(self) -> Sequence[Item]:
+        """All items of the claim, settled or not."""
         return self._claim.items
 
     @property
     def fence(self) -> int:
+        """The claim's number. It rises with every claim of the frontier."""
         return self._claim.fence
 
     @property
     def expires_at(self) -> datetime:
+        """When the lease ends, on the store's clock."""
         return self._claim.expires_at
 
     @property
-    def ends_at(self) -> float:
-        return self._claim.ends_at
+    def seconds_left(self) -> float:
+        """Seconds until the lease ends, on a clock that keeps running while the machine sleeps; negative afterwards."""
+        return self._claim.seconds_left
 
     @property
     def partitions(self) -> Sequence[int]:
+        """The partitions that the unsettled items belong to."""
         return self._claim.partitions
 
     @property
-    def held(self) -> int:
-        """How many of its items are not settled yet."""
-        return self._claim.held
+    def remaining(self) -> int:
+        """The number of items that are not settled yet."""
+        return self._claim.remaining
 
     def renew(self, *, lease: float | None = None) -> None:
-        """Make the lease end `lease` seconds from now; as long as it was before, if not given."""
+        """Make the lease end `lease` seconds from now, or as many as before if `lease` is not given."""
         self._portal.call(self._claim.renew(lease=lease))
 
     def settle(
         self, outcomes: Iterable[Outcome], *, connection: Any = None, outputs: Sequence[OutputMove] = ()
     ) -> None:
-        """Commit what became of all or some of the items.
+        """Commit the outcomes of all or some of the items.
 
-        Each partition's outcomes commit together with what they discovered (INV-5). With `connection`, an open psycopg
-        or sqlite3 transaction on the frontier's database, everything commits with the caller's own writes: make it the
-        last statement before the commit.
+        The outcomes of each partition commit together with the items that they discovered (INV-5). With `connection`,
+        an open psycopg or sqlite3 transaction on the frontier's database, everything commits with your own writes:
+        make this call the last statement before the commit.
 
-        After StoreUnavailable, or when it was interrupted, it is not known whether the outcomes took effect. Call again
-        with the same ones: what was sent before is looked up first, and stands. After another error, those of earlier
-        partitions may stand: they may be handed in again with the others.
+        After StoreUnavailable, or if the call was interrupted, it is not known whether the outcomes took effect. Call
+        again with the same outcomes: those that the store has committed stay as they are. After any other error, the
+        outcomes of some partitions may have been committed; you may hand them in again with the others.
         """
         settlement = self._claim.settle(list(outcomes), connection=connection, outputs=outputs)
         if connection is None:
@@ -133,6 +138,7 @@ class Frontier:
 
     @property
     def worker(self) -> str:
+        """The name under which this process claims items."""
         return self._frontier.worker
 
     def close(self) -> None:

@@ -1,0 +1,279 @@
+"""LeasedItems: the items of one claim, and the only way to settle them.
+
+`Claim` wraps it for users, and the runner uses it directly.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from itertools import chain
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from swath.core import codec, events
+from swath.core.clock import as_datetime, lease_clock, microseconds
+from swath.core.errors import InvalidOutcome, LeaseLost, StoreFull, StoreUnavailable, SwathError
+from swath.core.item import Dead, Done, Item, Outcome, Release
+from swath.core.session import Session
+from swath.core.store import ClaimRef, ClaimReply, EncodedItem, Fact, Move, MoveKind, OutputMove, Settlement
+
+_COUNT_NAMES = {
+    MoveKind.DONE: "done",
+    MoveKind.RETRY: "retried",
+    MoveKind.DEAD: "died",
+    MoveKind.RELEASE: "released",
+    MoveKind.SPLIT: "split",
+}
+_EMPTY: dict[int, str] = {}
+
+
+class EncodedOutcome(NamedTuple):
+    """An outcome that was checked and can be committed."""
+
+    item: Item
+    move: Move
+    discovered: Sequence[EncodedItem]
+    facts: Sequence[Fact]
+    output: Any
+    # Set if a transaction whose commit got no reply may have settled the item already: call it to count that.
+    count_if_settled: Callable[[], None] | None = None
+
+
+class _Attempt(NamedTuple):
+    """A settlement that is being sent."""
+
+    settlement: Settlement
+    outcomes: Sequence[EncodedOutcome]
+    generation: int  # the store's, when the settlement left out the discovered items that the store was known to hold
+    seconds: float | None = None  # how long the store took, once it has answered
+
+
+class LeasedItems:
+    """The items of one claim. Only the holder of the claim can settle or renew them (INV-2)."""
+
+    def __init__(self, session: Session, reply: ClaimReply, *, token: int, lease: float, asked_at: float) -> None:
+        self.items: Sequence[Item] = codec.held_items(reply.items)
+        self.fence = reply.fence
+        self.expires_at: datetime = as_datetime(reply.expires_at)
+        # On `lease_clock`. It counts from before the request was sent, so it is never later than the store's time.
+        self.ends_at = asked_at + lease
+        self.counts = dict.fromkeys([*_COUNT_NAMES.values(), "discovered"], 0)  # what was settled
+        self.accepts_output = False  # whether a runner writes the `output` of outcomes
+        self._session = session
+        self._ref = ClaimRef(reply.fence, token)
+        self._lease = lease
+        self._number = 0  # of the last settlement
+        self._unsettled = _index_keys(self.items)
+        self._lost = False
+        self._unresolved: _Attempt | None = None  # the store may have committed it: it is sent again before any other
+        self._settle_lock = asyncio.Lock()
+
+    @property
+    def partitions(self) -> Sequence[int]:
+        """The partitions that unsettled items belong to."""
+        return sorted(self._unsettled)
+
+    @property
+    def remaining(self) -> int:
+        """The number of items that are not settled yet."""
+        return sum(map(len, self._unsettled.values()))
+
+    def holds(self, item: Item) -> bool:
+        """Return whether an item belongs to this claim and is not settled yet."""
+        return self._unsettled.get(item.partition, _EMPTY).get(item.position) == item.key
+
+    def holds_position(self, partition: int, position: int) -> bool:
+        """Return whether the item at a position is not settled yet, whatever its key."""
+        return position in self._unsettled.get(partition, _EMPTY)
+
+    async def renew(self, lease: float | None = None) -> None:
+        """Make the lease end `lease` seconds from now, or the same time as before if it is not given."""
+        lease = self._lease if lease is None else lease
+        asked_at = lease_clock()
+        began = perf_counter()
+        expires_at = await self._session.store.renew(self._ref, microseconds(lease))
+        self.expires_at, self.ends_at, self._lease = as_datetime(expires_at), asked_at + lease, lease
+        self._session.emit(events.Renewed(self.fence, perf_counter() - began))
+
+    def report_lost(self, lost: LeaseLost) -> None:
+        """Emit `Lost`, once, for the items that are not settled."""
+        if not self._lost:
+            self._lost = True
+            self._session.emit(events.Lost(self.fence, self.remaining, str(lost)))
+
+    # Encoding
+
+    def encode(self, outcome: object) -> EncodedOutcome:
+        """Check an outcome: the store can hold it, and this claim still holds its item."""
+        if not isinstance(outcome, Done):  # nearly all are, and checking one class takes a tenth of checking them all
+            return self._encode_other(outcome)
+        item, result, discovered, revisit_after, facts, output, started = outcome
+        # Not `holds()`: for every item, calling a method would cost as much as the check.
+        if self._unsettled.get(item.partition, _EMPTY).get(item.position) != item.key:
+            raise self._not_held(item)
+        new_items: Sequence[EncodedItem] = ()
+        if discovered:
+            partitions = self._session.store.settings.partitions
+            new_items = [codec.new_item(new, partitions) for new in discovered]
+        encoded_facts = codec.facts(facts) if facts else ()
+        if output is not None:
+            self._check_output(item)
+        move = codec.done(item, result, revisit_after, started)
+        return tuple.__new__(EncodedOutcome, (item, move, new_items, encoded_facts, output, None))
+
+    def _encode_other(self, outcome: object) -> EncodedOutcome:
+        if not isinstance(outcome, Outcome):
+            raise InvalidOutcome(f"{outcome!r} is not an outcome: use item.done(), .retry(), .dead(), .release() …")
+        item = outcome.item
+        if not self.holds(item):
+            raise self._not_held(item)
+        settings = self._session.store.settings
+        move = codec.move(outcome, max_attempts=settings.max_attempts, partitions=settings.partitions)
+        output = outcome.output if isinstance(outcome, Dead | Release) else None
+        if output is not None:
+            self._check_output(item)
+        return EncodedOutcome(item, move, (), (), output)
+
+    def _not_held(self, item: Item) -> InvalidOutcome:
+        return InvalidOutcome(
+            f"claim {self.fence} does not hold {item.key!r}: it was settled before, or belongs to another claim"
+        )
+
+    def _check_output(self, item: Item) -> None:
+        if not self.accepts_output:
+            raise InvalidOutcome(
+                f"the outcome of {item.key!r} has an output, but nothing writes it: give `run()` an `output=`, "
+                "or write the file yourself and settle with `outputs=`"
+            )
+
+    # Committing
+
+    async def commit(
+        self, partition: int, outcomes: Sequence[EncodedOutcome], *, outputs: Sequence[OutputMove] = ()
+    ) -> None:
+        """Settle outcomes of one partition. May be called again with the same ones after StoreUnavailable."""
+        async with self._settle_lock:
+            if self._unresolved is not None:
+                await self._send_until_resolved(self._unresolved)
+            unsettled = self._unsettled[partition]
+            left = [outcome for outcome in outcomes if outcome.move.position in unsettled]
+            if left:
+                self._number += 1
+                settlement = self._build_settlement(partition, self._number, left, outputs)
+                await self._send_until_resolved(_Attempt(settlement, left, self._session.store.generation))
+
+    async def stage(
+        self,
+        partition: int,
+        outcomes: Sequence[EncodedOutcome],
+        connection: Any,
+        *,
+        outputs: Sequence[OutputMove] = (),
+    ) -> Callable[[], None]:
+        """Settle outcomes of one partition inside an open transaction. Call the returned function after its commit."""
+        settlement = self._build_settlement(partition, 0, outcomes, outputs)
+        seconds = await self._send(settlement, connection)
+
+        def mark_committed() -> None:
+            self._forget(settlement)
+            self._count(settlement, seconds)
+
+        return mark_committed
+
+    async def commit_with(
+        self,
+        partition: int,
+        outcomes: Sequence[EncodedOutcome],
+        connection: Any,
+        *,
+        outputs: Sequence[OutputMove] = (),
+    ) -> None:
+        """Settle outcomes of one partition inside a caller's transaction, which the caller may still roll back.
+
+        The items stay in this claim until then: the store refuses to settle an item twice.
+        """
+        settlement = self._build_settlement(partition, 0, outcomes, outputs)
+        self._count(settlement, await self._send(settlement, connection))
+
+    def _build_settlement(
+        self, partition: int, number: int, outcomes: Sequence[EncodedOutcome], outputs: Sequence[OutputMove]
+    ) -> Settlement:
+        discovered = chain.from_iterable([outcome.discovered for outcome in outcomes])
+        return Settlement(
+            partition,
+            number,
+            moves=[outcome.move for outcome in outcomes],
+            # Send all of them in a caller's transaction. If the store has lost items that it was known to hold, it is
+            # too late to add them once the transaction is over (INV-4).
+            discovered=self._session.drop_known(discovered) if number else list(discovered),
+            outputs=outputs,
+            facts=list({fact.key: fact for outcome in outcomes if outcome.facts for fact in outcome.facts}.values()),
+        )
+
+    async def _send_until_resolved(self, attempt: _Attempt) -> None:
+        """Send a settlement, and keep it as unresolved until it is known whether the store committed it.
+
+        If a reply is lost, the settlement is sent again under its number before any other: the store then answers
+        what it did the first time.
+        """
+        before, self._unresolved = self._unresolved, attempt
+        try:
+            seconds = await self._send(attempt.settlement, None) if attempt.seconds is None else attempt.seconds
+        except StoreUnavailable:
+            raise
+        except SwathError as error:
+            # Nothing was changed. StoreFull says so only about this try: an earlier one may have been committed.
+            if not isinstance(error, StoreFull) or before is not attempt:
+                self._unresolved = None
+            raise
+        if attempt.generation != self._session.store.generation:  # the store may have lost items it was known to hold
+            self._unresolved = attempt._replace(seconds=seconds)
+            await self._session.add(chain.from_iterable([outcome.discovered for outcome in attempt.outcomes]))
+        self._unresolved = None
+        self._forget(attempt.settlement)
+        self._count(attempt.settlement, seconds)
+
+    async def _send(self, settlement: Settlement, connection: Any) -> float:
+        """Settle, and return the seconds that it took."""
+        began = perf_counter()
+        try:
+            reply = await self._session.store.settle(self._ref, settlement, connection=connection)
+        except LeaseLost as lost:
+            self.report_lost(lost)
+            raise
+        seconds = perf_counter() - began
+        self._session.watch_clock(reply.now, seconds)
+        return seconds
+
+    def _forget(self, settlement: Settlement) -> None:
+        unsettled = self._unsettled[settlement.partition]
+        for move in settlement.moves:
+            unsettled.pop(move.position, None)
+        self._session.remember(settlement.discovered)
+
+    def _count(self, settlement: Settlement, seconds: float) -> None:
+        event = _settled_event(self.fence, settlement, seconds)
+        for name in self.counts:
+            self.counts[name] += getattr(event, name)
+        self._session.emit(event)
+
+
+def _index_keys(items: Iterable[Item]) -> dict[int, dict[int, str]]:
+    """Return the keys by partition and position. Another frontier has the same positions, but not the same keys."""
+    keys: defaultdict[int, dict[int, str]] = defaultdict(dict)
+    for item in items:
+        keys[item.partition][item.position] = item.key
+    return dict(keys)
+
+
+def _settled_event(fence: int, settlement: Settlement, seconds: float) -> events.Settled:
+    kinds = [move.kind for move in settlement.moves]
+    counts = {name: kinds.count(kind) for kind, name in _COUNT_NAMES.items()}
+    return events.Settled(
+        fence=fence,
+        partition=settlement.partition,
+        discovered=len(settlement.discovered),
+        seconds=seconds,
+        **counts,
+    )
