@@ -1,9 +1,14 @@
 """Every store under the suite that is shipped for all."""
 
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from swath.conformance import DurableStoreConformance, StoreConformance
 from swath.conformance.counters import Counters
+from swath.conformance.transactions import Transactions
 from swath.core.clock import Clock
 from swath.core.store import Settings, Store
 from tests.conformance.backends import BESIDE, DURABLE, Backend
@@ -30,6 +35,15 @@ class TestStore(MadeByBackend, StoreConformance):
 @pytest.mark.parametrize("backend", ["memory", "sqlite", BESIDE], indirect=True)
 class TestCounters(MadeByBackend, Counters):
     """Part of StoreConformance once PostgreSQL has counters."""
+
+
+@pytest.mark.parametrize("backend", ["sqlite", BESIDE], indirect=True)
+class TestTransactions(MadeByBackend, Transactions):
+    """SQLite; PostgreSQL once it has `transaction()`."""
+
+    async def execute(self, connection: Any, statement: str) -> Sequence[Any]:
+        rows = connection.execute(statement)
+        return list((await rows if inspect.isawaitable(rows) else rows).fetchall())
 
 
 @pytest.mark.parametrize("backend", DURABLE, indirect=True)

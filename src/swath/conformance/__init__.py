@@ -29,6 +29,7 @@ _THEMES = (
     "pacing",
     "settling",
     "splitting",
+    "transactions",
     "trial",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in _THEMES))

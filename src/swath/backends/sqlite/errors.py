@@ -8,18 +8,24 @@ from contextlib import contextmanager
 from swath.core.errors import InvalidItem, NotAFrontier, StoreFull, StoreUnavailable, SwathError
 
 BUSY = {"SQLITE_BUSY", "SQLITE_LOCKED"}
+TEMPORARY = BUSY | {
+    "SQLITE_FULL",
+    "SQLITE_IOERR",
+    "SQLITE_CANTOPEN",
+    "SQLITE_READONLY",
+}  # cured by waiting, or by room
 
 
 def is_busy(error: sqlite3.Error) -> bool:
     """Whether somebody else holds a lock, so that waiting helps."""
-    return _primary(error) in BUSY
+    return primary_code(error) in BUSY
 
 
 def _name(error: sqlite3.Error) -> str:
     return getattr(error, "sqlite_errorname", "")
 
 
-def _primary(error: sqlite3.Error) -> str:
+def primary_code(error: sqlite3.Error) -> str:
     """SQLITE_BUSY_SNAPSHOT is a kind of SQLITE_BUSY."""
     return "_".join(_name(error).split("_")[:2])
 
@@ -35,7 +41,7 @@ def translated(path: str) -> Iterator[None]:
 
 def translate(error: sqlite3.Error, path: str) -> SwathError:
     """The error of ours that says what to do about one of SQLite's."""
-    match _primary(error):
+    match primary_code(error):
         case "SQLITE_BUSY" | "SQLITE_LOCKED":
             return StoreUnavailable(f"{path} was locked by another process beyond the time limit: try again")
         case "SQLITE_FULL":

@@ -21,6 +21,7 @@ from swath.backends.sqlite.external_transaction import settle_within
 from swath.backends.sqlite.location import Target
 from swath.backends.sqlite.migration import apply_missing
 from swath.backends.sqlite.state import Session, begin, read_frontier
+from swath.backends.sqlite.transactions import Transactions
 from swath.backends.sqlite.write_queue import Turn
 from swath.backends.sqlite.writer import Writer
 from swath.core.clock import Clock, SystemClock
@@ -81,6 +82,9 @@ class SqliteStore:
                 )
             )
             opened.pop_all()
+        self._transactions = Transactions(
+            path, files=self._files, synchronous=synchronous, committed=self._wake_waiters
+        )
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"swath reader of {path}")
 
     @classmethod
@@ -225,8 +229,9 @@ class SqliteStore:
     async def counters(self) -> dict[str, int]:
         return await self._read(reads.counters)
 
-    def transaction(self) -> AbstractAsyncContextManager[Any]:
-        raise NotImplementedError
+    def transaction(self) -> AbstractAsyncContextManager[sqlite3.Connection]:
+        self._check_usable()
+        return self._transactions.open()
 
     def explain_refusal(self, error: BaseException) -> str | None:
         return str(error) if isinstance(error, sqlite3.IntegrityError | sqlite3.DataError) else None
@@ -288,10 +293,13 @@ class SqliteStore:
         """In the writer's thread, after each commit."""
         self.settings = settings
         if woken:
-            with self._wakers_lock:
-                wakers = list(self._wakers.values())
-            for wake in wakers:
-                wake()
+            self._wake_waiters()
+
+    def _wake_waiters(self) -> None:
+        with self._wakers_lock:
+            wakers = list(self._wakers.values())
+        for wake in wakers:
+            wake()
 
     # end
 
@@ -304,6 +312,7 @@ class SqliteStore:
         await asyncio.to_thread(self._close_reader)
 
     def _close_reader(self) -> None:
+        self._transactions.close()
         self._reader.shutdown()
         self._reading.close()
         self._files.let_go()

@@ -1,0 +1,149 @@
+"""Transactions that the store opens for a caller, each on a connection of its own to the frontier's file.
+
+The caller writes its own rows on such a connection and settles with `settle(connection=…)`: both commit together
+(INV-5). The writer's connection is not lent out, so that a caller that ends the transaction early, or changes how rows
+are read, harms only its own connection.
+"""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TypeVar
+
+from swath.backends.sqlite.connection import Files, connect, patiently
+from swath.backends.sqlite.errors import TEMPORARY, primary_code, translate, translated
+from swath.backends.sqlite.write_queue import Turn
+from swath.core.errors import WrongTransaction
+
+T = TypeVar("T")
+
+IDLE_CONNECTIONS = 2  # kept open for the next transaction
+
+
+class Transactions:
+    """Opens transactions on one file, and keeps a few idle connections for the next ones."""
+
+    def __init__(self, path: str, *, files: Files, synchronous: str, committed: Callable[[], None]) -> None:
+        self._path = path
+        self._files = files
+        self._synchronous = synchronous
+        self._committed = committed
+        self._lock = threading.Lock()
+        self._idle: list[_TransactionConnection] = []
+        self._closed = False
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[sqlite3.Connection]:
+        """Begin a transaction. Commit it when the block ends; roll it back when the block raises."""
+        transaction = self._take_connection()
+        reusable = False
+        try:
+            connection = await transaction.run(transaction.begin)
+            try:
+                yield connection
+            except BaseException as error:
+                await transaction.run(transaction.roll_back)
+                reusable = True
+                if isinstance(error, sqlite3.Error) and primary_code(error) in TEMPORARY:
+                    raise translate(error, self._path) from error
+                raise
+            await transaction.run(transaction.commit)
+            reusable = True
+        finally:
+            self._return_connection(transaction, reusable)
+        self._committed()
+
+    def _take_connection(self) -> "_TransactionConnection":
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        return _TransactionConnection(self._path, files=self._files, synchronous=self._synchronous)
+
+    def _return_connection(self, transaction: "_TransactionConnection", reusable: bool) -> None:
+        with self._lock:
+            if reusable and not self._closed and len(self._idle) < IDLE_CONNECTIONS:
+                self._idle.append(transaction)
+                return
+        transaction.close()
+
+    def close(self) -> None:
+        """Close the idle connections. A connection in use closes when its transaction ends."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for transaction in idle:
+            transaction.close()
+
+
+class _TransactionConnection:
+    """One connection with a thread of its own, so that waiting for the file's lock blocks neither the event loop nor
+    another transaction. Actions run in the order in which they were submitted, also after their caller was cancelled.
+    """
+
+    def __init__(self, path: str, *, files: Files, synchronous: str) -> None:
+        self._path = path
+        self._files = files
+        self._synchronous = synchronous
+        self._connection: sqlite3.Connection | None = None
+        self._turn = Turn(f"{path}-turn")
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"swath transaction on {path}")
+
+    async def run(self, action: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, action)
+
+    def close(self) -> None:
+        """Roll back and close, after what the thread is doing now."""
+        self._thread.submit(self._close)
+        self._thread.shutdown(wait=False)
+
+    # In the thread.
+
+    def begin(self) -> sqlite3.Connection:
+        with translated(self._path):
+            if self._connection is None:
+                self._connection = connect(self._path, synchronous=self._synchronous)
+            connection = self._connection
+            connection.isolation_level, connection.row_factory, connection.text_factory = None, None, str
+            self._turn.take()
+            try:
+                patiently(partial(connection.execute, "BEGIN IMMEDIATE"))
+                self._files.check()
+            except BaseException:
+                self.roll_back()
+                raise
+            return connection
+
+    def commit(self) -> None:
+        assert self._connection is not None
+        try:
+            with translated(self._path):
+                if not self._connection.in_transaction:
+                    raise WrongTransaction(
+                        "the transaction ended before its block did. `transaction()` commits when the block ends and "
+                        "rolls back when it raises: do not call commit() or rollback() on its connection"
+                    )
+                self._files.check()  # before and after, as in the writer: the log may have been removed meanwhile
+                self._connection.execute("COMMIT")
+                self._files.check()
+        finally:
+            self.roll_back()
+
+    def roll_back(self) -> None:
+        """Roll back what was not committed, and let the next process write."""
+        try:
+            if self._connection is not None and self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        finally:
+            self._turn.give()
+
+    def _close(self) -> None:
+        try:
+            self.roll_back()
+        finally:
+            self._turn.close()
+            if self._connection is not None:
+                self._connection.close()
