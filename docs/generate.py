@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from swath.cli.app import load
+from swath.cli.app import load_commands
 from swath.cli.exit_codes import MEANINGS, get_exit_code
 from swath.core import codec, errors, events
 from swath.core.errors import SwathError
@@ -57,7 +57,7 @@ def cli() -> str:
 
 def commands() -> Iterator[tuple[tuple[str, ...], Any]]:
     """Every command, with the words that it is called by."""
-    return _commands(typer.main.get_command(load()), ("swath",))
+    return _commands(typer.main.get_command(load_commands()), ("swath",))
 
 
 def _commands(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:

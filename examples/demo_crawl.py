@@ -11,7 +11,7 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
-from swath.cli.app import load
+from swath.cli.app import load_commands
 from swath.cli.exit_codes import ExitCode
 from swath.testing.web import Web, spawn
 
@@ -32,7 +32,7 @@ def main(arguments: list[str], *, web: Web = WEB) -> None:
         sys.exit(ExitCode.USAGE)
     with spawn(web) as served:
         words = ["crawl", *web.seeds, "--connect-to", served.connect_to, "--allow-private", *flags]
-        load(["crawl"])(words, prog_name="swath")
+        load_commands(["crawl"])(words, prog_name="swath")
 
 
 def stranger_in(out: Path, web: Web) -> str | None:

@@ -7,6 +7,7 @@ async with swath.open("sqlite:///work.db") as frontier:
 
 from swath.claim import Claim
 from swath.core import events
+from swath.core.check import CheckReport, Mismatch
 from swath.core.checkpoint import Checkpoint
 from swath.core.clock import Clock, ManualClock
 from swath.core.errors import (
@@ -30,10 +31,10 @@ from swath.core.errors import (
 from swath.core.events import Event, Observer
 from swath.core.item import DEFAULT_LANE, DEFAULT_PRIORITY, Dead, Done, Item, Outcome, Release, Retry, Split
 from swath.core.redact import find_passwords, mask_password
-from swath.core.status import Explanation, Status
+from swath.core.status import Explanation, PartitionInfo, Status, StoreInfo
 from swath.core.store import OutputMove, Store
 from swath.frontier import Frontier
-from swath.opening import StoreURL, migrate, open
+from swath.opening import StoreURL, describe, migrate, open
 from swath.runner.output import Output
 from swath.runner.run import Summary
 from swath.runner.shutdown import Stop, stop_on_signals
@@ -43,6 +44,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DEFAULT_LANE",
     "DEFAULT_PRIORITY",
+    "CheckReport",
     "Checkpoint",
     "Claim",
     "Clock",
@@ -58,6 +60,7 @@ __all__ = [
     "Item",
     "LeaseLost",
     "ManualClock",
+    "Mismatch",
     "MissingExtra",
     "NotAFrontier",
     "Observer",
@@ -65,6 +68,7 @@ __all__ = [
     "Output",
     "OutputConflict",
     "OutputMove",
+    "PartitionInfo",
     "Release",
     "Retry",
     "SchemaError",
@@ -75,12 +79,14 @@ __all__ = [
     "Stop",
     "Store",
     "StoreFull",
+    "StoreInfo",
     "StoreURL",
     "StoreUnavailable",
     "Summary",
     "SwathError",
     "UsageError",
     "WrongTransaction",
+    "describe",
     "events",
     "find_passwords",
     "mask_password",

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from swath.claim import Claim
 from swath.core import codec, events
+from swath.core.check import CheckReport, check_store
 from swath.core.claimer import Claimer
 from swath.core.clock import from_datetime, is_moment
 from swath.core.errors import InvalidSetting, StoreUnavailable, UsageError
@@ -240,30 +241,44 @@ class Frontier:
         self._session.emit(events.SettingsChanged(paused))
 
     async def reopen(self, keys: Iterable[str], *, lane: str | None = None) -> int:
-        """Make done or dead items ready again, by one key or several, with no attempts counted; return how many there
-        were. What is to be visited again anyway is left to its time. Where the connection broke meanwhile, it may be
-        fewer than there were, as with `add`."""
-        reopened = 0
-        for key in _keys(keys):
-            places = [
-                (found.partition, found.position)
-                for found in await self._find(key, lane)
-                if found.state in {"done", "dead"} and found.position is not None
-            ]
-            reopened += await self._store.reopen(places) if places else 0
-        self._session.emit(events.Reopened(reopened))
-        return reopened
+        """Make done or dead items ready again, by one key or several, and reset their attempts; return their number.
 
-    async def reopen_dead(self, *, lane: str | None = None, reason: str | None = None) -> int:
-        """Make dead items ready again: all, those of a lane, or those whose reason contains a text."""
+        An item that is scheduled for another visit keeps its time. If the connection breaks in between, the number may
+        be too low, as with `add`.
+        """
+        return await self._reopen_keys(keys, lane, {"done", "dead"})
+
+    async def reopen_dead(
+        self, keys: Iterable[str] | None = None, *, lane: str | None = None, reason: str | None = None
+    ) -> int:
+        """Make dead items ready again: those with these keys or all, of one lane or of any, and with `reason` only
+        those whose reason contains that text. Return their number."""
+        if keys is not None:
+            return await self._reopen_keys(keys, lane, {"dead"}, reason)
         reopened, after = 0, None
-        began = max(part.time for part in (await self._store.status()).partitions)  # what dies again stays dead
+        began = max(part.time for part in (await self._store.status()).partitions)  # an item that dies again stays dead
         while page := await self._store.dead(after=after, limit=ADD_CHUNK):
             after = (page[-1].partition, page[-1].position)
             places = [
                 (item.partition, item.position)
                 for item in page
                 if item.settled_at <= began and lane in (None, item.lane) and (reason is None or reason in item.reason)
+            ]
+            reopened += await self._store.reopen(places) if places else 0
+        self._session.emit(events.Reopened(reopened))
+        return reopened
+
+    async def _reopen_keys(
+        self, keys: Iterable[str], lane: str | None, states: set[str], reason: str | None = None
+    ) -> int:
+        reopened = 0
+        for key in _keys(keys):
+            places = [
+                (found.partition, found.position)
+                for found in await self._find(key, lane)
+                if found.state in states
+                and found.position is not None
+                and (reason is None or reason in (found.reason or ""))
             ]
             reopened += await self._store.reopen(places) if places else 0
         self._session.emit(events.Reopened(reopened))
@@ -293,6 +308,14 @@ class Frontier:
     async def status(self) -> Status:
         """Exact counters and checkpoints, in a time that grows with the partitions only."""
         return summarize_status(await self._store.status())
+
+    async def check(self) -> CheckReport:
+        """Count every row and compare the result with the counters and checkpoints that the store keeps.
+
+        This takes longer the larger the frontier is. Partitions that other processes change are counted again, up to
+        five times, and then skipped: pause the frontier to check all of them.
+        """
+        return await check_store(self._store)
 
     async def explain(self, key: str, *, lane: str | None = None) -> Explanation:
         """Where a key is, and why it is not being worked on."""

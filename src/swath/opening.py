@@ -13,6 +13,7 @@ from swath.core.clock import Clock
 from swath.core.errors import InvalidSetting, InvalidStoreURL, MissingExtra
 from swath.core.events import Observer
 from swath.core.redact import mask_password
+from swath.core.status import StoreInfo
 from swath.core.store import Settings, Store
 from swath.frontier import Frontier
 
@@ -195,3 +196,20 @@ async def migrate(url: str) -> Sequence[str]:
                 from swath.backends.postgres import migrate as migrate_postgres
 
             return await migrate_postgres(target.url)
+
+
+async def describe(url: str) -> StoreInfo:
+    """Describe a store that this version of swath can open: its backend, format and size."""
+    target = StoreURL.parse(url)
+    match target.backend:
+        case "memory":
+            return StoreInfo("memory", 0, 0)
+        case "sqlite":
+            from swath.backends.sqlite.describe import describe as describe_sqlite
+
+            return describe_sqlite(target.path)
+        case _:
+            with _needs_psycopg():
+                from swath.backends.postgres.describe import describe as describe_postgres
+
+            return await describe_postgres(url)

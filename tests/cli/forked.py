@@ -94,6 +94,6 @@ if __name__ == "__main__":
     import swath.backends.sqlite  # noqa: F401
     from swath.cli import app, main
 
-    app.load(app.COMMANDS)
+    app.load_commands()
     serve(socket.socket(fileno=int(sys.argv[1])))
     sys.exit(main())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from swath import InvalidItem
-from swath.cli.add_input import Recipe
+from swath.cli.add_input import ItemDefaults
 from swath.core import codec
 from tests.cli.conftest import COMMAND, Run, environment, look, sqlite_only, wait_until_added, where
 
@@ -33,7 +33,7 @@ def test_keys_from_standard_input(url: str, swath: Run) -> None:
 def test_arguments_are_keys_and_no_objects(swath: Run) -> None:
     refused = swath("add", "--jsonl", '{"key": "a"}')
     assert (refused.code, refused.out) == (2, "")
-    assert "--jsonl is for lines of --file or standard input" in refused.err
+    assert "--jsonl applies to --file and standard input" in refused.err
     assert swath("add", "--jsonl", "-", stdin='{"key": "a"}\n').out == "1 new of 1\n"
 
 
@@ -103,9 +103,9 @@ def test_json_lines(url: str, swath: Run) -> None:
     ("line", "complaint"),
     [
         ("{", "not JSON"),
-        ("[]", 'not an object with a "key"'),
-        ('{"key": 5}', 'not an object with a "key"'),
-        ('{"key": "k", "pririty": 3}', "'pririty' is not known: did you mean 'priority'?"),
+        ("[]", 'not a JSON object with a string "key"'),
+        ('{"key": 5}', 'not a JSON object with a string "key"'),
+        ('{"key": "k", "pririty": 3}', "unknown field 'pririty': did you mean 'priority'?"),
         ('{"key": "k", "priority": 9}', "pass 0 to 7; higher is claimed first"),
         ('{"key": "k", "priority": null}', "pass 0 to 7; higher is claimed first"),
         ('{"key": "k", "lane": "a\\u0007b"}', "control characters"),
@@ -116,7 +116,7 @@ def test_json_lines(url: str, swath: Run) -> None:
 )
 def test_bad_json_lines(line: str, complaint: str) -> None:
     with pytest.raises(InvalidItem) as error:
-        codec.new_item(Recipe().item_of_json(line), 1)
+        codec.new_item(ItemDefaults().parse_item(line), 1)
     assert complaint in str(error.value)
 
 
@@ -124,7 +124,7 @@ def test_bad_json_lines(line: str, complaint: str) -> None:
 def test_a_bad_json_line_ends_it(url: str, swath: Run) -> None:
     result = swath("add", "--jsonl", stdin='{"key": "before"}\n{"ky": "k"}\n{"key": "after"}\n')
     assert (result.code, result.out) == (2, "")
-    assert result.err.startswith('swath: line 2 of standard input: not an object with a "key"')
+    assert result.err.startswith('swath: line 2 of standard input: not a JSON object with a string "key"')
     assert (where(url, "before").state, where(url, "after").state) == ("ready", "unknown")
 
 
@@ -134,7 +134,7 @@ def test_a_bad_json_line_ends_it(url: str, swath: Run) -> None:
         (b"a\0b", "has a NUL character"),
         (b"k" * 1024 * 1024, "has 1,048,576 bytes, the limit is 8,192"),
         (b"caf\xe9", "not UTF-8 (byte 0xe9 at column 4): convert it first, for example with iconv"),
-        (b"k" * 9 * 1024 * 1024, "longer than 4 MB: is it one key a line?"),
+        (b"k" * 9 * 1024 * 1024, "longer than 4 MB: put one key on each line"),
     ],
     ids=["nul", "1 MB", "latin1", "9 MB"],
 )
@@ -146,7 +146,7 @@ def test_a_bad_line_ends_it(url: str, swath: Run, line: bytes, complaint: str) -
     assert len(result.err.splitlines()) == 1
     assert result.err.startswith("swath: line 1,501 of standard input: ")
     assert complaint in result.err
-    assert "Before it, 1,500 new of 1,500 were added, after it nothing." in result.err
+    assert "Added until then: 1,500 new of 1,500." in result.err
     assert "--skip-bad" in result.err
     assert len(result.err) < 500
     assert look(url).ready == 1500
@@ -155,7 +155,7 @@ def test_a_bad_line_ends_it(url: str, swath: Run, line: bytes, complaint: str) -
 def test_what_came_before_a_bad_line_is_in(url: str, swath: Run) -> None:
     result = swath("add", stdin="a\nb\n\0\nc\n")
     assert result.code == 2
-    assert "Before it, 2 new of 2 were added, after it nothing." in result.err
+    assert "Added until then: 2 new of 2." in result.err
     assert look(url).ready == 2
 
 
@@ -163,10 +163,10 @@ def test_what_came_before_a_bad_line_is_in(url: str, swath: Run) -> None:
 def test_skip_bad_goes_on_and_counts(swath: Run) -> None:
     lines = b"a\n" + b"\xff\n" * 30 + b"k" * 5 * 1024 * 1024 + b"\nb\n"
     result = swath("add", "--skip-bad", stdin=lines)
-    assert (result.code, result.out) == (0, "2 new of 2, 31 bad lines left out\n")
+    assert (result.code, result.out) == (0, "2 new of 2, skipped 31 bad lines\n")
     complaints = result.err.splitlines()
     assert len(complaints) == 20
-    assert complaints[0].startswith("swath: left out line 2 of standard input: not UTF-8")
+    assert complaints[0].startswith("swath: skipped line 2 of standard input: not UTF-8")
 
 
 @sqlite_only
@@ -177,7 +177,7 @@ def test_skip_bad_goes_on_and_counts(swath: Run) -> None:
         (("a", "x" * 9000), "argument 2: key 'xxx"),
         (("a", "--payload", "{"), "is not JSON"),
         (("a", "--priority", "8"), "--priority"),
-        (("a", "--lane", "x", "--lane-by", "host"), "give one of them"),
+        (("a", "--lane", "x", "--lane-by", "host"), "give only one of them"),
         (("a", "--lane", "x\ny"), "control characters"),
         (("a", "--lane", ""), "the lane is empty"),
         (("--file", "/nonexistent/keys"), "cannot read /nonexistent/keys: No such file or directory"),

@@ -85,9 +85,9 @@ def test_where_there_is_none_it_says_where_it_looked(url: str, swath: Run) -> No
     kill(url, "a", reason="HTTP 410")
     none = swath("dead", "retry", "--lane", "x")
     assert (none.code, none.out) == (1, "0 dead items made ready again\n")
-    assert none.err == "swath: no dead items of lane x\n"
+    assert none.err == "swath: no dead items in lane x\n"
     none = swath("dead", "retry", "--lane", "default", "--reason", "503")
-    assert none.err == "swath: no dead items of lane default whose reason contains '503'\n"
+    assert none.err == "swath: no dead items in lane default whose reason contains '503'\n"
     none = swath("dead", "retry", "a", "--lane", "x")
     assert none.err == "swath: not dead: a was never added to lane x. It is in lane default.\n"
 

@@ -113,15 +113,15 @@ def shell(line: str, store: str, **changes: str) -> Result:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("status >/dev/full", "standard output cannot be written to: No space left on device"),
-        ("lanes --json >/dev/full", "standard output cannot be written to: No space left on device"),
-        ("--version >/dev/full", "standard output cannot be written to: No space left on device"),
-        ("--help >/dev/full", "standard output cannot be written to: No space left on device"),
+        ("status >/dev/full", "cannot write to standard output: No space left on device"),
+        ("lanes --json >/dev/full", "cannot write to standard output: No space left on device"),
+        ("--version >/dev/full", "cannot write to standard output: No space left on device"),
+        ("--help >/dev/full", "cannot write to standard output: No space left on device"),
         ("status >&-", "standard output is closed"),
         ("--version >&-", "standard output is closed"),
         ("add <&-", "standard input is closed: give keys as arguments or with --file FILE"),
         ("crawl --seeds - --out {tmp}/crawl --store sqlite:///{tmp}/c.db <&-", "--seeds -: standard input is closed"),
-        ("export --format csv >/dev/full", "standard output cannot be written to: No space left on device"),
+        ("export --format csv >/dev/full", "cannot write to standard output: No space left on device"),
     ],
 )
 def test_streams_that_cannot_be_used(url: str, tmp_path: Path, line: str, said: str) -> None:

@@ -36,10 +36,10 @@ def test_away_from_a_terminal_progress_is_a_line_now_and_then(capsys: pytest.Cap
     now = 100.0
     progress = AddProgress(total_bytes=None, clock=lambda: now)
     with progress:
-        progress.told(read=1000, added=900, bytes_read=0)
+        progress.advance(read=1000, added=900, bytes_read=0)
         assert capsys.readouterr().err == ""
         now += PLAIN_SECONDS
-        progress.told(read=1000, added=100, bytes_read=0)
+        progress.advance(read=1000, added=100, bytes_read=0)
         assert capsys.readouterr().err == "swath: 1,000 new of 2,000, 200 a second\n"
-        progress.told(read=1000, added=0, bytes_read=0)
+        progress.advance(read=1000, added=0, bytes_read=0)
         assert capsys.readouterr().err == ""

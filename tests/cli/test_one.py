@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from swath import Checkpoint, CheckReport, Mismatch, Status
 from swath.cli import crawl_view, scan_view
-from swath.cli.check import Finding, Report
-from swath.core.checkpoint import Checkpoint
-from swath.core.status import Status
+from swath.cli.db import summarize_check
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.workspace import Prepared
 from swath.scan.counts import Counts
@@ -35,9 +34,9 @@ def several(text: str) -> list[str]:
         crawl_view.line(CRAWL, {"pages": 1}, STATUS),
         crawl_view.politeness_hint(CRAWL, {}, STATUS, workers=1) or "",
         scan_view.line(Counts(records=1), STATUS, rate=1.0),
-        Report(1, items=1).summary(),
-        Report(2, items=1, moving=[1]).summary(),
-        Report(1, items=1, findings=[Finding(0, "…")]).summary(),
+        summarize_check(CheckReport(1, items=1)),
+        summarize_check(CheckReport(2, items=1, skipped=[1])),
+        summarize_check(CheckReport(1, items=1, mismatches=[Mismatch(0, "…")])),
     ],
 )
 def test_in_what_is_shown(text: str) -> None:

@@ -19,7 +19,7 @@ def test_the_frontier(url: str, swath: Run) -> None:
     add(url, "a")
     result = swath("pause")
     assert (result.code, result.err) == (0, "")
-    assert result.out == "The frontier is paused. swath resume lets it go on.\n"
+    assert result.out == "The frontier is paused. Run swath resume to continue.\n"
     assert look(url).paused
     assert claimed(url) == []
     assert swath("resume").out.startswith("The frontier is running.")
@@ -28,7 +28,7 @@ def test_the_frontier(url: str, swath: Run) -> None:
 
 def test_a_lane(url: str, swath: Run) -> None:
     add(url, Item("a", "x"), Item("b", "y"), partitions=1)
-    assert swath("pause", "x").out == "Lane x is paused, with 1 waiting and 0 being worked on.\n"
+    assert swath("pause", "x").out == "Lane x is paused, with 1 waiting and 0 in flight.\n"
     assert claimed(url) == ["y"]
     swath("pause")
     both = swath("resume", "x").out

@@ -372,6 +372,19 @@ async def test_dead_items_are_listed_and_reopened() -> None:
         assert (await b.frontier.status()).ready == 6
 
 
+async def test_reopen_dead_by_key_leaves_done_items_alone() -> None:
+    async with bench() as b:
+        await b.frontier.add([Item("k", "done"), Item("k", "first"), Item("k", "second")])
+        claim = await claimed(b)
+        await claim.settle(
+            [item.done() if item.lane == "done" else item.dead(reason=item.lane) for item in claim.items]
+        )
+        assert await b.frontier.reopen_dead(["k"], reason="second") == 1
+        assert await b.frontier.reopen_dead(["k"], lane="done") == 0
+        assert await b.frontier.reopen_dead("k") == 1
+        assert (await b.frontier.status()).done == 1
+
+
 async def test_explain_follows_a_key_through_its_life() -> None:
     async with bench(max_attempts=2) as b:
         assert (await b.frontier.explain("a")).state == "unknown"

@@ -1,17 +1,18 @@
-"""`swath add`: keys from arguments, a file or standard input, any number of them."""
+"""`swath add`: add items by key from arguments, a file or standard input."""
 
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
-from swath.cli.add_input import STANDARD_INPUT, Feed, Reading, Recipe, Source, Stop
+from swath import DEFAULT_LANE, DEFAULT_PRIORITY, Frontier, SwathError, UsageError
+from swath.cli.add_input import STANDARD_INPUT, InputFormat, InputSource, Interrupt, ItemDefaults, ItemReader
 from swath.cli.add_progress import AddProgress
 from swath.cli.command import check_lane, open_frontier, run_command
 from swath.cli.exit_codes import ExitCode
@@ -19,10 +20,6 @@ from swath.cli.formatting import pluralize
 from swath.cli.options import ConcurrencyOption, JSONOption, MinIntervalOption, PartitionsOption, StoreOption
 from swath.cli.parsers import parse_json, parse_time_or_duration
 from swath.cli.terminal import print_error, print_json
-from swath.core.clock import as_datetime, from_datetime, microseconds
-from swath.core.errors import SwathError, UsageError
-from swath.core.item import DEFAULT_LANE, DEFAULT_PRIORITY
-from swath.frontier import Frontier
 
 
 class LaneBy(StrEnum):
@@ -32,47 +29,52 @@ class LaneBy(StrEnum):
 def add(
     keys: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY...]", show_default=False, help="Keys; - or none of them for standard input"),
+        typer.Argument(metavar="[KEY...]", show_default=False, help="Keys of items; - or no key reads standard input"),
     ] = None,
     store: StoreOption = None,
     file: Annotated[
         str | None,
-        typer.Option("--file", "-f", metavar="FILE", show_default=False, help="Read keys from a file, one a line"),
+        typer.Option("--file", "-f", metavar="FILE", show_default=False, help="File with one key on each line"),
     ] = None,
     jsonl: Annotated[
         bool,
         typer.Option(
             "--jsonl",
-            help='Lines of --file or standard input are objects: {"key", "lane", "priority", "payload", "not_before"}',
+            help='Read JSON objects instead of keys: {"key", "lane", "priority", "payload", "not_before"}',
         ),
     ] = False,
     lane: Annotated[
         str | None,
-        typer.Option("--lane", metavar="NAME", show_default=DEFAULT_LANE, help="The lane of all"),
+        typer.Option("--lane", metavar="NAME", show_default=DEFAULT_LANE, help="Lane of the items"),
     ] = None,
     lane_by: Annotated[
         LaneBy | None,
-        typer.Option("--lane-by", metavar="host", show_default=False, help="The lane is the host of the key, a URL"),
+        typer.Option(
+            "--lane-by",
+            metavar="host",
+            show_default=False,
+            help="Use the host of each key, which must be a URL, as its lane",
+        ),
     ] = None,
     priority: Annotated[
-        int, typer.Option("--priority", min=0, max=7, metavar="LEVEL", help="0 to 7, higher first")
+        int, typer.Option("--priority", min=0, max=7, metavar="LEVEL", help="Priority from 0 to 7, highest first")
     ] = DEFAULT_PRIORITY,
     payload: Annotated[
         Any,
-        typer.Option("--payload", parser=parse_json, metavar="JSON", show_default=False, help="Kept with each item"),
+        typer.Option("--payload", parser=parse_json, metavar="JSON", show_default=False, help="Payload of each item"),
     ] = None,
     not_before: Annotated[
         Any,
         typer.Option(
             "--not-before",
             parser=parse_time_or_duration,
-            metavar="MOMENT",
+            metavar="TIME",
             show_default=False,
-            help="Start none before 2030-01-31T12:00:00Z, or for so long: 10m",
+            help="Earliest start: a time like 2030-01-31T12:00:00Z, or a duration from now like 10m",
         ),
     ] = None,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave bad lines out and go on, rather than stop")
+        bool, typer.Option("--skip-bad", help="Skip bad lines instead of stopping at the first one")
     ] = False,
     partitions: PartitionsOption = None,
     min_interval: MinIntervalOption = None,
@@ -81,18 +83,18 @@ def add(
 ) -> None:
     """Add items by key, from arguments, a file or standard input.
 
-    A key enters its lane once: running the same again adds only what is missing. The frontier is created if it is not
-    there; --min-interval and --concurrency change the defaults of one that is. Any number of lines is read in bounded
-    memory; blank ones are skipped. A bad line ends it: all before it is added, nothing after it.
+    A lane holds each key once, so running the command again adds only what is missing. If the frontier does not exist,
+    it is created; if it exists, --min-interval and --concurrency change its defaults. Input of any length is read in
+    bounded memory. Blank lines are skipped. The first bad line ends the command: the lines before it are added.
     """
-    recipe = Recipe(
+    defaults = ItemDefaults(
         lane=lane,
         lane_by_host=lane_by is not None,
         priority=priority,
         payload=None if payload is None else payload.value,
     )
     settings = {"partitions": partitions, "min_interval": min_interval, "concurrency": concurrency}
-    work = _add(store, keys or [], file, recipe, not_before, settings, Reading(jsonl, skip_bad), json=json)
+    work = _add(store, keys or [], file, defaults, not_before, settings, InputFormat(jsonl, skip_bad), json=json)
     run_command(store, work)
 
 
@@ -100,105 +102,107 @@ async def _add(
     store: str | None,
     keys: Sequence[str],
     file: str | None,
-    recipe: Recipe,
+    defaults: ItemDefaults,
     not_before: datetime | float | None,
     settings: Mapping[str, Any],
-    reading: Reading,
+    format: InputFormat,
     *,
     json: bool,
 ) -> int:
-    if recipe.lane is not None:
-        check_lane(recipe.lane)
-        if recipe.lane_by_host:
-            raise UsageError("--lane and --lane-by both name the lane: give one of them")
-    if reading.jsonl and any(key != STANDARD_INPUT for key in keys):
-        raise UsageError("--jsonl is for lines of --file or standard input: arguments are keys")
+    if defaults.lane is not None:
+        check_lane(defaults.lane)
+        if defaults.lane_by_host:
+            raise UsageError("--lane and --lane-by exclude each other: give only one of them")
+    if format.jsonl and any(key != STANDARD_INPUT for key in keys):
+        raise UsageError(
+            "--jsonl applies to --file and standard input, but keys were given as arguments: leave one of them out"
+        )
     with ExitStack() as stack:
         sources = open_sources(keys, file, stack)
         async with open_frontier(store, create=True, **settings) as frontier:
-            recipe = replace(recipe, not_before=await _not_before(frontier, not_before))
-            stop = Stop()
-            feed = Feed(sources, recipe, reading, partitions=frontier._store.settings.partitions, stop=stop)
-            adding = _Adding(feed, AddProgress(total_bytes=_size(sources)))
-            with stop.on_interrupt():
-                await adding.run(frontier)
-    return adding.report(json=json, stopped=stop.asked)
+            defaults = replace(defaults, not_before=await _not_before(frontier, not_before))
+            interrupt = Interrupt()
+            reader = ItemReader(
+                sources, defaults, format, partitions=frontier._store.settings.partitions, interrupt=interrupt
+            )
+            add_run = _AddRun(reader, AddProgress(total_bytes=_measure(sources)))
+            with interrupt.catch():
+                await add_run.run(frontier)
+    return add_run.report(json=json, stopped=interrupt.received)
 
 
-def open_sources(keys: Sequence[str], file: str | None, stack: ExitStack) -> list[Source]:
-    """What was named, in this order: arguments, the file, standard input."""
+def open_sources(keys: Sequence[str], file: str | None, stack: ExitStack) -> list[InputSource]:
+    """Return the sources in this order: arguments, the file, standard input."""
     sources = []
     given = [key for key in keys if key != STANDARD_INPUT]
     if given:
-        sources.append(Source("the arguments", keys=given))
+        sources.append(InputSource("the arguments", keys=given))
     if file is not None and file != STANDARD_INPUT:
         try:
             fd = os.open(file, os.O_RDONLY)
         except (OSError, ValueError) as error:
             raise UsageError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from error
         stack.callback(os.close, fd)
-        sources.append(Source(file, fd=fd))
+        sources.append(InputSource(file, fd=fd))
     if len(given) < len(keys) or file == STANDARD_INPUT or not sources:
         if sys.stdin is None:
             raise UsageError("standard input is closed: give keys as arguments or with --file FILE")
         if not sources and not keys and file is None and sys.stdin.isatty():
             raise UsageError("no keys: give them as arguments, with --file FILE, or on standard input")
-        sources.append(Source("standard input", fd=sys.stdin.fileno()))
+        sources.append(InputSource("standard input", fd=sys.stdin.fileno()))
     return sources
 
 
 async def _not_before(frontier: Frontier, given: datetime | float | None) -> datetime | None:
-    """A moment; a length of time counts from now by the store's clock."""
+    """Return a time; a duration counts from now by the store's clock."""
     if not isinstance(given, float):
         return given
-    now = (await frontier.status()).now
-    return as_datetime(from_datetime(now) + microseconds(given))
+    return (await frontier.status()).now + timedelta(seconds=given)
 
 
-class _Adding:
-    """One run of `swath add`: the feed, its progress, and what to say of them."""
+class _AddRun:
+    """One run of `swath add`: reads batches, adds them and reports the result."""
 
-    def __init__(self, feed: Feed, progress: AddProgress) -> None:
-        self._feed = feed
+    def __init__(self, reader: ItemReader, progress: AddProgress) -> None:
+        self._reader = reader
         self._progress = progress
 
     async def run(self, frontier: Frontier) -> None:
         with self._progress:
             try:
-                async for batch in self._feed.batches():
+                async for batch in self._reader.batches():
                     added = await frontier.add(batch)
-                    self._progress.told(read=len(batch), added=added, bytes_read=self._feed.bytes_read)
-                    self._complain()
+                    self._progress.advance(read=len(batch), added=added, bytes_read=self._reader.bytes_read)
+                    self._report_skipped()
             except SwathError as error:
-                error.add_note(self._so_far("at least "))
+                error.add_note(self._summarize("at least "))
                 raise
 
     def report(self, *, json: bool, stopped: bool) -> int:
-        self._complain()
-        if self._feed.failure is not None:
-            advice = "Mend it and run this again, or use --skip-bad"
-            print_error(f"{self._feed.failure}. {self._so_far()}, after it nothing. {advice}")
+        self._report_skipped()
+        if self._reader.failure is not None:
+            advice = "Fix it and run the command again, or use --skip-bad"
+            print_error(f"{self._reader.failure}. {self._summarize()}. {advice}")
             return ExitCode.USAGE
-        added, read, bad = self._progress.added, self._progress.read, self._feed.bad
+        added, read, bad = self._progress.added, self._progress.read, self._reader.bad
         if json:
             print_json({"added": added, "read": read, "bad": bad, "stopped": stopped})
         else:
-            left_out = f", {pluralize(bad, 'bad line')} left out" if bad else ""
-            print(f"{'stopped: ' if stopped else ''}{added:,} new of {read:,}{left_out}")
+            skipped = f", skipped {pluralize(bad, 'bad line')}" if bad else ""
+            print(f"{'stopped: ' if stopped else ''}{added:,} new of {read:,}{skipped}")
         return ExitCode.INTERRUPTED if stopped else ExitCode.OK
 
-    def _so_far(self, roughly: str = "") -> str:
-        return f"Before it, {roughly}{self._progress.added:,} new of {self._progress.read:,} were added"
+    def _summarize(self, roughly: str = "") -> str:
+        return f"Added until then: {roughly}{self._progress.added:,} new of {self._progress.read:,}"
 
-    def _complain(self) -> None:
-        """Tell of bad lines that were left out."""
-        for complaint in self._feed.complaints:
-            print_error(f"left out {complaint}")
-        self._feed.complaints.clear()
+    def _report_skipped(self) -> None:
+        for report in self._reader.reports:
+            print_error(f"skipped {report}")
+        self._reader.reports.clear()
 
 
-def _size(sources: Sequence[Source]) -> int | None:
-    """How many bytes there are to read, where that is known."""
+def _measure(sources: Sequence[InputSource]) -> int | None:
+    """Return the number of bytes to read, or None if a source is a pipe."""
     total = 0
     for source in sources:
         if source.fd is not None:

@@ -1,6 +1,7 @@
-"""From input to items: lines out of a pipe, a file or the arguments, each checked before anything is added.
+"""The input of `swath add`: read keys or JSON lines from arguments, a file or a pipe, and make items of them.
 
-A bad line ends the feed, so that everything before it is added and nothing after it.
+Every line is validated before its batch is added. Unless bad lines are skipped, the first one ends the input: all items
+before it are added and none after it.
 """
 
 import asyncio
@@ -19,55 +20,54 @@ from urllib.parse import urlsplit
 
 import typer
 
+from swath import DEFAULT_LANE, DEFAULT_PRIORITY, InvalidItem, Item, UsageError
 from swath.cli.parsers import parse_time
 from swath.core import codec
-from swath.core.errors import InvalidItem, UsageError
-from swath.core.item import DEFAULT_LANE, DEFAULT_PRIORITY, Item
 from swath.frontier import ADD_BUFFER, ADD_BYTES
 
 BLOCK_BYTES = 65_536
-MAX_LINE_BYTES = 4 * 1024 * 1024  # a line without end is refused before it fills the memory
-MAX_COMPLAINTS = 20  # bad lines that are told of one by one; more are only counted
+MAX_LINE_BYTES = 4 * 1024 * 1024  # a longer line is rejected before it fills the memory
+MAX_REPORTED = 20  # bad lines that are reported one by one; further ones are only counted
 STANDARD_INPUT = "-"
 FIELDS = ("key", "lane", "priority", "payload", "not_before")
 
 
-class Stop:
-    """Asked for by Ctrl-C; a second one does not wait."""
+class Interrupt:
+    """The first Ctrl-C, which ends the input cleanly. A second one has its usual effect."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.received = False
         self._wake = asyncio.Event()
 
     @contextmanager
-    def on_interrupt(self) -> Iterator[None]:
+    def catch(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self._interrupted, loop)
+        loop.add_signal_handler(signal.SIGINT, self._receive, loop)
         try:
             yield
         finally:
             loop.remove_signal_handler(signal.SIGINT)
 
-    def _interrupted(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.asked = True
+    def _receive(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.received = True
         self._wake.set()
         loop.remove_signal_handler(signal.SIGINT)
 
-    async def readable(self, fd: int) -> None:
-        """Wait until there is something to read, or a stop."""
+    async def wait_readable(self, fd: int) -> None:
+        """Wait until the file descriptor is readable or Ctrl-C was pressed."""
         loop = asyncio.get_running_loop()
         loop.add_reader(fd, self._wake.set)
         try:
             await self._wake.wait()
         finally:
             loop.remove_reader(fd)
-        if not self.asked:
+        if not self.received:
             self._wake.clear()
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
-    """What an item gets that its line does not say."""
+class ItemDefaults:
+    """The fields of an item that its line does not give."""
 
     lane: str | None = None
     lane_by_host: bool = False
@@ -75,133 +75,141 @@ class Recipe:
     payload: Any = None
     not_before: datetime | None = None
 
-    def item(self, key: str, *, lane: str | None = None, **fields: Any) -> Item:
-        lane = lane or (host_of(key) if self.lane_by_host else self.lane) or DEFAULT_LANE
-        given = {"priority": self.priority, "payload": self.payload, "not_before": self.not_before} | fields
-        return Item(key, lane, **given)
+    def make_item(self, key: str, *, lane: str | None = None, **fields: Any) -> Item:
+        lane = lane or (get_host(key) if self.lane_by_host else self.lane) or DEFAULT_LANE
+        defaults = {"priority": self.priority, "payload": self.payload, "not_before": self.not_before}
+        return Item(key, lane, **(defaults | fields))
 
-    def item_of_json(self, text: str) -> Item:
-        """An item from an object such as {"key": "…", "lane": "…", "priority": 3, "payload": …, "not_before": "…"}."""
+    def parse_item(self, text: str) -> Item:
+        """Make an item of a JSON object with a "key" and any other FIELDS."""
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise InvalidItem(f"not JSON ({error})") from None
         if not isinstance(data, dict) or not isinstance(data.get("key"), str):
-            raise InvalidItem('not an object with a "key" that is a text')
+            raise InvalidItem('not a JSON object with a string "key"')
         for name in data.keys() - set(FIELDS):
             close = difflib.get_close_matches(name, FIELDS, n=1)
-            raise InvalidItem(f"{name!r} is not known: {f'did you mean {close[0]!r}?' if close else ', '.join(FIELDS)}")
+            hint = f"did you mean {close[0]!r}?" if close else f"the fields are {', '.join(FIELDS)}"
+            raise InvalidItem(f"unknown field {name!r}: {hint}")
         if data.get("not_before") is not None:
-            data["not_before"] = _moment(data["not_before"])
+            data["not_before"] = _parse_not_before(data["not_before"])
         lane = data.get("lane")
         if lane is not None:
             codec.check_lane(lane)
-        return self.item(data.pop("key"), **data)
+        return self.make_item(data.pop("key"), **data)
 
 
-def _moment(value: object) -> datetime:
+def _parse_not_before(value: object) -> datetime:
     try:
         return parse_time(value if isinstance(value, str) else repr(value))
     except typer.BadParameter as error:
         raise InvalidItem(f"not_before: {error.message}") from None
 
 
-def host_of(key: str) -> str:
-    """The host of a URL."""
+def get_host(key: str) -> str:
+    """Return the host of a URL, or raise InvalidItem if there is none."""
     try:
         host = urlsplit(key).hostname
     except ValueError:
         host = None
     if not host:
-        raise InvalidItem(f"{key[:80]!r} has no host to make a lane of: write a URL, or use --lane NAME")
+        raise InvalidItem(f"{key[:80]!r} has no host that could be its lane: write a URL, or use --lane NAME")
     return host
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """How lines are read."""
+class InputFormat:
+    """How lines are parsed, and whether bad ones are skipped."""
 
     jsonl: bool = False
     skip_bad: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class InputSource:
     """Where lines come from: arguments, or a file descriptor."""
 
     name: str
     keys: Sequence[str] = ()
     fd: int | None = None
 
-    def place(self, number: int) -> str:
+    def describe_line(self, number: int) -> str:
         return f"argument {number}" if self.fd is None else f"line {number:,} of {self.name}"
 
 
-class Mark(Enum):
-    """What comes instead of a line."""
+class Marker(Enum):
+    """A value that stands in for a line."""
 
-    IDLE = auto()  # nothing to read for now
+    IDLE = auto()  # there is nothing to read at the moment
     TOO_LONG = auto()
 
 
-class Feed:
-    """Items for `Frontier.add`, and how the input went."""
+class ItemReader:
+    """Reads items in batches for `Frontier.add`, and records what went wrong."""
 
     def __init__(
-        self, sources: Sequence[Source], recipe: Recipe, reading: Reading, *, partitions: int, stop: Stop
+        self,
+        sources: Sequence[InputSource],
+        defaults: ItemDefaults,
+        format: InputFormat,
+        *,
+        partitions: int,
+        interrupt: Interrupt,
     ) -> None:
         self.bad = 0
         self.bytes_read = 0
-        self.failure: str | None = None  # the bad line at which the feed ended
-        self.complaints: list[str] = []  # bad lines not yet told of
+        self.failure: str | None = None  # the bad line that ended the input
+        self.reports: list[str] = []  # bad lines that were not printed yet
         self._sources = sources
-        self._recipe = recipe
+        self._defaults = defaults
         self._partitions = partitions
-        self._reading = reading
-        self._stop = stop
+        self._format = format
+        self._interrupt = interrupt
 
     async def batches(self) -> AsyncIterator[list[Item]]:
-        """Items in batches that are full, or all there is for now: a slow pipe keeps nothing waiting."""
+        """Yield full batches; if a slow pipe has nothing to read, yield the items so far instead of waiting."""
         batch: list[Item] = []
         full_at = self.bytes_read + ADD_BYTES
         async for item in self._items():
-            if item is not Mark.IDLE:
+            if item is not Marker.IDLE:
                 batch.append(item)
-            if batch and (item is Mark.IDLE or len(batch) == ADD_BUFFER or self.bytes_read >= full_at):
+            if batch and (item is Marker.IDLE or len(batch) == ADD_BUFFER or self.bytes_read >= full_at):
                 yield batch
                 batch, full_at = [], self.bytes_read + ADD_BYTES
         if batch:
             yield batch
 
-    async def _items(self) -> AsyncIterator[Item | Literal[Mark.IDLE]]:
+    async def _items(self) -> AsyncIterator[Item | Literal[Marker.IDLE]]:
         for source in self._sources:
             number = 0
-            make = self._recipe.item_of_json if self._reading.jsonl and source.fd is not None else self._recipe.item
+            json_lines = self._format.jsonl and source.fd is not None
+            make = self._defaults.parse_item if json_lines else self._defaults.make_item
             async for line in self._lines(source):
-                if line is Mark.IDLE:
+                if line is Marker.IDLE:
                     yield line
                     continue
                 number += 1
                 try:
-                    text = line if isinstance(line, str) else _decoded(line, first=number == 1)
+                    text = line if isinstance(line, str) else _decode(line, first=number == 1)
                     if source.fd is not None and not text.strip():
                         continue
                     item = make(text)
                     codec.new_item(item, self._partitions)
                 except InvalidItem as error:
                     self.bad += 1
-                    complaint = f"{source.place(number)}: {error}"
-                    if not self._reading.skip_bad:
-                        self.failure = complaint
+                    report = f"{source.describe_line(number)}: {error}"
+                    if not self._format.skip_bad:
+                        self.failure = report
                         return
-                    if self.bad <= MAX_COMPLAINTS:
-                        self.complaints.append(complaint)
+                    if self.bad <= MAX_REPORTED:
+                        self.reports.append(report)
                     continue
                 yield item
-                if self._stop.asked:
+                if self._interrupt.received:
                     return
 
-    async def _lines(self, source: Source) -> AsyncIterator[bytes | str | Mark]:
+    async def _lines(self, source: InputSource) -> AsyncIterator[bytes | str | Marker]:
         if source.fd is None:
             for key in source.keys:
                 yield key
@@ -209,26 +217,26 @@ class Feed:
         rest, too_long = b"", False
         async for block in self._blocks(source):
             if not block:
-                yield Mark.IDLE
+                yield Marker.IDLE
                 continue
             *whole, rest = (rest + block).split(b"\n")
             for line in whole:
-                yield Mark.TOO_LONG if too_long else line
+                yield Marker.TOO_LONG if too_long else line
                 too_long = False
             if len(rest) > MAX_LINE_BYTES:
                 rest, too_long = b"", True
-        if (rest or too_long) and not self._stop.asked:
-            yield Mark.TOO_LONG if too_long else rest
+        if (rest or too_long) and not self._interrupt.received:
+            yield Marker.TOO_LONG if too_long else rest
 
-    async def _blocks(self, source: Source) -> AsyncIterator[bytes]:
-        """What can be read, as it comes; an empty block before a wait."""
+    async def _blocks(self, source: InputSource) -> AsyncIterator[bytes]:
+        """Yield blocks as they can be read, and an empty block before each wait."""
         assert source.fd is not None
         while True:
             if not select.select([source.fd], [], [], 0)[0]:
                 yield b""
-                await self._stop.readable(source.fd)
-            await asyncio.sleep(0)  # a file is always ready to be read: let an interrupt through
-            if self._stop.asked:
+                await self._interrupt.wait_readable(source.fd)
+            await asyncio.sleep(0)  # a file is always readable: let the loop handle a signal
+            if self._interrupt.received:
                 return
             try:
                 block = os.read(source.fd, BLOCK_BYTES)
@@ -240,9 +248,9 @@ class Feed:
             yield block
 
 
-def _decoded(line: bytes | Literal[Mark.TOO_LONG], *, first: bool) -> str:
-    if line is Mark.TOO_LONG:
-        raise InvalidItem(f"longer than {MAX_LINE_BYTES // 1024**2} MB: is it one key a line?")
+def _decode(line: bytes | Literal[Marker.TOO_LONG], *, first: bool) -> str:
+    if line is Marker.TOO_LONG:
+        raise InvalidItem(f"longer than {MAX_LINE_BYTES // 1024**2} MB: put one key on each line")
     try:
         text = line.decode("utf-8-sig" if first else "utf-8")
     except UnicodeDecodeError as error:

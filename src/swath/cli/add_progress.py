@@ -1,4 +1,4 @@
-"""Progress of long work: a live line on a terminal, a plain line now and then elsewhere. Both on standard error."""
+"""Progress of `swath add` on standard error: a live line on a terminal, otherwise a plain line every 10 seconds."""
 
 import sys
 import time
@@ -14,14 +14,14 @@ PLAIN_SECONDS = 10.0
 
 
 class AddProgress:
-    """How an `add` goes on: `told` with each chunk."""
+    """Counts the items that were read and added. Call `advance` after each batch."""
 
     def __init__(self, *, total_bytes: int | None, clock: Callable[[], float] = time.monotonic) -> None:
         self.read = 0
         self.added = 0
         self._clock = clock
-        self._began = self._next_line = clock()
-        self._next_line += PLAIN_SECONDS
+        self._started = clock()
+        self._next_line = self._started + PLAIN_SECONDS
         self._live: Progress | None = None
         if is_terminal(sys.stderr):
             bar = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn()) if total_bytes else ()
@@ -40,15 +40,16 @@ class AddProgress:
         if self._live is not None:
             self._live.stop()
 
-    def told(self, *, read: int, added: int, bytes_read: int) -> None:
+    def advance(self, *, read: int, added: int, bytes_read: int) -> None:
+        """Count a batch and show the new totals. `bytes_read` is a total, the other two belong to the batch."""
         self.read += read
         self.added += added
         if self._live is not None:
-            self._live.update(self._task, description=self.text(), completed=bytes_read)
+            self._live.update(self._task, description=self._describe(), completed=bytes_read)
         elif self._clock() >= self._next_line:
             self._next_line = self._clock() + PLAIN_SECONDS
-            print(f"swath: {self.text()}", file=sys.stderr, flush=True)
+            print(f"swath: {self._describe()}", file=sys.stderr, flush=True)
 
-    def text(self) -> str:
-        seconds = max(self._clock() - self._began, 1e-9)
+    def _describe(self) -> str:
+        seconds = max(self._clock() - self._started, 1e-9)
         return f"{self.added:,} new of {self.read:,}, {self.read / seconds:,.0f} a second"

@@ -1,4 +1,4 @@
-"""The application: its commands, its version and its exit codes."""
+"""The application: it loads the command that the user names, runs it and returns its exit code."""
 
 import os
 import sys
@@ -18,17 +18,17 @@ COMMANDS = ("crawl", "backfill", "scan", "export", "status", "add", "explain", "
 EPILOG = "Exit codes:\n\n" + "\n".join(f"- `{code:d}` {meaning}" for code, meaning in MEANINGS.items())
 
 
-class Root(TyperGroup):
+class RootGroup(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
-        """In the order in which one comes to need them."""
+        """List the commands in the order of COMMANDS instead of the alphabet."""
         return sorted(super().list_commands(ctx), key=COMMANDS.index)
 
 
 app = typer.Typer(
     name="swath",
-    cls=Root,
+    cls=RootGroup,
     rich_markup_mode="markdown",
-    help="A durable work frontier: look at it, add to it, steer it.",
+    help="A durable work frontier: run jobs on it, inspect it and control it.",
     epilog=EPILOG,
     no_args_is_help=True,
     add_completion=False,
@@ -37,7 +37,7 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         print(f"swath {swath.__version__}")
         raise typer.Exit
@@ -46,14 +46,17 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit")
     ] = False,
 ) -> None:
     pass
 
 
-def load(names: Iterable[str] = COMMANDS) -> typer.Typer:
-    """The application with these commands, each a module with a function of its name or an application of its own."""
+def load_commands(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """Add commands to the application and return it.
+
+    The module of a command has either a function with the name of the command or, for a group of commands, an `app`.
+    """
     for name in names:
         module = import_module(f"swath.cli.{name}")
         if hasattr(module, "app"):
@@ -63,14 +66,14 @@ def load(names: Iterable[str] = COMMANDS) -> typer.Typer:
     return app
 
 
-def _named(words: Iterable[str]) -> Iterable[str]:
-    """The command that is asked for, or all of them: to load them takes longer than most take to run."""
+def _select_commands(words: Iterable[str]) -> Iterable[str]:
+    """Return the command that the words name, or all commands. Loading all takes longer than most commands run."""
     first = next((word for word in words if not word.startswith("-")), "")
     return [first] if first in COMMANDS else COMMANDS
 
 
-class Output(FileIO):
-    """Standard output, which remembers why it could not be written to."""
+class WatchedStdout(FileIO):
+    """Standard output that remembers the error of a failed write."""
 
     failure: OSError | None = None
 
@@ -83,42 +86,42 @@ class Output(FileIO):
 
 
 def run() -> int:
-    """Run the command. What could not be written is an error like others, whichever command it was."""
+    """Run the command in `sys.argv` and return its exit code. Report a failed write to standard output as an error."""
     if sys.stdin is None:
-        os.open(os.devnull, os.O_RDONLY)  # or a file of ours would have its number
+        os.open(os.devnull, os.O_RDONLY)  # otherwise the first file that swath opens becomes file descriptor 0
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  as long as the process
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  stays open until the process ends
     if sys.stdout is None:
-        print_error("standard output is closed: send it to a file or to /dev/null")
+        print_error("standard output is closed: redirect it to a file or to /dev/null")
         return ExitCode.USAGE
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a key may hold what this terminal cannot show
-    output = _watched(sys.stdout)
+            stream.reconfigure(errors="backslashreplace")  # a key may contain characters that the terminal cannot show
+    output = _watch_stdout(sys.stdout)
     code: int | str | None = ExitCode.OK
     try:
         try:
-            load(_named(sys.argv[1:]))(prog_name="swath")
-        except SystemExit as ended:  # as typer ends
-            code = ended.code
+            load_commands(_select_commands(sys.argv[1:]))(prog_name="swath")
+        except SystemExit as exit:  # typer always exits this way
+            code = exit.code
         sys.stdout.flush()
     except OSError as error:
         if output is None or error is not output.failure:
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())  # or Python would try again at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())  # otherwise Python writes again when it exits
         if not isinstance(error, BrokenPipeError):
-            print_error(f"standard output cannot be written to: {error.strerror}")
+            print_error(f"cannot write to standard output: {error.strerror}")
             return ExitCode.USAGE
     return code if isinstance(code, int) else ExitCode.OK
 
 
-def _watched(stream: TextIO) -> Output | None:
-    """Put an Output where standard output goes."""
+def _watch_stdout(stream: TextIO) -> WatchedStdout | None:
+    """Replace `sys.stdout` by a stream that writes to a WatchedStdout, with the same encoding and buffering."""
     if not isinstance(stream, TextIOWrapper):
         return None
-    output = Output(stream.fileno(), "w", closefd=False)
+    output = WatchedStdout(stream.fileno(), "w", closefd=False)
     sys.stdout = TextIOWrapper(
-        output if isinstance(stream.buffer, FileIO) else BufferedWriter(output),  # as PYTHONUNBUFFERED says
+        output if isinstance(stream.buffer, FileIO) else BufferedWriter(output),  # PYTHONUNBUFFERED gives a FileIO
         encoding=stream.encoding,
         errors=stream.errors,
         line_buffering=stream.line_buffering,

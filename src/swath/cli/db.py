@@ -5,7 +5,7 @@ from typing import Any
 import typer
 
 import swath
-from swath.cli import check as checks
+from swath import CheckReport, mask_password
 from swath.cli.command import open_frontier, require_store, run_command
 from swath.cli.exit_codes import ExitCode
 from swath.cli.formatting import escape, format_limits, format_size, pluralize
@@ -17,11 +17,7 @@ from swath.cli.options import (
     PartitionsOption,
     StoreOption,
 )
-from swath.cli.store_info import describe
 from swath.cli.terminal import print_facts, print_json
-from swath.core.clock import SECOND
-from swath.core.redact import mask_password
-from swath.opening import migrate as migrate_store
 
 app = typer.Typer(help="Create, migrate, check and describe a store.", no_args_is_help=True)
 
@@ -37,7 +33,7 @@ def init(
 ) -> None:
     """Create a frontier.
 
-    One that is there stays as it is, except for defaults that are given.
+    If the frontier exists, the command changes only the defaults that are given.
     """
     settings = {
         "partitions": partitions,
@@ -50,78 +46,108 @@ def init(
 
 @app.command("migrate")
 def migrate(store: StoreOption = None, json: JSONOption = False) -> None:
-    """Bring a store that an older swath wrote to the format of this one."""
+    """Upgrade a store that an older version of swath created."""
     run_command(store, _migrate(store, json))
 
 
 @app.command("check")
 def check(store: StoreOption = None, json: JSONOption = False) -> None:
-    """Count everything again and compare.
+    """Count every row and compare the result with the counters of the store.
 
-    Exits with 1 when a counter or a promise does not hold. It takes longer the larger the frontier is. Partitions that
-    are worked on meanwhile are looked at again, and left out if they never hold still: `swath pause` makes them.
+    Exits with 1 if a counter or an invariant is wrong. The time grows with the size of the frontier. Partitions that
+    change during the check are counted again, and skipped if they keep changing: `swath pause` stops the changes.
     """
     run_command(store, _check(store, json))
 
 
 @app.command("info")
 def info(store: StoreOption = None, json: JSONOption = False) -> None:
-    """Show what a store is: backend, format, partitions, size."""
+    """Show the backend, format, partitions and size of a store."""
     run_command(store, _info(store, json))
 
 
 async def _init(store: str | None, settings: dict[str, Any], json: bool) -> None:
     async with open_frontier(store, create=True, **settings) as frontier:
-        kept = frontier._store.settings
-    data = {
-        "store": mask_password(store or ""),
-        "partitions": kept.partitions,
-        "min_interval": kept.min_interval / SECOND,
-        "concurrency": kept.concurrency,
-        "max_attempts": kept.max_attempts,
-    }
+        status = await frontier.status()
+    name = mask_password(store or "")
+    partitions = len(status.partitions)
     if json:
-        print_json(data)
+        print_json(
+            {
+                "store": name,
+                "partitions": partitions,
+                "min_interval": status.min_interval,
+                "concurrency": status.concurrency,
+                "max_attempts": status.max_attempts,
+            }
+        )
     else:
         print(
-            f"{escape(mask_password(store or ''))} is ready: {pluralize(kept.partitions, 'partition')}, "
-            f"{format_limits(kept.min_interval / SECOND, kept.concurrency)}, up to "
-            f"{pluralize(kept.max_attempts, 'attempt')}"
+            f"{escape(name)} is ready: {pluralize(partitions, 'partition')}, "
+            f"{format_limits(status.min_interval, status.concurrency)}, up to "
+            f"{pluralize(status.max_attempts, 'attempt')}"
         )
 
 
 async def _migrate(store: str | None, json: bool) -> None:
-    applied = await migrate_store(require_store(store))
+    applied = await swath.migrate(require_store(store))
     if json:
         print_json({"store": mask_password(store or ""), "applied": list(applied)})
     elif applied:
         for name in applied:
             print(f"applied {name}")
     else:
-        print("nothing to do: the store has this version's format")
+        print("nothing to do: the store has the current format")
 
 
 async def _check(store: str | None, json: bool) -> int:
     async with open_frontier(store) as frontier:
-        report = await checks.check(frontier)
+        report = await frontier.check()
     if json:
-        print_json({"store": mask_password(store or ""), **report.as_json()})
+        print_json(
+            {
+                "store": mask_password(store or ""),
+                "ok": report.ok,
+                "partitions": report.partitions,
+                "items": report.items,
+                "skipped": list(report.skipped),
+                "mismatches": [{"partition": found.partition, "text": found.text} for found in report.mismatches],
+            }
+        )
     else:
-        for finding in report.findings:
-            print(f"partition {finding.partition}: {finding.text}")
-        print(report.summary())
-    return ExitCode.NEGATIVE if report.findings else ExitCode.OK
+        for found in report.mismatches:
+            print(f"partition {found.partition}: {found.text}")
+        print(summarize_check(report))
+    return ExitCode.OK if report.ok else ExitCode.NEGATIVE
+
+
+def summarize_check(report: CheckReport) -> str:
+    if report.mismatches:
+        errors = pluralize(len(report.mismatches), "error")
+        return f"{errors} in {pluralize(report.partitions, 'partition')}: please report this"
+    checked = pluralize(report.partitions - len(report.skipped), "partition")
+    summary = f"ok: counted {pluralize(report.items, 'item')} in {checked}, and every counter is right"
+    if report.skipped:
+        skipped = pluralize(len(report.skipped), "partition")
+        summary += f"; skipped {skipped} that kept changing: run swath pause first to check all"
+    return summary
 
 
 async def _info(store: str | None, json: bool) -> None:
     async with open_frontier(store) as frontier:
-        partitions = frontier._store.settings.partitions
-        positions = sum(part.end for part in (await frontier._store.status()).partitions)
-        about = await describe(require_store(store))
-    data = {"store": mask_password(store or ""), "backend": about.backend, "format": about.format}
-    data |= {"partitions": partitions, "positions": positions, "bytes": about.bytes, "version": swath.__version__}
+        checkpoints = (await frontier.status()).checkpoints
+    described = await swath.describe(require_store(store))
+    data = {
+        "store": mask_password(store or ""),
+        "backend": described.backend,
+        "format": described.format,
+        "partitions": len(checkpoints),
+        "positions": sum(checkpoint.end for checkpoint in checkpoints),
+        "bytes": described.bytes,
+        "version": swath.__version__,
+    }
     if json:
         print_json(data)
         return
     pairs = [(name, f"{value}") for name, value in data.items() if name != "bytes"]
-    print_facts("store", [*pairs, ("size", format_size(about.bytes))])
+    print_facts("store", [*pairs, ("size", format_size(described.bytes))])

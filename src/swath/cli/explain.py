@@ -1,4 +1,4 @@
-"""`swath explain`: where a key is, and why it is not being worked on."""
+"""`swath explain`: show the state of an item, and why no worker has started it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -8,29 +8,30 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from swath import Explanation, Frontier
 from swath.cli.command import check_lane, open_frontier, run_command
 from swath.cli.exit_codes import ExitCode
 from swath.cli.formatting import escape, format_json
 from swath.cli.options import JSONOption, StoreOption
 from swath.cli.terminal import is_terminal, make_console, print_facts, print_json
-from swath.core.status import Explanation
-from swath.frontier import Frontier
 
-CRAWL = "crawl settings"  # the fact that a crawl leaves in its frontier
+CRAWL_SETTINGS = "crawl settings"  # the fact in which a crawl stores its settings
 
 
 def explain(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The key of an item")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Key of the item")],
     store: StoreOption = None,
     lane: Annotated[
         str | None,
-        typer.Option("--lane", metavar="NAME", show_default=False, help="The lane, where a key is in several"),
+        typer.Option(
+            "--lane", metavar="NAME", show_default=False, help="Lane of the item, if several lanes have this key"
+        ),
     ] = None,
     json: JSONOption = False,
 ) -> None:
-    """Say where an item is, and why it is not being worked on.
+    """Show the state of an item, and why no worker has started it.
 
-    One sentence, then the facts. Exits with 1 when the key was never added.
+    Prints one sentence, then the details. Exits with 1 if the key was never added.
     """
     run_command(store, _explain(store, key, lane, json))
 
@@ -39,7 +40,7 @@ async def _explain(store: str | None, key: str, lane: str | None, json: bool) ->
     async with open_frontier(store) as frontier:
         found = await explain_key(frontier, key, lane=None if lane is None else check_lane(lane))
         if found.state == "unknown":
-            found = await _refused(frontier, found)
+            found = await _explain_crawl_rule(frontier, found)
     if json:
         print_json({"key": found.key, "state": found.state, "sentence": found.sentence, **found.data})
     else:
@@ -48,7 +49,7 @@ async def _explain(store: str | None, key: str, lane: str | None, json: bool) ->
 
 
 async def explain_key(frontier: Frontier, key: str, *, lane: str | None = None) -> Explanation:
-    """Where a key is. Of one that was passed on from lane to lane, as pages of a crawl may be, where it is now."""
+    """Explain a key. If the item was passed on to another lane, as a crawl does with pages, explain it there."""
     found = await frontier.explain(key, lane=lane)
     match found.data.get("result"):
         case {"passed_on_to": str(passed)} if lane is None:
@@ -56,16 +57,16 @@ async def explain_key(frontier: Frontier, key: str, *, lane: str | None = None) 
     return found
 
 
-async def _refused(frontier: Frontier, found: Explanation) -> Explanation:
-    """A key that was never added, of a crawl: which of its rules keeps it out."""
-    known = (await frontier.facts([CRAWL])).get(CRAWL)
-    if known is None:
+async def _explain_crawl_rule(frontier: Frontier, found: Explanation) -> Explanation:
+    """If the frontier belongs to a crawl, add the rule of the crawl that excludes this unknown key."""
+    settings = (await frontier.facts([CRAWL_SETTINGS])).get(CRAWL_SETTINGS)
+    if settings is None:
         return found
     try:
         from swath.crawl.urls.explain import explain_refusal
-    except ImportError:  # a crawl that was made elsewhere
+    except ImportError:  # the crawl ran in another installation, and the extra is missing here
         return found
-    rule, sentence = explain_refusal(found.key, known, year=datetime.now(UTC).year)
+    rule, sentence = explain_refusal(found.key, settings, year=datetime.now(UTC).year)
     return replace(found, sentence=f"{found.sentence} {sentence}", data={"refused": rule})
 
 
@@ -75,15 +76,15 @@ def _print(found: Explanation) -> None:
     else:
         make_console().print(Text(escape(found.sentence), style="bold"))
     if found.data:
-        print_facts(found.state, flat(found.data))
+        print_facts(found.state, flatten(found.data))
 
 
-def flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Facts as names and texts; a lane's are named `lane.waiting` and so on."""
+def flatten(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield details as names and texts; those of the lane are named `lane.waiting` and so on."""
     for name, value in data.items():
         match value:
             case dict() if name == "lane":
-                yield from flat(value, "lane.")
+                yield from flatten(value, "lane.")
             case None:
                 yield prefix + name, "-"
             case bool():

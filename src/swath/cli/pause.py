@@ -1,26 +1,26 @@
-"""`swath pause`: start nothing more, of one lane or at all."""
+"""`swath pause`: stop starting items, in one lane or in the whole frontier."""
 
 from typing import Annotated, Any
 
 import typer
 
+from swath import Frontier
 from swath.cli.command import check_lane, open_frontier, run_command
 from swath.cli.formatting import escape, pluralize
 from swath.cli.options import JSONOption, StoreOption
 from swath.cli.terminal import print_json
-from swath.frontier import Frontier
 
 LaneArgument = Annotated[
     str | None,
-    typer.Argument(metavar="LANE", show_default=False, help="One lane; the whole frontier, if not given"),
+    typer.Argument(metavar="LANE", show_default=False, help="Name of a lane; without it, the whole frontier"),
 ]
 
 
 def pause(lane: LaneArgument = None, store: StoreOption = None, json: JSONOption = False) -> None:
-    """Start nothing more, of one lane or at all.
+    """Stop starting items, in one lane or in the whole frontier.
 
-    It holds until `swath resume`. Every process hears of it within two seconds and gives back what it has not started;
-    what is being worked on goes on.
+    The pause lasts until `swath resume`. Every process notices it within two seconds and releases the items that it
+    has claimed but not started; items that are in progress are finished.
     """
     run_command(store, _pause(store, lane, json))
 
@@ -29,7 +29,7 @@ async def _pause(store: str | None, lane: str | None, json: bool) -> None:
     async with open_frontier(store) as frontier:
         new = lane is not None and await frontier.lane(check_lane(lane)) is None
         await frontier.pause(lane)
-        data, text = await in_force(frontier, lane)
+        data, text = await describe_pause(frontier, lane)
     if new:
         text += " No item was ever added to this lane."
     if json:
@@ -38,21 +38,21 @@ async def _pause(store: str | None, lane: str | None, json: bool) -> None:
         print(escape(text))
 
 
-async def in_force(frontier: Frontier, lane: str | None) -> tuple[dict[str, Any], str]:
-    """Whether a lane or the frontier is paused, as data and as a sentence."""
+async def describe_pause(frontier: Frontier, lane: str | None) -> tuple[dict[str, Any], str]:
+    """Return whether a lane or the frontier is paused, as data and as a sentence."""
     status = await frontier.status()
     if lane is None:
-        going_on = f"; {pluralize(status.claimed, 'item')} being worked on" if status.claimed else ""
+        in_flight = f"; {pluralize(status.claimed, 'item')} still in flight" if status.claimed else ""
         text = (
-            f"The frontier is paused{going_on}. swath resume lets it go on."
+            f"The frontier is paused{in_flight}. Run swath resume to continue."
             if status.paused
-            else "The frontier is running. Lanes paused by themselves stay so: swath lanes --paused."
+            else "The frontier is running. Lanes that were paused one by one stay paused: swath lanes --paused."
         )
         return {"lane": None, "paused": status.paused, "frontier_paused": status.paused}, text
     found = await frontier.lane(lane)
     paused = found is not None and found.limits.paused
     text = f"Lane {lane} is {'paused' if paused else 'not paused'}"
-    text += f", with {found.waiting:,} waiting and {found.in_flight:,} being worked on." if found else "."
+    text += f", with {found.waiting:,} waiting and {found.in_flight:,} in flight." if found else "."
     if status.paused:
-        text += " The whole frontier is paused: swath resume lets it go on."
+        text += " The whole frontier is paused: run swath resume to continue."
     return {"lane": lane, "paused": paused, "frontier_paused": status.paused}, text

@@ -1,17 +1,18 @@
-"""`swath resume`: let a lane, or the frontier, go on."""
+"""`swath resume`: end the pause of a lane or of the frontier."""
 
 from swath.cli.command import check_lane, open_frontier, run_command
 from swath.cli.exit_codes import ExitCode
 from swath.cli.formatting import escape
 from swath.cli.options import JSONOption, StoreOption
-from swath.cli.pause import LaneArgument, in_force
+from swath.cli.pause import LaneArgument, describe_pause
 from swath.cli.terminal import print_error, print_json
 
 
 def resume(lane: LaneArgument = None, store: StoreOption = None, json: JSONOption = False) -> None:
-    """End what `swath pause` began.
+    """End a pause that `swath pause` began.
 
-    A lane paused by itself stays paused when the frontier goes on, and the other way round.
+    Pauses are independent: resuming the frontier leaves paused lanes paused, and resuming a lane leaves a paused
+    frontier paused.
     """
     run_command(store, _resume(store, lane, json))
 
@@ -19,10 +20,10 @@ def resume(lane: LaneArgument = None, store: StoreOption = None, json: JSONOptio
 async def _resume(store: str | None, lane: str | None, json: bool) -> int:
     async with open_frontier(store) as frontier:
         if lane is not None and await frontier.lane(check_lane(lane)) is None:
-            print_error(f"there is no lane {lane!r}: swath lanes lists them")
+            print_error(f"there is no lane {lane!r}: run swath lanes to list the lanes")
             return ExitCode.NEGATIVE
         await frontier.resume(lane)
-        data, text = await in_force(frontier, lane)
+        data, text = await describe_pause(frontier, lane)
     if json:
         print_json(data)
     else:

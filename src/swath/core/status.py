@@ -8,7 +8,23 @@ from typing import Any
 
 from swath.core.checkpoint import Checkpoint
 from swath.core.clock import SECOND, as_datetime
-from swath.core.store import AHEAD_LIMIT, Found, LaneRow, StoreStatus
+from swath.core.store import AHEAD_LIMIT, Found, LaneRow, PartitionStatus, StoreStatus
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """Exact counters of one partition."""
+
+    partition: int
+    ready: int
+    delayed: int
+    claimed: int
+    done: int
+    visits: int
+    dead: int
+    lanes: int
+    inbox: int
+    checkpoint: Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +46,7 @@ class Status:
     checkpoints: Sequence[Checkpoint]
     next_ready_at: datetime | None
     now: datetime
+    partitions: Sequence[PartitionInfo] = ()
 
     @property
     def waiting(self) -> int:
@@ -67,10 +84,39 @@ def summarize_status(store: StoreStatus) -> Status:
         min_interval=store.settings.min_interval / SECOND,
         concurrency=store.settings.concurrency,
         max_attempts=store.settings.max_attempts,
-        checkpoints=[Checkpoint(part.partition, part.checkpoint, part.checkpoint_dead, part.end) for part in parts],
+        checkpoints=[_checkpoint(part) for part in parts],
         next_ready_at=as_datetime(min(moments)) if moments else None,
         now=as_datetime(store.now),
+        partitions=[_partition_info(part) for part in parts],
     )
+
+
+def _checkpoint(part: PartitionStatus) -> Checkpoint:
+    return Checkpoint(part.partition, part.checkpoint, part.checkpoint_dead, part.end)
+
+
+def _partition_info(part: PartitionStatus) -> PartitionInfo:
+    return PartitionInfo(
+        partition=part.partition,
+        ready=part.ready,
+        delayed=part.delayed,
+        claimed=part.claimed,
+        done=part.done,
+        visits=part.visits,
+        dead=part.dead,
+        lanes=part.lanes,
+        inbox=part.inbox,
+        checkpoint=_checkpoint(part),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StoreInfo:
+    """What a store is made of: its backend, the number of its format and its size in bytes."""
+
+    backend: str
+    format: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)

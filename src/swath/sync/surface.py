@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from swath import claim as claims
 from swath import frontier as frontiers
+from swath.core.check import CheckReport
 from swath.core.clock import Clock
 from swath.core.events import Observer
 from swath.core.item import Item, Outcome
@@ -253,15 +254,20 @@ class Frontier:
         )
 
     def reopen(self, keys: Iterable[str], *, lane: str | None = None) -> int:
-        """Make done or dead items ready again, by one key or several, with no attempts counted; return how many there
-        were. What is to be visited again anyway is left to its time. Where the connection broke meanwhile, it may be
-        fewer than there were, as with `add`."""
+        """Make done or dead items ready again, by one key or several, and reset their attempts; return their number.
+
+        An item that is scheduled for another visit keeps its time. If the connection breaks in between, the number may
+        be too low, as with `add`.
+        """
         wanted = keys if isinstance(keys, str) else list(keys)
         return self._portal.call(self._frontier.reopen(wanted, lane=lane))
 
-    def reopen_dead(self, *, lane: str | None = None, reason: str | None = None) -> int:
-        """Make dead items ready again: all, those of a lane, or those whose reason contains a text."""
-        return self._portal.call(self._frontier.reopen_dead(lane=lane, reason=reason))
+    def reopen_dead(
+        self, keys: Iterable[str] | None = None, *, lane: str | None = None, reason: str | None = None
+    ) -> int:
+        """Make dead items ready again: those with these keys or all, of one lane or of any, and with `reason` only
+        those whose reason contains that text. Return their number."""
+        return self._portal.call(self._frontier.reopen_dead(keys, lane=lane, reason=reason))
 
     def learn(self, facts: Mapping[str, Any]) -> None:
         """Keep what a job knows, by key, for everybody who works on the frontier; what was known before gives way."""
@@ -279,6 +285,14 @@ class Frontier:
     def status(self) -> Status:
         """Exact counters and checkpoints, in a time that grows with the partitions only."""
         return self._portal.call(self._frontier.status())
+
+    def check(self) -> CheckReport:
+        """Count every row and compare the result with the counters and checkpoints that the store keeps.
+
+        This takes longer the larger the frontier is. Partitions that other processes change are counted again, up to
+        five times, and then skipped: pause the frontier to check all of them.
+        """
+        return self._portal.call(self._frontier.check())
 
     def explain(self, key: str, *, lane: str | None = None) -> Explanation:
         """Where a key is, and why it is not being worked on."""
