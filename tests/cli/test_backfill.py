@@ -61,7 +61,7 @@ def test_a_table_that_may_not_be_read_is_refused_at_once(stranger: str, tmp_path
     scan = run_swath("scan", "--source", f"{stranger}#users", "--check", "json:dumps", "--out", f"{tmp_path}/f.jsonl")
     for refused in (backfill, scan):
         assert refused.code == 2
-        assert "permission denied for table users. GRANT SELECT on the table" in refused.err
+        assert "permission denied for table users. Grant it SELECT on the table" in refused.err
         assert refused.err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
