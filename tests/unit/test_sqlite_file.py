@@ -11,8 +11,10 @@ import tempfile
 import textwrap
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,12 +23,13 @@ from swath import Item
 from swath.backends.sql import parse, read
 from swath.backends.sqlite import SqliteStore, migrate
 from swath.backends.sqlite.connection import APPLICATION_ID, NETWORK_FILE_SYSTEMS, file_system
+from swath.backends.sqlite.format import FORMAT
 from swath.backends.sqlite.migration import all_migrations, run_script
-from swath.backends.sqlite.state import FORMAT
 from swath.core.errors import (
     InvalidSetting,
     InvalidStoreURL,
     NotAFrontier,
+    SchemaError,
     SchemaOutdated,
     SchemaTooNew,
     StoreFull,
@@ -35,6 +38,8 @@ from swath.core.errors import (
 )
 from swath.core.store import ClaimRef, ClaimRequest, EncodedItem, Fact, LaneChange, Move, MoveKind, Settings, Settlement
 from tests.forking import passes_in_a_child
+
+UNRELEASED = Path(__file__).parents[1] / "fixtures" / "sqlite_unreleased.sql"
 
 
 @pytest.fixture
@@ -253,7 +258,7 @@ async def test_a_damaged_file_says_so(path: str) -> None:
         (
             "ALTER TABLE swath_partition_state RENAME COLUMN time TO moment",
             "ALTER TABLE swath_partition_state RENAME COLUMN moment TO time",
-            "no such column: time.*changed its tables",
+            r"swath_partition_state\.time is missing.*changed its tables",
         ),
         (
             "DELETE FROM swath_frontier",
@@ -484,13 +489,13 @@ def test_a_settlement_on_a_full_disk_settles_nothing(path: str) -> None:
                         return await claim.settle(outcomes)
                     except StoreFull:
                         status = await frontier.status()
-                        assert (status.claimed, status.waiting, claim.held) == (20, 20, 20), status
+                        assert (status.claimed, status.waiting, claim.remaining) == (20, 20, 20), status
                         assert (await frontier.explain("new")).state == "unknown"
                         assert await frontier.facts(["new"]) == {}
                         raise
 
                 refused, _ = await until_it_fits(path, frontier._store, move)
-                assert claim.held == 0
+                assert claim.remaining == 0
             async with swath.open(f"sqlite:///{path}") as frontier:
                 status = await frontier.status()
                 assert (status.done, status.dead, status.ready, status.claimed) == (19, 1, 1, 0), status
@@ -641,6 +646,31 @@ async def test_an_older_format_names_the_command_to_run(path: str) -> None:
     edit(path, "UPDATE swath_frontier SET format = 0")
     with pytest.raises(SchemaOutdated, match=f"swath db migrate --store 'sqlite:///{path}'"):
         await SqliteStore.open(path)
+
+
+@pytest.mark.parametrize("open_store", [SqliteStore.open, migrate, create])
+async def test_a_store_of_an_unreleased_version_says_what_to_do(path: str, open_store: Callable[..., Any]) -> None:
+    """Its format number is ours and its tables are not."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(UNRELEASED.read_text(encoding="utf-8"))
+    with pytest.raises(SchemaError, match=r"swath_counter.name.* is missing.*unreleased version.*new frontier"):
+        await open_store(path)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT key FROM swath_item").fetchall() == [("a",)]
+
+
+async def test_a_missing_index_is_named(path: str) -> None:
+    await create(path)
+    edit(path, "DROP INDEX swath_delayed_unsettled")
+    with pytest.raises(SchemaError, match="swath_delayed_unsettled is missing"):
+        await SqliteStore.open(path)
+
+
+async def test_a_column_and_an_index_of_the_users_do_no_harm(path: str) -> None:
+    await create(path)
+    edit(path, "CREATE INDEX mine ON swath_done (settled_at)")
+    edit(path, "ALTER TABLE swath_done ADD COLUMN mine TEXT")
+    await create(path)
 
 
 async def test_a_newer_format_is_refused(path: str) -> None:

@@ -11,9 +11,9 @@ from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
 from swath.backends.sqlite.errors import is_busy, translated
+from swath.backends.sqlite.format import FORMAT
 from swath.backends.sqlite.location import Target
 from swath.backends.sqlite.migration import all_migrations, run_script
-from swath.backends.sqlite.state import FORMAT
 from swath.core.errors import InvalidSetting, InvalidStoreURL, NotAFrontier, StoreUnavailable, UsageError
 from swath.core.store import Settings
 

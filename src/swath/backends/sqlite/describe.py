@@ -2,7 +2,7 @@
 
 import os
 
-from swath.backends.sqlite.state import FORMAT
+from swath.backends.sqlite.format import FORMAT
 from swath.core.status import StoreInfo
 
 

@@ -4,8 +4,8 @@ import sqlite3
 from importlib.resources import files
 from typing import NamedTuple
 
+from swath.backends.sqlite.format import FORMAT
 from swath.backends.sqlite.location import Target
-from swath.backends.sqlite.state import FORMAT
 
 
 class Migration(NamedTuple):

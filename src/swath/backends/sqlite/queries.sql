@@ -6,6 +6,9 @@
 
 -- the frontier and its partitions
 
+-- name: format
+SELECT format FROM swath_frontier WHERE id = 1
+
 -- name: frontier
 -- Rule 16: read at the start of every transaction, so that a process older than the format stops by itself.
 SELECT format, partitions, min_interval, concurrency, max_attempts, paused, signal FROM swath_frontier WHERE id = 1

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from swath.backends.sql import Statements
+from swath.backends.sqlite.format import check_format
 from swath.backends.sqlite.location import Target
 from swath.core.clock import Clock
 from swath.core.counters import NO_COUNTERS, Counters
-from swath.core.errors import SchemaOutdated, SchemaTooNew, SwathError
+from swath.core.errors import SwathError
 from swath.core.lane import Pacing, earliest_start, rank_of
 from swath.core.store import Settings, Signal
 
-FORMAT = 1  # the number of the last migration
 NEVER = -1  # before every moment
 MAX_POSITION = 2**63 - 1  # that SQLite can keep
 LANES_KEPT = 10_000  # in memory, from one transaction to the next
@@ -81,16 +81,6 @@ def read_frontier(connection: sqlite3.Connection, target: Target) -> tuple[Setti
     stored, *settings, paused, version = row
     check_format(stored, target)
     return Settings(*settings), Signal(bool(paused), version)
-
-
-def check_format(stored: int, target: Target) -> None:
-    if stored < FORMAT:
-        raise SchemaOutdated(
-            f"{target} has format {stored}, this swath works with format {FORMAT}: "
-            f"run `swath db migrate --store '{target.url}'`"
-        )
-    if stored > FORMAT:
-        raise SchemaTooNew(f"{target} has format {stored}, this swath knows formats up to {FORMAT}: upgrade swath")
 
 
 @dataclass(slots=True)

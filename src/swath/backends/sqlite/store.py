@@ -18,6 +18,7 @@ from swath.backends.sqlite import settle as settling
 from swath.backends.sqlite.connection import Files, connect, locate, patiently, prepare
 from swath.backends.sqlite.errors import translated
 from swath.backends.sqlite.external_transaction import settle_within
+from swath.backends.sqlite.format import check_tables
 from swath.backends.sqlite.location import Target
 from swath.backends.sqlite.migration import apply_missing
 from swath.backends.sqlite.state import Session, begin, read_frontier
@@ -67,6 +68,7 @@ class SqliteStore:
         self._wakers_lock = threading.Lock()
         with translated(path), ExitStack() as opened:
             connection = opened.enter_context(closing(connect(path, synchronous=synchronous)))
+            patiently(partial(check_tables, connection, target))
             self.settings, _ = patiently(partial(read_frontier, connection, target))
             self._reading = opened.enter_context(closing(connect(path, synchronous=synchronous, read_only=True)))
             try:
@@ -361,6 +363,7 @@ def _migrate(path: str, schema: str | None, now: int) -> Sequence[str]:
         patiently(partial(connection.execute, "BEGIN IMMEDIATE"))
         try:
             applied = apply_missing(connection, target, now=now)
+            check_tables(connection, target)
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")

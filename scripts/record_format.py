@@ -1,0 +1,61 @@
+"""Record the table format of each backend in tests/formats.json, as hashes of its table files.
+
+python scripts/record_format.py            # after raising FORMAT: adds an entry for it
+python scripts/record_format.py --replace  # before a format is released: replaces the entry of the present format
+"""
+
+import hashlib
+import json
+import re
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+from swath.backends.sqlite.format import FORMAT as SQLITE_FORMAT
+
+MANIFEST = Path(__file__).parents[1] / "tests" / "formats.json"
+FORMATS = {"sqlite": SQLITE_FORMAT}
+
+Manifest = dict[str, dict[str, dict[str, str]]]  # backend, format, file: hash
+
+
+def hash_tables(backend: str) -> dict[str, str]:
+    """Hash the table files of a backend, without comments and white space: prose may change."""
+    folder = files(f"swath.backends.{backend}")
+    paths = [
+        f"migrations/{file.name}" for file in folder.joinpath("migrations").iterdir() if file.name.endswith(".sql")
+    ]
+    if folder.joinpath("schema.sql").is_file():
+        paths.append("schema.sql")
+    return {path: _hash_statements(folder.joinpath(path).read_text(encoding="utf-8")) for path in sorted(paths)}
+
+
+def _hash_statements(text: str) -> str:
+    statements = " ".join(re.sub(r"--.*", "", text).split())
+    return hashlib.sha256(statements.encode()).hexdigest()[:16]
+
+
+def read_manifest() -> Manifest:
+    manifest: Manifest = json.loads(MANIFEST.read_text(encoding="utf-8"))
+    return manifest
+
+
+def main(replace: bool) -> int:
+    manifest = read_manifest() if MANIFEST.exists() else {}
+    for backend, number in FORMATS.items():
+        recorded = manifest.setdefault(backend, {})
+        hashes = hash_tables(backend)
+        if recorded.get(str(number), hashes) != hashes and not replace:
+            print(
+                f"{backend}: format {number} is recorded with other tables. If a release has it, put the change into a "
+                "new migration and raise FORMAT. Otherwise pass --replace",
+                file=sys.stderr,
+            )
+            return 1
+        recorded[str(number)] = hashes
+    MANIFEST.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main("--replace" in sys.argv[1:]))
