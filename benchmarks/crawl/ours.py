@@ -11,17 +11,18 @@ from pathlib import Path
 import uvloop
 
 from benchmarks.crawl.profile import Profile
-from swath.crawl import workspace
+from swath import Stop
 from swath.crawl.fleet import Fleet
+from swath.crawl.seeds import read_seeds
 from swath.crawl.settings import CrawlSettings
-from swath.runner.shutdown import Stop
+from swath.crawl.workspace import open_workspace
 
 
 async def crawl(settings: CrawlSettings, seeds: Path) -> int:
     with seeds.open() as lines:
-        await workspace.prepare(settings, workspace.read_seeds(lines))
-    fleet = Fleet(settings, Stop())
-    await fleet.run()
+        async with open_workspace(settings, read_seeds(lines)) as workspace:
+            fleet = Fleet(settings, workspace.frontier, Stop())
+            await fleet.run()
     pages: int = fleet.stats()["pages"]
     return pages
 

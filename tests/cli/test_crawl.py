@@ -19,10 +19,11 @@ from rich.console import Console
 from swath.cli import crawl_view as view
 from swath.core.item import Item
 from swath.core.status import Status
-from swath.crawl import workspace
+from swath.crawl import seeds
 from swath.crawl.settings import CrawlSettings
 from swath.frontier import ADD_BUFFER
 from tests.cli.conftest import COMMAND, TIMEOUT, add, environment, look, run_swath
+from tests.crawl.driving import prepare
 
 DEMO = Path(__file__).parents[2] / "examples/demo_crawl.py"
 SMALL = ("--delay", "0.05s", "--max-pages-per-host", "3", "--retries", "0")
@@ -65,7 +66,7 @@ def test_the_demo_is_crawled_and_the_second_time_it_is_complete(tmp_path: Path) 
     said, remarks = again.communicate(timeout=TIMEOUT)
     assert again.returncode == 0, remarks
     assert "is complete: nothing is left to fetch" in remarks
-    assert "pages since the crawl began" in said
+    assert "pages since the crawl started" in said
 
 
 def test_an_interrupt_ends_both_and_the_same_command_goes_on(tmp_path: Path) -> None:
@@ -79,7 +80,7 @@ def test_an_interrupt_ends_both_and_the_same_command_goes_on(tmp_path: Path) -> 
     finally:
         process.kill()
     assert process.returncode == 130, remarks
-    assert "run the same command again to go on" in remarks
+    assert "run the same command again to continue" in remarks
     assert "refused" not in said  # the web was still there for what was in flight
     process = demo(out, "--delay", "0.2s")
     said, remarks = process.communicate(timeout=TIMEOUT)
@@ -174,11 +175,11 @@ def test_a_crawl_that_was_lost_while_it_queued_its_seeds_goes_on(
         raise ConnectionAbortedError
 
     with monkeypatch.context() as patch:
-        patch.setattr(workspace, "_items", some)
+        patch.setattr(seeds, "seed_items", some)
         with pytest.raises(ConnectionAbortedError):
-            asyncio.run(workspace.prepare(settings, ["https://example.com/"]))
+            asyncio.run(prepare(settings, ["https://example.com/"]))
     assert look(settings.store_url).waiting
-    assert asyncio.run(workspace.prepare(settings, ["https://example.com/"])).resumed
+    assert asyncio.run(prepare(settings, ["https://example.com/"])).resumed
 
 
 @pytest.mark.parametrize(
@@ -225,7 +226,7 @@ def test_an_address_that_is_not_public_is_given_up_at_once(tmp_path: Path, more:
     assert result.code == 1
     assert "127.0.0.1 is not a public address" in result.err
     retry = f"swath dead retry --all --store 'sqlite:///{tmp_path}/frontier.db'"
-    assert f"crawled with --allow-private, after `{retry}`" in result.err
+    assert f"run `{retry}`, then crawl again with --allow-private" in result.err
     summary = json.loads(result.out.splitlines()[-1])
     assert (summary["dead"], summary["robots_fetched"], summary["errors"]) == (1, 0, {"private": 1})
 
@@ -288,12 +289,12 @@ def test_explain_knows_what_a_crawl_refuses(tmp_path: Path) -> None:
 
 
 def test_export_says_what_is_wrong(tmp_path: Path) -> None:
-    assert "--format txt: one of" in run_swath("export", "pages.txt", "--out", str(tmp_path)).err
+    assert "--format txt: must be one of" in run_swath("export", "pages.txt", "--out", str(tmp_path)).err
     assert "there is no frontier" in run_swath("export", "--out", str(tmp_path)).err
 
 
 def test_parquet_is_exported_to_a_file_of_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asyncio.run(workspace.prepare(CrawlSettings(out=str(tmp_path)), ["https://a.example/"]))
+    asyncio.run(prepare(CrawlSettings(out=str(tmp_path)), ["https://a.example/"]))
     monkeypatch.chdir(tmp_path)
     for name in ("at-12:30.parquet", "\udcff.parquet"):
         assert run_swath("export", name, "--out", str(tmp_path)).code == 0
@@ -314,15 +315,15 @@ def status(*, ready: int = 0, delayed: int = 0, claimed: int = 0, lanes: int = 0
 
 def shown(settings: CrawlSettings, tally: dict[str, object], now: Status, *, workers: int = 500) -> str:
     console = Console(width=100, file=StringIO(), record=True)
-    console.print(view.panel(settings, tally, now, workers=workers))
+    console.print(view.build_panel(settings, tally, now, workers=workers))
     return console.export_text()
 
 
 def test_the_panel_names_the_sizing_law_when_hosts_are_few() -> None:
     settings = CrawlSettings(out="crawl", scope="any", contact="me@example.com")
     text = " ".join(shown(settings, {"in_flight": 2}, status(ready=5_000, lanes=700)).replace("│", " ").split())
-    assert "at most 700 hosts ÷ 70 s = 10.0 pages/s; 500 workers would want 35,000 hosts with work" in text
-    assert "hosts 700 seen, at most 700 with work, some ready now" in text
+    assert "at most 700 hosts ÷ 70 s = 10.0 pages/s; to use 500 workers, crawl 35,000 hosts" in text
+    assert "hosts 700 seen, at most 700 with URLs left, some ready now" in text
 
 
 def test_the_panel_knows_that_all_hosts_wait_though_not_how_many_have_work() -> None:
@@ -330,22 +331,22 @@ def test_the_panel_knows_that_all_hosts_wait_though_not_how_many_have_work() -> 
     settings = CrawlSettings(out="crawl", scope="any", contact="me@example.com", lane="domain")
     now = status(ready=90_000, lanes=60_000, wait=3.0)
     text = " ".join(shown(settings, {"in_flight": 2}, now).replace("│", " ").split())
-    assert "domains 60,000 seen, at most 60,000 with work, the next ready in 3 s" in text
-    assert "every domain with work waits for its turn, 70 s after the one before" in text
+    assert "domains 60,000 seen, at most 60,000 with URLs left, next one ready in 3 s" in text
+    assert "every domain with URLs left waits 70 s between pages" in text
 
 
 def test_the_panel_says_when_it_waits_for_hosts_in_trouble() -> None:
     text = shown(CrawlSettings(out="crawl"), {}, status(ready=1, lanes=44, wait=16.53))
-    assert "the next ready in 16.5 s" in text
-    assert "every host with work is left alone for a while" in text
+    assert "next one ready in 16.5 s" in text
+    assert "every host with URLs left is paused" in text
 
 
 def test_the_panel_takes_no_lease_for_a_wait() -> None:
     """As in every crawl of one site: its only host is busy, and the next moment that is known is the lease's end."""
     text = shown(CrawlSettings(out="crawl"), {"in_flight": 1}, status(ready=9, claimed=1, lanes=1, wait=89.8))
-    assert "at most 1 with work " in text
-    assert "next ready" not in text
-    assert "left alone" not in text
+    assert "at most 1 with URLs left " in text
+    assert "next one ready" not in text
+    assert "paused" not in text
     assert "at most 1 host ÷ 1 s = 1.0 pages/s" in text
 
 

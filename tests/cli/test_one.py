@@ -11,7 +11,7 @@ from swath import Checkpoint, CheckReport, Mismatch, Status
 from swath.cli import crawl_view, scan_view
 from swath.cli.db import summarize_check
 from swath.crawl.settings import CrawlSettings
-from swath.crawl.workspace import Prepared
+from swath.crawl.workspace import Workspace
 from swath.scan.counts import Counts
 from tests.cli.conftest import run_swath
 
@@ -21,6 +21,7 @@ STATUS = Status(
     concurrency=1, max_attempts=1, checkpoints=[Checkpoint(0, 0, 0, 1)], next_ready_at=NOW, now=NOW,
 )  # fmt: skip
 CRAWL = CrawlSettings(out="crawl", workers=1)
+START = Workspace(CRAWL, frontier=None, added=1, changes=[], resumed=True)  # type: ignore[arg-type]
 
 
 def several(text: str) -> list[str]:
@@ -30,9 +31,9 @@ def several(text: str) -> list[str]:
 @pytest.mark.parametrize(
     "text",
     [
-        crawl_view.beginning(CRAWL, Prepared(added=1, changes=[], resumed=True), STATUS),
-        crawl_view.line(CRAWL, {"pages": 1}, STATUS),
-        crawl_view.politeness_hint(CRAWL, {}, STATUS, workers=1) or "",
+        crawl_view.format_start(START, STATUS),
+        crawl_view.format_line(CRAWL, {"pages": 1}, STATUS),
+        crawl_view.explain_limit(CRAWL, {}, STATUS, workers=1) or "",
         scan_view.line(Counts(records=1), STATUS, rate=1.0),
         summarize_check(CheckReport(1, items=1)),
         summarize_check(CheckReport(2, items=1, skipped=[1])),

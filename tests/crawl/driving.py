@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import swath
-from swath.crawl import workspace
+from swath import Status, Summary
 from swath.crawl.archive import index
-from swath.crawl.job import Job
+from swath.crawl.job import CrawlJob
+from swath.crawl.seeds import read_seeds
 from swath.crawl.settings import CrawlSettings
-from swath.runner.run import Summary
+from swath.crawl.workspace import Workspace, open_workspace
 from swath.testing.web import Spawned
 
 TIMEOUT = 120.0
@@ -61,9 +62,8 @@ def crawl(spawned: Spawned, out: Path, *options: str, urls: Sequence[str] = ()) 
 def begin(words: Sequence[str], *, lease: float = LEASE_SECONDS) -> "subprocess.Popen[str]":
     """A `swath` command as a process to be killed, in a group of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "swath", *words],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        env=environment(SWATH_CRAWL_LEASE=str(lease)),
+        [sys.executable, "-m", "swath", *words, "--lease", str(lease)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, env=environment(),
     )  # fmt: skip
 
 
@@ -71,13 +71,29 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more}
 
 
-async def crawl_here(settings: CrawlSettings, seeds: Iterable[str]) -> tuple[Summary, Job]:
+async def crawl_here(settings: CrawlSettings, seeds: Iterable[str]) -> tuple[Summary, CrawlJob]:
     """A whole crawl in this process, where a test can change what it likes."""
-    await workspace.prepare(settings, workspace.read_seeds(seeds))
-    job = Job(settings)
-    summary = await job.run()
-    index.write_index(settings.directory, await workspace.committed(settings))
+    async with open_workspace(settings, read_seeds(seeds)) as workspace:
+        job = CrawlJob(settings, workspace.frontier)
+        summary = await job.run()
+        index.write_index(settings.directory, await workspace.frontier.outputs())
     return summary, job
+
+
+async def prepare(settings: CrawlSettings, urls: Iterable[str]) -> Workspace:
+    """Open the workspace of a crawl and close it again, as a run does that ends at once."""
+    async with open_workspace(settings, urls) as workspace:
+        return workspace
+
+
+async def read_status(settings: CrawlSettings) -> Status:
+    async with swath.open(settings.store_url, create=False) as frontier:
+        return await frontier.status()
+
+
+async def read_outputs(settings: CrawlSettings) -> dict[str, int]:
+    async with swath.open(settings.store_url, create=False) as frontier:
+        return await frontier.outputs()
 
 
 async def explained(settings: CrawlSettings, url: str) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from swath.crawl import workspace
 from swath.crawl.settings import CrawlSettings
 from swath.testing.web import Spawned, repeats, too_close, too_many_at_once
 from tests.crawl.archives import archived_urls, check_records
-from tests.crawl.driving import begin
+from tests.crawl.driving import begin, prepare, read_outputs
 
 DELAY = 0.1
 SLACK = 0.005
@@ -68,9 +68,9 @@ def children(pid: int) -> list[int]:
 
 def mended(settings: CrawlSettings) -> None:
     """What a resume does first leaves whole records only, and no byte that is not settled."""
-    asyncio.run(workspace.prepare(settings, []))
-    lengths = asyncio.run(workspace.committed(settings))
-    found = {path.name: path.stat().st_size for path in workspace.outputs(settings.directory)}
+    asyncio.run(prepare(settings, []))
+    lengths = asyncio.run(read_outputs(settings))
+    found = {path.name: path.stat().st_size for path in workspace.list_outputs(settings.directory)}
     assert found == {name: lengths[name] for name in found}
     check_records(settings.directory)
 

@@ -15,14 +15,15 @@ from typing import Any
 
 import pytest
 
+import swath
 from swath.core.errors import SchemaError, UsageError
-from swath.crawl import workspace
+from swath.crawl import seeds
 from swath.crawl.fleet import Fleet
 from swath.crawl.settings import CrawlSettings
 from swath.runner.shutdown import Stop
 from swath.testing.web import Spawned, Web, spawn, too_close, too_many_at_once
 from tests.crawl.archives import archived_urls, check_records
-from tests.crawl.driving import begin, crawl, crawl_here, crawl_words, environment, swath_command
+from tests.crawl.driving import begin, crawl, crawl_here, crawl_words, environment, prepare, read_status, swath_command
 from tests.crawl.killing import children, wait
 from tests.crawl.web import Exchange, serving
 
@@ -192,7 +193,7 @@ def test_ctrl_c_ends_politely_and_says_how_to_go_on(spawned: Spawned, tmp_path: 
     _, err = process.communicate(timeout=20)
     assert time.monotonic() - began < 10
     assert process.returncode == 130
-    assert "run the same command again to go on" in err
+    assert "run the same command again to continue" in err
     assert not any(Path(f"/proc/{pid}").exists() for pid in family)
     check_records(out)
 
@@ -223,9 +224,9 @@ def test_when_all_processes_are_killed_it_is_said_and_the_crawl_is_not_over(spaw
         os.kill(pid, signal.SIGKILL)
     out, err = process.communicate(timeout=20)
     assert process.returncode == 1
-    assert "process 0: ended with code -9\n" in err
-    assert "process 1: ended with code -9\n" in err
-    assert "run the same command again to go on" in err
+    assert "process 0: exited with code -9\n" in err
+    assert "process 1: exited with code -9\n" in err
+    assert "run the same command again to continue" in err
     assert '"stopped_by": "failed"' in out
 
 
@@ -233,9 +234,10 @@ async def test_what_all_processes_fail_with_is_what_the_crawl_fails_with(tmp_pat
     with sqlite3.connect(tmp_path / "frontier.db") as foreign:
         foreign.execute("CREATE TABLE theirs (x)")
     foreign.close()
-    fleet = Fleet(CrawlSettings(out=str(tmp_path), processes=2), Stop())
-    with pytest.raises(SchemaError, match=r"process 0: .*; process 1: "):
-        await fleet.run()
+    async with swath.open("memory:") as frontier:
+        fleet = Fleet(CrawlSettings(out=str(tmp_path), processes=2), frontier, Stop())
+        with pytest.raises(SchemaError, match=r"process 0: .*; process 1: "):
+            await fleet.run()
 
 
 def test_what_changed_since_the_last_run_is_told(spawned: Spawned, tmp_path: Path) -> None:
@@ -265,21 +267,21 @@ def test_one_bad_seed_is_told_before_anything_is_added(tmp_path: Path) -> None:
     out = tmp_path / "out"
     seeds = "# mine\n\n" + "".join(f"h0.example/{number}\n" for number in range(2_000)) + "mailto:me@example.org\n"
     ran = swath_command("crawl", "--seeds", "-", "--out", str(out), "--json", stdin=seeds)
-    assert (ran.code, "line 2,003 of standard input: 'mailto:me@example.org' is no URL" in ran.err) == (2, True)
+    assert (ran.code, "line 2,003 of standard input: 'mailto:me@example.org' is not a URL" in ran.err) == (2, True)
     assert not (out / "frontier.db").exists()
 
 
 async def test_a_machine_that_joins_wants_the_seeds(tmp_path: Path) -> None:
     """Without them nothing would be in scope, and nobody would be told."""
     store = f"sqlite:///{tmp_path}/frontier.db"
-    await workspace.prepare(CrawlSettings(out=str(tmp_path / "one"), store=store), ["https://h0.example/"])
-    with pytest.raises(UsageError, match="is given the same"):
-        await workspace.prepare(CrawlSettings(out=str(tmp_path / "two"), store=store, delay=9.0), [])
+    await prepare(CrawlSettings(out=str(tmp_path / "one"), store=store), ["https://h0.example/"])
+    with pytest.raises(UsageError, match="the same seeds"):
+        await prepare(CrawlSettings(out=str(tmp_path / "two"), store=store, delay=9.0), [])
     assert not (tmp_path / "two").exists()
-    assert (await workspace.status(CrawlSettings(out=str(tmp_path / "one"), store=store))).min_interval == 1.0
-    again = await workspace.prepare(CrawlSettings(out=str(tmp_path / "two"), store=store), ["https://h0.example/"])
+    assert (await read_status(CrawlSettings(out=str(tmp_path / "one"), store=store))).min_interval == 1.0
+    again = await prepare(CrawlSettings(out=str(tmp_path / "two"), store=store), ["https://h0.example/"])
     assert (again.added, again.resumed) == (0, True)
-    assert (tmp_path / "two" / workspace.SEEDS).read_text() == "https://h0.example/\n"
+    assert (tmp_path / "two" / seeds.FILE).read_text() == "https://h0.example/\n"
 
 
 def test_host_names_load_in_a_stream(tmp_path: Path) -> None:
@@ -293,12 +295,12 @@ def test_host_names_load_in_a_stream(tmp_path: Path) -> None:
         files = [path for path in Path("/proc/self/fd").glob("*") if os.path.realpath(path).startswith(f"{out}/")]
         assert max(path.stat().st_size for path in files) > SEEDS * 10
 
-    prepared = asyncio.run(workspace.prepare(settings, workspace.read_seeds(lines())))
+    prepared = asyncio.run(prepare(settings, seeds.read_seeds(lines())))
     assert prepared.added == SEEDS
-    with (out / workspace.SEEDS).open() as kept:
+    with (out / seeds.FILE).open() as kept:
         assert sum(1 for _ in kept) == SEEDS
-    more = workspace.read_seeds(["h1.example", "new.example"])
-    assert asyncio.run(workspace.prepare(settings, more)).added == 1
+    more = seeds.read_seeds(["h1.example", "new.example"])
+    assert asyncio.run(prepare(settings, more)).added == 1
 
 
 FEW = """

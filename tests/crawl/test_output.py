@@ -72,7 +72,7 @@ async def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             await crawl(b, tmp_path, room)
         assert await listed(b, tmp_path) == []
         assert [await b.state(key) for key in "abc"] == ["ready"] * 3
-    assert workspace.outputs(tmp_path) == []
+    assert workspace.list_outputs(tmp_path) == []
 
 
 async def test_a_settlement_that_fails(tmp_path: Path) -> None:

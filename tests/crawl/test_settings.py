@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from swath.core.errors import InvalidSetting
-from swath.crawl.settings import DELAY_OF_ANY, DELAY_OF_SITE, FILE, CrawlSettings
+from swath.crawl.settings import ANY_SCOPE_DELAY, DEFAULT_DELAY, FILE, CrawlSettings
 
 
 def test_the_delay_follows_from_the_scope() -> None:
-    assert CrawlSettings(out="x").min_interval == DELAY_OF_SITE
-    assert CrawlSettings(out="x", scope="any").min_interval == DELAY_OF_ANY
+    assert CrawlSettings(out="x").min_interval == DEFAULT_DELAY
+    assert CrawlSettings(out="x", scope="any").min_interval == ANY_SCOPE_DELAY
     assert CrawlSettings(out="x", scope="any", delay=0).min_interval == 0
 
 
@@ -23,19 +23,19 @@ def test_the_agent_names_who_comes_and_whom_to_write_to() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"workers": 0}, "--workers 0: at least 1"),
-        ({"max_pages_per_host": 0}, "--max-pages-per-host 0: at least 1"),
+        ({"workers": 0}, "--workers 0: must be at least 1"),
+        ({"max_pages_per_host": 0}, "--max-pages-per-host 0: must be at least 1"),
         ({"lane": "planet"}, "--lane planet"),
         ({"user_agent": "Mozilla/5.0 (X11)"}, "--user-agent"),
         ({"contact": "a\r\nX-Evil: 1"}, "--contact"),
         ({"contact": ""}, "--contact"),
-        ({"contact": "me"}, "--contact 'me': an e-mail address or a URL"),
+        ({"contact": "me"}, "--contact 'me': must be an e-mail address or a URL"),
         ({"contact": "@me"}, "--contact"),
         ({"contact": "example.org/crawl"}, "--contact"),
         ({"contact": "http//example.org"}, "--contact"),
         ({"proxy": ""}, "--proxy"),
-        ({"proxy": "htp://proxy.example:3128"}, "--proxy 'htp://proxy.example:3128': a URL such as"),
-        ({"proxy": "socks5://proxy.example:1080"}, "one of http, https, socks4a, socks5h"),
+        ({"proxy": "htp://proxy.example:3128"}, "--proxy 'htp://proxy.example:3128': must be a URL such as"),
+        ({"proxy": "socks5://proxy.example:1080"}, "one of the schemes http, https, socks4a, socks5h"),
         ({"proxy": "http//proxy.example:3128"}, "--proxy"),
         ({"proxy": "http:/proxy.example:3128"}, "--proxy"),
         ({"proxy": "http://:3128"}, "--proxy"),
@@ -69,18 +69,18 @@ def test_contacts_and_proxies_that_can_be_reached(given: dict[str, str]) -> None
 
 
 def test_the_password_of_a_proxy_is_not_repeated() -> None:
-    with pytest.raises(InvalidSetting, match=r"--proxy 'proxy\.example:x': a URL") as refused:
+    with pytest.raises(InvalidSetting, match=r"--proxy 'proxy\.example:x': must be a URL") as refused:
         CrawlSettings(out="x", proxy="http://me:secret@proxy.example:x")
     assert "secret" not in str(refused.value)
 
 
 def test_changes_are_told(tmp_path: Path) -> None:
     first = CrawlSettings(out=str(tmp_path), include=("a", "b"), depth=3)
-    assert first.changes() == []
+    assert first.find_changes() == []
     first.save()
-    assert first.changes() == []
+    assert first.find_changes() == []
     other = CrawlSettings(out=str(tmp_path), include=("a",), scope="any", workers=7, max_pages=5)
-    assert list(other.changes()) == [
+    assert list(other.find_changes()) == [
         '--scope was "host" and is "any" now',
         '--include was ["a", "b"] and is ["a"] now',
         "--depth was 3 and is not given now",
@@ -90,10 +90,10 @@ def test_changes_are_told(tmp_path: Path) -> None:
 def test_a_setting_that_an_older_version_did_not_have_has_its_default(tmp_path: Path) -> None:
     settings = CrawlSettings(out=str(tmp_path))
     (tmp_path / FILE).write_text("{}")
-    assert settings.changes() == []
+    assert settings.find_changes() == []
 
 
 def test_damaged_settings_are_told(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("{")
     with pytest.raises(InvalidSetting, match=r"crawl\.json is damaged"):
-        CrawlSettings(out=str(tmp_path)).changes()
+        CrawlSettings(out=str(tmp_path)).find_changes()

@@ -166,7 +166,7 @@ def test_every_excluded_url_names_its_rule(crawled: Crawled) -> None:
 )  # fmt: skip
 async def test_a_url_that_was_never_added_has_its_reason(crawled: Crawled, url: str, rule: str) -> None:
     async with swath.open(crawled.settings.store_url, create=False) as frontier:
-        known = (await frontier.facts([workspace.SETTINGS]))[workspace.SETTINGS]
+        known = (await frontier.facts([workspace.SETTINGS_FACT]))[workspace.SETTINGS_FACT]
         assert (await frontier.explain(url)).state == "unknown"
     assert explain_refusal(url, known, year=2026)[0] == rule
 

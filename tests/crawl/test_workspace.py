@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from swath.core.errors import UsageError
-from swath.crawl import workspace
+from swath.crawl import seeds, workspace
 from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.archive.record import Capture
 from swath.crawl.settings import CrawlSettings
 from swath.files.output_directory import OutputBusy
-from tests.crawl.driving import swath_command
+from tests.crawl.driving import prepare, read_status, swath_command
 from tests.recorder import PATIENCE
 
 TOGETHER = 4
@@ -36,7 +36,7 @@ def _name(folder: Path, number: int, barrier: Barrier, tell: Callable[[list[str]
     names = []
     for path in sorted(folder.iterdir()):
         barrier.wait(PATIENCE)
-        names.append(workspace.unique(path, number))
+        names.append(workspace.output_name(path, number))
     tell(names)
 
 
@@ -54,21 +54,21 @@ def test_processes_that_begin_together_write_under_one_name(tmp_path: Path) -> N
     for process in processes:
         process.join()
     for folder, given in zip(sorted(folders), zip(*names, strict=True), strict=True):
-        kept = (folder / workspace.NAME).read_text().strip()
+        kept = (folder / workspace.NAME_FILE).read_text().strip()
         assert sorted(given) == [f"{kept}~{number}" for number in range(TOGETHER)]
 
 
 def test_a_name_that_a_crash_kept_from_being_written_is_made_anew(tmp_path: Path) -> None:
-    (tmp_path / workspace.NAME).touch()
-    name = workspace.unique(tmp_path, 0)
+    (tmp_path / workspace.NAME_FILE).touch()
+    name = workspace.output_name(tmp_path, 0)
     assert len(name) > len("~0")
-    assert workspace.unique(tmp_path, 0) == name
+    assert workspace.output_name(tmp_path, 0) == name
 
 
 @pytest.mark.parametrize("name", ["a b", "a%20b", "a?b", "a#b", "a\nb", "\udcff"])
 def test_a_directory_of_any_name_has_its_own_frontier(tmp_path: Path, name: str) -> None:
     for out in (tmp_path / "a b", tmp_path / name):
-        asyncio.run(workspace.prepare(CrawlSettings(out=str(out)), _seeds(0, 1)))
+        asyncio.run(prepare(CrawlSettings(out=str(out)), _seeds(0, 1)))
         assert (out / "frontier.db").exists()
 
 
@@ -80,54 +80,54 @@ def _seeds(first: int, last: int) -> list[str]:
 def test_what_a_crash_left_of_a_seed_does_not_become_part_of_the_next(tmp_path: Path, end: int) -> None:
     """The host of that would be out of scope, and nobody would be told."""
     settings = CrawlSettings(out=str(tmp_path / "out"), contact="me@example.org")
-    asyncio.run(workspace.prepare(settings, _seeds(0, 1_000)))
-    kept = tmp_path / "out" / workspace.SEEDS
+    asyncio.run(prepare(settings, _seeds(0, 1_000)))
+    kept = tmp_path / "out" / seeds.FILE
     os.truncate(kept, end)
-    asyncio.run(workspace.prepare(settings, _seeds(0, 1_000)))
+    asyncio.run(prepare(settings, _seeds(0, 1_000)))
     assert kept.read_text().splitlines() == _seeds(0, 1_000)
 
 
 def test_a_run_that_is_refused_takes_no_seeds_from_one_that_begins(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
 
-    def seeds() -> Iterator[str]:
+    def urls() -> Iterator[str]:
         yield from _seeds(0, 2_000)
         refused = swath_command("crawl", "htp://x", "--out", out)
-        assert (refused.code, "no URL" in refused.err) == (2, True), refused.err
+        assert (refused.code, "not a URL" in refused.err) == (2, True), refused.err
         yield from _seeds(2_000, 3_000)
 
-    assert asyncio.run(workspace.prepare(CrawlSettings(out=out, contact="me@example.org"), seeds())).added == 3_000
+    assert asyncio.run(prepare(CrawlSettings(out=out, contact="me@example.org"), urls())).added == 3_000
 
 
 def test_a_run_that_is_refused_leaves_the_pace_of_the_other_alone(tmp_path: Path) -> None:
     settings = CrawlSettings(out=str(tmp_path), delay=70.0)
-    asyncio.run(workspace.prepare(settings, _seeds(0, 1)))
-    crawling = CrawlOutput(tmp_path, unique=workspace.unique(tmp_path, 0), warc_size=None, about={})
+    asyncio.run(prepare(settings, _seeds(0, 1)))
+    crawling = CrawlOutput(tmp_path, unique=workspace.output_name(tmp_path, 0), warc_size=None, about={})
     for more in ([], [Capture({"url": "https://h0.example/"}, None)]):  # before its first page, and then
         crawling.restore({})
         crawling.write([[more]])
         with pytest.raises(OutputBusy, match="is being written to by process"):
-            asyncio.run(workspace.prepare(CrawlSettings(out=str(tmp_path), delay=0.0), _seeds(0, 2)))
-        status = asyncio.run(workspace.status(settings))
+            asyncio.run(prepare(CrawlSettings(out=str(tmp_path), delay=0.0), _seeds(0, 2)))
+        status = asyncio.run(read_status(settings))
         assert (status.min_interval, status.ready) == (70.0, 1)
     crawling.close()
-    assert (tmp_path / workspace.SEEDS).read_text().splitlines() == _seeds(0, 1)
+    assert (tmp_path / seeds.FILE).read_text().splitlines() == _seeds(0, 1)
 
 
 def test_the_archive_of_another_crawl_is_left_alone(tmp_path: Path) -> None:
     """As when SWATH_STORE still names another: its files are no remains of a crash, whoever does not know them."""
     one, two = tmp_path / "one", tmp_path / "two"
     for out in (one, two):
-        asyncio.run(workspace.prepare(CrawlSettings(out=str(out)), _seeds(0, 1)))
-        output = CrawlOutput(out, unique=workspace.unique(out, 0), warc_size=None, about={})
+        asyncio.run(prepare(CrawlSettings(out=str(out)), _seeds(0, 1)))
+        output = CrawlOutput(out, unique=workspace.output_name(out, 0), warc_size=None, about={})
         output.restore({})
         output.write([[[Capture({"url": "https://h0.example/"}, None)]]])
         output.close()
-    (page,) = workspace.outputs(one)
+    (page,) = workspace.list_outputs(one)
     before = page.read_bytes()
     wrong = CrawlSettings(out=str(one), store=CrawlSettings(out=str(two)).store_url)
-    with pytest.raises(UsageError, match=f"has an archive .* not of the crawl in sqlite:///{two}/frontier.db"):
-        asyncio.run(workspace.prepare(wrong, _seeds(0, 1)))
+    with pytest.raises(UsageError, match=f"has an archive .* not belong to the crawl in sqlite:///{two}/frontier.db"):
+        asyncio.run(prepare(wrong, _seeds(0, 1)))
     assert page.read_bytes() == before
-    asyncio.run(workspace.prepare(CrawlSettings(out=str(one)), _seeds(0, 1)))
-    assert workspace.outputs(one) == []  # nothing of it was settled
+    asyncio.run(prepare(CrawlSettings(out=str(one)), _seeds(0, 1)))
+    assert workspace.list_outputs(one) == []  # nothing of it was settled

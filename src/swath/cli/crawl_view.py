@@ -1,8 +1,8 @@
-"""How a crawl looks while it runs: a live panel on a terminal, a line now and then elsewhere.
+"""What a crawl shows while it runs: a live panel on a terminal, otherwise a line every few seconds.
 
-What is shown of the frontier comes from its counters, which cost the same however many hosts there are. They say how
-many hosts were ever seen, not how many of them have work: that is at most the number of URLs that wait. But they say
-whether any host is ready; if none is, everything that waits does so for politeness.
+The numbers about the frontier are its counters, which cost the same for any number of hosts. They count the hosts that
+were ever seen, not those with queued URLs, so the panel can only give an upper bound for the latter. The counters do
+tell whether any host is ready. If none is, every queued URL waits for politeness.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,24 +13,23 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from swath import Status
 from swath.cli.formatting import escape, format_duration, format_size, pluralize
-from swath.core.status import Status
-from swath.crawl import workspace
 from swath.crawl.archive import index
 from swath.crawl.settings import CrawlSettings
+from swath.crawl.workspace import Workspace, list_outputs
 
 LINE_SECONDS = 10.0
-MOST_KINDS = 6
-MOST_SLOW = 3
+MAX_KINDS = 6  # of errors and refusals
+MAX_SLOW_HOSTS = 3
 SLOW_SECONDS = 1.0
+LONG_WAIT = 2  # delays; if nothing is ready for longer, hosts are blocked for another reason than the delay
 
-LONG_WAIT = 2  # turns; who is not ready for longer than that is left alone for another reason than the delay
+# What --lane paces. Lanes of addresses begin as lanes of hosts, and both are counted.
+LANE_NOUNS = {"host": "host", "domain": "domain", "ip": "lane"}
 
-# What is paced together, by --lane. Lanes of addresses begin as lanes of hosts, and both are counted.
-PACED = {"host": "host", "domain": "domain", "ip": "lane"}
-
-ENDINGS = {
-    "done": "everything is crawled",
+ENDS = {
+    "done": "the crawl is complete",
     "SIGINT": "stopped",
     "SIGTERM": "stopped",
     "max-pages": "stopped by --max-pages",
@@ -39,47 +38,47 @@ ENDINGS = {
 }
 
 
-def beginning(settings: CrawlSettings, prepared: workspace.Prepared, before: Status) -> str:
-    """What is about to happen, in a line."""
-    where = f"the crawl in {settings.out}"
+def format_start(workspace: Workspace, before: Status) -> str:
+    """Return one line about what the command is going to do."""
+    settings = workspace.settings
     if not before.waiting:
-        return f"{where} is complete: nothing is left to fetch"
-    left = pluralize(before.waiting, "URL")
-    parts = [f"{where} goes on: {left} left" if prepared.resumed else f"{where} begins"]
-    if prepared.added:
-        parts.append(pluralize(prepared.added, "new seed"))
+        return f"the crawl in {settings.out} is complete: nothing is left to fetch"
+    verb = f"resumes with {pluralize(before.waiting, 'URL')}" if workspace.resumed else "starts"
+    parts = [f"the crawl in {settings.out} {verb}"]
+    if workspace.added:
+        parts.append(pluralize(workspace.added, "new seed"))
     each = settings.lane.replace("ip", "address")
-    every = format_duration(settings.min_interval)
-    parts.append(f"a page every {every} from each {each}" if settings.min_interval else "no delay between pages")
+    delay = format_duration(settings.min_interval)
+    parts.append(f"one page every {delay} from each {each}" if settings.min_interval else "no delay between pages")
     return ", ".join(parts)
 
 
-def ending(stopped_by: str) -> str:
-    return ENDINGS.get(stopped_by, f"stopped by {stopped_by}")
+def format_end(stopped_by: str) -> str:
+    return ENDS.get(stopped_by, f"stopped by {stopped_by}")
 
 
-def line(settings: CrawlSettings, tally: Mapping[str, Any], status: Status | None) -> str:
-    """One line, for logs."""
-    parts = [pluralize(tally.get("pages", 0), "page"), f"{tally.get('rate', 0.0):.1f}/s"]
+def format_line(settings: CrawlSettings, stats: Mapping[str, Any], status: Status | None) -> str:
+    """Return one progress line for a log."""
+    parts = [pluralize(stats.get("pages", 0), "page"), f"{stats.get('rate', 0.0):.1f}/s"]
     if status is not None:
-        parts.append(f"{queued(status):,} queued, {pluralize(status.lanes, PACED[settings.lane])} seen")
-    parts += [f"{tally.get('in_flight', 0):,} in flight", format_size(tally.get("bytes", 0))]
-    if tally.get("errors"):
-        parts.append(f"errors: {_kinds(tally['errors'])}")
+        parts.append(f"{count_queued(status):,} queued, {pluralize(status.lanes, LANE_NOUNS[settings.lane])} seen")
+    parts += [f"{stats.get('in_flight', 0):,} in flight", format_size(stats.get("bytes", 0))]
+    if stats.get("errors"):
+        parts.append(f"errors: {_format_counts(stats['errors'])}")
     return ", ".join(parts)
 
 
-def queued(status: Status) -> int:
+def count_queued(status: Status) -> int:
     return status.ready + status.delayed + status.inbox
 
 
-def hosts_with_work(status: Status) -> int:
-    """How many hosts have work, at most."""
-    return min(status.lanes, queued(status) + status.claimed)
+def max_lanes_with_urls(status: Status) -> int:
+    """Return an upper bound for the number of lanes with URLs to fetch."""
+    return min(status.lanes, count_queued(status) + status.claimed)
 
 
-def frontier(status: Status | None) -> dict[str, Any]:
-    """What `--json` says of the frontier."""
+def frontier_fields(status: Status | None) -> dict[str, Any]:
+    """Return what `--json` prints about the frontier."""
     if status is None:
         return {"queued": None, "hosts_seen": None, "pages_in_all": None, "dead": None}
     return {
@@ -90,124 +89,126 @@ def frontier(status: Status | None) -> dict[str, Any]:
     }
 
 
-def panel(
+def build_panel(
     settings: CrawlSettings,
-    tally: Mapping[str, Any],
+    stats: Mapping[str, Any],
     status: Status | None,
     *,
     workers: int,
 ) -> RenderableType:
-    """The live display."""
+    """Return the live display."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="cyan", no_wrap=True)
     grid.add_column(overflow="fold")
-    for name, value in _rows(settings, tally, status, workers):
+    for name, value in _panel_rows(settings, stats, status, workers):
         grid.add_row(name, Text(escape(value)))
     body: list[RenderableType] = [grid]
-    if (hint := politeness_hint(settings, tally, status, workers=workers)) is not None:
+    if (hint := explain_limit(settings, stats, status, workers=workers)) is not None:
         body.append(Text(f"\n{escape(hint)}", style="yellow"))
     title = Text(f"crawling into {escape(settings.out)}", style="bold")
     return Panel(Group(*body), title=title, title_align="left", border_style="dim", expand=False)
 
 
-def _rows(
-    settings: CrawlSettings, tally: Mapping[str, Any], status: Status | None, workers: int
+def _panel_rows(
+    settings: CrawlSettings, stats: Mapping[str, Any], status: Status | None, workers: int
 ) -> Iterator[tuple[str, str]]:
-    seconds = max(tally.get("seconds", 0.0), 0.001)
-    pages, rate = tally.get("pages", 0), tally.get("rate", 0.0)
+    seconds = max(stats.get("seconds", 0.0), 0.001)
+    pages, rate = stats.get("pages", 0), stats.get("rate", 0.0)
     yield "pages", f"{pages:,}   {rate:,.1f}/s now, {pages / seconds:,.1f}/s overall"
     if status is not None:
-        lasts = f", {format_duration(max(1, round(queued(status) / rate)))} of work at this pace" if rate >= 0.1 else ""
-        later = f" ({status.delayed:,} to be tried again later)" if status.delayed else ""
-        yield "queued", f"{queued(status):,}{later}{lasts}"
-        of_these = f"at most {hosts_with_work(status):,} with work"
-        yield f"{PACED[settings.lane]}s", f"{status.lanes:,} seen, {of_these}{_next_turn(settings, status)}"
-    yield "in flight", f"{tally.get('in_flight', 0):,} of {workers:,}"
-    yield "received", f"{format_size(tally.get('bytes', 0))} in {format_duration(seconds)}"
-    yield from _outcomes(tally)
-    slow = [(host, took) for host, took in tally.get("slow", {}).items() if took >= SLOW_SECONDS]
+        queued = count_queued(status)
+        left = f", {format_duration(max(1, round(queued / rate)))} at this rate" if rate >= 0.1 else ""
+        delayed = f" ({status.delayed:,} waiting for a retry)" if status.delayed else ""
+        yield "queued", f"{queued:,}{delayed}{left}"
+        active = f"at most {max_lanes_with_urls(status):,} with URLs left"
+        yield f"{LANE_NOUNS[settings.lane]}s", f"{status.lanes:,} seen, {active}{_format_next_ready(settings, status)}"
+    yield "in flight", f"{stats.get('in_flight', 0):,} of {workers:,}"
+    yield "received", f"{format_size(stats.get('bytes', 0))} in {format_duration(seconds)}"
+    yield from _outcome_rows(stats)
+    slow = [(host, took) for host, took in stats.get("slow", {}).items() if took >= SLOW_SECONDS]
     if slow:
-        slowest = sorted(slow, key=lambda entry: -entry[1])[:MOST_SLOW]
+        slowest = sorted(slow, key=lambda entry: -entry[1])[:MAX_SLOW_HOSTS]
         yield "slowest", "  ".join(f"{host} {took:.1f} s" for host, took in slowest)
 
 
-def _next_turn(settings: CrawlSettings, status: Status) -> str:
-    wait = _wait(settings, status)
+def _format_next_ready(settings: CrawlSettings, status: Status) -> str:
+    wait = _seconds_to_next_ready(settings, status)
     if wait is None:
         return ""
-    return f", the next ready in {format_duration(max(0.1, round(wait, 1)))}" if wait else ", some ready now"
+    return f", next one ready in {format_duration(max(0.1, round(wait, 1)))}" if wait else ", some ready now"
 
 
-def _wait(settings: CrawlSettings, status: Status) -> float | None:
-    """Seconds until something is ready; 0 when something is, None when that cannot be told. While a page is in flight
-    its lease counts as well, which ends long after its host is ready again."""
+def _seconds_to_next_ready(settings: CrawlSettings, status: Status) -> float | None:
+    """Return the seconds until a URL is ready; 0 if one is ready now, None if the counters cannot tell.
+
+    While pages are in flight, the next moment that the store knows may be the end of their lease, long after their
+    host is ready again.
+    """
     if status.next_ready_at is None:
         return None
     wait = max(0.0, (status.next_ready_at - status.now).total_seconds())
-    return None if status.claimed and wait > _long(settings) else wait
+    return None if status.claimed and wait > _long_wait(settings) else wait
 
 
-def _long(settings: CrawlSettings) -> float:
+def _long_wait(settings: CrawlSettings) -> float:
     return max(1.0, LONG_WAIT * settings.min_interval)
 
 
-def _outcomes(tally: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    if tally.get("statuses"):
-        yield "answers", "  ".join(f"{name} {count:,}" for name, count in sorted(tally["statuses"].items()))
-    if tally.get("errors"):
-        yield "errors", _kinds(tally["errors"])
-    if tally.get("refused"):
-        yield "not fetched", _kinds(tally["refused"])
-    if tally.get("duplicates"):
-        yield "duplicates", f"{tally['duplicates']:,}"
-    if tally.get("robots_fetched"):
-        yield "robots.txt", f"{tally['robots_fetched']:,} fetched"
+def _outcome_rows(stats: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if stats.get("statuses"):
+        yield "responses", "  ".join(f"{name} {count:,}" for name, count in sorted(stats["statuses"].items()))
+    if stats.get("errors"):
+        yield "errors", _format_counts(stats["errors"])
+    if stats.get("refused"):
+        yield "not fetched", _format_counts(stats["refused"])
+    if stats.get("duplicates"):
+        yield "duplicates", f"{stats['duplicates']:,}"
+    if stats.get("robots_fetched"):
+        yield "robots.txt", f"{stats['robots_fetched']:,} fetched"
 
 
-def politeness_hint(
-    settings: CrawlSettings, tally: Mapping[str, Any], status: Status | None, *, workers: int
+def explain_limit(
+    settings: CrawlSettings, stats: Mapping[str, Any], status: Status | None, *, workers: int
 ) -> str | None:
-    """When throughput is limited by politeness rather than by the machine, the sizing law says so."""
-    if status is None or settings.min_interval <= 0 or not status.ready or tally.get("in_flight", 0) >= workers / 2:
+    """Return a sentence with the arithmetic if politeness, not the machine, limits the speed."""
+    if status is None or settings.min_interval <= 0 or not status.ready or stats.get("in_flight", 0) >= workers / 2:
         return None
-    noun, every = PACED[settings.lane], format_duration(settings.min_interval)
-    wait = _wait(settings, status) or 0.0
-    if wait > _long(settings):
+    noun, delay = LANE_NOUNS[settings.lane], format_duration(settings.min_interval)
+    wait = _seconds_to_next_ready(settings, status) or 0.0
+    if wait > _long_wait(settings):
         return (
-            f"every {noun} with work is left alone for a while: it asked for that, fails or is slow (see swath lanes)"
+            f"every {noun} with URLs left is paused because it asked for that, fails or is slow: `swath lanes` has more"
         )
-    hosts = hosts_with_work(status)
-    most = hosts / settings.min_interval
-    enough = pluralize(round(workers * settings.min_interval), noun)
-    wanted = f"{pluralize(workers, 'worker')} would want {enough} with work"
-    if most <= workers:
-        law = f"at most {pluralize(hosts, noun)} ÷ {every} = {most:,.1f} pages/s"
+    lanes = max_lanes_with_urls(status)
+    max_rate = lanes / settings.min_interval
+    if max_rate <= workers:
+        reason = f"at most {pluralize(lanes, noun)} ÷ {delay} = {max_rate:,.1f} pages/s"
     elif wait > 0:
-        law = f"every {noun} with work waits for its turn, {every} after the one before"
+        reason = f"every {noun} with URLs left waits {delay} between pages"
     else:
         return None
-    return f"politeness sets the pace: {law}; {wanted}"
+    needed = pluralize(round(workers * settings.min_interval), noun)
+    return f"politeness limits the speed: {reason}; to use {pluralize(workers, 'worker')}, crawl {needed}"
 
 
-def summary(
-    settings: CrawlSettings, tally: Mapping[str, Any], status: Status, *, seconds: float
+def summary_rows(
+    settings: CrawlSettings, stats: Mapping[str, Any], status: Status, *, seconds: float
 ) -> Iterator[tuple[str, str]]:
-    """What a crawl came to."""
-    pages = tally.get("pages", 0)
+    """Yield the rows of the summary at the end."""
+    pages = stats.get("pages", 0)
     if pages:
         yield "pages", f"{pages:,} in {format_duration(seconds)}, {pages / max(seconds, 0.001):,.1f}/s"
-        yield "received", format_size(tally.get("bytes", 0))
-    yield from _outcomes(tally)
+        yield "received", format_size(stats.get("bytes", 0))
+    yield from _outcome_rows(stats)
     if pages != status.visits:
-        yield "in all", pluralize(status.visits, "page") + " since the crawl began"
+        yield "total", pluralize(status.visits, "page") + " since the crawl started"
     yield "left", f"{status.waiting:,} queued, {status.dead:,} given up"
-    yield from _files(settings)
+    yield from _file_rows(settings)
 
 
-def _files(settings: CrawlSettings) -> Iterator[tuple[str, str]]:
-    """What lies in the directory now."""
-    found = workspace.outputs(settings.directory)
-    for name, suffix in (("archive", ".warc.gz"), ("list of pages", ".jsonl.gz")):
+def _file_rows(settings: CrawlSettings) -> Iterator[tuple[str, str]]:
+    found = list_outputs(settings.directory)
+    for name, suffix in (("archive", ".warc.gz"), ("page list", ".jsonl.gz")):
         sizes = [path.stat().st_size for path in found if path.name.endswith(suffix)]
         if sizes:
             yield name, f"{pluralize(len(sizes), 'file')} *{suffix} in {settings.out}, {format_size(sum(sizes))}"
@@ -215,7 +216,7 @@ def _files(settings: CrawlSettings) -> Iterator[tuple[str, str]]:
         yield "index", str(settings.directory / index.FILE)
 
 
-def _kinds(counts: Mapping[str, int]) -> str:
+def _format_counts(counts: Mapping[str, int]) -> str:
     ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
-    text = "  ".join(f"{name} {count:,}" for name, count in ordered[:MOST_KINDS])
-    return text + ("  …" if len(ordered) > MOST_KINDS else "")
+    text = "  ".join(f"{name} {count:,}" for name, count in ordered[:MAX_KINDS])
+    return text + ("  …" if len(ordered) > MAX_KINDS else "")

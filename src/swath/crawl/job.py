@@ -1,13 +1,12 @@
-"""Job: one process of a crawl, from opening its frontier and output to a clean end."""
+"""CrawlJob: one process of a crawl."""
 
 import asyncio
-import os
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
 import swath
-from swath.core.status import Status
-from swath.crawl import fd_limit, workspace
+from swath import Frontier, Status, Stop, Summary
+from swath.crawl import fd_limit, seeds, workspace
 from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.http.connect_to import ConnectTo
 from swath.crawl.http.fetcher import Fetcher
@@ -19,60 +18,59 @@ from swath.crawl.links import LinkFilter
 from swath.crawl.page_handler import PageHandler
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
-from swath.frontier import Frontier
 from swath.gc_tuning import rarely_collected
-from swath.runner.run import Summary
-from swath.runner.shutdown import Stop
 
-LOOK_SECONDS = 0.5  # between looks at the limits of a run
-GRACE = 7.0  # seconds that fetches have to end after a stop
-LEASE = 60.0
-LEASE_VARIABLE = "SWATH_CRAWL_LEASE"  # seconds; for tests that kill crawls and would not wait that long
+CHECK_SECONDS = 0.5  # between checks of --max-pages and --max-duration
+GRACE_SECONDS = 7.0  # that pages in flight have after a stop was requested
+HANDLER_SECONDS = 60.0  # for parsing and store calls, in addition to the fetcher's timeout
 CONNECT_SECONDS = 10.0
 FIRST_BYTE_SECONDS = 20.0
+KEEP_ALIVE_SECONDS = 30.0  # connections are kept only if the next request may come within this time
 
 
-class Job:
-    """What one process does of a crawl. `number` tells the processes of one directory apart."""
+class CrawlJob:
+    """Crawls in this process. `number` distinguishes the processes that share a directory."""
 
-    def __init__(self, settings: CrawlSettings, *, number: int = 0, stop: Stop | None = None) -> None:
+    def __init__(
+        self, settings: CrawlSettings, frontier: Frontier, *, number: int = 0, stop: Stop | None = None
+    ) -> None:
         self.settings = settings
         self.number = number
         self.stop = stop or Stop()
         self.stats = CrawlStats()
-        self.status: Status | None = None  # of the whole frontier, a moment ago
+        self.status: Status | None = None  # of the whole frontier, as of the last check
+        self._frontier = frontier
 
     async def run(self) -> Summary:
-        """Crawl until everything is settled, a limit is reached, or somebody asks for a stop."""
+        """Crawl until every page is settled, a limit is reached, or a stop is requested."""
         settings = self.settings
         workers = fd_limit.limit_workers(settings.workers).workers
         async with AsyncExitStack() as stack:
             stack.enter_context(rarely_collected())
-            frontier = await stack.enter_async_context(swath.open(settings.store_url, create=False))
             output = CrawlOutput(
                 settings.directory,
-                unique=workspace.unique(settings.directory, self.number),
+                unique=workspace.output_name(settings.directory, self.number),
                 warc_size=settings.warc_size if settings.warc else None,
-                about=_about(settings),
+                about=_describe(settings),
             )
             stack.callback(output.close)
-            await asyncio.to_thread(output.restore, await frontier.outputs())
-            handler = await self._make_handler(stack, frontier, workers)
-            looking = asyncio.create_task(self._look(frontier, handler))
-            stack.callback(looking.cancel)
-            return await frontier.run(
+            await asyncio.to_thread(output.restore, await self._frontier.outputs())
+            handler = await self._make_handler(stack, workers)
+            checks = asyncio.create_task(self._check_limits(handler))
+            stack.callback(checks.cancel)
+            return await self._frontier.run(
                 handler,
                 workers=workers,
-                lease=_lease(settings),
-                timeout=settings.timeout + 60.0,  # the fetcher keeps its own time; this is for what is read in threads
-                grace=GRACE,
+                lease=settings.lease_seconds,
+                timeout=settings.timeout + HANDLER_SECONDS,
+                grace=GRACE_SECONDS,
                 until="done",
                 handle_signals=False,
                 output=output,
                 stop=self.stop,
             )
 
-    async def _make_handler(self, stack: AsyncExitStack, frontier: Frontier, workers: int) -> PageHandler:
+    async def _make_handler(self, stack: AsyncExitStack, workers: int) -> PageHandler:
         settings = self.settings
         resolver = await stack.enter_async_context(Resolver())
         fetcher = await stack.enter_async_context(
@@ -91,47 +89,43 @@ class Job:
                 verify=settings.verify,
                 ca_file=settings.ca_file,
                 connections=workers,
-                keep_alive=30.0 if settings.min_interval < 30.0 else 0.0,
+                keep_alive=KEEP_ALIVE_SECONDS if settings.min_interval < KEEP_ALIVE_SECONDS else 0.0,
             )
         )
         host_lanes = HostLanes() if settings.lane == "ip" else None
         links = LinkFilter(
-            frontier,
-            await asyncio.to_thread(workspace.scope, settings),
+            self._frontier,
+            await asyncio.to_thread(seeds.load_scope, settings),
             lane_of=lane_naming(settings.lane) if host_lanes is None else host_lanes.lane_of,
             strip_tracking=settings.strip_tracking,
             year=datetime.now(UTC).year,
             refused=self.stats.refused,
         )
-        return PageHandler(frontier, settings, fetcher=fetcher, links=links, stats=self.stats, host_lanes=host_lanes)
+        return PageHandler(
+            self._frontier, settings, fetcher=fetcher, links=links, stats=self.stats, host_lanes=host_lanes
+        )
 
-    async def _look(self, frontier: Frontier, handler: PageHandler) -> None:
-        """Keep an eye on the limits of the run, and on the frontier for whoever shows it."""
+    async def _check_limits(self, handler: PageHandler) -> None:
+        """Request a stop when --max-pages or --max-duration is reached, and refresh `status`."""
         loop = asyncio.get_running_loop()
-        ends_at = None if self.settings.max_duration is None else loop.time() + self.settings.max_duration
-        most = self.settings.max_pages
+        duration, budget = self.settings.max_duration, self.settings.max_pages
+        ends_at = None if duration is None else loop.time() + duration
         while True:
             try:
-                self.status = await frontier.status()
+                self.status = await self._frontier.status()
             except swath.StoreUnavailable:
-                pass  # the runner says so, and waits
+                pass  # the runner logs the outage and retries
             else:
-                if most is not None:
-                    handler.pages_left = max(0, most - self.status.visits - self.stats.in_flight)
-                    if self.status.visits >= most:
+                if budget is not None:
+                    handler.pages_left = max(0, budget - self.status.visits - self.stats.in_flight)
+                    if self.status.visits >= budget:
                         self.stop.request("max-pages")
             if ends_at is not None and loop.time() >= ends_at:
                 self.stop.request("max-duration")
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
 
 
-def _lease(settings: CrawlSettings) -> float:
-    """How long what a process had in hand is left alone after it was killed."""
-    given = os.environ.get(LEASE_VARIABLE)
-    return float(given) if given else max(LEASE, 3 * settings.timeout)
-
-
-def _about(settings: CrawlSettings) -> dict[str, str]:
-    """What a warcinfo record says of the crawl."""
+def _describe(settings: CrawlSettings) -> dict[str, str]:
+    """Return the fields of the warcinfo record."""
     about = {"http-header-user-agent": settings.agent, "robots": "obey" if settings.robots else "ignore"}
     return about | ({"operator": settings.contact} if settings.contact else {})

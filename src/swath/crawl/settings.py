@@ -1,94 +1,205 @@
-"""Settings: everything a crawl can be told, checked, kept beside its output and compared when it is resumed."""
+"""CrawlSettings: everything a user can configure about a crawl.
+
+A field is written once, with its help text, its limits and whether it is saved. The options of `swath crawl`
+(`swath.cli.crawl`), the checks below and `crawl.json` follow from that.
+"""
 
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import quote, urlsplit
 
 import swath
-from swath.core.errors import InvalidSetting
+from swath import InvalidSetting
 
 FILE = "crawl.json"
 
-DELAY_OF_ANY = 70.0  # seconds between requests to a host, where the crawl goes wherever links lead
-DELAY_OF_SITE = 1.0  # and where it stays on the sites that it was given
-MANY_HOSTS = 10  # seeds on more hosts than this, or a crawl of `any`, want somebody to complain to
+ANY_SCOPE_DELAY = 70.0  # default seconds between requests to a host, with --scope any
+DEFAULT_DELAY = 1.0  # and with every other scope
+MIN_LEASE = 60.0  # the default lease: this, or LEASE_TIMEOUTS times the timeout if that is longer
+LEASE_TIMEOUTS = 3
+MAX_HOSTS_WITHOUT_CONTACT = 10
 
 LANES = ("host", "domain", "ip")
-PROXIES = ("http", "https", "socks4a", "socks5h")  # those of libcurl's that resolve names
+PROXIES = ("http", "https", "socks4a", "socks5h")  # those of libcurl's schemes where the proxy resolves names
+
+SCOPE, LIMITS, NETWORK, OUTPUT = "Scope", "Limits", "Network", "Output"
 
 _REACHABLE = re.compile(r"[^\s@]@[^\s@]|https?://[^\s/]")
 
-# What one run may have otherwise than the one before it without the crawl being another crawl.
-PASSING: Final = frozenset({"workers", "processes", "max_pages", "max_duration", "out", "store", "proxy", "connect_to"})
+
+@dataclass(frozen=True, slots=True)
+class SettingInfo:
+    """What the command line, the checks and the settings file need to know about a field."""
+
+    help: str
+    metavar: str | None = None
+    panel: str | None = None
+    unit: Literal["duration", "size"] | None = None
+    minimum: float | None = None
+    default_text: str | None = None  # for `--help`, if the default is None or computed
+    envvar: str | None = None
+    short_flag: str | None = None
+    saved: bool = True  # False: may differ from run to run, so it is not compared on resume
+
+
+def _setting(default: Any, help: str, **info: Any) -> Any:
+    return field(default=default, metadata={"setting": SettingInfo(help, **info)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrawlSettings:
-    """One crawl. What is None follows from the rest."""
+    """The settings of one crawl. A field without help text is not a command-line option."""
 
-    out: str
-    store: str | None = None
-    workers: int = 500
-    processes: int = 1
-    delay: float | None = None
-    contact: str | None = None
-    user_agent: str = "swath"
-    lane: str = "host"
+    out: str = _setting(
+        "crawl", "Directory for all output; use it again to resume", metavar="DIR", short_flag="-o", saved=False
+    )
+    store: str | None = _setting(
+        None,
+        "Frontier; machines that use the same one share the crawl",
+        metavar="URL",
+        envvar="SWATH_STORE",
+        default_text="frontier.db in DIR",
+        saved=False,
+    )
+    workers: int = _setting(500, "Maximum pages in flight, per process", metavar="N", minimum=1, saved=False)
+    processes: int = _setting(1, "Number of processes", metavar="N", minimum=1, saved=False)
+    delay: float | None = _setting(
+        None,
+        "Minimum time between requests to a host; longer if the host asks for it, is slow or fails",
+        metavar="TIME",
+        unit="duration",
+        minimum=0,
+        default_text=f"{ANY_SCOPE_DELAY:g}s for --scope any, else {DEFAULT_DELAY:g}s",
+    )
+    contact: str | None = _setting(
+        None,
+        "Contact address, sent in the User-Agent of every request",
+        metavar="EMAIL_OR_URL",
+        envvar="SWATH_CONTACT",
+    )
 
-    scope: str = "host"
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    exclude_hosts: str | None = None
-    depth: int | None = None
-    max_pages: int | None = None
-    max_pages_per_host: int | None = None
-    max_duration: float | None = None
-    strip_tracking: bool = False
+    scope: str = _setting(
+        "host", "How far from the seeds to follow links", metavar="page|prefix|host|domain|any", panel=SCOPE
+    )
+    include: tuple[str, ...] = _setting(
+        (), "Crawl only URLs that match this regular expression", metavar="RE", panel=SCOPE
+    )
+    exclude: tuple[str, ...] = _setting((), "Skip URLs that match this regular expression", metavar="RE", panel=SCOPE)
+    exclude_hosts: str | None = _setting(
+        None, "File of hosts to skip, one per line; includes their subdomains", metavar="FILE", panel=SCOPE
+    )
+    depth: int | None = _setting(
+        None, "Maximum number of links from a seed", metavar="N", panel=SCOPE, minimum=0, default_text="no limit"
+    )
+    max_pages: int | None = _setting(
+        None,
+        "Stop after this many pages, plus those in flight",
+        metavar="N",
+        panel=SCOPE,
+        minimum=1,
+        default_text="no limit",
+        saved=False,
+    )
+    max_pages_per_host: int | None = _setting(
+        None, "Maximum pages per host (exact)", metavar="N", panel=SCOPE, minimum=1, default_text="no limit"
+    )
+    max_duration: float | None = _setting(
+        None,
+        "Stop after this time, such as 2h",
+        metavar="TIME",
+        panel=SCOPE,
+        unit="duration",
+        minimum=0,
+        default_text="no limit",
+        saved=False,
+    )
+    strip_tracking: bool = _setting(False, "Remove tracking parameters such as utm_source from links", panel=SCOPE)
 
-    timeout: float = 30.0
-    max_size: int = 10_000_000
-    max_redirects: int = 5
-    retries: int = 3
-    max_workers_per_host: int = 1
+    lane: str = _setting(
+        "host",
+        "What the delay applies to: each host, each registrable domain or each IP address",
+        metavar="host|domain|ip",
+        panel=LIMITS,
+    )
+    timeout: float = _setting(
+        30.0, "Maximum time for a page", metavar="TIME", panel=LIMITS, unit="duration", minimum=0.1
+    )
+    max_size: int = _setting(
+        10_000_000, "Maximum size of a page; the rest is truncated", metavar="SIZE", panel=LIMITS, unit="size",
+        minimum=1_000,
+    )  # fmt: skip
+    max_redirects: int = _setting(5, "Maximum consecutive redirects", metavar="N", panel=LIMITS, minimum=0)
+    retries: int = _setting(
+        3, "Maximum retries of a page, with increasing pauses", metavar="N", panel=LIMITS, minimum=0
+    )
+    max_workers_per_host: int = _setting(
+        1, "Maximum pages of a host in flight; 0 for no limit", metavar="N", panel=LIMITS, minimum=0
+    )
+    lease: float | None = _setting(
+        None,
+        "Time after which other processes take over the pages of a process that died",
+        metavar="TIME",
+        panel=LIMITS,
+        unit="duration",
+        minimum=1,
+        default_text=f"{LEASE_TIMEOUTS} times --timeout, at least {MIN_LEASE:g}s",
+        saved=False,
+    )
 
-    connect_to: tuple[str, ...] = ()
-    allow_private: bool = False
-    proxy: str | None = None
+    connect_to: tuple[str, ...] = _setting(
+        (),
+        "Connect to another address, like curl --connect-to",
+        metavar="HOST:PORT:HOST:PORT",
+        panel=NETWORK,
+        saved=False,
+    )
+    allow_private: bool = _setting(False, "Allow addresses that are not public, such as 127.0.0.1", panel=NETWORK)
+    proxy: str | None = _setting(
+        None, "Proxy for all requests; it also resolves host names", metavar="URL", panel=NETWORK, saved=False
+    )
+    user_agent: str = _setting(
+        "swath", "Name in the User-Agent header, which robots.txt rules refer to", metavar="NAME", panel=NETWORK
+    )
+    robots: bool = _setting(True, "Obey robots.txt", panel=NETWORK)
+    sitemaps: bool = _setting(True, "Read the sitemaps that robots.txt and pages name", panel=NETWORK)
     verify: bool = False
     ca_file: str | None = None
 
-    robots: bool = True
-    warc: bool = True
-    warc_size: int = 1_000_000_000
-    sitemaps: bool = True
+    warc: bool = _setting(True, "Write WARC files, not only the list of pages", panel=OUTPUT)
+    warc_size: int = _setting(
+        1_000_000_000, "Size at which the next WARC file begins", metavar="SIZE", panel=OUTPUT, unit="size",
+        minimum=1_000_000,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
+        for name, info in SETTINGS.items():
             value = getattr(self, name)
-            if value is not None and value < least:
-                raise InvalidSetting(f"{_flag(name)} {value}: at least {least}")
+            if info.minimum is not None and value is not None and value < info.minimum:
+                raise InvalidSetting(f"{flag_name(name)} {value}: must be at least {info.minimum}")
         if self.lane not in LANES:
-            raise InvalidSetting(f"--lane {self.lane}: one of {', '.join(LANES)}")
+            raise InvalidSetting(f"--lane {self.lane}: must be one of {', '.join(LANES)}")
         if self.lane == "ip" and self.proxy is not None:
-            raise InvalidSetting("--lane ip goes by the addresses of hosts, which --proxy keeps to itself: give one")
+            raise InvalidSetting(
+                "--lane ip needs the addresses of hosts, which --proxy does not reveal: remove one of the two"
+            )
         if not self.user_agent.isascii() or not self.user_agent.replace("-", "").replace("_", "").isalnum():
             raise InvalidSetting(
-                f"--user-agent {self.user_agent!r}: a name of letters, digits, - and _, as in robots.txt. "
-                "The version and --contact are put behind it"
+                f"--user-agent {self.user_agent!r}: must be a name of letters, digits, - and _, as in robots.txt. "
+                "swath appends its version and --contact"
             )
         if self.contact is not None and not _is_contact(self.contact):
             raise InvalidSetting(
-                f"--contact {self.contact!r}: an e-mail address or a URL in plain ASCII, such as crawl@example.org or "
-                "https://example.org/crawl"
+                f"--contact {self.contact!r}: must be an e-mail address or a URL in ASCII, such as crawl@example.org "
+                "or https://example.org/crawl"
             )
         if self.proxy is not None and not _is_proxy(self.proxy):
             raise InvalidSetting(
-                f"--proxy {self.proxy.rpartition('@')[2]!r}: a URL such as http://proxy.example:3128, by one of "
-                f"{', '.join(PROXIES)}"
+                f"--proxy {self.proxy.rpartition('@')[2]!r}: must be a URL such as http://proxy.example:3128, with one "
+                f"of the schemes {', '.join(PROXIES)}"
             )
 
     @property
@@ -101,54 +212,52 @@ class CrawlSettings:
 
     @property
     def min_interval(self) -> float:
-        """Seconds between two requests to a host, unless it asks for more."""
+        """Seconds between two requests to a host, unless the host asks for more."""
         if self.delay is not None:
             return self.delay
-        return DELAY_OF_ANY if self.scope == "any" else DELAY_OF_SITE
+        return ANY_SCOPE_DELAY if self.scope == "any" else DEFAULT_DELAY
+
+    @property
+    def lease_seconds(self) -> float:
+        return max(MIN_LEASE, LEASE_TIMEOUTS * self.timeout) if self.lease is None else self.lease
 
     @property
     def agent(self) -> str:
-        """The User-Agent header: who comes, and whom to write to."""
+        """The User-Agent header."""
         return f"{self.user_agent}/{swath.__version__}" + (f" (+{self.contact})" if self.contact else "")
 
-    # kept beside the output
+    # the file beside the output
 
     def saved(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if name not in PASSING}
+        """Return the settings that must stay the same when the crawl is resumed."""
+        return {name: value for name, value in asdict(self).items() if name not in SETTINGS or SETTINGS[name].saved}
 
     def save(self) -> None:
         text = json.dumps(self.saved(), indent=2) + "\n"
         path = self.directory / FILE
-        made = path.with_suffix(".new")
-        made.write_text(text)
-        made.replace(path)
+        new = path.with_suffix(".new")
+        new.write_text(text)
+        new.replace(path)
 
-    def changes(self) -> Sequence[str]:
-        """What differs from the run before, a line each; nothing for a first run."""
+    def find_changes(self) -> Sequence[str]:
+        """Describe each setting that differs from the previous run; nothing for the first run."""
         try:
             before = json.loads((self.directory / FILE).read_text())
         except FileNotFoundError:
             return []
         except ValueError as error:
-            raise InvalidSetting(f"{self.directory / FILE} is damaged ({error}): remove it to go on") from error
-        return list(_differences(before, self.saved()))
+            raise InvalidSetting(f"{self.directory / FILE} is damaged ({error}): remove it to continue") from error
+        return list(_describe_changes(before, self.saved()))
 
 
-_LEAST: Final = {
-    "workers": 1,
-    "processes": 1,
-    "delay": 0,
-    "depth": 0,
-    "max_pages": 1,
-    "max_pages_per_host": 1,
-    "max_duration": 0,
-    "timeout": 0.1,
-    "max_size": 1_000,
-    "max_redirects": 0,
-    "retries": 0,
-    "max_workers_per_host": 0,  # for any number
-    "warc_size": 1_000_000,
+SETTINGS: Final[Mapping[str, SettingInfo]] = {
+    one.name: one.metadata["setting"] for one in fields(CrawlSettings) if "setting" in one.metadata
 }
+_DEFAULTS: Final = {one.name: json.loads(json.dumps(one.default)) for one in fields(CrawlSettings)}
+
+
+def flag_name(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _is_contact(text: str) -> bool:
@@ -156,33 +265,24 @@ def _is_contact(text: str) -> bool:
 
 
 def _is_proxy(text: str) -> bool:
-    """Whether libcurl can take it for a proxy: a URL, or a host and its port."""
+    """Return whether libcurl accepts a proxy: a URL, or a host and its port."""
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         named = parts.scheme in PROXIES and parts.hostname and parts.port != 0
-    except ValueError:  # of brackets and ports
+    except ValueError:  # invalid brackets or port
         return False
-    more = parts.path.strip("/") + parts.query + parts.fragment
-    return bool(named) and not more and text.isprintable() and " " not in text
+    rest = parts.path.strip("/") + parts.query + parts.fragment
+    return bool(named) and not rest and text.isprintable() and " " not in text
 
 
-def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Sequence[str]:
+def _describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Sequence[str]:
     plain = json.loads(json.dumps(now))
     return [
-        f"{_flag(name)} was {_shown(before.get(name))} and is {_shown(plain.get(name))} now"
+        f"{flag_name(name)} was {_format(before.get(name))} and is {_format(plain.get(name))} now"
         for name in plain
         if before.get(name, _DEFAULTS[name]) != plain[name]
     ]
 
 
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     return "not given" if value in (None, [], ()) else json.dumps(value)
-
-
-_DEFAULTS: Final = {
-    field.name: json.loads(json.dumps(field.default)) for field in fields(CrawlSettings) if field.name != "out"
-}

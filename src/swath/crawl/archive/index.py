@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from swath.crawl.archive import cdxj
 from swath.crawl.urls import normalise
-from swath.crawl.workspace import outputs
+from swath.crawl.workspace import list_outputs
 from swath.files.output_directory import OutputDamaged
 
 FILE = "index.cdxj"
@@ -18,7 +18,7 @@ FILE = "index.cdxj"
 
 def read_pages(directory: Path, committed: Mapping[str, int]) -> Iterator[dict[str, Any]]:
     """Every page of the crawl that was settled and whose list is in this directory, in the order of settlement."""
-    for path in outputs(directory):
+    for path in list_outputs(directory):
         if path.name.startswith("pages-") and path.name in committed:
             with path.open("rb") as file:
                 there = io.BufferedReader(_CommittedPart(file, committed[path.name]))

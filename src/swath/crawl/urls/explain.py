@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from swath.crawl import workspace
+from swath.crawl import seeds
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.urls import normalise
 from swath.crawl.urls.scope import REASONS
@@ -25,9 +25,9 @@ def explain_refusal(text: str, known: Mapping[str, Any], *, year: int) -> tuple[
     if (found := find_trap(url, year=year)) is not None:
         return found, f"It is refused as a trap ({found}): {TRAPS[found]}."
     try:
-        scope = workspace.scope(settings)
+        scope = seeds.load_scope(settings)
     except OSError:
-        return "unknown", f"Whether it is in scope cannot be said without {settings.directory / workspace.SEEDS}."
+        return "unknown", f"Whether it is in scope cannot be said without {settings.directory / seeds.FILE}."
     if (found := scope.reason(url, 0)) is not None:
         return found, f"It is refused ({found}): {REASONS[found]}."
     deep = "" if settings.depth is None else f" within --depth {settings.depth}"
