@@ -58,7 +58,7 @@ def test_the_demo_is_crawled_and_the_second_time_it_is_complete(tmp_path: Path) 
     first = demo(out)
     said, remarks = first.communicate(timeout=TIMEOUT)
     assert first.returncode == 0, remarks
-    assert "begins, 2 new seeds" in remarks
+    assert "starts, 2 new seeds" in remarks
     assert "left\t0 queued, 0 given up" in said
     names = {path.suffix for path in out.iterdir()}
     assert {".gz", ".cdxj", ".json", ".txt", ".db"} <= names
@@ -74,7 +74,7 @@ def test_an_interrupt_ends_both_and_the_same_command_goes_on(tmp_path: Path) -> 
     process = demo(out, "--delay", "0.2s")
     try:
         assert process.stderr is not None
-        assert "begins" in process.stderr.readline()
+        assert "starts" in process.stderr.readline()
         os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does: to all that run in the foreground
         said, remarks = process.communicate(timeout=TIMEOUT)
     finally:
@@ -85,7 +85,7 @@ def test_an_interrupt_ends_both_and_the_same_command_goes_on(tmp_path: Path) -> 
     process = demo(out, "--delay", "0.2s")
     said, remarks = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 0, remarks
-    assert "goes on" in remarks
+    assert "resumes with" in remarks
     assert look(f"sqlite:///{out}/frontier.db").waiting == 0
 
 
@@ -100,18 +100,21 @@ def test_the_demo_does_not_answer_for_another_crawl(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        ((), "there is nothing to crawl"),
-        (("exa mple",), "'exa mple' is no URL or host name"),
-        (("example.com", "https//example.com"), "'https//example.com' is no URL or host name that can be crawled: did"),
+        ((), "nothing to crawl: give URLs"),
+        (("exa mple",), "'exa mple' is not a URL or host name"),
+        (
+            ("example.com", "https//example.com"),
+            "'https//example.com' is not a URL or host name that can be crawled: did",
+        ),
         (("htps://example.com",), "did you mean https://example.com/?"),
         (("example.com", "--scope", "hosts"), "scope 'hosts' is none of page, prefix, host, domain, any"),
         (("example.com", "--scope", "any"), "give --contact"),
         (("example.com", "--include", "("), "include pattern '(' is no regular expression"),
-        (("example.com", "--lane", "tld"), "--lane tld: one of host, domain, ip"),
-        (("example.com", "--lane", "ip", "--proxy", "http://127.0.0.1:1"), "--lane ip goes by the addresses of hosts"),
-        (("example.com", "--workers", "0"), "--workers 0: at least 1"),
-        (("example.com", "--contact", "me"), "--contact 'me': an e-mail address or a URL in plain ASCII, such as"),
-        (("example.com", "--proxy", "proxy:x"), "--proxy 'proxy:x': a URL such as http://proxy.example:3128"),
+        (("example.com", "--lane", "tld"), "--lane tld: must be one of host, domain, ip"),
+        (("example.com", "--lane", "ip", "--proxy", "http://127.0.0.1:1"), "--lane ip needs the addresses of hosts"),
+        (("example.com", "--workers", "0"), "--workers 0: must be at least 1"),
+        (("example.com", "--contact", "me"), "--contact 'me': must be an e-mail address or a URL in ASCII, such as"),
+        (("example.com", "--proxy", "proxy:x"), "--proxy 'proxy:x': must be a URL such as http://proxy.example:3128"),
         (("example.com", "--connect-to", "foo"), "connect-to 'foo' is not HOST:PORT:HOST:PORT"),
         (("example.com", "--exclude-hosts", "/nowhere.txt"), "--exclude-hosts /nowhere.txt: No such file"),
         (("--seeds", "/nowhere.txt"), "--seeds /nowhere.txt: No such file"),
@@ -132,7 +135,7 @@ def test_a_seed_that_is_wrong_is_named_with_its_line(tmp_path: Path) -> None:
     seeds.write_text("# mine\n\nexample.com\nhttp//example.org/x\n")
     result = run_swath("crawl", "--seeds", str(seeds), "--out", str(tmp_path / "crawl"))
     assert result.code == 2
-    assert result.err.startswith(f"swath: line 4 of {seeds}: 'http//example.org/x' is no URL or host name")
+    assert result.err.startswith(f"swath: line 4 of {seeds}: 'http//example.org/x' is not a URL or host name")
     assert result.err.endswith(": did you mean http://example.org/x?\n")
     assert not (tmp_path / "crawl").exists()
 
@@ -157,7 +160,7 @@ def test_a_frontier_of_other_work_is_left_as_it_is(url: str, tmp_path: Path) -> 
     before = look(url)
     result = run_swath("crawl", "example.com", "--delay", "9s", "--out", str(tmp_path / "crawl"), store=url)
     assert result.code == 2
-    assert "holds other work than a crawl: name another --store" in result.err
+    assert "holds work that is not a crawl: give another --store" in result.err
     after = look(url)
     assert (after.ready, after.min_interval, after.concurrency) == (2, before.min_interval, before.concurrency)
     assert not (tmp_path / "crawl").exists()

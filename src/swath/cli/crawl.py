@@ -43,8 +43,9 @@ def crawl(
     """
 
     def settings() -> CrawlSettings:  # called where its errors are printed
-        given = {name: tuple(value or ()) if name in _LISTS else value for name, value in values.items()}
-        return CrawlSettings(**{**given, "store": check_optional_store(values["store"])})
+        given: dict[str, Any] = {name: tuple(values[name] or ()) if name in _LISTS else values[name] for name in values}
+        given["store"] = check_optional_store(values["store"])
+        return CrawlSettings(**given)
 
     run_command(values["store"], _crawl(settings, urls or [], seeds, json=json, quiet=quiet), loop=_new_loop)
 
