@@ -532,8 +532,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "pacing: a looser default does not reach lanes that wait",
         f"{POSTGRES}/admin.sql",
-        "{schema}.change_lanes(_old, _lanes::integer[], NULL, NULL, NULL, NULL, NULL, 'limits'), _old, true",
-        "{schema}.change_lanes(_old, _lanes::integer[], NULL, NULL, NULL, NULL, NULL, 'settle'), _old, true",
+        "{schema}.change_lanes_{set}(_old, _lanes::integer[], NULL, NULL, NULL, NULL, NULL, 'limits'), _old, true",
+        "{schema}.change_lanes_{set}(_old, _lanes::integer[], NULL, NULL, NULL, NULL, NULL, 'settle'), _old, true",
         "postgres",
     ),
     Mutation(
@@ -554,14 +554,14 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-4: the inbox is drained and forgotten",
         f"{POSTGRES}/inbox.sql",
-        "        RETURN s;\n    END IF;\n    RETURN {schema}.take_in(s, ",
-        "    END IF;\n    RETURN s;\n    RETURN {schema}.take_in(s, ",
+        "        RETURN s;\n    END IF;\n    RETURN {schema}.take_in_{set}(s, ",
+        "    END IF;\n    RETURN s;\n    RETURN {schema}.take_in_{set}(s, ",
         "postgres",
     ),
     Mutation(
         "INV-4: an idle partition does not look into its inbox",
         f"{POSTGRES}/claim.sql",
-        " AND NOT {schema}.has_inbox(_old) THEN",
+        " AND NOT {schema}.has_inbox_{set}(_old) THEN",
         " THEN",
         "postgres",
     ),
@@ -624,7 +624,7 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-6: an item that dies with its worker holds the checkpoint back",
         f"{POSTGRES}/lease.sql",
-        "    IF _blocked THEN\n        s := {schema}.advance_checkpoint(s);\n    END IF;\n",
+        "    IF _blocked THEN\n        s := {schema}.advance_checkpoint_{set}(s);\n    END IF;\n",
         "",
         "postgres",
     ),
@@ -648,8 +648,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "fairness: a lane taken in part stays in front",
         f"{POSTGRES}/claim.sql",
-        "{schema}.lane_ready_at(_time, b.blocked_until, b.started_at, b.pause)",
-        "{schema}.lane_ready_at(b.ready_at, b.blocked_until, b.started_at, b.pause)",
+        "{schema}.lane_ready_at_{set}(_time, b.blocked_until, b.started_at, b.pause)",
+        "{schema}.lane_ready_at_{set}(b.ready_at, b.blocked_until, b.started_at, b.pause)",
         "postgres",
     ),
     Mutation(
@@ -662,8 +662,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-3: partition time steps back with the clock",
         f"{POSTGRES}/partition.sql",
-        "s.time := greatest({schema}.store_time(_given), s.time + 1);",
-        "s.time := {schema}.store_time(_given);",
+        "s.time := greatest({schema}.store_time_{set}(_given), s.time + 1);",
+        "s.time := {schema}.store_time_{set}(_given);",
         "postgres",
     ),
     Mutation(
@@ -684,7 +684,7 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "rule 16: an older worker renews after a migration",
         f"{POSTGRES}/lease.sql",
-        "    PERFORM {schema}.check_format(_format);\n    UPDATE {schema}.claim",
+        "    PERFORM {schema}.check_format_{set}(_format);\n    UPDATE {schema}.claim",
         "    UPDATE {schema}.claim",
         "postgres",
         ("tests/postgres/test_migration.py",),

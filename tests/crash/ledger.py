@@ -14,7 +14,7 @@ import psycopg
 
 import swath
 from swath import Item
-from swath.backends.postgres.location import Target
+from swath.backends.postgres.location import PostgresLocation
 from swath.runner.execution import Transaction
 
 LEASE = 1.0
@@ -102,7 +102,7 @@ class SqliteLedger(NamedTuple):
 def ledger_of(url: str) -> Ledger:
     if url.startswith("sqlite:///"):
         return SqliteLedger(url.removeprefix("sqlite:///"))
-    return PostgresLedger(Target.parse(url).dsn)
+    return PostgresLedger(PostgresLocation.parse(url).dsn)
 
 
 async def cover(url: str) -> None:

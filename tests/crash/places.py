@@ -10,7 +10,7 @@ from typing import NamedTuple
 import psycopg
 
 import swath
-from swath.backends.postgres.location import Target
+from swath.backends.postgres.location import PostgresLocation
 from swath.opening import Opening
 from tests.crash.workload import DEFAULT_CONCURRENCY
 
@@ -54,7 +54,7 @@ class Place:
         if self.url.startswith("sqlite:///"):
             with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"))) as connection:
                 return connection.execute(statement.format(s="swath_")).fetchall()
-        target = Target.parse(self.url)
+        target = PostgresLocation.parse(self.url)
         with psycopg.connect(target.dsn) as session:
             return session.execute(target.fill(statement.replace("{s}", "{schema}."))).fetchall()
 

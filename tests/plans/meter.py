@@ -55,10 +55,11 @@ class Metered(Pinned):
         super().__init__(connection)
         self.costs: list[Cost] = []
         self._schema = schema
+        self._meter = _Meter(self)
 
     @asynccontextmanager
     async def lend(self) -> AsyncIterator[AsyncConnection]:
-        yield _Meter(self)  # type: ignore[misc]  # as much of a connection as a store needs
+        yield self._meter  # type: ignore[misc]  # as much of a connection as a store needs
 
     def take(self) -> Cost:
         """What was measured since the last time."""
@@ -78,9 +79,10 @@ class _Meter:
     def transaction(self) -> Any:
         return self._metered.connection.transaction()
 
-    async def execute(self, statement: str, arguments: Any = None, *, binary: bool = False) -> Any:
+    async def execute(self, statement: str | bytes, arguments: Any = None, *, binary: bool = False) -> Any:
         connection = self._metered.connection
-        if not statement.startswith("SELECT * FROM ") or "(" not in statement:  # a question, not a move
+        if isinstance(statement, bytes) or not statement.startswith("SELECT * FROM ") or "(" not in statement:
+            # a query, or the check of a function's columns
             return await connection.execute(statement, arguments, binary=binary)
         reply = await self._reply_table(statement, arguments)
         async with connection.transaction():

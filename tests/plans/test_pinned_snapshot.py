@@ -66,7 +66,7 @@ async def stays_flat(site: Site, settings: Settings, scenario: Scenario, *, roun
     store = await site.store(settings)
     trial = Trial(store, site.clock)
     act = await scenario(trial)
-    metered = Metered(await connect(site.target.dsn), schema=site.target.schema)
+    metered = Metered(await connect(site.location.dsn), schema=site.location.schema)
     slow = await site.store(connections=metered)
 
     async def measured(begin: int, end: int) -> Cost:
@@ -262,7 +262,7 @@ async def test_status_beside_what_was_drained(site: Site) -> None:
     onlooker = await site.connect()
 
     async def buffers() -> int:
-        explain = site.target.fill(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {QUERIES['status']}")
+        explain = site.location.fill(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {QUERIES['status']}")
         await onlooker.execute(explain)  # what a session reads once is no part of it
         (((plan,),),) = await (await onlooker.execute(explain)).fetchall()
         return int(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from swath.backends.postgres import PostgresStore
 from swath.backends.postgres.connections import connect
-from swath.backends.postgres.statements import QUERIES
+from swath.backends.postgres.statements import FUNCTIONS, QUERIES
 from swath.conformance.trial import Batch, Trial, dead, done, release, retry
 from swath.core.clock import SECOND
 from swath.core.item import Item
@@ -29,7 +29,7 @@ CHUNK = 1_000
 FRONT = 100
 PER_ITEM = 16  # rows of any one table, or entries of any one index, that an item may cost
 AT_LEAST = 40  # and a move, however small
-READ = "SELECT * FROM {schema}.claimed_items(%s)"
+READ = FUNCTIONS.fill("SELECT * FROM {schema}.claimed_items_{set}(%s)")
 
 Outcome = Callable[[Item], Move]
 OUTCOMES: Sequence[Outcome] = [done, done, retry, release, dead]
@@ -76,7 +76,7 @@ class Worker:
     async def _read(self, batch: Batch) -> Cost:
         assert isinstance(self.trial.store, PostgresStore)
         async with self.meter.lend() as connection:
-            await connection.execute(self.trial.store.target.fill(READ), (batch.reply.fence,))
+            await connection.execute(self.trial.store.location.fill(READ), (batch.reply.fence,))
         return self.meter.take()
 
     async def _settle(self, batch: Batch) -> None:
@@ -101,7 +101,7 @@ class Loaded:
         size, trial = self.size, await self.site.trial(settings=Settings(2, min_interval=3_600 * SECOND))
         for (table,) in await self.site.sql(
             "SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind = 'r'",
-            self.site.target.schema,
+            self.site.location.schema,
         ):
             await self.site.sql(f"ALTER TABLE {{schema}}.{table} SET (autovacuum_enabled = off)")
         # At the front of the first partition, one item in every claim: so that settling it moves the checkpoint.
@@ -136,9 +136,9 @@ class Loaded:
         await asyncio.gather(*map(each, items))
 
     async def worker(self, mode: str) -> Worker:
-        connection = await connect(self.site.target.dsn)
+        connection = await connect(self.site.location.dsn)
         await connection.execute(f"SET plan_cache_mode TO {mode}".encode())
-        meter = Metered(connection, schema=self.site.target.schema)
+        meter = Metered(connection, schema=self.site.location.schema)
         trial = await self.site.trial(connections=meter)
         worker = Worker(trial, meter, depth=self.size.depth, names=self._names)
         await worker.round()  # what a session reads once, of the catalogue, is no part of what a move costs
@@ -218,8 +218,8 @@ async def test_a_part_of_a_claim_is_settled_without_the_rest(loaded: tuple[Loade
 
 
 async def test_a_lane_is_looked_at_by_itself(loaded: tuple[Loaded, Loaded]) -> None:
-    connection = await connect(loaded[1].site.target.dsn)
-    explain = loaded[1].site.target.fill(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {QUERIES['lane']}")
+    connection = await connect(loaded[1].site.location.dsn)
+    explain = loaded[1].site.location.fill(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {QUERIES['lane']}")
     for mode in ("force_custom_plan", "force_generic_plan"):
         await connection.execute(f"SET plan_cache_mode TO {mode}".encode())
         given = {"partition": address("lane5", 2)[0], "lane": "lane5"}

@@ -10,7 +10,8 @@ from typing import Any
 
 from swath.backends.postgres import PostgresStore
 from swath.backends.postgres.connections import AsyncConnection, Connections, connect
-from swath.backends.postgres.location import Target
+from swath.backends.postgres.location import PostgresLocation
+from swath.backends.postgres.statements import FUNCTIONS
 from swath.conformance.trial import Trial
 from swath.core.clock import Clock, ManualClock
 from swath.core.store import Settings
@@ -28,8 +29,8 @@ class Site:
     connections: list[AsyncConnection] = field(default_factory=list)
 
     @property
-    def target(self) -> Target:
-        return Target.parse(self.url)
+    def location(self) -> PostgresLocation:
+        return PostgresLocation.parse(self.url)
 
     async def store(
         self,
@@ -52,14 +53,14 @@ class Site:
 
     async def connect(self) -> AsyncConnection:
         """A connection of the test's own."""
-        connection = await connect(self.target.dsn)
+        connection = await connect(self.location.dsn)
         self.connections.append(connection)
         return connection
 
     async def sql(self, statement: str, *arguments: object) -> list[Any]:
-        """Run a statement as somebody else would; `{schema}` is the frontier's."""
-        async with await connect(self.target.dsn) as connection:
-            cursor = await connection.execute(self.target.fill(statement), arguments)
+        """Run a statement on a new connection. `{set}` is the end of the names of the stored functions."""
+        async with await connect(self.location.dsn) as connection:
+            cursor = await connection.execute(self.location.fill(FUNCTIONS.fill(statement)), arguments)
             return await cursor.fetchall() if cursor.description else []
 
     @asynccontextmanager
@@ -77,13 +78,13 @@ class Site:
         connection = await self.connect()
         await connection.execute("BEGIN")
         await connection.execute(
-            self.target.fill("SELECT 1 FROM {schema}.partition WHERE partition = %s FOR UPDATE"), (partition,)
+            self.location.fill("SELECT 1 FROM {schema}.partition WHERE partition = %s FOR UPDATE"), (partition,)
         )
         return connection
 
     async def waiting(self, backends: int = 1) -> None:
         """Wait until so many sessions of this database wait for a lock."""
-        async with asyncio.timeout(PATIENCE), await connect(self.target.dsn) as onlooker:
+        async with asyncio.timeout(PATIENCE), await connect(self.location.dsn) as onlooker:
             while True:
                 cursor = await onlooker.execute(
                     "SELECT count(*) FROM pg_stat_activity "

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from swath.backends.postgres.connections import connect
-from swath.backends.postgres.store import ADDING_AT_ONCE
+from swath.backends.postgres.store import CONCURRENT_ADDS
 from swath.conformance.trial import done
 from swath.core.errors import StoreUnavailable, UsageError
 from swath.core.store import OutputMove
@@ -22,7 +22,7 @@ from tests.recorder import PATIENCE
 async def test_moves_that_wait_do_not_keep_leases_from_being_renewed(site: Site) -> None:
     """As many settlements as a runner sends at once, and additions, wait for partitions that somebody holds. Claims and
     renewals elsewhere do not."""
-    last = ADDING_AT_ONCE + 1
+    last = CONCURRENT_ADDS + 1
     trial = await site.trial(partitions=last + 1)
     await trial.add(*(f"page{n}" for n in range(AT_ONCE)), lane=trial.lane(0))
     await trial.add("one", "two", lane=trial.lane(last))
@@ -32,7 +32,7 @@ async def test_moves_that_wait_do_not_keep_leases_from_being_renewed(site: Site)
     waiting = [asyncio.create_task(pages.settle(done(item))) for item in pages.items]
     found = [trial.item(f"found{partition}", lane=trial.lane(partition)) for partition in range(1, last)]
     adding = asyncio.create_task(trial.store.add(found))
-    await site.waiting(AT_ONCE + ADDING_AT_ONCE)
+    await site.waiting(AT_ONCE + CONCURRENT_ADDS)
     async with asyncio.timeout(PATIENCE):
         _, two = await asyncio.gather(one.renew(), trial.claim(1, order=[last]))
     assert two.keys == ["two"]
@@ -40,15 +40,15 @@ async def test_moves_that_wait_do_not_keep_leases_from_being_renewed(site: Site)
     for holder in holders:
         await holder.commit()
     await asyncio.gather(*waiting)
-    assert await adding == ADDING_AT_ONCE
+    assert await adding == CONCURRENT_ADDS
     await trial.check()
 
 
 async def test_an_addition_that_fails_in_one_partition_says_so_after_the_others(site: Site) -> None:
     """What is in when it is told stays in, and nothing comes in later."""
-    partitions = 2 * ADDING_AT_ONCE
+    partitions = 2 * CONCURRENT_ADDS
     trial = await site.trial(partitions=partitions)
-    await site.sql("ALTER FUNCTION {schema}.add SET lock_timeout TO '50ms'")
+    await site.sql("ALTER FUNCTION {schema}.add_{set} SET lock_timeout TO '50ms'")
     holder = await site.lock(0)
     found = [trial.item(f"found{partition}", lane=trial.lane(partition)) for partition in range(partitions)]
     with pytest.raises(StoreUnavailable, match="is busy"):
@@ -79,9 +79,9 @@ async def test_a_store_that_came_through_a_fork_is_refused(site: Site) -> None:
 
 async def test_a_lock_is_waited_for_once(site: Site) -> None:
     """Who waited in vain has waited: the move is not sent again at once."""
-    pooler = await Pooler.of(site.target.dsn, size=2)
+    pooler = await Pooler.of(site.location.dsn, size=2)
     store = await site.store(connections=pooler)
-    await site.sql("ALTER FUNCTION {schema}.reopen SET lock_timeout TO '50ms'")
+    await site.sql("ALTER FUNCTION {schema}.reopen_{set} SET lock_timeout TO '50ms'")
     holder = await site.lock(0)
     before = len(pooler.lent)
     with pytest.raises(StoreUnavailable, match=r"is busy: .*lock timeout\. Try again"):
@@ -93,22 +93,22 @@ async def test_a_lock_is_waited_for_once(site: Site) -> None:
 
 async def test_a_lost_deadlock_is_tried_again(site: Site) -> None:
     """Nobody waits long in one, and whoever won it is soon gone."""
-    pooler = await Pooler.of(site.target.dsn, size=2)
+    pooler = await Pooler.of(site.location.dsn, size=2)
     trial = await site.trial(connections=pooler)
-    await site.sql("ALTER FUNCTION {schema}.settle SET deadlock_timeout TO '2s'")
+    await site.sql("ALTER FUNCTION {schema}.settle_{set} SET deadlock_timeout TO '2s'")
     await trial.add("page")
     batch = await trial.claim()
     lock = "SELECT pg_advisory_xact_lock(hashtextextended(%s || '/' || %s, 0))"
     other = await site.connect()
     await other.execute("BEGIN")
     await other.execute("SET LOCAL deadlock_timeout TO '60s'")  # the settlement is to be the one who loses
-    await other.execute(lock, (site.target.schema, "two"))
+    await other.execute(lock, (site.location.schema, "two"))
     before = len(pooler.lent)
     settling = asyncio.create_task(
         batch.settle(done(batch.only), outputs=[OutputMove("one", 0, 1), OutputMove("two", 0, 2)])
     )
     await site.waiting()
-    await other.execute(lock, (site.target.schema, "one"))
+    await other.execute(lock, (site.location.schema, "one"))
     await other.rollback()
     await settling
     assert len(pooler.lent) == before + 2

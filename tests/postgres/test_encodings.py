@@ -78,4 +78,4 @@ async def test_a_database_that_cannot_keep_every_text(database_of: DatabaseOf) -
     with pytest.raises(InvalidStoreURL, match=r"encoding LATIN1.*ENCODING 'UTF8'"):
         await PostgresStore.open(url, settings=Settings(1))
     site = Site(url)
-    assert await site.sql("SELECT 1 FROM pg_namespace WHERE nspname = %s", site.target.schema) == []
+    assert await site.sql("SELECT 1 FROM pg_namespace WHERE nspname = %s", site.location.schema) == []

@@ -18,10 +18,10 @@ async def test_a_claim_passes_by_where_a_later_one_was_first(site: Site) -> None
     trial = await site.trial(partitions=2)
     await trial.add("a", lane=trial.lane(0))
     await trial.add("b", lane=trial.lane(1))
-    await site.sql("ALTER FUNCTION {schema}.claim SET lock_timeout TO '60s'")
+    await site.sql("ALTER FUNCTION {schema}.claim_{set} SET lock_timeout TO '60s'")
     holder = await site.connect()
     await holder.execute("BEGIN")
-    await holder.execute(site.target.fill("SELECT 1 FROM {schema}.item WHERE key = 'a' FOR UPDATE"))
+    await holder.execute(site.location.fill("SELECT 1 FROM {schema}.item WHERE key = 'a' FOR UPDATE"))
     spanning = asyncio.create_task(trial.claim(order=[0, 1]))
     await site.waiting()
     later = await trial.claim(order=[1])
@@ -84,7 +84,7 @@ async def test_what_a_forgotten_claim_holds_is_taken_back(site: Site) -> None:
     site.clock.advance(3_700)
     assert (await trial.claim(order=[1])).keys == ["work"]
     assert await kept(site, [lost.reply.fence]) == []
-    with pytest.raises(LeaseLost, match="knows no such claim"):
+    with pytest.raises(LeaseLost, match="has no such claim"):
         await lost.finish()
     batch = await trial.claim(order=[0])
     assert (batch.keys, batch.only.attempts, batch.reply.recovered) == (["held"], 1, 1)
@@ -94,7 +94,7 @@ async def test_what_a_forgotten_claim_holds_is_taken_back(site: Site) -> None:
 @pytest.mark.parametrize(("passed", "ends"), [(59, 119), (-10, 60), (60, None)])
 async def test_a_claim_whose_answer_was_lost_begins_its_lease_anew(site: Site, passed: int, ends: int | None) -> None:
     """Rule 5. No sooner does it end where the clock stepped back, and what has ended is not found (INV-2)."""
-    connections = Losing(site.target.dsn)
+    connections = Losing(site.location.dsn)
     trial = await site.trial(connections=connections)
     await trial.add("a")
     began = site.clock.now() + 1  # partition time: something was added just now

@@ -39,9 +39,9 @@ SELECT 'migration', number::text, name, '' FROM {schema}.migration
 
 async def shape(site: Site) -> set[Any]:
     """Everything that a schema is made of, without its name."""
-    schema = site.target.schema
+    schema = site.location.schema
     connection = await site.connect()
-    rows = await (await connection.execute(site.target.fill(SHAPE), {"schema": schema})).fetchall()
+    rows = await (await connection.execute(site.location.fill(SHAPE), {"schema": schema})).fetchall()
     return {tuple(str(field).replace(f"{schema}.", "") for field in row) for row in rows}
 
 
@@ -72,7 +72,7 @@ async def test_an_older_format_says_which_command(site: Site) -> None:
     await site.sql("UPDATE {schema}.frontier SET format = %s", errors.FORMAT - 1)
     with pytest.raises(SchemaOutdated, match=rf"format {errors.FORMAT - 1}") as caught:
         await PostgresStore.open(site.url)
-    assert f"run `swath db migrate --store '{site.target.shown}'`" in str(caught.value)
+    assert f"run `swath db migrate --store '{site.location.display_url}'`" in str(caught.value)
 
 
 async def test_a_newer_format_is_refused(site: Site) -> None:
@@ -214,4 +214,4 @@ async def test_a_failed_migration_leaves_everything_as_it_was(site: Site, reques
 async def test_nothing_to_migrate(site: Site) -> None:
     with pytest.raises(NotAFrontier, match="swath db init"):
         await migrate(site.url)
-    assert await site.sql("SELECT 1 FROM pg_namespace WHERE nspname = %s", site.target.schema) == []
+    assert await site.sql("SELECT 1 FROM pg_namespace WHERE nspname = %s", site.location.schema) == []

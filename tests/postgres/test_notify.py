@@ -111,7 +111,7 @@ async def test_discoveries_notify_at_a_bounded_rate(site: Site) -> None:
     await (await trial.claim(order=[1])).finish()
     await trial.add("ready", lane=trial.lane(2))
     pages = iter((batch := await trial.claim(order=[0])).items)
-    onlooker = await connect(site.target.dsn)
+    onlooker = await connect(site.location.dsn)
     async with onlooker:
         await onlooker.execute("LISTEN swath")
 
@@ -138,14 +138,14 @@ async def test_an_addition_to_another_frontier_does_not_wake(site: Site, url: st
     near = await neighbour.trial()
     _, waiting = await sleeper(site)
     await near.add("work")
-    onlooker = await connect(site.target.dsn)
+    onlooker = await connect(site.location.dsn)
     async with onlooker:
         await onlooker.execute("LISTEN swath")
         neighbour.clock.advance(1)
         await (await near.claim()).finish()
         await near.add("more")
         async for note in onlooker.notifies(timeout=PATIENCE, stop_after=1):
-            assert note.payload == neighbour.target.schema
+            assert note.payload == neighbour.location.schema
     assert not waiting.done()
     waiting.cancel()
     await neighbour.close()
@@ -154,7 +154,7 @@ async def test_an_addition_to_another_frontier_does_not_wake(site: Site, url: st
 async def test_notifications_come_at_a_bounded_rate(site: Site) -> None:
     """Rule 15: only when a partition goes from idle to ready, and not every time."""
     trial = await site.trial()
-    onlooker = await connect(site.target.dsn)
+    onlooker = await connect(site.location.dsn)
     async with onlooker:
         await onlooker.execute("LISTEN swath")
         for n in range(20):
@@ -230,7 +230,7 @@ def forbid_listening(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 async def test_notifications_on_a_lent_connection_are_dropped(site: Site) -> None:
     """A pooler may leave a LISTEN in a session that it lends to others: nobody reads what arrives there."""
-    lending = Connections(lambda: connect(site.target.dsn))
+    lending = Connections(lambda: connect(site.location.dsn))
     trial = await site.trial(connections=lending)
     async with lending.lend() as connection:
         await connection.execute("LISTEN swath")

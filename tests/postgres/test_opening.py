@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from swath.backends.postgres import PostgresStore
-from swath.backends.postgres.location import Target
+from swath.backends.postgres.location import PostgresLocation
 from swath.core.errors import NotAFrontier, StoreUnavailable, SwathError, UsageError
 from swath.core.store import Settings
 from swath.frontier import Frontier
@@ -23,7 +23,7 @@ SPAWN = multiprocessing.get_context("spawn")
 
 
 async def tables(site: Site) -> set[str]:
-    rows = await site.sql("SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace", site.target.schema)
+    rows = await site.sql("SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace", site.location.schema)
     return {name for (name,) in rows}
 
 
@@ -37,7 +37,7 @@ async def test_created_once(site: Site) -> None:
 async def test_create_false_makes_nothing(site: Site) -> None:
     with pytest.raises(NotAFrontier, match="swath db init"):
         await PostgresStore.open(site.url, create=False)
-    assert await site.sql("SELECT 1 FROM pg_namespace WHERE nspname = %s", site.target.schema) == []
+    assert await site.sql("SELECT 1 FROM pg_namespace WHERE nspname = %s", site.location.schema) == []
 
 
 async def test_a_closed_frontier_is_not_waited_for(site: Site) -> None:
@@ -66,7 +66,7 @@ async def test_a_schema_of_somebody_else_is_left_alone(site: Site, relation: str
     await site.sql("CREATE SCHEMA {schema}")
     await site.sql(f"CREATE {relation}")
     before = await tables(site)
-    with pytest.raises(NotAFrontier, match=rf"{site.target.schema}.*\?schema="):
+    with pytest.raises(NotAFrontier, match=rf"{site.location.schema}.*\?schema="):
         await PostgresStore.open(site.url, settings=SETTINGS, create=create)
     assert await tables(site) == before
 
@@ -100,7 +100,7 @@ async def test_a_failed_creation_leaves_nothing(site: Site) -> None:
     """All of it or nothing."""
     with pytest.raises(SwathError):
         await PostgresStore.open(site.url, settings=Settings(1_000_000))
-    assert await site.sql("SELECT 1 FROM pg_namespace WHERE nspname = %s", site.target.schema) == []
+    assert await site.sql("SELECT 1 FROM pg_namespace WHERE nspname = %s", site.location.schema) == []
     assert (await site.store(SETTINGS)).settings == SETTINGS
 
 
@@ -108,7 +108,7 @@ async def test_a_role_that_may_not_create(site: Site, role: str) -> None:
     url = site.url.replace("postgres@", f"{role}@")
     with pytest.raises(SwathError, match=r"permission denied for database (.*)\. Grant .* CREATE ON DATABASE \1,"):
         await PostgresStore.open(url, settings=SETTINGS)
-    assert await site.sql("SELECT 1 FROM pg_namespace WHERE nspname = %s", site.target.schema) == []
+    assert await site.sql("SELECT 1 FROM pg_namespace WHERE nspname = %s", site.location.schema) == []
 
 
 async def test_a_role_with_a_schema_of_its_own(site: Site, role: str) -> None:
@@ -133,7 +133,7 @@ async def test_a_schema_that_was_dropped(site: Site) -> None:
 
 
 async def test_a_database_that_does_not_exist(database: str) -> None:
-    url = database.replace(Target.parse(database).dsn.split("?")[0].rsplit("/", 1)[1], "no_such_database")
+    url = database.replace(PostgresLocation.parse(database).dsn.split("?")[0].rsplit("/", 1)[1], "no_such_database")
     with pytest.raises(StoreUnavailable, match="no_such_database"):
         await PostgresStore.open(url, settings=SETTINGS)
 

@@ -19,7 +19,7 @@ SIZE = 3
 
 async def test_every_move_through_a_pooler(site: Site) -> None:
     """All that a store can do, errors included, with another connection each time."""
-    pooler = await Pooler.of(site.target.dsn, size=SIZE)
+    pooler = await Pooler.of(site.location.dsn, size=SIZE)
     store = await site.store(Settings(2, max_attempts=2), connections=pooler)
     trial = Trial(store, site.clock)
     here, there = trial.lane(0), trial.lane(1)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from swath.backends.postgres import PostgresStore
-from swath.backends.postgres.location import Target
+from swath.backends.postgres.location import PostgresLocation
 from swath.conformance import DurableStoreConformance, StoreConformance
 from swath.core.clock import Clock
 from swath.core.store import Settings, Store
@@ -35,10 +35,10 @@ class TestThroughPooler(StoreConformance, DurableStoreConformance):
 
     async def open_again(self, store: Store, clock: Clock) -> Store:
         assert isinstance(store, PostgresStore)
-        return await self._open(f"{self.database}&schema={store.target.schema}", None, clock)
+        return await self._open(f"{self.database}&schema={store.location.schema}", None, clock)
 
     async def _open(self, url: str, settings: Settings | None, clock: Clock) -> Store:
-        pooler = await Pooler.of(Target.parse(url).dsn, size=SIZE)
+        pooler = await Pooler.of(PostgresLocation.parse(url).dsn, size=SIZE)
         return await PostgresStore.open(
             url, settings=settings, create=settings is not None, clock=clock, connections=pooler
         )

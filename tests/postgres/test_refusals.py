@@ -84,11 +84,12 @@ async def test_learning_waits_no_longer_than_other_moves(site: Site) -> None:
     store = await site.store()
     await store.learn([Fact("a", "1")])
     await site.sql(
-        "DO $do$ BEGIN EXECUTE replace(pg_get_functiondef('{schema}.learn'::regproc), $$'30s'$$, $$'100ms'$$); END $do$"
+        "DO $do$ BEGIN "
+        "EXECUTE replace(pg_get_functiondef('{schema}.learn_{set}'::regproc), $$'30s'$$, $$'100ms'$$); END $do$"
     )
     holder = await site.connect()
     await holder.execute("BEGIN")
-    await holder.execute(site.target.fill("UPDATE {schema}.fact SET value = '2'"))
+    await holder.execute(site.location.fill("UPDATE {schema}.fact SET value = '2'"))
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(StoreUnavailable, match=r"is busy.*lock timeout.*Try again"):
             await store.learn([Fact("a", "3")])
@@ -110,7 +111,7 @@ async def test_a_caller_who_idled_too_long(site: Site) -> None:
     await frontier.add("a")
     claim = await frontier.claim()
     assert claim is not None
-    with psycopg.connect(site.target.dsn, autocommit=True) as caller:
+    with psycopg.connect(site.location.dsn, autocommit=True) as caller:
         caller.execute("BEGIN")
         caller.execute("SET idle_in_transaction_session_timeout = '10ms'")
         await ended(site, caller.info.backend_pid)
@@ -155,7 +156,7 @@ async def test_a_run_whose_transactions_cannot_write_says_so(site: Site) -> None
 
 @asynccontextmanager
 async def transaction(site: Site) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-    async with await psycopg.AsyncConnection.connect(site.target.dsn) as connection:
+    async with await psycopg.AsyncConnection.connect(site.location.dsn) as connection:
         yield connection
 
 
@@ -171,7 +172,7 @@ async def test_a_run_without_rights_ends(site: Site, role: str) -> None:
         async with asyncio.timeout(PATIENCE):
             return (await guest.run(handler, workers=1, handle_signals=False)).done
 
-    schema = site.target.schema
+    schema = site.location.schema
     for denied, missing, grant in (
         (f"schema {schema}", f"USAGE ON SCHEMA {schema}", f"USAGE ON SCHEMA {schema}"),
         ("table frontier", "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES", f"SELECT ON ALL TABLES IN SCHEMA {schema}"),
@@ -191,7 +192,7 @@ async def test_a_run_without_rights_ends(site: Site, role: str) -> None:
 
 async def test_functions_that_a_role_may_not_call(site: Site, role: str) -> None:
     await site.store()
-    schema = site.target.schema
+    schema = site.location.schema
     await site.sql("REVOKE ALL ON ALL FUNCTIONS IN SCHEMA {schema} FROM public")
     await site.sql(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
     await site.sql(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}")

@@ -54,7 +54,7 @@ async def test_the_memory_of_recent_keys_is_emptied(site: Site, caplog: pytest.L
 
 async def test_answers_out_of_order_are_no_restore(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     """Two claims at once: the later one is answered first. A restore to where the earlier one was is still noticed."""
-    lending = HeldBack(site.target.dsn)
+    lending = HeldBack(site.location.dsn)
     frontier = Frontier(await site.store(connections=lending))
     await frontier.add([f"page{n}" for n in range(20)])
     assert await frontier.claim(1) is not None
@@ -79,7 +79,7 @@ async def test_answers_out_of_order_are_no_restore(site: Site, caplog: pytest.Lo
 
 async def test_what_is_answered_late_does_not_hide_a_restore(site: Site) -> None:
     """What is known of a partition is the highest version of all answers, not that of the last."""
-    lending = HeldBack(site.target.dsn)
+    lending = HeldBack(site.location.dsn)
     frontier = Frontier(await site.store(connections=lending))
     await frontier.add([f"page{n}" for n in range(20)])
     lending.hold_next()

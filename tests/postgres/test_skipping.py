@@ -59,7 +59,7 @@ async def test_a_claim_that_waited_goes_by_the_default_of_then(site: Site) -> No
     """INV-3: whoever makes starts count holds the lock; a claim that waited for it looks at the default again."""
     trial = await site.trial(settings=Settings(1, 10 * SECOND, 1))
     await trial.add("a", "b")
-    await site.sql("ALTER FUNCTION {schema}.claim SET lock_timeout TO '60s'")
+    await site.sql("ALTER FUNCTION {schema}.claim_{set} SET lock_timeout TO '60s'")
     async with site.held_open() as (other, transaction):
         await other.store.change_settings(concurrency=2)
         request = ClaimRequest(100, 60 * SECOND, "worker", 1, [0], wait_for=0)

@@ -6,20 +6,21 @@ import psycopg
 import pytest
 
 from swath.backends.postgres.errors import FORMAT
+from swath.backends.postgres.statements import FUNCTIONS
 from swath.core.item import Item
 from swath.core.store import Settings
 from swath.frontier import Frontier
 from tests.postgres.site import POLL_SECONDS, Site
 from tests.recorder import PATIENCE
 
-CLAIM = "SELECT * FROM {schema}.claim(%s, %s, %s, 60000000, 'stuck', 7, ARRAY[0::smallint], NULL, 4, 1000, 1000)"
+CLAIM = "SELECT * FROM {schema}.claim_{set}(%s, %s, %s, 60000000, 'stuck', 7, ARRAY[0::smallint], NULL, 4, 1000, 1000)"
 
 
 async def answered(site: Site, pid: int) -> None:
     """Wait until a session has sent its reply, or as much of it as anybody takes."""
     while True:
         ((began, state, event),) = await site.sql(
-            "SELECT query LIKE '%%.claim(%%', state, wait_event FROM pg_stat_activity WHERE pid = %s", pid
+            "SELECT query LIKE '%%.claim\\_%%', state, wait_event FROM pg_stat_activity WHERE pid = %s", pid
         )
         if began and (state != "active" or event == "ClientWrite"):
             return
@@ -32,7 +33,7 @@ async def test_a_client_that_does_not_read_its_reply_holds_no_partition(site: Si
     frontier = Frontier(await site.store())
     await frontier.add(Item(f"{number:0{digits}}", lane=f"{number % 100}") for number in range(items + 100))
     stuck = await site.connect()
-    statement = site.target.fill(CLAIM) % (FORMAT, site.clock.now(), items)
+    statement = site.location.fill(FUNCTIONS.fill(CLAIM)) % (FORMAT, site.clock.now(), items)
     stuck.pgconn.send_query_params(statement.encode(), None, result_format=psycopg.pq.Format.BINARY)
     stuck.pgconn.flush()
     async with asyncio.timeout(PATIENCE):

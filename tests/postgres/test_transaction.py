@@ -48,10 +48,10 @@ async def caller(request: pytest.FixtureRequest, site: Site) -> AsyncIterator[Ca
     await site.sql("CREATE TABLE IF NOT EXISTS public.own (what text)")
     await site.sql("TRUNCATE public.own")
     if request.param == "sync":
-        with psycopg.connect(site.target.dsn, autocommit=True) as connection:
+        with psycopg.connect(site.location.dsn, autocommit=True) as connection:
             yield Caller(connection)
     else:
-        async with await psycopg.AsyncConnection.connect(site.target.dsn, autocommit=True) as other:
+        async with await psycopg.AsyncConnection.connect(site.location.dsn, autocommit=True) as other:
             yield Caller(other)
 
 
@@ -130,7 +130,7 @@ async def test_no_transaction_is_refused(site: Site, caller: Caller) -> None:
 async def test_a_settlement_may_begin_the_transaction(site: Site) -> None:
     """As psycopg does it without autocommit, for a caller that has written nothing."""
     frontier, claim = await claimed(site, "a")
-    async with await psycopg.AsyncConnection.connect(site.target.dsn) as connection:
+    async with await psycopg.AsyncConnection.connect(site.location.dsn) as connection:
         await claim.settle([claim.items[0].done()], connection=connection)
         await connection.rollback()
         assert (await frontier.status()).claimed == 1
@@ -216,9 +216,9 @@ async def test_a_namesake_in_another_database_is_not_settled(site: Site, server:
     """The same schema name there, and the same fence: the token tells them apart (rule 4)."""
     frontier, claim = await claimed(site, "a")
     with fresh_database(server) as elsewhere:
-        namesake = Site(f"{elsewhere if '?' in elsewhere else elsewhere + '?'}&schema={site.target.schema}")
+        namesake = Site(f"{elsewhere if '?' in elsewhere else elsewhere + '?'}&schema={site.location.schema}")
         other, _ = await claimed(namesake, "a")
-        async with await psycopg.AsyncConnection.connect(namesake.target.dsn) as connection:
+        async with await psycopg.AsyncConnection.connect(namesake.location.dsn) as connection:
             await connection.execute("SELECT 1")
             with pytest.raises(LeaseLost):
                 await claim.settle([claim.items[0].done()], connection=connection)
@@ -233,7 +233,7 @@ async def test_row_factory_and_cursors_of_the_caller_do_not_matter(
 ) -> None:
     frontier, claim = await claimed(site, "a")
     async with await psycopg.AsyncConnection.connect(
-        site.target.dsn, row_factory=psycopg.rows.dict_row, cursor_factory=cursors
+        site.location.dsn, row_factory=psycopg.rows.dict_row, cursor_factory=cursors
     ) as connection:
         await connection.execute("SELECT 1")
         await claim.settle([claim.items[0].done()], connection=connection)
@@ -242,15 +242,17 @@ async def test_row_factory_and_cursors_of_the_caller_do_not_matter(
 
 async def test_raw_cursors_of_a_caller_who_blocks_do_not_matter(site: Site) -> None:
     frontier, claim = await claimed(site, "a")
-    with psycopg.connect(site.target.dsn, cursor_factory=psycopg.RawCursor) as connection:
+    with psycopg.connect(site.location.dsn, cursor_factory=psycopg.RawCursor) as connection:
         await claim.settle([claim.items[0].done()], connection=connection)
     assert (await frontier.status()).done == 1
 
 
 async def test_an_encoding_of_the_callers_that_has_no_such_letters(site: Site) -> None:
     frontier, claim = await claimed(site, "a")
-    async with await psycopg.AsyncConnection.connect(site.target.dsn, client_encoding="LATIN1") as connection:
-        with pytest.raises(WrongTransaction, match=r"settling claim .*iso8859-1.* has no 'я'.*client_encoding=UTF8"):
+    async with await psycopg.AsyncConnection.connect(site.location.dsn, client_encoding="LATIN1") as connection:
+        with pytest.raises(
+            WrongTransaction, match=r"settling claim .*iso8859-1.* cannot encode 'я'.*client_encoding=UTF8"
+        ):
             await claim.settle([claim.items[0].done(discovered=["я"])], connection=connection)
         await connection.rollback()
         await claim.settle([claim.items[0].done(discovered=["é"])], connection=connection)

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import pytest
 
 from swath.backends.memory import MemoryStore
-from swath.backends.postgres.location import Target
+from swath.backends.postgres.location import PostgresLocation
 from swath.backends.postgres.notify import Listener
 from swath.backends.sqlite.store import _set_or_timeout
 from swath.core.errors import StoreUnavailable
@@ -50,7 +50,9 @@ async def in_sqlite() -> AsyncIterator[tuple[Wait, Wake]]:
 
 @asynccontextmanager
 async def in_postgres() -> AsyncIterator[tuple[Wait, Wake]]:
-    listener = Listener(Target.parse("postgresql://127.0.0.1:1/nowhere"))  # the wake-ups are those of this process
+    listener = Listener(
+        PostgresLocation.parse("postgresql://127.0.0.1:1/nowhere")
+    )  # the wake-ups are those of this process
     yield listener.wait, listener.wake
     await listener.close()
 

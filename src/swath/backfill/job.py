@@ -275,9 +275,9 @@ def place(url: str) -> str:
 
 
 def _without_schema(url: str) -> str:
-    from swath.backends.postgres.location import Target
+    from swath.backends.postgres.location import PostgresLocation
 
-    return Target.parse(url).dsn if "schema" in StoreURL.parse(url).query else url
+    return PostgresLocation.parse(url).dsn if "schema" in StoreURL.parse(url).query else url
 
 
 def _same(before: dict[str, Any], now: dict[str, Any], *, frontier_at: str) -> None:

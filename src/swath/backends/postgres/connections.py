@@ -49,11 +49,9 @@ class Connections:
 
     async def give_back(self, connection: AsyncConnection, error: BaseException | None) -> None:
         try:
-            sound = error is None or (
-                isinstance(error, psycopg.Error)
-                and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
-            )
-            # Cancelled or broken in the middle: what the session is doing is not known.
+            # After a cancellation or in the middle of a statement, what the session does is not known.
+            idle = connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+            sound = error is None or (isinstance(error, Exception) and idle)
             if sound and not connection.closed and not self._closed:
                 self._idle.append(connection)
             else:

@@ -1,4 +1,4 @@
-"""What PostgreSQL says, in our words."""
+"""Translate the errors of PostgreSQL and psycopg to swath's own."""
 
 import re
 from collections.abc import Iterator
@@ -24,29 +24,29 @@ from swath.core.errors import (
 
 FORMAT = 1
 
+# SQLSTATEs that the stored functions raise.
 LEASE_LOST, NOT_HELD, OUTPUT_MOVED, WRONG_ISOLATION, WRONG_FORMAT = "SW001", "SW002", "SW003", "SW004", "SW005"
 
 _FULL = (pg.DiskFull, pg.OutOfMemory)
-_GONE = (pg.UndefinedTable, pg.UndefinedFunction, pg.InvalidSchemaName)
-_WAIT = (
+_MISSING = (pg.UndefinedTable, pg.UndefinedFunction, pg.InvalidSchemaName)
+_BUSY = (
     pg.LockNotAvailable,
     pg.DeadlockDetected,
     pg.SerializationFailure,
     pg.QueryCanceled,
     pg.TooManyConnections,
-    pg.ReadOnlySqlTransaction,  # a stand-by that is not promoted yet
+    pg.ReadOnlySqlTransaction,  # a standby that is not promoted yet
 )
-_OUT_OF_TIME = ("25P03", "25P04")  # idle_in_transaction_session_timeout, transaction_timeout: they end the session
-_BROKEN = ("08", "57P")  # the classes of errors about the connection, and about a server that ends sessions
-_TOO_LARGE = "54"  # the class of errors about a limit of the server itself, which no waiting lifts
-_HINT = re.compile(r"\n\t.*")  # what libpq asks, and we do
+_TRANSACTION_TIMEOUTS = ("25P03", "25P04")  # idle_in_transaction_session_timeout, transaction_timeout
+_BROKEN = ("08", "57P")  # classes: connection errors, and a server that ends sessions
+_TOO_LARGE = "54"  # class: a limit of the server that waiting does not lift
+_HINT = re.compile(r"\n\t.*")  # libpq's question whether the server runs, which our message asks itself
 
-# What a role needs, by the kind of thing that the server says is denied.
+# The missing privilege, by the kind of object that the server names.
 _GRANTS = {
     "database": "CREATE ON DATABASE {name}, or name a schema that the role owns",
-    "schema": "USAGE ON SCHEMA {name}, and CREATE where the frontier is to be made in it",
+    "schema": "USAGE ON SCHEMA {name}, and CREATE if the frontier is to be created in it",
     "table": "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN the frontier's SCHEMA",
-    "view": "SELECT ON ALL TABLES IN the frontier's SCHEMA",
     "sequence": "USAGE ON ALL SEQUENCES IN the frontier's SCHEMA",
     "function": "EXECUTE ON ALL FUNCTIONS IN the frontier's SCHEMA",
 }
@@ -54,91 +54,101 @@ _DENIED = re.compile(r"permission denied for (\w+) (.+)")
 
 
 @contextmanager
-def translated(shown: str, *, doing: str, elsewhere: str | None = None) -> Iterator[None]:
-    """Raise what psycopg raises as an error of ours. `elsewhere` is for a caller's own connection: what to say when it
-    leads to a database without the frontier."""
+def translate_errors(display_url: str, *, doing: str, elsewhere: str | None = None) -> Iterator[None]:
+    """Raise the errors of psycopg as errors of swath.
+
+    `elsewhere` is given for a connection of the caller: the message if its database does not hold the frontier.
+    """
     try:
         yield
-    except _GONE as error:
+    except _MISSING as error:
         if elsewhere is not None:
             raise WrongTransaction(elsewhere) from error
-        raise translate(error, shown, doing=doing) from error
+        raise translate_error(error, display_url, doing=doing) from error
     except psycopg.Error as error:
-        if elsewhere is not None and error.sqlstate in _OUT_OF_TIME:
+        if elsewhere is not None and error.sqlstate in _TRANSACTION_TIMEOUTS:
             raise WrongTransaction(
-                f"{doing}: the server has ended the transaction, which took too long ({error.diag.message_primary}). "
-                "Make it shorter, or the limit longer"
+                f"{doing}: the server ended the transaction, which took too long ({error.diag.message_primary}). "
+                "Make the transaction shorter, or the limit longer"
             ) from error
-        raise translate(error, shown, doing=doing) from error
+        raise translate_error(error, display_url, doing=doing) from error
 
 
-def translate(error: psycopg.Error, shown: str, *, doing: str) -> SwathError:
-    """The error of ours that tells the caller what to do."""
-    said = (error.diag.message_primary or str(error)).strip()
-    match error.sqlstate:
-        case code if code == LEASE_LOST:
-            return LeaseLost(_lost(doing, said))
-        case code if code == NOT_HELD:
-            return InvalidOutcome(f"{doing}: the claim {said} of these items in this partition; nothing was settled")
-        case code if code == OUTPUT_MOVED:
-            committed, believed, name = said.split(" ", 2)
-            return OutputConflict(
-                f"{doing}: output {name} is committed up to {committed} bytes, not {believed}; nothing was settled. "
-                "Cut the file to the committed length and write it again"
-            )
-        case code if code == WRONG_ISOLATION:
-            return WrongTransaction(
-                f"{doing}: {said}, and swath needs read committed; nothing was changed. Begin your own transaction as "
-                "read committed; where there is none, set default_transaction_isolation of the role or database to it"
-            )
-        case code if code == WRONG_FORMAT:
-            return wrong_format(int(said.rsplit(" ", 1)[1]), shown)
+def translate_error(error: psycopg.Error, display_url: str, *, doing: str) -> SwathError:
+    """Return the error of swath that tells the caller what to do."""
+    message = (error.diag.message_primary or str(error)).strip()
+    if (raised := _translate_own(error.sqlstate, message, display_url, doing)) is not None:
+        return raised
     if isinstance(error, pg.UniqueViolation):
-        return InvalidOutcome(f"{doing}: a range split off is there already ({error.diag.message_detail})")
+        return InvalidOutcome(f"{doing}: the range that was split off exists already ({error.diag.message_detail})")
     if isinstance(error, _FULL):
-        return StoreFull(f"{shown} has no room left ({said}). Make room and try again; nothing was changed")
-    if isinstance(error, _GONE):
-        return NotAFrontier(f"{shown} has no frontier (any more): {said}. `swath db init` makes one")
+        return StoreFull(f"{display_url} has no room left ({message}). Make room and try again; nothing was changed")
+    if isinstance(error, _MISSING):
+        return NotAFrontier(f"{display_url} has no frontier (any more): {message}. `swath db init` makes one")
     if isinstance(error, pg.InsufficientPrivilege):
-        return SwathError(f"{shown} refused while {doing}: {said}. {_missing(said)}")
-    if isinstance(error, _WAIT) or error.sqlstate in _OUT_OF_TIME:
-        return StoreUnavailable(f"{shown} is busy: {said}. Try again")
+        return SwathError(f"{display_url} refused while {doing}: {message}. {_name_grant(message)}")
+    if isinstance(error, _BUSY) or error.sqlstate in _TRANSACTION_TIMEOUTS:
+        return StoreUnavailable(f"{display_url} is busy: {message}. Try again")
     if (error.sqlstate or "").startswith(_TOO_LARGE):
-        return UsageError(f"{doing}: too large for PostgreSQL ({said}); nothing was changed. Hand in less at once")
+        return UsageError(f"{doing}: too large for PostgreSQL ({message}); nothing was changed. Pass less at once")
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        why = " ".join(_HINT.sub("", said).split())
-        return StoreUnavailable(f"{shown} cannot be reached: {why}. Is the server running, and the URL right?")
-    return SwathError(f"{shown} refused while {doing}: {said}")
+        reason = " ".join(_HINT.sub("", message).split())
+        return StoreUnavailable(f"{display_url} cannot be reached: {reason}. Is the server running, and the URL right?")
+    return SwathError(f"{display_url} refused while {doing}: {message}")
 
 
-def passes_at_once(error: psycopg.Error) -> bool:
-    """Whether the same statement may go through right away: the connection broke, or another won a deadlock. Whoever
-    waited for a lock in vain has waited."""
+def _translate_own(sqlstate: str | None, message: str, display_url: str, doing: str) -> SwathError | None:
+    """Translate what a stored function raised."""
+    if sqlstate == LEASE_LOST:
+        return LeaseLost(_explain_lost(doing, message))
+    if sqlstate == NOT_HELD:
+        return InvalidOutcome(f"{doing}: the claim {message} of these items in this partition; nothing was settled")
+    if sqlstate == OUTPUT_MOVED:
+        committed, believed, name = message.split(" ", 2)
+        return OutputConflict(
+            f"{doing}: output {name} is committed up to {committed} bytes, not {believed}; nothing was settled. "
+            "Truncate the file to the committed length and write it again"
+        )
+    if sqlstate == WRONG_ISOLATION:
+        return WrongTransaction(
+            f"{doing}: {message}, and swath needs read committed; nothing was changed. Begin your own transaction as "
+            "read committed; if it is not yours, set default_transaction_isolation of the role or database"
+        )
+    if sqlstate == WRONG_FORMAT:
+        return wrong_format(int(message.rsplit(" ", 1)[1]), display_url)
+    return None
+
+
+def can_repeat(error: psycopg.Error) -> bool:
+    """Return whether the same statement may succeed at once: the connection broke, or PostgreSQL ended a deadlock.
+
+    A statement that ran into a lock timeout has waited long enough.
+    """
     return error.sqlstate is None or error.sqlstate.startswith(_BROKEN) or isinstance(error, pg.DeadlockDetected)
 
 
-def wrong_format(found: int, shown: str) -> SwathError:
+def wrong_format(found: int, display_url: str) -> SwathError:
+    """Return the error for a store whose tables have another format than this version's."""
+    formats = f"{display_url} has format {found}, this swath works with {FORMAT}"
     if found < FORMAT:
-        return SchemaOutdated(
-            f"{shown} has format {found}, this swath works with {FORMAT}: run `swath db migrate --store '{shown}'`"
-        )
-    return SchemaTooNew(f"{shown} has format {found}, this swath works with {FORMAT}: upgrade swath")
+        return SchemaOutdated(f"{formats}: run `swath db migrate --store '{display_url}'`")
+    return SchemaTooNew(f"{formats}: upgrade swath")
 
 
-def _missing(said: str) -> str:
-    """The GRANT that a role lacks, as far as the server tells."""
-    denied = _DENIED.match(said)
+def _name_grant(message: str) -> str:
+    """Return the GRANT that the role lacks, as far as the server says."""
+    denied = _DENIED.match(message)
     if denied is None or denied[1] not in _GRANTS:
         return "Grant the role of this URL what is missing, or use the role that made the frontier"
     return f"Grant the role of this URL {_GRANTS[denied[1]].format(name=denied[2])}"
 
 
-def _lost(doing: str, said: str) -> str:
-    state, ago = said.split(" ", 1)
+def _explain_lost(doing: str, message: str) -> str:
+    state, ago = message.split(" ", 1)
     if state == "unknown":
-        return f"{doing}: the store knows no such claim (any more). Another worker has these items; discard the results"
-    what = "was replaced after its lease ended" if state == "lost" else "has no lease any more: it ended"
+        return f"{doing}: the store has no such claim (any more). Another worker has these items; discard the results"
+    what = "was replaced after its lease expired" if state == "lost" else "has no lease any more: it expired"
     return (
         f"{doing}: the claim {what} {max(0, int(ago)) / SECOND:.1f} s ago. Another worker has these items or will; "
-        "discard the results. Longer work wants a longer lease="
+        "discard the results. If the work takes longer, pass a longer lease="
     )

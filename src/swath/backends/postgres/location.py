@@ -15,14 +15,14 @@ _NAME = re.compile(r"[^\W\d]\w{0,62}")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PostgresLocation:
     dsn: str
     schema: str
-    shown: str  # the URL without its password
+    display_url: str  # the URL without its password
 
     @classmethod
-    def parse(cls, url: str) -> "Target":
-        shown = mask_password(url)
+    def parse(cls, url: str) -> "PostgresLocation":
+        display_url = mask_password(url)
         # Taken apart by hand: urllib reads + as a space and drops the slashes of postgresql:///db.
         address, _, query = url.partition("?")
         fields = [field.partition("=") for field in query.split("&") if field]
@@ -34,8 +34,8 @@ class Target:
         try:
             psycopg.conninfo.conninfo_to_dict(dsn)
         except psycopg.ProgrammingError as error:
-            raise InvalidStoreURL(f"{shown}: {_unquoted(str(error), shown)}") from None
-        return cls(dsn, schema, shown)
+            raise InvalidStoreURL(f"{display_url}: {_unquoted(str(error), display_url)}") from None
+        return cls(dsn, schema, display_url)
 
     def fill(self, statement: str, **literals: str) -> str:
         """A statement with the schema's quoted name, and literals, in their places."""
@@ -46,6 +46,6 @@ class Target:
         return filled
 
 
-def _unquoted(said: str, shown: str) -> str:
+def _unquoted(said: str, display_url: str) -> str:
     """What libpq said of a URL, without what it quoted from a password."""
-    return re.sub(r'"(.*)"', lambda quoted: quoted[0] if quoted[1] in shown else f'"{MASK}"', said.strip())
+    return re.sub(r'"(.*)"', lambda quoted: quoted[0] if quoted[1] in display_url else f'"{MASK}"', said.strip())

@@ -10,7 +10,7 @@ import logging
 import psycopg
 
 from swath.backends.postgres.connections import connect
-from swath.backends.postgres.location import Target
+from swath.backends.postgres.location import PostgresLocation
 from swath.backends.postgres.statements import CHANNEL
 
 log = logging.getLogger("swath")
@@ -21,8 +21,8 @@ RETRY_SECONDS = 30.0
 class Listener:
     """Listens from the first `wait` on, on a connection of its own."""
 
-    def __init__(self, target: Target) -> None:
-        self._target = target
+    def __init__(self, location: PostgresLocation) -> None:
+        self._location = location
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -47,12 +47,12 @@ class Listener:
     async def _listen(self) -> None:
         while True:
             try:
-                connection = await connect(self._target.dsn)
+                connection = await connect(self._location.dsn)
                 async with connection:
                     await connection.execute(f"LISTEN {CHANNEL}".encode())
                     async for note in connection.notifies():
-                        if note.payload == self._target.schema:
+                        if note.payload == self._location.schema:
                             self.wake()
             except psycopg.Error as error:
-                log.debug("not listening to %s: %s", self._target.shown, error)
+                log.debug("not listening to %s: %s", self._location.display_url, error)
             await asyncio.sleep(RETRY_SECONDS)

@@ -8,7 +8,7 @@ SELECT
     coalesce(s.blocked_until, 0) AS blocked_until,
     coalesce((SELECT sum(c) FROM unnest(s.counts) AS c), 0)::integer AS waiting,
     coalesce(s.in_flight, 0) AS in_flight, CASE WHEN s.level IS NOT NULL THEN s.ready_at END AS ready_at,
-    coalesce(s.last_at, 0) AS last_at, coalesce(s.visits, 0) AS visits
+    coalesce(s.last_at, 0) AS last_at, coalesce(s.visits, 0) AS visits, s.counters
 FROM {schema}.lane AS n
 LEFT JOIN LATERAL (
     SELECT * FROM {schema}.lane_state AS l
@@ -26,7 +26,7 @@ CROSS JOIN LATERAL (
 SELECT paused, signal_version FROM {schema}.frontier;
 
 -- name: frontier
-SELECT partitions, min_interval, concurrency, max_attempts, paused, signal_version, {schema}.store_time(NULL)
+SELECT partitions, min_interval, concurrency, max_attempts, paused, signal_version, {schema}.store_time_{set}(NULL)
 FROM {schema}.frontier;
 
 -- name: status
@@ -37,7 +37,7 @@ SELECT
     s.checkpoint, s.checkpoint_dead, s.next_position - 1,
     CASE WHEN i.size > 0 THEN s.time WHEN s.ready + s.delayed + s.claimed > 0 THEN s.next_ready_at END, s.time
 FROM ({partition_now}) AS s
-CROSS JOIN LATERAL {schema}.inbox_size(s.partition, s.inbox_from, s.inbox_open) AS i(size)
+CROSS JOIN LATERAL {schema}.inbox_size_{set}(s.partition, s.inbox_from, s.inbox_open) AS i(size)
 ORDER BY s.partition;
 
 -- name: recount
@@ -68,14 +68,14 @@ ORDER BY s.partition;
 -- name: lane
 SELECT
     n.name, n.partition, n.min_interval, n.concurrency, n.paused, n.blocked_until, n.waiting, n.in_flight, n.visits,
-    n.ready_at, n.last_at
+    n.ready_at, n.last_at, n.counters
 FROM ({lane_now}) AS n
 WHERE n.partition + 0 = %(partition)s AND n.name = %(lane)s;
 
 -- name: lanes
 SELECT
     n.number, n.name, n.partition, n.min_interval, n.concurrency, n.paused, n.blocked_until, n.waiting, n.in_flight,
-    n.visits, n.ready_at, n.last_at
+    n.visits, n.ready_at, n.last_at, n.counters
 FROM ({lane_now}) AS n
 WHERE (n.partition, n.number) > (%(partition)s, %(number)s)
 ORDER BY n.partition, n.number LIMIT %(limit)s;
@@ -111,6 +111,26 @@ ORDER BY u.partition, u.position;
 -- name: facts
 SELECT f.key, f.value FROM unnest(%(keys)s::text[]) AS k(key)
 CROSS JOIN LATERAL (SELECT * FROM {schema}.fact AS f WHERE f.key = k.key) AS f;
+
+-- name: counters
+-- Reads the newest row of each counter of a partition, one index probe each: the next name is the first one beyond.
+SELECT v.name, sum(v.value)::bigint AS value
+FROM {schema}.partition AS p
+CROSS JOIN LATERAL (
+    WITH RECURSIVE newest AS (
+        (
+            SELECT c.name, c.value FROM {schema}.counter AS c
+            WHERE c.partition = p.partition ORDER BY c.name, c.version DESC LIMIT 1
+        )
+        UNION ALL
+        SELECT n.name, n.value FROM newest AS l CROSS JOIN LATERAL (
+            SELECT c.name, c.value FROM {schema}.counter AS c
+            WHERE c.partition = p.partition AND c.name > l.name ORDER BY c.name, c.version DESC LIMIT 1
+        ) AS n
+    )
+    SELECT name, value FROM newest
+) AS v
+GROUP BY v.name;
 
 -- name: outputs
 SELECT name, length FROM {schema}.output ORDER BY name;
@@ -194,7 +214,7 @@ SELECT
     i.state, i.partition, i.position, i.key, i.priority, i.payload, i.attempts, i.ahead, i.due_at, i.fence,
     c.worker, c.expires_at, i.settled_at, i.result, i.reason, i.error,
     n.name, n.partition, n.min_interval, n.concurrency, n.paused, n.blocked_until, n.waiting, n.in_flight, n.visits,
-    n.ready_at, n.last_at
+    n.ready_at, n.last_at, n.counters
 FROM places AS i
 LEFT JOIN ({lane_now}) AS n ON n.partition = i.partition AND n.number = i.lane
 LEFT JOIN {schema}.claim AS c ON c.fence = i.fence

@@ -1,9 +1,15 @@
 """The SQL of this backend with its constants filled in: the stored functions in `functions/` and `queries.sql`.
 
+The stored functions are content-addressed. Their names end in a hash over the text of all of them, so that a process
+always calls the functions that it was built with, and processes of two versions can work on one frontier as long as the
+format of its tables is the same.
+
 `{schema}` and `{schema_literal}` stay in the texts; `PostgresLocation.fill` replaces them for one frontier.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
 from importlib.resources import files
 
 from psycopg import sql as literals
@@ -38,31 +44,53 @@ CONSTANTS: Mapping[str, str | int] = {
 }
 
 
-def _fill_constants(statement: str) -> str:
-    for name, value in CONSTANTS.items():
-        statement = statement.replace("{" + name + "}", literals.Literal(value).as_string(None))
-    return statement
+HASH_DIGITS = 10
 
 
-def load_functions() -> Mapping[str, str]:
-    """Return the statements that create the stored functions, by the name of the function."""
-    functions: dict[str, str] = {}
+@dataclass(frozen=True, slots=True)
+class FunctionSet:
+    """The statements that create the stored functions of one version, by the name of the function without the hash."""
+
+    hash: str
+    statements: Mapping[str, str]
+
+    @classmethod
+    def build(cls, statements: Mapping[str, str]) -> "FunctionSet":
+        text = "\n".join(f"{name}\n{statement}" for name, statement in sorted(statements.items()))
+        digest = sha256(text.encode()).hexdigest()[:HASH_DIGITS]
+        return cls(digest, {name: statement.replace("{set}", digest) for name, statement in statements.items()})
+
+    def fill(self, statement: str) -> str:
+        """Replace `{set}`, the end of the functions' names, in a statement that calls them."""
+        return statement.replace("{set}", self.hash)
+
+
+def load_functions() -> FunctionSet:
+    """Load the stored functions of this version."""
+    statements: dict[str, str] = {}
     for entry in sorted(files(PACKAGE).joinpath("functions").iterdir(), key=lambda entry: entry.name):
         for name, statement in sql.load(PACKAGE, f"functions/{entry.name}").items():
-            if name in functions:
-                raise ValueError(f"functions/{entry.name}: function {name!r} is defined in another file, too")
-            functions[name] = _fill_constants(statement)
-    return functions
+            if name in statements:
+                raise ValueError(f"functions/{entry.name}: another file defines the function {name!r}, too")
+            statements[name] = _fill_constants(statement)
+    return FunctionSet.build(statements)
 
 
-def load_queries() -> Mapping[str, str]:
-    """Return the read-only queries by name."""
-    queries = {name: _fill_constants(query) for name, query in sql.load(PACKAGE, "queries.sql").items()}
+def load_queries(functions: FunctionSet) -> Mapping[str, str]:
+    """Load the read-only queries by name."""
+    source = sql.load(PACKAGE, "queries.sql")
+    queries = {name: functions.fill(_fill_constants(query)) for name, query in source.items()}
     fragments = {name: queries.pop(name) for name in FRAGMENTS}
     for fragment, text in fragments.items():
         queries = {name: query.replace("{" + fragment + "}", text) for name, query in queries.items()}
     return queries
 
 
+def _fill_constants(statement: str) -> str:
+    for name, value in CONSTANTS.items():
+        statement = statement.replace("{" + name + "}", literals.Literal(value).as_string(None))
+    return statement
+
+
 FUNCTIONS = load_functions()
-QUERIES = load_queries()
+QUERIES = load_queries(FUNCTIONS)

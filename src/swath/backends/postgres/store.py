@@ -1,28 +1,38 @@
-"""PostgresStore: each move is one call of its function in `functions/`."""
+"""PostgresStore: each method calls the stored function of its name, or runs the query of its name."""
 
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from itertools import chain, groupby, repeat
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from swath.backends.postgres.array_literals import boolean_array, bytes_array, number_array, text_array
+from swath.backends.postgres.arguments import write_facts, write_items, write_settlement
+from swath.backends.postgres.array_literals import number_array
+from swath.backends.postgres.calls import Calls
 from swath.backends.postgres.connections import AsyncConnection, Connections, connect
-from swath.backends.postgres.errors import FORMAT, passes_at_once, translate, translated, wrong_format
-from swath.backends.postgres.location import Target
+from swath.backends.postgres.errors import FORMAT, can_repeat, translate_error, translate_errors, wrong_format
+from swath.backends.postgres.function_sets import ensure_installed
+from swath.backends.postgres.location import PostgresLocation
 from swath.backends.postgres.migration import create as create_frontier
-from swath.backends.postgres.migration import stored_format
+from swath.backends.postgres.migration import read_format
 from swath.backends.postgres.notify import Listener
+from swath.backends.postgres.replies import (
+    ClaimedItemsRow,
+    ClaimReplyRow,
+    FoundClaimRow,
+    SettleReplyRow,
+    read_claimed,
+    read_claimed_items,
+    read_counters,
+)
 from swath.backends.postgres.statements import QUERIES
 from swath.core.clock import Clock
-from swath.core.counters import NO_COUNTERS
 from swath.core.errors import InvalidStoreURL, NotAFrontier, StoreFull, StoreUnavailable, WrongTransaction
-from swath.core.item import DEFAULT_PRIORITY, Item
+from swath.core.item import Item
 from swath.core.lane import LaneLimits
 from swath.core.store import (
     AHEAD_LIMIT,
@@ -38,8 +48,6 @@ from swath.core.store import (
     Found,
     LaneChange,
     LaneRow,
-    Move,
-    MoveKind,
     PartitionStatus,
     PendingRow,
     Settings,
@@ -51,23 +59,25 @@ from swath.core.store import (
 
 log = logging.getLogger("swath")
 
-ADDING_AT_ONCE = 3  # of the connections that a process has
-KEEP_ANY_TEXT = ("UTF8", "SQL_ASCII")  # the latter keeps our UTF-8 as it is
+CONCURRENT_ADDS = 3  # connections that one `add` uses
+ENCODINGS = ("UTF8", "SQL_ASCII")  # the latter stores UTF-8 unchanged
 
 
 class PostgresStore:
     """A frontier in a schema of a PostgreSQL database."""
 
-    def __init__(self, target: Target, settings: Settings, *, clock: Clock | None, connections: Connections) -> None:
+    def __init__(
+        self, location: PostgresLocation, settings: Settings, *, clock: Clock | None, connections: Connections
+    ) -> None:
         self.settings = settings
-        self.target = target
+        self.location = location
         self._clock = clock
         self._connections = connections
-        self._listener = Listener(target)
-        self._versions: dict[int, int] = {}
+        self._calls = Calls(location, connections)
+        self._listener = Listener(location)
+        self._versions: dict[int, int] = {}  # the highest version seen of each partition
         self._rewound = 0
-        self._doubtful: set[int] = set()  # tokens of claims that were not answered
-        self._calls: dict[str, str] = {}  # statements by the name of the function
+        self._doubtful: set[int] = set()  # tokens of claims whose reply was lost
 
     @classmethod
     async def open(
@@ -79,42 +89,42 @@ class PostgresStore:
         clock: Clock | None = None,
         connections: Connections | None = None,
     ) -> "PostgresStore":
-        """Open the frontier at `url`, and create it with `settings` if there is none."""
-        target = Target.parse(url)
-        connections = connections or Connections(lambda: connect(target.dsn))
+        """Open the frontier at `url`. If there is none, create it with `settings`."""
+        location = PostgresLocation.parse(url)
+        connections = connections or Connections(lambda: connect(location.dsn))
         try:
-            with translated(target.shown, doing="opening"):
+            with translate_errors(location.display_url, doing="opening"):
                 async with connections.lend() as connection:
-                    stored = await _open(connection, target, settings if create else None)
+                    stored = await _open(connection, location, settings if create else None)
         except BaseException:
             await connections.close()
             raise
-        return cls(target, stored, clock=clock, connections=connections)
+        return cls(location, stored, clock=clock, connections=connections)
 
     async def close(self) -> None:
         if self._connections.forked:
-            return  # they are not this process's to close
+            return  # the connections belong to the parent process
         await self._listener.close()
         await self._connections.close()
 
-    # the moves
+    # Work on items
 
     async def add(self, items: Sequence[EncodedItem]) -> int:
-        """Some partitions at a time, since each spends half of its time waiting for the disk."""
+        # Several partitions at a time, because each add waits for the disk during half of its time.
         parts = defaultdict[int, list[EncodedItem]](list)
         for item in items:
             parts[item.partition].append(item)
         left = iter(sorted(parts.items()))
 
-        async def add_some() -> int:
+        async def add_partitions() -> int:
             added = 0
             for partition, mine in left:
-                row = await self._call("add", FORMAT, self._now(), partition, *_columns(mine), doing="adding")
+                row = await self._calls.call("add", FORMAT, self._now(), partition, *write_items(mine), doing="adding")
                 added += row[0]
             return added
 
-        at_once = min(ADDING_AT_ONCE, len(parts))
-        outcomes = await asyncio.gather(*(add_some() for _ in range(at_once)), return_exceptions=True)
+        tasks = min(CONCURRENT_ADDS, len(parts))
+        outcomes = await asyncio.gather(*(add_partitions() for _ in range(tasks)), return_exceptions=True)
         self._listener.wake()
         added = 0
         for outcome in outcomes:
@@ -128,74 +138,85 @@ class PostgresStore:
         if request.wait_for is not None:
             order.remove(request.wait_for)
             order.insert(0, request.wait_for)
-        arguments = (
-            FORMAT,
-            self._now(),
-            request.limit,
-            request.lease,
-            request.worker,
-            request.token,
-            number_array(order),
-            request.wait_for,
-            PARTITIONS_PER_CLAIM,
-            DELAYED_DRAIN,
-            INBOX_DRAIN,
-        )
         if request.token in self._doubtful:
             return await self._find_claim(request)
         before = dict(self._versions)
         try:
-            row = await self._call("claim", *arguments, doing="claiming")
+            reply = await self._calls.call(
+                "claim",
+                FORMAT,
+                self._now(),
+                request.limit,
+                request.lease,
+                request.worker,
+                request.token,
+                number_array(order),
+                request.wait_for,
+                PARTITIONS_PER_CLAIM,
+                DELAYED_DRAIN,
+                INBOX_DRAIN,
+                doing="claiming",
+            )
         except StoreUnavailable as failure:
-            if isinstance(failure.__cause__, psycopg.Error) and not passes_at_once(failure.__cause__):
-                raise  # the server said no, and would again: there is no doubt about the claim
+            if isinstance(failure.__cause__, psycopg.Error) and not can_repeat(failure.__cause__):
+                raise  # the server refused the claim, so there is nothing to look up
             self._doubtful.add(request.token)
             return await self._find_claim(request)
         except asyncio.CancelledError:
             self._doubtful.add(request.token)
             raise
-        self._watch_versions(row[12], before)
-        items = await self._taken(request.token, row[1], row[14:26]) if row[1] else []
-        (now, fence, expires_at, next_ready_at, skipped, recovered, died, paused, version) = row[:9]
-        self.settings = self.settings._replace(min_interval=row[9], concurrency=row[10], max_attempts=row[11])
+        row = ClaimReplyRow._make(reply)
+        self._compare_versions(row.versions, before)
+        if not row.fence:
+            items = []
+        elif row.partitions is not None:
+            items = read_claimed(row)
+        else:
+            items = await self._read_claimed_items(request.token, row.fence)
+        self.settings = self.settings._replace(
+            min_interval=row.min_interval, concurrency=row.concurrency, max_attempts=row.max_attempts
+        )
         return ClaimReply(
-            now=now,
-            fence=fence,
+            now=row.now,
+            fence=row.fence,
             items=items,
-            expires_at=expires_at or now,
-            next_ready_at=next_ready_at,
-            skipped=skipped,
-            recovered=recovered,
-            died=died,
-            starts_count=row[13],
-            signal=Signal(paused, version),
+            expires_at=row.expires_at or row.now,
+            next_ready_at=row.next_ready_at,
+            skipped=row.skipped,
+            recovered=row.recovered,
+            died=row.died,
+            starts_count=row.starts_count,
+            signal=Signal(row.paused, row.signal_version),
         )
 
     async def _find_claim(self, request: ClaimRequest) -> ClaimReply:
-        """The connection broke while claiming: whether the claim was made is looked up, not guessed (rule 5)."""
-        row = await self._call(
-            "find_claim", FORMAT, self._now(), request.token, request.lease, doing="looking for a claim"
+        """Look up whether a claim was made whose reply was lost."""
+        row = FoundClaimRow._make(
+            await self._calls.call(
+                "find_claim", FORMAT, self._now(), request.token, request.lease, doing="looking for a claim"
+            )
         )
         self._doubtful.discard(request.token)
-        now, fence, expires_at, paused, version = row
-        items = await self._taken(request.token, fence, [None]) if fence else []
-        return ClaimReply(now, fence, items, expires_at or now, now, (), 0, 0, True, Signal(paused, version))
+        items = await self._read_claimed_items(request.token, row.fence) if row.fence else []
+        signal = Signal(row.paused, row.signal_version)
+        return ClaimReply(row.now, row.fence, items, row.expires_at or row.now, row.now, (), 0, 0, True, signal)
 
-    async def _taken(self, token: int, fence: int, columns: Sequence[Any]) -> list[Item]:
-        """The items of a claim: from its reply or, where there were too many for that, read now."""
-        if columns[0] is not None:
-            return _taken_items(*columns)
+    async def _read_claimed_items(self, token: int, fence: int) -> list[Item]:
+        """Read the items of a claim that did not come with its reply."""
         self._doubtful.add(token)  # until they are read
-        row = await self._call("claimed_items", fence, doing="reading a claim")
+        row = await self._calls.call("claimed_items", fence, doing="reading a claim")
         self._doubtful.discard(token)
-        return _items(*row) if row[0] is not None else []
+        return read_claimed_items(ClaimedItemsRow._make(row))
 
-    def _watch_versions(self, pairs: Sequence[int], before: Mapping[int, int]) -> None:
-        """A partition's version only rises; where it is below what was known before the claim was sent, the database
-        was restored or failed over (rule 4). Of two claims at once, the later one may be answered first."""
+    def _compare_versions(self, pairs: Sequence[int], before: Mapping[int, int]) -> None:
+        """Notice that the database was restored or failed over: a partition's version is lower than it was.
+
+        Compare with the versions known before the claim was sent: of two concurrent claims, the later may be answered
+        first.
+        """
         found = dict(zip(pairs[::2], pairs[1::2], strict=True))
         if any(version < before.get(partition, 0) for partition, version in found.items()):
-            log.warning("%s went back in time: was it restored or failed over?", self.target.shown)
+            log.warning("%s went back in time: was it restored or failed over?", self.location.display_url)
             self._rewound += 1
             self._versions.clear()
         for partition, version in found.items():
@@ -206,24 +227,24 @@ class PostgresStore:
         return self._connections.broken + self._rewound
 
     async def renew(self, claim: ClaimRef, lease: int) -> int:
-        row = await self._call(
+        row = await self._calls.call(
             "renew", FORMAT, self._now(), claim.fence, claim.token, lease, doing=f"renewing claim {claim.fence}"
         )
         return int(row[0])
 
     async def settle(self, claim: ClaimRef, settlement: Settlement, *, connection: Any = None) -> SettleReply:
-        arguments = (FORMAT, self._now(), settlement.partition, claim.fence, claim.token, *_settlement(settlement))
+        arguments = (FORMAT, self._now(), settlement.partition, claim.fence, claim.token, *write_settlement(settlement))
         doing = f"settling claim {claim.fence} on partition {settlement.partition}"
         if connection is not None:
-            row = await self._settle_in(connection, arguments, doing)
+            reply = await self._settle_on(connection, arguments, doing)
         else:
-            row = await self._call("settle", *arguments, doing=doing)
+            reply = await self._calls.call("settle", *arguments, doing=doing)
             self._listener.wake()
-        now, discovered, checkpoint, _ = row
-        return SettleReply(now, discovered, checkpoint)
+        row = SettleReplyRow._make(reply)
+        return SettleReply(row.now, row.discovered, row.checkpoint)
 
-    async def _settle_in(self, connection: Any, arguments: tuple[Any, ...], doing: str) -> tuple[Any, ...]:
-        """Settle inside the caller's transaction (rule 14). After an error PostgreSQL lets it only roll back."""
+    async def _settle_on(self, connection: Any, arguments: tuple[Any, ...], doing: str) -> tuple[Any, ...]:
+        """Settle inside the caller's transaction. After an error PostgreSQL only allows a rollback."""
         if not isinstance(connection, psycopg.AsyncConnection | psycopg.Connection):
             raise WrongTransaction(f"{doing}: connection= takes a psycopg connection, not {type(connection).__name__}")
         status = connection.info.transaction_status
@@ -235,29 +256,48 @@ class PostgresStore:
                 f"{doing}: the connection has no open transaction ({status.name}): "
                 "settle inside `with connection.transaction():`"
             )
-        statement = self._statement("settle", len(arguments))
+        statement = self._calls.statement("settle", len(arguments))
         elsewhere = f"{doing}: {connection.info.dbname!r}, the database of this connection, does not hold the frontier"
+        cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]
         try:
-            with translated(self.target.shown, doing=doing, elsewhere=elsewhere):
-                # Cursors of our own kind: those that the connection makes may want other placeholders.
+            with translate_errors(self.location.display_url, doing=doing, elsewhere=elsewhere):
+                # Our own cursor classes: the connection's cursor_factory may expect other placeholders.
                 if isinstance(connection, psycopg.Connection):
                     cursor = psycopg.Cursor(connection, row_factory=psycopg.rows.tuple_row)
                     row = cursor.execute(statement, arguments).fetchone()
                 else:
-                    waiting = psycopg.AsyncCursor(connection, row_factory=psycopg.rows.tuple_row)
-                    row = await (await waiting.execute(statement, arguments)).fetchone()
+                    cursor = psycopg.AsyncCursor(connection, row_factory=psycopg.rows.tuple_row)
+                    row = await (await cursor.execute(statement, arguments)).fetchone()
         except UnicodeEncodeError as error:
             raise WrongTransaction(
-                f"{doing}: {connection.info.encoding}, the encoding of this connection, has no "
+                f"{doing}: {connection.info.encoding}, the encoding of this connection, cannot encode "
                 f"{error.object[error.start : error.end]!r:.40}: connect with client_encoding=UTF8"
             ) from error
+        self._calls.check_columns("settle", cursor.description)  # before the caller commits
         assert row is not None
         return tuple(row)
 
-    # what to change
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+        try:
+            async with self._connections.lend() as connection, connection.transaction():
+                yield connection
+        except psycopg.Error as error:
+            failure = translate_error(error, self.location.display_url, doing="in a transaction")
+            if isinstance(failure, StoreUnavailable | StoreFull):
+                raise failure from error
+            raise
+        self._listener.wake()
+
+    def explain_refusal(self, error: BaseException) -> str | None:
+        return str(error) if isinstance(error, psycopg.IntegrityError | psycopg.DataError) else None
+
+    # Change settings and lanes
 
     async def change_lane(self, partition: int, lane: str, change: LaneChange) -> None:
-        await self._call("change_lane", FORMAT, self._now(), partition, lane, *change, doing=f"changing lane {lane}")
+        await self._calls.call(
+            "change_lane", FORMAT, self._now(), partition, lane, *change, doing=f"changing lane {lane}"
+        )
         self._listener.wake()
 
     async def change_settings(
@@ -269,36 +309,38 @@ class PostgresStore:
         paused: bool | None = None,
     ) -> None:
         values = (min_interval, concurrency, max_attempts, paused)
-        await self._call("change_settings", FORMAT, self._now(), *values, doing="changing settings")
+        await self._calls.call("change_settings", FORMAT, self._now(), *values, doing="changing settings")
         self.settings = (await self.status()).settings
         self._listener.wake()
 
     async def place_lanes(self, partition: int, numbers: Sequence[int]) -> None:
         given = (partition, number_array(numbers))
-        await self._call("place_lanes", FORMAT, self._now(), *given, doing="placing lanes")
+        await self._calls.call("place_lanes", FORMAT, self._now(), *given, doing="placing lanes")
         self._listener.wake()
 
     async def reopen(self, places: Sequence[tuple[int, int]]) -> int:
         reopened = 0
         for partition in sorted({partition for partition, _ in places}):
             positions = number_array([position for number, position in places if number == partition])
-            row = await self._call("reopen", FORMAT, self._now(), partition, positions, doing="re-opening")
+            row = await self._calls.call("reopen", FORMAT, self._now(), partition, positions, doing="re-opening")
             reopened += row[0]
         self._listener.wake()
         return reopened
 
     async def learn(self, facts: Sequence[Fact]) -> None:
-        await self._call("learn", FORMAT, *_facts(list({fact.key: fact for fact in facts}.values())), doing="learning")
+        await self._calls.call(
+            "learn", FORMAT, *write_facts(list({fact.key: fact for fact in facts}.values())), doing="learning"
+        )
 
-    # what to ask
+    # Read
 
     async def signal(self) -> Signal:
-        rows = await self._ask("signal")
+        rows = await self._calls.query("signal")
         return Signal(*rows[0])
 
     async def status(self) -> StoreStatus:
-        frontier = (await self._ask("frontier"))[0]
-        parts = await self._ask("status")
+        frontier = (await self._calls.query("frontier"))[0]
+        parts = await self._calls.query("status")
         now = self._now()
         return StoreStatus(
             settings=Settings(*frontier[:4]),
@@ -308,235 +350,80 @@ class PostgresStore:
         )
 
     async def find(self, key_hash: bytes, lane_hash: bytes | None) -> Sequence[Found]:
-        rows = await self._ask("find", {"key": key_hash, "lane": lane_hash, "ahead": AHEAD_LIMIT})
+        rows = await self._calls.query("find", {"key": key_hash, "lane": lane_hash, "ahead": AHEAD_LIMIT})
         return [_found(row) for row in rows]
 
     async def lane(self, partition: int, lane: str) -> LaneRow | None:
-        rows = await self._ask("lane", {"partition": partition, "lane": lane})
-        return _lane_status(rows[0]) if rows else None
+        rows = await self._calls.query("lane", {"partition": partition, "lane": lane})
+        return _lane_row(rows[0]) if rows else None
 
     async def lanes(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[tuple[int, LaneRow]]:
         partition, number = after or (-1, 0)
-        rows = await self._ask("lanes", {"partition": partition, "number": number, "limit": limit})
-        return [(row[0], _lane_status(row[1:])) for row in rows]
+        rows = await self._calls.query("lanes", {"partition": partition, "number": number, "limit": limit})
+        return [(row[0], _lane_row(row[1:])) for row in rows]
 
     async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadRow]:
         partition, position = after or (-1, 0)
-        rows = await self._ask("dead", {"partition": partition, "position": position, "limit": limit})
+        rows = await self._calls.query("dead", {"partition": partition, "position": position, "limit": limit})
         return [DeadRow(*row) for row in rows]
 
     async def pending(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[PendingRow]:
         partition, position = after or (-1, 0)
-        rows = await self._ask("pending", {"partition": partition, "position": position, "limit": limit})
+        rows = await self._calls.query("pending", {"partition": partition, "position": position, "limit": limit})
         return [PendingRow(*row) for row in rows]
 
     async def facts(self, keys: Sequence[str]) -> dict[str, str]:
-        return dict(await self._ask("facts", {"keys": list(keys)}))
+        return dict(await self._calls.query("facts", {"keys": list(keys)}))
 
     async def outputs(self) -> dict[str, int]:
-        return dict(await self._ask("outputs"))
+        return dict(await self._calls.query("outputs"))
 
     async def counters(self) -> dict[str, int]:
-        raise NotImplementedError
-
-    def transaction(self) -> AbstractAsyncContextManager[Any]:
-        raise NotImplementedError
-
-    def explain_refusal(self, error: BaseException) -> str | None:
-        return str(error) if isinstance(error, psycopg.IntegrityError | psycopg.DataError) else None
+        return dict(await self._calls.query("counters"))
 
     async def recount(self) -> Sequence[PartitionStatus]:
-        return [PartitionStatus(*row) for row in await self._ask("recount")]
+        return [PartitionStatus(*row) for row in await self._calls.query("recount")]
 
     async def wait(self, seconds: float) -> None:
         self._connections.check_process()
         await self._listener.wait(seconds)
 
-    # how
-
     def _now(self) -> int | None:
-        """The seam for tests: null means the database's clock."""
+        """Return the time of the test's clock, or None: the functions then read the database's clock."""
         return None if self._clock is None else self._clock.now()
 
-    def _statement(self, name: str, arguments: int) -> str:
-        if name not in self._calls:
-            self._calls[name] = self.target.fill(f"SELECT * FROM {{schema}}.{name}({', '.join(['%s'] * arguments)})")
-        return self._calls[name]
 
-    async def _call(self, name: str, *arguments: Any, doing: str) -> tuple[Any, ...]:
-        """One move: one statement, one transaction."""
-        statement = self._statement(name, len(arguments))
-        (row,) = await self._run(
-            statement, arguments, doing=doing, repeat=name != "claim", unsure=name in ("find_claim", "claimed_items")
-        )
-        return tuple(row)
-
-    async def _ask(self, name: str, given: dict[str, Any] | None = None) -> list[Any]:
-        return await self._run(self.target.fill(QUERIES[name]), given, doing="reading", repeat=True)
-
-    async def _run(self, statement: str, given: Any, *, doing: str, repeat: bool, unsure: bool = False) -> list[Any]:
-        """Send a statement, and once more when the connection broke in it or a deadlock ended it: each is safe to
-        repeat, because what was applied is looked up by its number or its hash (rule 5). An idle connection may have
-        been broken for long. While it is `unsure` whether something took effect, a lack of room does not say that it
-        did not."""
-        while True:
-            try:
-                async with self._connections.lend() as connection:
-                    return await (await connection.execute(statement, given, binary=True)).fetchall()
-            except psycopg.Error as error:
-                failure = translate(error, self.target.shown, doing=doing)
-                if unsure and isinstance(failure, StoreFull):
-                    said = error.diag.message_primary
-                    failure = StoreUnavailable(f"{self.target.shown} has no room left ({said}). Try again")
-                if not repeat or not isinstance(failure, StoreUnavailable) or not passes_at_once(error):
-                    raise failure from error
-                repeat, unsure = False, True
-
-
-async def _open(connection: AsyncConnection, target: Target, create: Settings | None) -> Settings:
+async def _open(connection: AsyncConnection, location: PostgresLocation, create: Settings | None) -> Settings:
     (encoding,) = await (await connection.execute("SHOW server_encoding")).fetchone() or ("unknown",)
-    if encoding not in KEEP_ANY_TEXT:
+    if encoding not in ENCODINGS:
         raise InvalidStoreURL(
-            f"{target.shown}: this database has the encoding {encoding}, which cannot keep every key. "
+            f"{location.display_url}: this database has the encoding {encoding}, which cannot keep every key. "
             "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0 makes one that can"
         )
-    found = await stored_format(connection, target)
+    found = await read_format(connection, location)
     if found is None:
         if create is None:
-            raise NotAFrontier(f"{target.shown} has no frontier in schema {target.schema}: `swath db init` makes one")
-        await create_frontier(connection, target, create)
+            raise NotAFrontier(
+                f"{location.display_url} has no frontier in schema {location.schema}: `swath db init` makes one"
+            )
+        await create_frontier(connection, location, create)
     elif found != FORMAT:
-        raise wrong_format(found, target.shown)
-    row = await (await connection.execute(target.fill(QUERIES["frontier"]))).fetchone()
+        raise wrong_format(found, location.display_url)
+    else:
+        await ensure_installed(connection, location)
+    row = await (await connection.execute(location.fill(QUERIES["frontier"]))).fetchone()
     assert row is not None
     return Settings(*row[:4])
 
 
-def _taken_items(
-    partitions: Sequence[int],
-    priorities: Sequence[int],
-    counts: Sequence[int],
-    positions: Sequence[int],
-    lanes: Sequence[str],
-    keys: Sequence[str],
-    visits: Sequence[int],
-    *others: Sequence[Any] | None,
-) -> list[Item]:
-    """Items of a claim, whose partitions and priorities come in runs, and what is usual not at all."""
-    usual: tuple[Any, ...] = (None, 0, 0, 1, 0)
-    payloads, attempts, losses, spans, besides = (
-        [value] * len(keys) if column is None else column for column, value in zip(others, usual, strict=True)
-    )
-    partition = chain.from_iterable(map(repeat, partitions, counts))
-    priority = chain.from_iterable(map(repeat, priorities, counts))
-    in_flight = besides if len(set(lanes)) == len(lanes) else _counted_up(lanes, besides)
-    return _items(partition, positions, lanes, priority, keys, payloads, attempts, spans, losses, visits, in_flight)
-
-
-def _counted_up(lanes: Sequence[str], besides: Sequence[int]) -> Iterable[int]:
-    """How many of its lane are in flight before each item: as many as before the first, and those of this claim."""
-    for (_, beside), items in groupby(zip(lanes, besides, strict=True)):
-        yield from range(beside, beside + sum(1 for _ in items))
-
-
-def _items(
-    partitions: Iterable[int],
-    positions: Iterable[int],
-    lanes: Iterable[str],
-    priorities: Iterable[int],
-    keys: Sequence[str],
-    payloads: Iterable[str | None],
-    attempts: Iterable[int],
-    spans: Iterable[int],
-    *others: Iterable[int],
-) -> list[Item]:
-    """Items from the arrays of a reply. They are many: Item(…) names its arguments first, at three times the cost."""
-    not_before, no_counters = repeat(None, len(keys)), repeat(NO_COUNTERS, len(keys))
-    columns = (
-        keys,
-        lanes,
-        priorities,
-        payloads,
-        not_before,
-        spans,
-        attempts,
-        *others,
-        partitions,
-        positions,
-        no_counters,
-    )
-    return list(map(tuple.__new__, repeat(Item), zip(*columns, strict=True)))
-
-
-def _columns(items: Sequence[EncodedItem]) -> tuple[str, ...]:
-    """Items as the arrays that `take_in` takes."""
-    if not items:
-        return ("{}",) * 7
-    _, hashes, lanes, priorities, keys, payloads, not_befores, spans = zip(*items, strict=True)
-    return (
-        bytes_array(hashes),
-        text_array(lanes),
-        number_array(priorities, default=DEFAULT_PRIORITY),
-        text_array(keys),
-        text_array(payloads),
-        number_array(not_befores),
-        number_array(spans, default=1),
-    )
-
-
-def _settlement(settlement: Settlement) -> tuple[Any, ...]:
-    done, moves, done_kind = list[Move](), list[Move](), MoveKind.DONE
-    for move in settlement.moves:
-        (done if move.kind is done_kind and move.delay is None and move.started else moves).append(move)
-    mine = [item for item in settlement.discovered if item.partition == settlement.partition]
-    others = [item for item in settlement.discovered if item.partition != settlement.partition]
-    return (
-        settlement.number,
-        number_array([move.position for move in done]),
-        text_array([move.result for move in done]),
-        number_array([move.position for move in moves]),
-        number_array([move.kind.value for move in moves]),
-        number_array([move.delay for move in moves]),
-        text_array([move.result for move in moves]),
-        text_array([move.reason for move in moves]),
-        text_array([move.error for move in moves]),
-        boolean_array([move.started for move in moves]),
-        text_array([move.payload for move in moves]),
-        *_rests(moves),
-        *_columns(mine),
-        number_array([item.partition for item in others]),
-        *_columns(others),
-        text_array([output.name for output in settlement.outputs]),
-        number_array([output.old for output in settlement.outputs]),
-        number_array([output.new for output in settlement.outputs]),
-        *_facts(settlement.facts),
-    )
-
-
-def _facts(facts: Sequence[Fact]) -> tuple[str, str]:
-    return text_array([fact.key for fact in facts]), text_array([fact.value for fact in facts])
-
-
-def _rests(moves: Sequence[Move]) -> tuple[str, str, str]:
-    rests = [move.rest for move in moves]
-    if not any(rests):
-        return "{}", "{}", "{}"
-    return (
-        bytes_array([rest and rest.hash for rest in rests]),
-        text_array([rest and rest.key for rest in rests]),
-        text_array([rest and rest.payload for rest in rests]),
-    )
-
-
-def _lane_status(row: tuple[Any, ...]) -> LaneRow:
-    name, partition, min_interval, concurrency, paused, blocked_until, waiting, in_flight, visits, ready_at, last_at = (
-        row
-    )
+def _lane_row(row: tuple[Any, ...]) -> LaneRow:
+    name, partition, min_interval, concurrency, paused, blocked_until, *rest = row
+    waiting, in_flight, visits, ready_at, last_at, counters = rest
     limits = LaneLimits(min_interval, concurrency, paused, blocked_until)
-    return LaneRow(name, partition, limits, waiting, in_flight, visits, ready_at, last_at)
+    return LaneRow(name, partition, limits, waiting, in_flight, visits, ready_at, last_at, read_counters(counters))
 
 
 def _found(row: tuple[Any, ...]) -> Found:
     state, partition, position, *fields = row[:16]
-    lane = None if row[16] is None else _lane_status(row[16:])  # an inbox has no lanes yet
+    lane = None if row[16] is None else _lane_row(row[16:])  # an item in an inbox has no lane yet
     return Found(state, partition, position, lane, *fields)

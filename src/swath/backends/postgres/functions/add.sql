@@ -2,7 +2,7 @@
 -- INV-4, INV-7. What is new gets a position and a place, in the order given; its lane exists before it does (F11).
 -- `_freed` has a lane for each item that was settled just before, so that a lane that got items as well is written once.
 -- Nested loops are off for the sake of what is known, which would be searched for every item.
-CREATE OR REPLACE FUNCTION {schema}.take_in(
+CREATE FUNCTION {schema}.take_in_{set}(
     s {schema}.partition_state, _hashes bytea[], _lanes text[], _priorities smallint[], _keys text[], _payloads text[],
     _not_befores bigint[], _spans bigint[], _freed integer[]
 ) RETURNS {schema}.partition_state
@@ -60,7 +60,7 @@ BEGIN
     IF _hashes IS NULL AND _items = 0 THEN
         RETURN s;
     ELSIF _hashes IS NULL THEN
-        RETURN {schema}.change_lanes(
+        RETURN {schema}.change_lanes_{set}(
             s, _freed, NULL, NULL, array_fill(-1, ARRAY[_items]), array_fill(true, ARRAY[_items]),
             array_fill(1, ARRAY[_items]), 'settle');
     END IF;
@@ -110,7 +110,7 @@ BEGIN
     s.next_position := s.next_position + _positions;
     s.next_place := s.next_place + _count;
     s.next_ready_at := least(s.next_ready_at, _first_due);
-    RETURN {schema}.change_lanes(
+    RETURN {schema}.change_lanes_{set}(
         s, _freed || _numbers, array_fill(0::smallint, ARRAY[_items]) || _priorities,
         array_fill(0, ARRAY[_items]) || _waits, array_fill(-1, ARRAY[_items]), array_fill(true, ARRAY[_items]),
         array_fill(1, ARRAY[_items]), 'settle');
@@ -118,7 +118,7 @@ END
 $$;
 
 -- name: add
-CREATE OR REPLACE FUNCTION {schema}.add(
+CREATE FUNCTION {schema}.add_{set}(
     _format integer, _given bigint, _partition integer, _hashes bytea[], _lanes text[], _priorities smallint[],
     _keys text[], _payloads text[], _not_befores bigint[], _spans bigint[]
 ) RETURNS bigint
@@ -126,11 +126,11 @@ LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
 SET lock_timeout TO '30s' AS $$
 DECLARE
-    _old {schema}.partition_state := {schema}.lock_partition(_partition, _format, _given);
+    _old {schema}.partition_state := {schema}.lock_partition_{set}(_partition, _format, _given);
     s {schema}.partition_state := _old;
 BEGIN
-    s := {schema}.take_in(s, _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans, '{}');
-    PERFORM {schema}.write_state(s, _old, true);
+    s := {schema}.take_in_{set}(s, _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans, '{}');
+    PERFORM {schema}.write_state_{set}(s, _old, true);
     RETURN s.ready + s.delayed - _old.ready - _old.delayed;
 END
 $$;

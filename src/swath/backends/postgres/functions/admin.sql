@@ -1,10 +1,10 @@
 -- name: learn
 -- In the order of their keys, so that two who learn the same things do not wait for each other.
-CREATE OR REPLACE FUNCTION {schema}.learn(_format integer, _keys text[], _values text[]) RETURNS void
+CREATE FUNCTION {schema}.learn_{set}(_format integer, _keys text[], _values text[]) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET lock_timeout TO '30s' AS $$
 BEGIN
-    PERFORM {schema}.check_format(_format);
+    PERFORM {schema}.check_format_{set}(_format);
     INSERT INTO {schema}.fact (key, value)
     SELECT f.key, f.value FROM unnest(_keys, _values) AS f(key, value) ORDER BY f.key
     ON CONFLICT (key) DO UPDATE SET value = excluded.value;
@@ -13,7 +13,7 @@ $$;
 
 -- name: change_lane
 -- The lane exists from now on, whether it has items or not. Null leaves a value as it is; -1 goes back to the default.
-CREATE OR REPLACE FUNCTION {schema}.change_lane(
+CREATE FUNCTION {schema}.change_lane_{set}(
     _format integer, _given bigint, _partition integer, _name text, _min_interval bigint, _concurrency integer,
     _paused boolean, _blocked_until bigint, _at_least boolean
 ) RETURNS void
@@ -21,7 +21,7 @@ LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
 SET lock_timeout TO '30s' AS $$
 DECLARE
-    _old {schema}.partition_state := {schema}.lock_partition(_partition, _format, _given);
+    _old {schema}.partition_state := {schema}.lock_partition_{set}(_partition, _format, _given);
     s {schema}.partition_state := _old;
     l {schema}.lane_state;
     _default integer;
@@ -63,8 +63,8 @@ BEGIN
     DELETE FROM {schema}.lane_state AS q
     WHERE q.partition = s.partition AND q.lane = _number AND q.version = _version;
     INSERT INTO {schema}.lane_state SELECT (l).*;
-    s := {schema}.change_lanes(s, ARRAY[_number], ARRAY[0::smallint], ARRAY[0], ARRAY[0], NULL, NULL, 'limits');
-    PERFORM {schema}.write_state(s, _old, true);
+    s := {schema}.change_lanes_{set}(s, ARRAY[_number], ARRAY[0::smallint], ARRAY[0], ARRAY[0], NULL, NULL, 'limits');
+    PERFORM {schema}.write_state_{set}(s, _old, true);
     IF _paused THEN
         UPDATE {schema}.frontier SET signal_version = signal_version + 1;
     END IF;
@@ -76,7 +76,7 @@ $$;
 -- They are found from what is claimed, however many lanes there are, with all partitions locked: in order, and before the
 -- frontier's row, as `change_lane` does. For a shorter interval, too: then whoever places a lane by the one of before has
 -- committed when the lanes that wait are told.
-CREATE OR REPLACE FUNCTION {schema}.change_settings(
+CREATE FUNCTION {schema}.change_settings_{set}(
     _format integer, _given bigint, _min_interval bigint, _concurrency integer, _max_attempts integer, _paused boolean
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE
@@ -91,7 +91,7 @@ BEGIN
     IF _concurrency <> 1 OR _min_interval <= (SELECT min_interval FROM {schema}.frontier) THEN
         PERFORM 1 FROM {schema}.partition ORDER BY partition FOR UPDATE;
     END IF;
-    PERFORM {schema}.check_format(_format);
+    PERFORM {schema}.check_format_{set}(_format);
     _counts := _concurrency <> 1 AND (SELECT concurrency = 1 FROM {schema}.frontier);
     UPDATE {schema}.frontier SET
         min_interval = coalesce(_min_interval, min_interval),
@@ -101,7 +101,7 @@ BEGIN
         signal_version = signal_version + (_paused IS NOT NULL)::integer;
     IF _counts THEN
         FOR _partition IN SELECT partition FROM {schema}.partition LOOP
-            _old := {schema}.read_partition(_partition, _format, _given);
+            _old := {schema}.read_partition_{set}(_partition, _format, _given);
             _lanes := ARRAY(
                 SELECT l.lane FROM (
                     SELECT DISTINCT c.lane FROM {schema}.claimed AS c
@@ -114,7 +114,7 @@ BEGIN
                 WHERE l.concurrency IS NULL
             );
             IF cardinality(_lanes) > 0 THEN
-                PERFORM {schema}.write_state({schema}.change_lanes(
+                PERFORM {schema}.write_state_{set}({schema}.change_lanes_{set}(
                     _old, _lanes, NULL, NULL, NULL, array_fill(true, ARRAY[cardinality(_lanes)]), NULL, 'count'
                 ), _old, false);
             END IF;
@@ -126,29 +126,29 @@ $$;
 
 -- name: place_lanes
 -- INV-3. Lanes that waited under other defaults take the place that is theirs under those of now.
-CREATE OR REPLACE FUNCTION {schema}.place_lanes(_format integer, _given bigint, _partition integer, _lanes bigint[])
+CREATE FUNCTION {schema}.place_lanes_{set}(_format integer, _given bigint, _partition integer, _lanes bigint[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
 SET lock_timeout TO '30s' AS $$
 DECLARE
-    _old {schema}.partition_state := {schema}.lock_partition(_partition, _format, _given);
+    _old {schema}.partition_state := {schema}.lock_partition_{set}(_partition, _format, _given);
 BEGIN
-    PERFORM {schema}.write_state(
-        {schema}.change_lanes(_old, _lanes::integer[], NULL, NULL, NULL, NULL, NULL, 'limits'), _old, true
+    PERFORM {schema}.write_state_{set}(
+        {schema}.change_lanes_{set}(_old, _lanes::integer[], NULL, NULL, NULL, NULL, NULL, 'limits'), _old, true
     );
 END
 $$;
 
 -- name: reopen
 -- INV-7. Done or dead items are ready again, with no attempts counted and under new positions.
-CREATE OR REPLACE FUNCTION {schema}.reopen(_format integer, _given bigint, _partition integer, _positions bigint[])
+CREATE FUNCTION {schema}.reopen_{set}(_format integer, _given bigint, _partition integer, _positions bigint[])
 RETURNS integer
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
 SET lock_timeout TO '30s' AS $$
 DECLARE
-    _old {schema}.partition_state := {schema}.lock_partition(_partition, _format, _given);
+    _old {schema}.partition_state := {schema}.lock_partition_{set}(_partition, _format, _given);
     s {schema}.partition_state := _old;
     _sum record;
 BEGIN
@@ -197,10 +197,10 @@ BEGIN
     s.ready := s.ready + _sum.items;
     s.next_position := s.next_position + _sum.positions;
     s.next_place := s.next_place + _sum.items;
-    s := {schema}.change_lanes(
+    s := {schema}.change_lanes_{set}(
         s, _sum.lanes, _sum.levels, array_fill(1, ARRAY[_sum.items]), array_fill(0, ARRAY[_sum.items]), NULL, NULL,
         'add');
-    PERFORM {schema}.write_state(s, _old, true);
+    PERFORM {schema}.write_state_{set}(s, _old, true);
     RETURN _sum.items;
 END
 $$;

@@ -1,6 +1,6 @@
 -- name: drain_delayed
 -- Retries, not-befores and revisits that are due become ready. A revisit is new work and gets a new position (rule 13).
-CREATE OR REPLACE FUNCTION {schema}.drain_delayed(s {schema}.partition_state, _most integer)
+CREATE FUNCTION {schema}.drain_delayed_{set}(s {schema}.partition_state, _most integer)
 RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
@@ -55,7 +55,7 @@ BEGIN
     s.ready := s.ready + _count;
     s.next_position := s.next_position + _positions;
     s.next_place := s.next_place + _count;
-    RETURN {schema}.change_lanes(
+    RETURN {schema}.change_lanes_{set}(
         s, _lanes, _levels, array_fill(1, ARRAY[_count]), array_fill(0, ARRAY[_count]), NULL, NULL, 'add');
 END
 $$;
@@ -65,7 +65,7 @@ $$;
 -- except `_wait_for`, for which it queues. In each: take back what is lost, take in what was discovered, make ready what
 -- is due, then lanes by priority and turn, and from each as many of its head items as it may start. Nested loops are off
 -- for the sake of the heads of deep lanes, which would be searched for every lane; a look-up can be nothing else.
-CREATE OR REPLACE FUNCTION {schema}.claim(
+CREATE FUNCTION {schema}.claim_{set}(
     _format integer, _given bigint, _limit integer, _lease bigint, _worker text, _token bigint, _order smallint[],
     _wait_for integer, _most_partitions integer, _most_delayed integer, _most_inbox integer,
     OUT now bigint, OUT fence bigint, OUT expires_at bigint, OUT next_ready_at bigint, OUT skipped smallint[],
@@ -77,7 +77,8 @@ CREATE OR REPLACE FUNCTION {schema}.claim(
     -- column is null where all have the usual value, as they mostly do.
     OUT partitions smallint[], OUT priorities smallint[], OUT counts integer[],
     OUT positions bigint[], OUT lanes text[], OUT keys text[], OUT visits integer[], OUT payloads text[],
-    OUT attempts smallint[], OUT losses smallint[], OUT spans bigint[], OUT besides integer[]
+    OUT attempts smallint[], OUT losses smallint[], OUT spans bigint[], OUT besides integer[],
+    OUT lane_counters text[]
 )
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET enable_nestloop TO off SET jit TO off
@@ -121,7 +122,7 @@ BEGIN
     IF f.format <> _format THEN
         RAISE EXCEPTION 'the store has format %', f.format USING ERRCODE = {WRONG_FORMAT};
     END IF;
-    now := {schema}.store_time(_given);
+    now := {schema}.store_time_{set}(_given);
     fence := 0; recovered := 0; died := 0; skipped := '{}'; versions := '{}';
     paused := f.paused; signal_version := f.signal_version;
     min_interval := f.min_interval; concurrency := f.concurrency; max_attempts := f.max_attempts;
@@ -145,7 +146,7 @@ BEGIN
         END IF;
         SELECT * INTO STRICT _old FROM {schema}.partition_state
         WHERE partition = _partition ORDER BY version DESC LIMIT 1;
-        IF coalesce(_old.next_ready_at > greatest(now, _old.time + 1), true) AND NOT {schema}.has_inbox(_old) THEN
+        IF coalesce(_old.next_ready_at > greatest(now, _old.time + 1), true) AND NOT {schema}.has_inbox_{set}(_old) THEN
             next_ready_at := least(next_ready_at, _old.next_ready_at);
             CONTINUE;
         END IF;
@@ -154,7 +155,7 @@ BEGIN
             skipped := skipped || _partition;
             CONTINUE;
         END IF;
-        _old := {schema}.read_partition(_partition, _format, _given);
+        _old := {schema}.read_partition_{set}(_partition, _format, _given);
         s := _old;
         -- After the lock, which whoever makes starts count holds everywhere (INV-3).
         SELECT d.min_interval, d.concurrency INTO STRICT _min_interval, _concurrency FROM {schema}.frontier AS d;
@@ -163,23 +164,23 @@ BEGIN
             CONTINUE;
         END IF;
         IF s.next_expiry <= s.time THEN
-            s := {schema}.take_back(s);
+            s := {schema}.take_back_{set}(s);
             recovered := recovered + (_old.claimed - s.claimed)::integer;
             died := died + (s.dead - _old.dead)::integer;
             -- A claim may have been found lost in another partition since the clock was read: its lease ended first.
-            s.time := greatest(s.time, {schema}.store_time(_given));
+            s.time := greatest(s.time, {schema}.store_time_{set}(_given));
         END IF;
         _time := s.time;
         -- Above the high-water mark, a claim only drains: so the inbox cannot outgrow those who fill it (rule 10).
-        _flooded := {schema}.has_inbox(s);
+        _flooded := {schema}.has_inbox_{set}(s);
         FOR i IN 1 .. 5 LOOP
             EXIT WHEN NOT _flooded;
-            s := {schema}.drain_inbox(s, _most_inbox);
-            _flooded := {schema}.has_inbox(s);
+            s := {schema}.drain_inbox_{set}(s, _most_inbox);
+            _flooded := {schema}.has_inbox_{set}(s);
             _drains := _drains + 1;
         END LOOP;
         IF s.delayed > 0 THEN
-            s := {schema}.drain_delayed(s, _most_delayed);
+            s := {schema}.drain_delayed_{set}(s, _most_delayed);
         END IF;
 
         _wanted := _limit - _taken;
@@ -238,7 +239,7 @@ BEGIN
                 -- In the order of the lanes, and of the items of each, until there are enough: a nested loop keeps the
                 -- order of its outer side, and goes no further than it is asked to.
                 SELECT
-                    q.ready_at, q.version, q.visits, q.in_flight, n.name,
+                    q.ready_at, q.version, q.visits, q.in_flight, q.counters, n.name,
                     q.at_once <> 1 AND q.pause > 0 AS starts,
                     q.heads IS NOT NULL OR q.taken + least(q.room, q.waiting) >= {DEEP_LANE} AS deep, i.*
                 FROM queue AS q
@@ -273,7 +274,7 @@ BEGIN
                     position, fence, span, lane, partition, priority, attempts, losses, origin, key, payload, reason,
                     error
                 )
-                SELECT t.position, claim.fence, t.span, t.lane, _partition, _level, t.attempts, t.losses, t.origin,
+                SELECT t.position, claim_{set}.fence, t.span, t.lane, _partition, _level, t.attempts, t.losses, t.origin,
                     t.key, t.payload, t.reason, t.error
                 FROM taken AS t
             ), last AS (
@@ -312,17 +313,18 @@ BEGIN
                 -- A lane that was taken in part goes back behind the others.
                 INSERT INTO {schema}.lane_state (
                     version, ready_at, last_at, blocked_until, min_interval, lane, in_flight, taken, visits,
-                    concurrency, partition, level, paused, counts, heads
+                    concurrency, partition, level, paused, counts, heads, counters
                 )
                 SELECT
-                    _version, {schema}.lane_ready_at(_time, b.blocked_until, b.started_at, b.pause), b.started_at,
+                    _version, {schema}.lane_ready_at_{set}(_time, b.blocked_until, b.started_at, b.pause), b.started_at,
                     b.blocked_until, b.min_interval, b.lane, b.now_in_flight, b.now_taken, b.visits, b.concurrency,
                     _partition,
-                    {schema}.lane_level(b.now_counts, b.paused, b.at_once, b.now_in_flight), b.paused, b.now_counts,
+                    {schema}.lane_level_{set}(b.now_counts, b.paused, b.at_once, b.now_in_flight), b.paused, b.now_counts,
                     CASE
                         WHEN b.heads IS NULL AND b.now_taken < {DEEP_LANE} THEN NULL
-                        ELSE {schema}.raise_heads(b.heads, _rank, b.returned, b.fresh)
-                    END
+                        ELSE {schema}.raise_heads_{set}(b.heads, _rank, b.returned, b.fresh)
+                    END,
+                    b.counters
                 FROM started AS b
             )
             SELECT
@@ -332,35 +334,40 @@ BEGIN
                     WHERE q.room = 0 AND (q.ready_at, q.lane) <= (SELECT l.ready_at, l.lane FROM last AS l)
                 ),
                 (SELECT l.ready_at FROM last AS l), (SELECT l.lane FROM last AS l), (SELECT l.version FROM last AS l),
-                claim.positions || array_agg(t.position), claim.lanes || array_agg(t.name),
-                claim.keys || array_agg(t.key), claim.visits || array_agg(t.visits),
+                claim_{set}.positions || array_agg(t.position), claim_{set}.lanes || array_agg(t.name),
+                claim_{set}.keys || array_agg(t.key), claim_{set}.visits || array_agg(t.visits),
                 CASE
-                    WHEN count(t.payload) > 0 OR claim.payloads IS NOT NULL
-                    THEN coalesce(claim.payloads, array_fill(NULL::text, ARRAY[_taken + _count]))
+                    WHEN count(t.payload) > 0 OR claim_{set}.payloads IS NOT NULL
+                    THEN coalesce(claim_{set}.payloads, array_fill(NULL::text, ARRAY[_taken + _count]))
                         || ARRAY(SELECT o.payload FROM taken AS o)
                 END,
                 CASE
-                    WHEN max(t.attempts) > 0 OR claim.attempts IS NOT NULL
-                    THEN coalesce(claim.attempts, array_fill(0::smallint, ARRAY[_taken + _count]))
+                    WHEN max(t.attempts) > 0 OR claim_{set}.attempts IS NOT NULL
+                    THEN coalesce(claim_{set}.attempts, array_fill(0::smallint, ARRAY[_taken + _count]))
                         || ARRAY(SELECT o.attempts FROM taken AS o)
                 END,
                 CASE
-                    WHEN max(t.losses) > 0 OR claim.losses IS NOT NULL
-                    THEN coalesce(claim.losses, array_fill(0::smallint, ARRAY[_taken + _count]))
+                    WHEN max(t.losses) > 0 OR claim_{set}.losses IS NOT NULL
+                    THEN coalesce(claim_{set}.losses, array_fill(0::smallint, ARRAY[_taken + _count]))
                         || ARRAY(SELECT o.losses FROM taken AS o)
                 END,
                 CASE
-                    WHEN max(t.span) > 1 OR claim.spans IS NOT NULL
-                    THEN coalesce(claim.spans, array_fill(1::bigint, ARRAY[_taken + _count]))
+                    WHEN max(t.span) > 1 OR claim_{set}.spans IS NOT NULL
+                    THEN coalesce(claim_{set}.spans, array_fill(1::bigint, ARRAY[_taken + _count]))
                         || ARRAY(SELECT o.span FROM taken AS o)
                 END,
                 CASE
-                    WHEN max(t.in_flight) > 0 OR claim.besides IS NOT NULL
-                    THEN coalesce(claim.besides, array_fill(0, ARRAY[_taken + _count]))
+                    WHEN max(t.in_flight) > 0 OR claim_{set}.besides IS NOT NULL
+                    THEN coalesce(claim_{set}.besides, array_fill(0, ARRAY[_taken + _count]))
                         || ARRAY(SELECT o.in_flight FROM taken AS o)
+                END,
+                CASE
+                    WHEN count(t.counters) > 0 OR claim_{set}.lane_counters IS NOT NULL
+                    THEN coalesce(claim_{set}.lane_counters, array_fill(NULL::text, ARRAY[_taken + _count]))
+                        || ARRAY(SELECT o.counters::text FROM taken AS o)
                 END
             INTO _items, _starts, _moved, _last_ready_at, _last_lane, _last_version,
-                positions, lanes, keys, visits, payloads, attempts, losses, spans, besides
+                positions, lanes, keys, visits, payloads, attempts, losses, spans, besides, lane_counters
             FROM taken AS t;
             partitions := partitions || _partition;
             priorities := priorities || _level::smallint;
@@ -383,13 +390,13 @@ BEGIN
                 CONTINUE;  -- lanes whose limits had changed were put off: others of this level may be next
             ELSIF _wanted > 0 THEN
                 _level := CASE
-                    WHEN _down AND _level > 0 THEN {schema}.next_level(s, _level - 1, 0)
-                    WHEN NOT _down AND _level < {TOP_PRIORITY} THEN {schema}.next_level(s, _level + 1, {TOP_PRIORITY})
+                    WHEN _down AND _level > 0 THEN {schema}.next_level_{set}(s, _level - 1, 0)
+                    WHEN NOT _down AND _level < {TOP_PRIORITY} THEN {schema}.next_level_{set}(s, _level + 1, {TOP_PRIORITY})
                 END;
             ELSIF _down AND _low > 0 THEN
                 _down := false;
                 _wanted := _low;
-                _level := {schema}.next_level(s, 0, {TOP_PRIORITY});
+                _level := {schema}.next_level_{set}(s, 0, {TOP_PRIORITY});
             ELSE
                 _level := NULL;
             END IF;
@@ -406,12 +413,12 @@ BEGIN
             _held := _held || _partition;
         END IF;
         now := greatest(now, s.time);
-        s := {schema}.look_ahead(s);
+        s := {schema}.look_ahead_{set}(s);
         IF _flooded THEN
             s.next_ready_at := s.time;  -- what is left in the inbox may be ready, whatever was taken in
         END IF;
         next_ready_at := least(next_ready_at, s.next_ready_at);
-        PERFORM {schema}.write_state(s, _old, false);
+        PERFORM {schema}.write_state_{set}(s, _old, false);
         versions := versions || _partition::bigint || s.version;
     END LOOP;
 
@@ -422,20 +429,22 @@ BEGIN
     expires_at := now + _lease;
     -- A reply is sent before its transaction ends. One that the buffers on its way may not hold is left for
     -- `claimed_items`: else a client that stands still would hold the partitions for as long, whatever its lease.
-    IF _taken > {MOST_ITEMS_IN_REPLY} OR pg_column_size(keys) + pg_column_size(lanes) + coalesce(pg_column_size(payloads), 0) > {MOST_BYTES_IN_REPLY} THEN
+    IF _taken > {MOST_ITEMS_IN_REPLY} OR pg_column_size(keys) + pg_column_size(lanes)
+        + coalesce(pg_column_size(payloads), 0) + coalesce(pg_column_size(lane_counters), 0) > {MOST_BYTES_IN_REPLY} THEN
         partitions := NULL; priorities := NULL; counts := NULL; positions := NULL; lanes := NULL; keys := NULL;
         payloads := NULL; attempts := NULL; spans := NULL; losses := NULL; visits := NULL; besides := NULL;
+        lane_counters := NULL;
     END IF;
     -- Claims that ended long ago are forgotten, a few with each new one. Where there are so many claims that the first
     -- look comes within the hour, the second does not.
     WITH forgotten AS (
         DELETE FROM {schema}.claim AS c
-        WHERE c.fence BETWEEN claim.fence - 100010 AND claim.fence - 100000 AND c.expires_at < now - 3600000000
+        WHERE c.fence BETWEEN claim_{set}.fence - 100010 AND claim_{set}.fence - 100000 AND c.expires_at < now - 3600000000
     ), forgotten_later AS (
         DELETE FROM {schema}.claim AS c
-        WHERE c.fence BETWEEN claim.fence - 10000010 AND claim.fence - 10000000 AND c.expires_at < now - 3600000000
+        WHERE c.fence BETWEEN claim_{set}.fence - 10000010 AND claim_{set}.fence - 10000000 AND c.expires_at < now - 3600000000
     )
     INSERT INTO {schema}.claim (fence, token, expires_at, partitions, worker)
-    VALUES (claim.fence, _token, claim.expires_at, _held, _worker);
+    VALUES (claim_{set}.fence, _token, claim_{set}.expires_at, _held, _worker);
 END
 $$;

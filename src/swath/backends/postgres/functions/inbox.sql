@@ -2,7 +2,7 @@
 -- INV-4. Takes in what others discovered for this partition, a bounded number a time. Rows become visible in the order
 -- in which their transactions commit, so what was drained is remembered as a snapshot: everything below `inbox_from`
 -- except the transactions that were still open then (rule 10).
-CREATE OR REPLACE FUNCTION {schema}.drain_inbox(s {schema}.partition_state, _most integer)
+CREATE FUNCTION {schema}.drain_inbox_{set}(s {schema}.partition_state, _most integer)
 RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
@@ -69,12 +69,12 @@ BEGIN
     IF _hashes IS NULL THEN
         RETURN s;
     END IF;
-    RETURN {schema}.take_in(s, _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans, '{}');
+    RETURN {schema}.take_in_{set}(s, _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans, '{}');
 END
 $$;
 
 -- name: has_inbox
-CREATE OR REPLACE FUNCTION {schema}.has_inbox(s {schema}.partition_state) RETURNS boolean
+CREATE FUNCTION {schema}.has_inbox_{set}(s {schema}.partition_state) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 BEGIN
@@ -90,7 +90,7 @@ $$;
 
 -- name: inbox_size
 -- How many items wait in a partition's inbox. What was drained is not met, also while it cannot be vacuumed (rule 8).
-CREATE OR REPLACE FUNCTION {schema}.inbox_size(_partition smallint, _from xid8, _open xid8[]) RETURNS bigint
+CREATE FUNCTION {schema}.inbox_size_{set}(_partition smallint, _from xid8, _open xid8[]) RETURNS bigint
 LANGUAGE plpgsql STABLE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 BEGIN

@@ -1,6 +1,6 @@
 -- name: raise_heads
 -- The first place, of the two ranks of one priority, at which a living item of a deep lane can be.
-CREATE OR REPLACE FUNCTION {schema}.raise_heads(_heads bigint[], _rank integer, _returned bigint, _fresh bigint)
+CREATE FUNCTION {schema}.raise_heads_{set}(_heads bigint[], _rank integer, _returned bigint, _fresh bigint)
 RETURNS bigint[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -14,7 +14,7 @@ $$;
 -- name: lane_level
 -- INV-3. Under which level a lane is queued: the highest at which it has items waiting, null when none may start. With
 -- the next one, the only place that says where a lane stands, whatever changed it. Both are inlined.
-CREATE OR REPLACE FUNCTION {schema}.lane_level(_counts integer[], _paused boolean, _at_once integer, _in_flight integer)
+CREATE FUNCTION {schema}.lane_level_{set}(_counts integer[], _paused boolean, _at_once integer, _in_flight integer)
 RETURNS smallint
 LANGUAGE sql IMMUTABLE AS $$
     SELECT (CASE
@@ -26,7 +26,7 @@ $$;
 
 -- name: lane_ready_at
 -- INV-3. From when on: its turn, unless it is blocked until later or its interval has not passed.
-CREATE OR REPLACE FUNCTION {schema}.lane_ready_at(_turn bigint, _blocked_until bigint, _last_at bigint, _pause bigint)
+CREATE FUNCTION {schema}.lane_ready_at_{set}(_turn bigint, _blocked_until bigint, _last_at bigint, _pause bigint)
 RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$
     SELECT greatest(_turn, _blocked_until, CASE WHEN _last_at > 0 AND _pause > 0 THEN _last_at + _pause ELSE 0 END)
@@ -37,7 +37,7 @@ $$;
 -- priority, to its items in flight and to its visits, and whether its clock starts anew: always for 'back' (taken back
 -- from a lost worker) and 'count' (starts begin to count while it has items in flight), for 'settle' where one at a time
 -- is allowed. A claim places those that it takes from by itself, since it has their rows in hand.
-CREATE OR REPLACE FUNCTION {schema}.change_lanes(
+CREATE FUNCTION {schema}.change_lanes_{set}(
     s {schema}.partition_state, _lanes integer[], _levels smallint[], _waits integer[], _flights integer[],
     _stamps boolean[], _visits integer[], _cause text
 ) RETURNS {schema}.partition_state
@@ -70,7 +70,7 @@ BEGIN
     ), changed AS (
         SELECT
             d.lane, o.ctid AS old_row, o.min_interval, o.concurrency, o.ready_at AS old_ready_at, o.level AS old_level,
-            o.heads, coalesce(o.taken, 0) AS taken, coalesce(o.paused, false) AS paused,
+            o.heads, o.counters, coalesce(o.taken, 0) AS taken, coalesce(o.paused, false) AS paused,
             coalesce(o.visits, 0) + d.visits AS visits,
             coalesce(o.min_interval, _min_interval) AS pause,
             coalesce(o.concurrency, _concurrency) AS at_once,
@@ -95,23 +95,23 @@ BEGIN
             ORDER BY l.version DESC LIMIT 1
         ) AS o ON true
     ), paced AS (
-        SELECT c.*, {schema}.lane_level(c.counts, c.paused, c.at_once, c.in_flight) AS level FROM changed AS c
+        SELECT c.*, {schema}.lane_level_{set}(c.counts, c.paused, c.at_once, c.in_flight) AS level FROM changed AS c
     ), gone AS (
         DELETE FROM {schema}.lane_state WHERE ctid = ANY (ARRAY(SELECT c.old_row FROM changed AS c))
     ), placed AS (
         INSERT INTO {schema}.lane_state (
             version, ready_at, last_at, blocked_until, min_interval, lane, in_flight, taken, visits, concurrency,
-            partition, level, paused, counts, heads
+            partition, level, paused, counts, heads, counters
         )
         SELECT
             _version,
             -- A lane that stays where it was keeps its turn.
-            {schema}.lane_ready_at(
+            {schema}.lane_ready_at_{set}(
                 CASE WHEN p.level = p.old_level AND _cause <> 'limits' THEN p.old_ready_at ELSE _time END,
                 p.blocked_until, p.last_at, p.pause
             ),
             p.last_at, p.blocked_until, p.min_interval, p.lane, p.in_flight, p.taken, p.visits, p.concurrency,
-            _partition, p.level, p.paused, p.counts, p.heads
+            _partition, p.level, p.paused, p.counts, p.heads, p.counters
         FROM paced AS p
         RETURNING ready_at, level
     )
@@ -124,7 +124,7 @@ $$;
 
 -- name: next_level
 -- The first level from one end that has a lane ready; null when there is none.
-CREATE OR REPLACE FUNCTION {schema}.next_level(s {schema}.partition_state, _from integer, _to integer)
+CREATE FUNCTION {schema}.next_level_{set}(s {schema}.partition_state, _from integer, _to integer)
 RETURNS integer
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
@@ -148,7 +148,7 @@ $$;
 -- name: look_ahead
 -- INV-8. When this partition has something ready next. The floors rise to the first living entry, never above now, so
 -- that no later scan walks the dead ones before it (rule 8).
-CREATE OR REPLACE FUNCTION {schema}.look_ahead(s {schema}.partition_state) RETURNS {schema}.partition_state
+CREATE FUNCTION {schema}.look_ahead_{set}(s {schema}.partition_state) RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE

@@ -1,7 +1,7 @@
 -- name: take_back
 -- INV-2, INV-4. Take-over begins on the claim's row, where it meets renewal; lost in one partition is lost in all.
 -- Items are ready again, or dead when this has happened too often.
-CREATE OR REPLACE FUNCTION {schema}.take_back(s {schema}.partition_state) RETURNS {schema}.partition_state
+CREATE FUNCTION {schema}.take_back_{set}(s {schema}.partition_state) RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE
@@ -60,10 +60,10 @@ BEGIN
     s.dead := s.dead + _died;
     s.ready := s.ready + _count - _died;
     s.next_place := s.next_place + _count - _died;
-    s := {schema}.change_lanes(
+    s := {schema}.change_lanes_{set}(
         s, _lanes, _levels, _waits, array_fill(-1, ARRAY[_count]), array_fill(true, ARRAY[_count]), NULL, 'back');
     IF _blocked THEN
-        s := {schema}.advance_checkpoint(s);
+        s := {schema}.advance_checkpoint_{set}(s);
     END IF;
     RETURN s;
 END
@@ -72,7 +72,7 @@ $$;
 -- name: find_claim
 -- Rule 5. A claim whose reply was lost, with its lease begun anew; fence 0 when it was not made, and then it never will
 -- be: the row under its token waits for the one that is under way, and keeps out the one that is yet to arrive.
-CREATE OR REPLACE FUNCTION {schema}.find_claim(
+CREATE FUNCTION {schema}.find_claim_{set}(
     _format integer, _given bigint, _token bigint, _lease bigint,
     OUT now bigint, OUT fence bigint, OUT expires_at bigint, OUT paused boolean, OUT signal_version bigint
 )
@@ -81,10 +81,10 @@ SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_c
 SET lock_timeout TO '30s' AS $$
 #variable_conflict use_column
 BEGIN
-    PERFORM {schema}.check_format(_format);
+    PERFORM {schema}.check_format_{set}(_format);
     INSERT INTO {schema}.claim (fence, token, expires_at, lost, partitions, worker)
     VALUES (nextval({fence_sequence}), _token, 0, true, '{}', '') ON CONFLICT (token) DO NOTHING;
-    now := {schema}.store_time(_given);
+    now := {schema}.store_time_{set}(_given);
     SELECT f.paused, f.signal_version INTO STRICT paused, signal_version FROM {schema}.frontier AS f;
     UPDATE {schema}.claim AS c SET expires_at = greatest(c.expires_at, now + _lease)
     WHERE c.token = _token AND NOT c.lost AND c.expires_at > now
@@ -96,11 +96,11 @@ $$;
 -- name: claimed_items
 -- What a claim holds, higher priorities first. Beside an item, others of its lane count that are in flight now, and of its
 -- own claim those before it. No lock is held while this is sent.
-CREATE OR REPLACE FUNCTION {schema}.claimed_items(
+CREATE FUNCTION {schema}.claimed_items_{set}(
     _fence bigint,
     OUT partitions smallint[], OUT positions bigint[], OUT lanes text[], OUT priorities smallint[], OUT keys text[],
     OUT payloads text[], OUT attempts smallint[], OUT spans bigint[], OUT losses smallint[], OUT visits integer[],
-    OUT in_flights integer[]
+    OUT in_flights integer[], OUT lane_counters text[]
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan AS $$
@@ -108,11 +108,12 @@ SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_c
 BEGIN
     SELECT array_agg(i.partition), array_agg(i.position), array_agg(i.name), array_agg(i.priority), array_agg(i.key),
         array_agg(i.payload), array_agg(i.attempts), array_agg(i.span), array_agg(i.losses), array_agg(i.visits),
-        array_agg(i.beside)
-    INTO partitions, positions, lanes, priorities, keys, payloads, attempts, spans, losses, visits, in_flights
+        array_agg(i.beside), CASE WHEN count(i.counters) > 0 THEN array_agg(i.counters::text) END
+    INTO partitions, positions, lanes, priorities, keys, payloads, attempts, spans, losses, visits, in_flights,
+        lane_counters
     FROM (
         SELECT
-            h.*, l.visits,
+            h.*, l.visits, l.counters,
             (SELECT n.name FROM {schema}.lane AS n WHERE n.partition = h.partition AND n.number = h.lane) AS name,
             (l.in_flight - count(*) OVER (PARTITION BY h.partition, h.lane) + row_number() OVER (
                 PARTITION BY h.partition, h.lane ORDER BY h.priority DESC, h.position
@@ -124,7 +125,7 @@ BEGIN
             OFFSET 0  -- so that it is looked up: a join may read all that is claimed
         ) AS h
         CROSS JOIN LATERAL (
-            SELECT q.visits, q.in_flight FROM {schema}.lane_state AS q
+            SELECT q.visits, q.in_flight, q.counters FROM {schema}.lane_state AS q
             WHERE q.partition = h.partition AND q.lane = h.lane ORDER BY q.version DESC LIMIT 1
         ) AS l
         WHERE c.fence = _fence ORDER BY h.priority DESC, h.position
@@ -134,17 +135,17 @@ $$;
 
 -- name: renew
 -- INV-2. Meets take-over on the claim's row: the lease must be live and must not have ended.
-CREATE OR REPLACE FUNCTION {schema}.renew(
+CREATE FUNCTION {schema}.renew_{set}(
     _format integer, _given bigint, _fence bigint, _token bigint, _lease bigint
 ) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
 SET lock_timeout TO '30s' AS $$
 DECLARE
-    _now bigint := {schema}.store_time(_given);
+    _now bigint := {schema}.store_time_{set}(_given);
     _expires_at bigint;
 BEGIN
-    PERFORM {schema}.check_format(_format);
+    PERFORM {schema}.check_format_{set}(_format);
     UPDATE {schema}.claim SET expires_at = greatest(expires_at, _now + _lease)  -- also when the clock stepped back
     WHERE fence = _fence AND token = _token AND NOT lost AND expires_at > _now
     RETURNING expires_at INTO _expires_at;

@@ -1,13 +1,13 @@
 -- name: store_time
 -- The seam for tests: `_given` is null in production, and the time is the database's.
-CREATE OR REPLACE FUNCTION {schema}.store_time(_given bigint) RETURNS bigint
+CREATE FUNCTION {schema}.store_time_{set}(_given bigint) RETURNS bigint
 LANGUAGE sql VOLATILE AS $$
     SELECT coalesce(_given, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 $$;
 
 -- name: check_format
 -- Rule 16, for what takes no partition's lock: an older worker stops here too.
-CREATE OR REPLACE FUNCTION {schema}.check_format(_format integer) RETURNS void
+CREATE FUNCTION {schema}.check_format_{set}(_format integer) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     _found integer;
@@ -22,7 +22,7 @@ $$;
 -- name: read_partition
 -- INV-6. The state of a partition whose lock is held, and the format, by a later statement than the lock (rules 1, 16).
 -- Partition time never stands still.
-CREATE OR REPLACE FUNCTION {schema}.read_partition(_partition integer, _format integer, _given bigint)
+CREATE FUNCTION {schema}.read_partition_{set}(_partition integer, _format integer, _given bigint)
 RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
@@ -37,26 +37,26 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the store has format %', (SELECT format FROM {schema}.frontier) USING ERRCODE = {WRONG_FORMAT};
     END IF;
-    s.time := greatest({schema}.store_time(_given), s.time + 1);
+    s.time := greatest({schema}.store_time_{set}(_given), s.time + 1);
     RETURN s;
 END
 $$;
 
 -- name: lock_partition
 -- Lock, then look.
-CREATE OR REPLACE FUNCTION {schema}.lock_partition(_partition integer, _format integer, _given bigint)
+CREATE FUNCTION {schema}.lock_partition_{set}(_partition integer, _format integer, _given bigint)
 RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 BEGIN
     PERFORM 1 FROM {schema}.partition WHERE partition = _partition FOR UPDATE;
-    RETURN {schema}.read_partition(_partition, _format, _given);
+    RETURN {schema}.read_partition_{set}(_partition, _format, _given);
 END
 $$;
 
 -- name: write_state
 -- Insert-new, delete-old. `_notify` wakes sleeping processes when the partition went from idle to ready, at a bounded rate.
-CREATE OR REPLACE FUNCTION {schema}.write_state(
+CREATE FUNCTION {schema}.write_state_{set}(
     s {schema}.partition_state, _old {schema}.partition_state, _notify boolean
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE
@@ -81,7 +81,7 @@ $$;
 -- name: advance_checkpoint
 -- INV-6. The checkpoint stands just below the lowest unsettled position, which a few index probes find. Called only when
 -- the item just above it was settled, so what is dead between is walked once.
-CREATE OR REPLACE FUNCTION {schema}.advance_checkpoint(s {schema}.partition_state)
+CREATE FUNCTION {schema}.advance_checkpoint_{set}(s {schema}.partition_state)
 RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$

@@ -2,7 +2,7 @@
 -- INV-3, INV-5. What most settlements are made of: items that were started and are done for good, and lanes that
 -- have room again. Nested loops are off for the sake of the results, which would be searched for every item; a look-up
 -- of a lane can be nothing else.
-CREATE OR REPLACE FUNCTION {schema}.settle_done(
+CREATE FUNCTION {schema}.settle_done_{set}(
     s {schema}.partition_state, _fence bigint, _positions bigint[], _results text[]
 ) RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
@@ -32,7 +32,7 @@ BEGIN
         SELECT
             o.*, o.in_flight - d.items AS now_in_flight, o.visits + d.items AS now_visits,
             CASE WHEN coalesce(o.concurrency, _concurrency) = 1 THEN _time ELSE o.last_at END AS now_last_at,
-            {schema}.lane_level(
+            {schema}.lane_level_{set}(
                 o.counts, o.paused, coalesce(o.concurrency, _concurrency), o.in_flight - d.items
             ) AS now_level
         FROM (SELECT h.lane, count(*)::integer AS items FROM h GROUP BY h.lane) AS d
@@ -46,16 +46,16 @@ BEGIN
     ), placed AS (
         INSERT INTO {schema}.lane_state (
             version, ready_at, last_at, blocked_until, min_interval, lane, in_flight, taken, visits, concurrency,
-            partition, level, paused, counts, heads
+            partition, level, paused, counts, heads, counters
         )
         SELECT
             _version,
-            {schema}.lane_ready_at(
+            {schema}.lane_ready_at_{set}(
                 CASE WHEN o.now_level = o.level THEN o.ready_at ELSE _time END,
                 o.blocked_until, o.now_last_at, coalesce(o.min_interval, _min_interval)
             ),
             o.now_last_at, o.blocked_until, o.min_interval, o.lane, o.now_in_flight, o.taken, o.now_visits,
-            o.concurrency, _partition, o.now_level, o.paused, o.counts, o.heads
+            o.concurrency, _partition, o.now_level, o.paused, o.counts, o.heads, o.counters
         FROM freed AS o
         RETURNING ready_at, level
     )
@@ -71,7 +71,7 @@ $$;
 
 -- name: settle_items
 -- INV-5. The same without the lanes, of which one is returned for each item: they are placed with what was discovered.
-CREATE OR REPLACE FUNCTION {schema}.settle_items(
+CREATE FUNCTION {schema}.settle_items_{set}(
     s {schema}.partition_state, _fence bigint, _positions bigint[], _results text[]
 ) RETURNS integer[]
 LANGUAGE plpgsql VOLATILE
@@ -100,7 +100,7 @@ $$;
 -- name: settle_other
 -- INV-3, INV-5. Every other outcome: retries, revisits, what is given up, given back or split, and what was done without
 -- being started.
-CREATE OR REPLACE FUNCTION {schema}.settle_other(
+CREATE FUNCTION {schema}.settle_other_{set}(
     s {schema}.partition_state, _fence bigint, _positions bigint[], _kinds smallint[], _delays bigint[],
     _results text[], _reasons text[], _errors text[], _starteds boolean[], _payloads text[], _rest_hashes bytea[],
     _rest_keys text[], _rest_payloads text[]
@@ -144,7 +144,8 @@ BEGIN
         SELECT s.time + h.delay, h.position, h.span, h.lane, s.partition, h.priority,
             CASE h.kind WHEN {DONE} THEN 0 WHEN {RETRY} THEN h.attempts + 1 ELSE h.attempts END,
             CASE h.kind WHEN {DONE} THEN 0 ELSE h.losses END, h.kind = {DONE}, h.origin,
-            CASE WHEN h.kind = {DONE} THEN s.time END, h.key, h.old_payload, h.result,
+            CASE WHEN h.kind = {DONE} THEN s.time END, h.key,
+            CASE WHEN h.kind = {DONE} THEN coalesce(h.payload, h.old_payload) ELSE h.old_payload END, h.result,
             CASE h.kind WHEN {RELEASE} THEN h.old_reason ELSE h.reason END, CASE h.kind WHEN {RELEASE} THEN h.old_error ELSE h.error END
         FROM h WHERE h.later
     ), dead AS (
@@ -189,7 +190,7 @@ BEGIN
         s.ready := s.ready + _sum.ready;
         s.next_place := s.next_place + _sum.ready;
         s.next_ready_at := least(s.next_ready_at, _sum.first_due);
-        s := {schema}.change_lanes(
+        s := {schema}.change_lanes_{set}(
             s, _sum.lanes, _sum.levels, _sum.waits, array_fill(-1, ARRAY[_sum.items]), _sum.stamps,
             _sum.visits, 'settle');
     END IF;
@@ -201,7 +202,7 @@ $$;
 -- INV-2, INV-5, INV-6. The fence, then the moves, what they discovered, the outputs and the checkpoint, all or nothing.
 -- `_number` rises with each settlement of a claim: one that was applied already answers so and changes nothing. In a
 -- caller's transaction it is 0, because such a settlement is never repeated and others overtake it.
-CREATE OR REPLACE FUNCTION {schema}.settle(
+CREATE FUNCTION {schema}.settle_{set}(
     _format integer, _given bigint, _partition integer, _fence bigint, _token bigint, _number integer,
     _done bigint[], _done_results text[],
     _positions bigint[], _kinds smallint[], _delays bigint[], _results text[], _reasons text[], _errors text[],
@@ -211,6 +212,8 @@ CREATE OR REPLACE FUNCTION {schema}.settle(
     _o_partitions smallint[], _o_hashes bytea[], _o_lanes text[], _o_priorities smallint[], _o_keys text[],
     _o_payloads text[], _o_not_befores bigint[], _o_spans bigint[],
     _names text[], _old_lengths bigint[], _new_lengths bigint[], _fact_keys text[], _fact_values text[],
+    _counter_names text[], _counter_amounts bigint[], _lane_counter_lanes text[], _lane_counter_names text[],
+    _lane_counter_amounts bigint[],
     OUT now bigint, OUT discovered bigint, OUT checkpoint bigint, OUT version bigint
 )
 LANGUAGE plpgsql VOLATILE
@@ -218,7 +221,7 @@ SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_c
 SET lock_timeout TO '30s' AS $$
 #variable_conflict use_column
 DECLARE
-    _old {schema}.partition_state := {schema}.lock_partition(_partition, _format, _given);
+    _old {schema}.partition_state := {schema}.lock_partition_{set}(_partition, _format, _given);
     s {schema}.partition_state := _old;
     _items integer := cardinality(_done) + cardinality(_positions);
     _freed integer[] := '{}';
@@ -240,15 +243,15 @@ BEGIN
     END IF;
 
     IF cardinality(_done) > 0 AND cardinality(_d_hashes) > 0 THEN
-        _freed := {schema}.settle_items(s, _fence, _done, _done_results);
+        _freed := {schema}.settle_items_{set}(s, _fence, _done, _done_results);
         s.claimed := s.claimed - cardinality(_freed);
         s.done := s.done + cardinality(_freed);
         s.visits := s.visits + cardinality(_freed);
     ELSIF cardinality(_done) > 0 THEN
-        s := {schema}.settle_done(s, _fence, _done, _done_results);
+        s := {schema}.settle_done_{set}(s, _fence, _done, _done_results);
     END IF;
     IF cardinality(_positions) > 0 THEN
-        s := {schema}.settle_other(
+        s := {schema}.settle_other_{set}(
             s, _fence, _positions, _kinds, _delays, _results, _reasons, _errors, _starteds, _payloads, _rest_hashes,
             _rest_keys, _rest_payloads);
     END IF;
@@ -265,7 +268,7 @@ BEGIN
 
     discovered := s.ready + s.delayed;
     IF cardinality(_d_hashes) > 0 THEN
-        s := {schema}.take_in(
+        s := {schema}.take_in_{set}(
             s, _d_hashes, _d_lanes, _d_priorities, _d_keys, _d_payloads, _d_not_befores, _d_spans, _freed);
     END IF;
     discovered := s.ready + s.delayed - discovered;
@@ -322,14 +325,21 @@ BEGIN
     END LOOP;
 
     IF cardinality(_fact_keys) > 0 THEN
-        PERFORM {schema}.learn(_format, _fact_keys, _fact_values);
+        PERFORM {schema}.learn_{set}(_format, _fact_keys, _fact_values);
+    END IF;
+    IF cardinality(_counter_names) > 0 THEN
+        s := {schema}.add_to_counters_{set}(s, _counter_names, _counter_amounts);
+    END IF;
+    IF cardinality(_lane_counter_lanes) > 0 THEN
+        PERFORM {schema}.add_to_lane_counters_{set}(
+            s, _lane_counter_lanes, _lane_counter_names, _lane_counter_amounts);
     END IF;
 
     -- Only then: what is still waiting just above it would be found again, behind all that is dead there.
     IF s.checkpoint + 1 = ANY (_done) OR _kinds[array_position(_positions, s.checkpoint + 1)] IN ({DONE}, {DEAD}, {SPLIT}) THEN
-        s := {schema}.advance_checkpoint(s);
+        s := {schema}.advance_checkpoint_{set}(s);
     END IF;
-    PERFORM {schema}.write_state(s, _old, true);
+    PERFORM {schema}.write_state_{set}(s, _old, true);
     now := s.time; checkpoint := s.checkpoint; version := s.version;
 END
 $$;

@@ -19,10 +19,20 @@ CREATE TABLE {schema}.frontier (
     signal_version bigint NOT NULL DEFAULT 0
 );
 
+-- `hash` is that of the migration's file: a store made from another version of the file has other tables.
 CREATE TABLE {schema}.migration (
     number integer PRIMARY KEY,
     name text NOT NULL,
+    hash text NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- The sets of stored functions in this schema. The names of the functions of a set end in its hash. Each process that
+-- uses a set updates `used_at` about once an hour.
+CREATE TABLE {schema}.function_set (
+    hash text PRIMARY KEY,
+    installed_at timestamptz NOT NULL DEFAULT now(),
+    used_at timestamptz NOT NULL DEFAULT now()
 );
 
 -- The lock: every change to a partition happens in a transaction that holds its row here.
@@ -89,6 +99,7 @@ CREATE TABLE {schema}.lane_state (
     paused boolean NOT NULL,
     counts integer[] NOT NULL,
     heads bigint[],
+    counters jsonb,
     PRIMARY KEY (partition, lane, version)
 );
 
@@ -237,6 +248,16 @@ CREATE TABLE {schema}.output (
     length bigint NOT NULL,
     PRIMARY KEY (name, length)
 );
+
+-- Counters of a partition. A settlement inserts the new value and deletes the old one; the newest comes first.
+CREATE TABLE {schema}.counter (
+    version bigint NOT NULL,
+    value bigint NOT NULL,
+    partition smallint NOT NULL,
+    name text NOT NULL
+);
+
+CREATE UNIQUE INDEX counter_value ON {schema}.counter (partition, name, version DESC);
 
 -- What a job knows, for everybody who works on the frontier.
 CREATE TABLE {schema}.fact (

@@ -3,14 +3,14 @@
 import psycopg
 import pytest
 
-from swath.backends.postgres.location import Target
+from swath.backends.postgres.location import PostgresLocation
 from swath.core.errors import InvalidStoreURL
 
 SECRET = "s3cret"
 
 
 def parsed(url: str) -> dict[str, object]:
-    return dict(psycopg.conninfo.conninfo_to_dict(Target.parse(url).dsn))
+    return dict(psycopg.conninfo.conninfo_to_dict(PostgresLocation.parse(url).dsn))
 
 
 @pytest.mark.parametrize(
@@ -27,10 +27,10 @@ def parsed(url: str) -> dict[str, object]:
     ],
 )
 def test_the_schema(url: str, schema: str) -> None:
-    target = Target.parse(url)
-    assert target.schema == schema
-    assert "schema" not in psycopg.conninfo.conninfo_to_dict(target.dsn)
-    assert target.fill("{schema}.x, {schema_literal}") == f"\"{schema}\".x, '{schema}'"
+    location = PostgresLocation.parse(url)
+    assert location.schema == schema
+    assert "schema" not in psycopg.conninfo.conninfo_to_dict(location.dsn)
+    assert location.fill("{schema}.x, {schema_literal}") == f"\"{schema}\".x, '{schema}'"
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_the_schema(url: str, schema: str) -> None:
 )
 def test_no_name_for_a_schema(schema: str) -> None:
     with pytest.raises(InvalidStoreURL, match="no name for a schema"):
-        Target.parse(f"postgresql://host/db?schema={schema}")
+        PostgresLocation.parse(f"postgresql://host/db?schema={schema}")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_all_the_parts() -> None:
     ],
 )
 def test_the_password_is_not_shown(url: str, shown: str) -> None:
-    assert Target.parse(url).shown == shown
+    assert PostgresLocation.parse(url).display_url == shown
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_the_password_is_not_shown(url: str, shown: str) -> None:
 )
 def test_a_broken_url_is_refused_without_the_password(url: str) -> None:
     with pytest.raises(InvalidStoreURL) as caught:
-        Target.parse(url)
+        PostgresLocation.parse(url)
     assert SECRET not in str(caught.value)
     assert caught.value.__cause__ is None or SECRET not in str(caught.value.__cause__)
     assert "user" in str(caught.value) or "password" in str(caught.value)
@@ -106,9 +106,9 @@ def test_a_broken_url_is_refused_without_the_password(url: str) -> None:
 
 def test_what_is_wrong_is_said() -> None:
     with pytest.raises(InvalidStoreURL, match="nonsense"):
-        Target.parse("postgresql://host/db?nonsense=1")
+        PostgresLocation.parse("postgresql://host/db?nonsense=1")
 
 
 def test_literals_are_quoted() -> None:
-    target = Target.parse("postgresql:///db?schema=s")
-    assert target.fill("{a} {schema}", a="it's") == "'it''s' \"s\""
+    location = PostgresLocation.parse("postgresql:///db?schema=s")
+    assert location.fill("{a} {schema}", a="it's") == "'it''s' \"s\""

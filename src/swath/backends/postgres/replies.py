@@ -1,0 +1,183 @@
+"""The replies of the stored functions: the names of their columns, and the items that a claim's arrays hold."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, groupby, repeat
+from typing import Any, NamedTuple
+
+from swath.core.counters import NO_COUNTERS, Counters
+from swath.core.item import Item
+
+
+class ClaimReplyRow(NamedTuple):
+    """The reply of `claim`. From `partitions` on it holds the items, unless they are too many for one reply.
+
+    Partitions, priorities and counts are runs: so many items of one partition and one priority. From `payloads` on, a
+    column is None if all items have the usual value.
+    """
+
+    now: int
+    fence: int
+    expires_at: int | None
+    next_ready_at: int | None
+    skipped: Sequence[int]
+    recovered: int
+    died: int
+    paused: bool
+    signal_version: int
+    min_interval: int
+    concurrency: int
+    max_attempts: int
+    versions: Sequence[int]
+    starts_count: bool
+    partitions: Sequence[int] | None
+    priorities: Sequence[int]
+    counts: Sequence[int]
+    positions: Sequence[int]
+    lanes: Sequence[str]
+    keys: Sequence[str]
+    visits: Sequence[int]
+    payloads: Sequence[str | None] | None
+    attempts: Sequence[int] | None
+    losses: Sequence[int] | None
+    spans: Sequence[int] | None
+    besides: Sequence[int] | None
+    lane_counters: Sequence[str | None] | None
+
+
+class FoundClaimRow(NamedTuple):
+    """The reply of `find_claim`."""
+
+    now: int
+    fence: int
+    expires_at: int | None
+    paused: bool
+    signal_version: int
+
+
+class ClaimedItemsRow(NamedTuple):
+    """The reply of `claimed_items`: one array per column, None if the claim holds nothing."""
+
+    partitions: Sequence[int] | None
+    positions: Sequence[int]
+    lanes: Sequence[str]
+    priorities: Sequence[int]
+    keys: Sequence[str]
+    payloads: Sequence[str | None]
+    attempts: Sequence[int]
+    spans: Sequence[int]
+    losses: Sequence[int]
+    visits: Sequence[int]
+    in_flights: Sequence[int]
+    lane_counters: Sequence[str | None] | None
+
+
+class SettleReplyRow(NamedTuple):
+    """The reply of `settle`."""
+
+    now: int
+    discovered: int
+    checkpoint: int
+    version: int
+
+
+SCALAR = ("reply",)  # the column of a function that returns one value; calls name it so
+
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "add": SCALAR,
+    "claim": ClaimReplyRow._fields,
+    "find_claim": FoundClaimRow._fields,
+    "claimed_items": ClaimedItemsRow._fields,
+    "renew": SCALAR,
+    "settle": SettleReplyRow._fields,
+    "learn": SCALAR,
+    "change_lane": SCALAR,
+    "change_settings": SCALAR,
+    "place_lanes": SCALAR,
+    "reopen": SCALAR,
+}
+
+
+def read_claimed(row: ClaimReplyRow) -> list[Item]:
+    """Build the items of a claim from the runs and arrays of its reply."""
+    keys, lanes = row.keys, row.lanes
+    count = len(keys)
+    assert row.partitions is not None
+    besides = [0] * count if row.besides is None else row.besides
+    return _build_items(
+        partitions=chain.from_iterable(map(repeat, row.partitions, row.counts)),
+        positions=row.positions,
+        lanes=lanes,
+        priorities=chain.from_iterable(map(repeat, row.priorities, row.counts)),
+        keys=keys,
+        payloads=[None] * count if row.payloads is None else row.payloads,
+        attempts=[0] * count if row.attempts is None else row.attempts,
+        spans=[1] * count if row.spans is None else row.spans,
+        losses=[0] * count if row.losses is None else row.losses,
+        visits=row.visits,
+        in_flights=besides if len(set(lanes)) == count else _count_in_flight(lanes, besides),
+        lane_counters=read_lane_counters(row.lane_counters, count),
+    )
+
+
+def read_claimed_items(row: ClaimedItemsRow) -> list[Item]:
+    """Build the items of a claim that was too large for its reply."""
+    if row.partitions is None:
+        return []
+    counters = read_lane_counters(row.lane_counters, len(row.keys))
+    return _build_items(**{**row._asdict(), "lane_counters": counters})
+
+
+def read_counters(text: str | Mapping[str, int] | None) -> Counters:
+    """Build the counters of a lane from JSON, as text or decoded."""
+    if not text:
+        return NO_COUNTERS
+    return Counters(json.loads(text) if isinstance(text, str) else text)
+
+
+def read_lane_counters(texts: Sequence[str | None] | None, count: int) -> Iterable[Counters]:
+    """Build the counters of each item's lane. Items of one lane share one object."""
+    if texts is None:
+        return repeat(NO_COUNTERS, count)
+    known: dict[str | None, Counters] = {text: read_counters(text) for text in set(texts)}
+    return [known[text] for text in texts]
+
+
+def _count_in_flight(lanes: Sequence[str], besides: Sequence[int]) -> Iterable[int]:
+    """Count what is in flight of its lane before each item: what was there before the claim, and the claim's own."""
+    for (_, beside), items in groupby(zip(lanes, besides, strict=True)):
+        yield from range(beside, beside + sum(1 for _ in items))
+
+
+def _build_items(
+    *,
+    partitions: Iterable[int],
+    positions: Iterable[int],
+    lanes: Iterable[str],
+    priorities: Iterable[int],
+    keys: Sequence[str],
+    payloads: Iterable[str | None],
+    attempts: Iterable[int],
+    spans: Iterable[int],
+    losses: Iterable[int],
+    visits: Iterable[int],
+    in_flights: Iterable[int],
+    lane_counters: Iterable[Counters],
+) -> list[Item]:
+    """Build many items at once: `Item(…)` would match its arguments by name, at three times the cost."""
+    columns: tuple[Iterable[Any], ...] = (
+        keys,
+        lanes,
+        priorities,
+        payloads,
+        repeat(None, len(keys)),
+        spans,
+        attempts,
+        losses,
+        visits,
+        in_flights,
+        partitions,
+        positions,
+        lane_counters,
+    )
+    return list(map(tuple.__new__, repeat(Item), zip(*columns, strict=True)))
