@@ -1,8 +1,8 @@
 """The format and the size of a PostgreSQL store."""
 
 from swath.backends.postgres.connections import connect
-from swath.backends.postgres.errors import FORMAT, translated
-from swath.backends.postgres.location import Target
+from swath.backends.postgres.errors import FORMAT, translate_errors
+from swath.backends.postgres.location import PostgresLocation
 from swath.core.status import StoreInfo
 
 _SCHEMA_BYTES = """
@@ -14,8 +14,8 @@ WHERE n.nspname = %s AND c.relkind = 'r'
 
 async def describe(url: str) -> StoreInfo:
     """Describe the schema of a store that this version of swath can open."""
-    target = Target.parse(url)
-    with translated(target.shown, doing="measuring"):
-        async with await connect(target.dsn) as connection:
-            row = await (await connection.execute(_SCHEMA_BYTES, (target.schema,))).fetchone()
+    location = PostgresLocation.parse(url)
+    with translate_errors(location.display_url, doing="measuring"):
+        async with await connect(location.dsn) as connection:
+            row = await (await connection.execute(_SCHEMA_BYTES, (location.schema,))).fetchone()
     return StoreInfo("postgresql", FORMAT, int(row[0]) if row else 0)
