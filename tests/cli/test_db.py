@@ -7,7 +7,7 @@ from tests.cli.conftest import Run, add, kill, on
 def test_init_creates_and_can_be_repeated(swath: Run) -> None:
     first = swath("db", "init", "--partitions", "2", "--min-interval", "1s", "--max-attempts", "3")
     assert first.code == 0
-    assert "is ready: 2 partitions, one every 1 s, any number at once, up to 3 attempts" in first.out
+    assert "is ready: 2 partitions, one every 1 s, unlimited at once, up to 3 attempts" in first.out
     assert swath("db", "init").out == first.out
     assert swath("db", "init", "--concurrency", "4", "--json").json()["concurrency"] == 4
     assert swath("db", "init", "--partitions", "3").code == 2

@@ -283,7 +283,7 @@ def test_what_nobody_expected_keeps_its_traceback(tmp_path: Path) -> None:
     script = (
         "import sys, swath.cli.status\n"
         "def broken(view): raise RuntimeError('a bug')\n"
-        "swath.cli.status.as_json = broken\n"
+        "swath.cli.status.status_to_json = broken\n"
         "sys.argv = ['swath', 'status', '--json']\n"
         "from swath.cli import main\n"
         "sys.exit(main())\n"

@@ -29,7 +29,7 @@ def test_words() -> None:
     assert pluralize(1, "item") == "1 item"
     assert pluralize(1234, "item") == "1,234 items"
     assert format_limits(1.5, 1) == "one every 1.5 s, 1 at once"
-    assert format_limits(0, 0) == "no interval, any number at once"
+    assert format_limits(0, 0) == "no interval, unlimited at once"
 
 
 def test_away_from_a_terminal_progress_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:

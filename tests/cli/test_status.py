@@ -1,13 +1,13 @@
 import json
 import signal
 import subprocess
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 
 from rich.console import Console
 
-from swath import Frontier, Item
-from swath.cli.status import View, rates, rendered
-from swath.core.store import PartitionStatus, Settings, Signal, StoreStatus
+from swath import Checkpoint, Frontier, Item, Status
+from swath.cli.status_view import StatusView, compute_rates, make_panel
 from tests.cli.conftest import COMMAND, Run, environment, on, sqlite_only
 
 
@@ -98,28 +98,30 @@ def test_seconds_go_with_watch(swath: Run) -> None:
     assert swath("status", "--watch", "0").code == 2
 
 
-def look(now: float, done: int, end: int) -> StoreStatus:
-    part = PartitionStatus(0, 0, 0, 0, done, 0, 0, 0, 0, 0, 0, end, None, 0)
-    return StoreStatus(Settings(1), Signal(False, 0), round(now * 1e6), [part])
+def make_status(seconds: float, *, done: int = 0, end: int = 2, ready: int = 0, claimed: int = 0) -> Status:
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    return Status(
+        ready=ready, delayed=0, claimed=claimed, done=done, visits=done, dead=0, lanes=1, inbox=0, paused=False,
+        min_interval=0.0, concurrency=1, max_attempts=5, checkpoints=[Checkpoint(0, 0, 0, end)],
+        next_ready_at=epoch + timedelta(seconds=60), now=epoch + timedelta(seconds=seconds),
+    )  # fmt: skip
 
 
 def test_rates_are_by_the_clock_of_the_store() -> None:
-    found = rates(look(10.0, done=100, end=200), look(12.0, done=150, end=600))
-    assert found is not None
-    assert (found.done, found.dead, found.added) == (25.0, 0.0, 200.0)
-    assert rates(look(10.0, 100, 200), look(10.0, 100, 200)) is None
+    rates = compute_rates(make_status(10.0, done=100, end=200), make_status(12.0, done=150, end=600))
+    assert rates is not None
+    assert (rates.done, rates.dead, rates.added) == (25.0, 0.0, 200.0)
+    assert compute_rates(make_status(10.0), make_status(10.0)) is None
 
 
-def test_a_lease_is_no_time_at_which_the_next_is_ready() -> None:
-    """As where the only lane is busy: it is ready when its item is settled, long before the lease ends."""
+def test_the_end_of_a_lease_is_not_announced_as_the_next_ready_time() -> None:
+    """If the only lane is busy, it is ready when its item is settled, long before the lease ends."""
 
-    def shown(*, ready: int, claimed: int) -> str:
-        part = look(0, done=0, end=2).partitions[0]._replace(ready=ready, claimed=claimed, next_ready_at=60_000_000)
-        view = View("memory:", look(0, done=0, end=2)._replace(partitions=[part]))
+    def render(*, ready: int, claimed: int) -> str:
         console = Console(width=120, file=StringIO(), record=True)
-        console.print(rendered(view, partitions=False))
+        console.print(make_panel(StatusView("memory:", make_status(0, ready=ready, claimed=claimed)), partitions=False))
         return console.export_text()
 
-    assert "in 60 s, 1970-01-01 00:01:00 UTC, or when something is settled" in shown(ready=1, claimed=1)
-    assert "in 60 s, 1970-01-01 00:01:00 UTC  " in shown(ready=1, claimed=0)
-    assert "nothing waits but what is being worked on" in shown(ready=0, claimed=2)
+    assert "in 60 s, 1970-01-01 00:01:00 UTC, or when an item in flight is settled" in render(ready=1, claimed=1)
+    assert "in 60 s, 1970-01-01 00:01:00 UTC  " in render(ready=1, claimed=0)
+    assert "no item is waiting except those in flight" in render(ready=0, claimed=2)

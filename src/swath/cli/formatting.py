@@ -58,11 +58,15 @@ def format_time(time: datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def format_limits(min_interval: float, concurrency: int) -> str:
+def format_limits(min_interval: float, concurrency: int | None) -> str:
     """Describe the limits of a lane."""
     interval = f"one every {format_duration(min_interval)}" if min_interval else "no interval"
-    at_once = f"{concurrency:,} at once" if concurrency else "any number at once"
-    return f"{interval}, {at_once}"
+    return f"{interval}, {format_concurrency(concurrency)} at once"
+
+
+def format_concurrency(concurrency: int | None) -> str:
+    """Return a maximum of items in flight, or `unlimited`."""
+    return f"{concurrency:,}" if concurrency else "unlimited"
 
 
 def format_json(value: Any) -> str:
