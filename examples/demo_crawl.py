@@ -1,10 +1,10 @@
-"""A crawl to look at: serves a made-up web on loopback and crawls it politely, in about half a minute.
+"""A demo crawl: serve a made-up web on loopback and crawl it politely, in about half a minute.
 
     python examples/demo_crawl.py                     # into ./crawl
     python examples/demo_crawl.py --out DIR …         # any flag of `swath crawl`
 
-Most of the web's hosts are ordinary. On some things go wrong: redirects in circles, pages that fail at first, endless
-queries, copies, pages that robots.txt keeps out. Ctrl-C stops, the same command goes on; the web ends with the crawl.
+Most hosts of the web are ordinary. Some have problems: circular redirects, pages that fail at first, endless query
+parameters, duplicates, pages that robots.txt forbids. Ctrl-C stops the crawl and its web; the same command resumes it.
 """
 
 import sys
@@ -23,20 +23,20 @@ WEB = Web(seed=3, hosts=30, pages=900, skew=0.2, trouble=TROUBLE, patience=0.5)
 
 
 def main(arguments: list[str], *, web: Web = WEB) -> None:
-    """Leaves with the exit code of the crawl."""
+    """Run the demo and exit with the code of the crawl."""
     flags = ["--out", "crawl", "--scope", "domain", "--delay", "0.5s", "--retries", "2"]
-    flags += arguments  # of two alike the second counts
+    flags += arguments  # the last value of a flag wins
     out = Path([value for name, value in pairwise(flags) if name in ("--out", "-o")][-1])
-    if (stranger := stranger_in(out, web)) is not None:
-        print(f"{out} holds a crawl of {stranger}, not of the demo web: give another --out", file=sys.stderr)
+    if (other := find_other_seed(out, web)) is not None:
+        print(f"{out} holds a crawl of {other}, not of the demo web: give another --out", file=sys.stderr)
         sys.exit(ExitCode.USAGE)
     with spawn(web) as served:
         words = ["crawl", *web.seeds, "--connect-to", served.connect_to, "--allow-private", *flags]
         load_commands(["crawl"])(words, prog_name="swath")
 
 
-def stranger_in(out: Path, web: Web) -> str | None:
-    """A seed of another crawl, for whose pages those of this web would be taken."""
+def find_other_seed(out: Path, web: Web) -> str | None:
+    """Return a seed in `out` that is not of the demo web: the demo must not pose as another site."""
     seeds = out / "seeds.txt"
     lines = seeds.read_text().split() if seeds.exists() else []
     return next((url for url in lines if url not in web.seeds), None)

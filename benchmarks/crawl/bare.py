@@ -1,9 +1,9 @@
-"""The ceiling: pycurl, selectolax and ada-url in a loop, a set in memory. Nothing durable, no limit but one on time.
+"""The upper bound: pycurl, selectolax and ada-url in a loop with a set in memory. Nothing is durable.
 
     python -m benchmarks.crawl.bare [--warc FILE] [--at-once N] SEEDS
 
-robots.txt is asked for once an origin and obeyed, by swath's own rules. With --warc the loop writes the records that
-swath writes, also those of robots.txt, by swath's own functions, as they come and without syncing them.
+The loop fetches robots.txt once per origin and obeys it with swath's parser. With --warc it writes the same records as
+swath, including those of robots.txt, with swath's functions, but never syncs the file.
 """
 
 import argparse
@@ -104,7 +104,7 @@ class Loop:
             self._start(origin + ROBOTS)
         elif isinstance(robots, list):
             robots.append(url)
-        elif robots.verdict(url, NAME).allowed:
+        elif robots.decide(url, NAME).allowed:
             self._start(url)
 
     def _start(self, url: str) -> None:

@@ -1,4 +1,4 @@
-"""Where a crawl's processor time goes, by part: samples of the main thread, and the kernel's account of the others.
+"""CPU time of a crawl by part: samples of the main thread, and the kernel's counters for the other threads.
 
 Every few milliseconds of processor time a signal looks at the main thread's stack; the innermost frame of swath says
 which part the time belongs to, C code included that this frame called. Threads belong to one part each.
@@ -26,13 +26,16 @@ VISIT = "visits and robots.txt"
 LOOP = "event loop"
 REST = "start and rest"
 PARTS = (FRONTIER, FETCHING, READING, LINKS, ARCHIVE, VISIT, LOOP, REST)
+_FRONTIER_MODULES = ("swath.core", "swath.runner", "swath.backends", "swath.frontier", "swath.claim", "psycopg")
+# By the first part of a module's name after `swath.crawl`. All others are handlers of pages.
 _BY_MODULE = {
-    **dict.fromkeys(("fetch", "multi", "transfer", "target", "answer", "resolve", "address"), FETCHING),
-    **dict.fromkeys(("html", "elements", "read", "reading", "charset", "decode", "kinds", "feeds"), READING),
-    **dict.fromkeys(("urls", "links", "scope", "traps"), LINKS),
-    **dict.fromkeys(("warc", "output", "record", "index", "cdxj"), ARCHIVE),
-    **dict.fromkeys(("visit", "origins", "robots", "rules", "lookup", "pace", "politeness", "tally"), VISIT),
+    "http": FETCHING,
+    "parse": READING,
+    "urls": LINKS,
+    "links": LINKS,
+    "archive": ARCHIVE,
     "patient": FRONTIER,
+    **dict.fromkeys(("job", "fleet", "workspace", "seeds", "settings"), REST),
 }
 
 
@@ -82,12 +85,14 @@ def _part_of(frame: FrameType | None) -> str:
     innermost = frame
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
-        if name.startswith(("swath.core", "swath.backends", "swath.opening", "psycopg")):
+        if name.startswith(
+            ("swath.core", "swath.runner", "swath.backends", "swath.frontier", "swath.claim", "psycopg")
+        ):
             return FRONTIER
         if name.startswith("swath.files."):
             return ARCHIVE
         if name.startswith("swath.crawl."):
-            return _BY_MODULE.get(name.removeprefix("swath.crawl."), REST)
+            return _BY_MODULE.get(name.split(".")[2], VISIT)
         frame = frame.f_back
     inside = innermost is not None and innermost.f_globals.get("__name__") == "asyncio.runners"
     return LOOP if inside else REST

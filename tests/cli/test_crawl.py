@@ -8,19 +8,24 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
+import swath
+from docs import generate
 from swath.cli import crawl_view as view
+from swath.cli.crawling import CrawlCommand
 from swath.core.item import Item
 from swath.core.status import Status
 from swath.crawl import seeds
-from swath.crawl.settings import CrawlSettings
+from swath.crawl.settings import SETTINGS, CrawlSettings, flag_name
 from swath.frontier import ADD_BUFFER
 from tests.cli.conftest import COMMAND, TIMEOUT, add, environment, look, run_swath
 from tests.crawl.driving import prepare
@@ -370,3 +375,41 @@ def test_nothing_that_a_host_is_called_steers_the_terminal() -> None:
     text = shown(CrawlSettings(out="\x1b[2J"), {"slow": {"\x1b]0;owned\x07": 9.0}}, status())
     assert "\x1b" not in text
     assert r"\x1b]0;owned\x07 9.0 s" in text
+
+
+# the settings
+
+
+def test_each_setting_is_an_option_with_its_default_and_help() -> None:
+    """A setting is written once, as a field of CrawlSettings; `swath crawl` has the option for it."""
+    options = {param.name: param for path, command in generate.commands() if path == ("swath", "crawl")
+               for param in command.params}  # fmt: skip
+    for field in fields(CrawlSettings):
+        info = SETTINGS.get(field.name)
+        if info is None:
+            assert field.name not in options
+            continue
+        option = options[field.name]
+        assert (option.help, option.envvar) == (info.help, info.envvar)
+        assert option.opts[0] == flag_name(field.name)
+        assert (option.default or ()) == (field.default or ())
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_a_crawl_opens_its_frontier_once(processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first attempt finds no frontier and creates one. A resume opens it, and child processes open their own."""
+    opened: list[bool] = []
+    plain = swath.open
+
+    def counted(url: str, **options: Any) -> Any:
+        opened.append(options.get("create", True))
+        return plain(url, **options)
+
+    monkeypatch.setattr(swath, "open", counted)
+    settings = CrawlSettings(
+        out=str(tmp_path), connect_to=("::127.0.0.1:1",), allow_private=True, retries=0, delay=0.0, processes=processes
+    )
+    for expected in ([False, True], [False]):
+        opened.clear()
+        await CrawlCommand(settings, json=True, quiet=True).run(["example.com", f"{len(expected)}.example"], None)
+        assert opened == expected

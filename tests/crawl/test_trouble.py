@@ -13,6 +13,7 @@ from pyarrow import parquet
 from warcio.archiveiterator import ArchiveIterator
 
 import swath
+from swath.cli.export import FIELDS
 from swath.crawl import pacing, workspace
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.urls.explain import explain_refusal
@@ -132,6 +133,7 @@ def test_exports_agree(crawled: Crawled, tmp_path: Path) -> None:
         ran = swath_command("export", str(tmp_path / f"pages.{form}"), "--out", str(crawled.out))
         assert ran.code == 0, ran.err
     lines = [json.loads(line) for line in (tmp_path / "pages.jsonl").read_text().splitlines()]
+    assert {name for line in lines for name in line} == set(FIELDS)  # the columns of CSV and Parquet
     keys = [(line["url"], line["status"], line.get("offset")) for line in lines]
     assert len(keys) > 700
     rows = parquet.read_table(tmp_path / "pages.parquet").to_pylist()

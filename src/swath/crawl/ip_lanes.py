@@ -7,7 +7,7 @@ A worker that is alone in the host's lane chooses the address, and its settlemen
 that is not settled is never used.
 """
 
-from swath.core.item import Item, Outcome
+from swath import Item, Outcome
 from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.http.response import Response
 from swath.crawl.lanes import ip_lane_name, is_ip_lane

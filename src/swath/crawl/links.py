@@ -7,13 +7,12 @@ or the hash under which the frontier knows the item. It leaves out an item only 
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+from swath import DEFAULT_PRIORITY, Frontier, Item
 from swath.core import codec
-from swath.core.item import DEFAULT_PRIORITY, Item
 from swath.core.store import EncodedItem
 from swath.crawl.urls import normalise
 from swath.crawl.urls.scope import Scope
 from swath.crawl.urls.traps import find_trap
-from swath.frontier import Frontier
 
 MAX_DECISIONS = 200_000  # URLs that one process remembers: about 60 MB
 

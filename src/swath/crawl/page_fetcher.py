@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from swath.core.item import Item, Outcome
+from swath import Item, Outcome
 from swath.crawl.http.address import parse_ip_literal
 from swath.crawl.http.fetcher import Fetcher
 from swath.crawl.http.response import Response
@@ -26,26 +26,26 @@ class PageFetcher:
     async def fetch(self, url: str, lane: str, *, fresh: bool, size: int = 0) -> Response:
         """Fetch a URL. With `--lane ip`, connect only to the address that the lane is named after."""
         address = parse_ip_literal(lane) if self._settings.lane == "ip" else None
-        answer = await self._fetcher.fetch(url, fresh=fresh, address=address, size=size)
-        self._stats.record_response_time(normalise.host(url), answer.ended - answer.started)
-        return answer
+        response = await self._fetcher.fetch(url, fresh=fresh, address=address, size=size)
+        self._stats.record_response_time(normalise.host(url), response.ended - response.started)
+        return response
 
     async def resolve(self, url: str) -> Sequence[str] | Response:
         """Return the addresses of a URL's host, or the failure to resolve it."""
         return await self._fetcher.resolve(url)
 
-    async def settle_failure(self, item: Item, answer: Response) -> Outcome:
+    async def settle_failure(self, item: Item, response: Response) -> Outcome:
         """Decide what becomes of an item whose request failed: retry, dead letter, or another turn."""
-        assert answer.error is not None
-        if answer.error == "closed":  # the server may not have read the request: repeat it on a new connection
+        assert response.error is not None
+        if response.error == "closed":  # the server may not have read the request: repeat it on a new connection
             self._pacing.of(item.lane).closes_connections = True
             return item.release()
-        self._stats.errors[answer.error] += 1
-        if answer.error == "descriptors":
+        self._stats.errors[response.error] += 1
+        if response.error == "descriptors":
             return item.release(after=DESCRIPTOR_PAUSE)
-        await self._pacing.record_response(item.lane, answer.ended - answer.started, failed=True)
-        reason = f"{answer.error}: {answer.detail}"
-        if answer.error in ("url", "private") or count_failures(item) >= self._settings.retries:
+        await self._pacing.record_response(item.lane, response.ended - response.started, failed=True)
+        reason = f"{response.error}: {response.detail}"
+        if response.error in ("url", "private") or count_failures(item) >= self._settings.retries:
             return item.dead(reason=reason)
         interval = self._pacing.of(item.lane).interval
         return item.retry(after=page_retry_pause(count_failures(item), interval=interval), reason=reason)

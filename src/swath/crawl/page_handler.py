@@ -6,7 +6,7 @@ it, `RobotsGate` allows it, `PageFetcher` fetches it, and `PageProcessor` archiv
 
 from datetime import UTC, datetime
 
-from swath.core.item import Done, Item, Outcome
+from swath import Done, Frontier, Item, Outcome
 from swath.crawl.archive.capture import CaptureBuilder
 from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.http.fetcher import Fetcher
@@ -22,7 +22,6 @@ from swath.crawl.robots.cache import RobotsCache
 from swath.crawl.robots.gate import RobotsGate
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
-from swath.frontier import Frontier
 
 BUDGET_RECHECK = 1.0  # seconds until a page asks again whether pages in flight have used up the budget
 
@@ -103,22 +102,22 @@ class PageHandler:
         rule = f"--max-pages-per-host {budget}: {item.lane} has had that many pages"
         return item.done(result={"excluded": "host-budget", "rule": rule}, started=False)
 
-    async def _settle(self, item: Item, answer: Response) -> Outcome:
+    async def _settle(self, item: Item, response: Response) -> Outcome:
         """Settle a page: process the response, or retry if the host failed or is busy."""
-        if answer.error is not None:
-            return await self._fetcher.settle_failure(item, answer)
-        lane, status, failures = item.lane, answer.status, count_failures(item)
+        if response.error is not None:
+            return await self._fetcher.settle_failure(item, response)
+        lane, status, failures = item.lane, response.status, count_failures(item)
         busy = is_busy(status)
-        await self._pacing.record_response(lane, answer.ended - answer.started, failed=busy or status >= 500)
+        await self._pacing.record_response(lane, response.ended - response.started, failed=busy or status >= 500)
         pause = page_retry_pause(failures, interval=self._pacing.of(lane).interval)
         retry = is_retryable(status) and failures < self._settings.retries
         if busy:
-            asked = parse_retry_after(answer.headers.get("retry-after"), now=datetime.now(UTC))
+            asked = parse_retry_after(response.headers.get("retry-after"), now=datetime.now(UTC))
             pause = pause if asked is None else asked
             if retry or asked is not None:  # a Retry-After is for the whole host, even if this page is given up
                 await self._pacing.block(lane, pause)
         if retry:
             self._stats.errors[f"{status}"] += 1
             return item.retry(after=pause, reason=f"status {status}; next attempt after {pause:.0f} s")
-        self._stats.count_page(status, len(answer.body))
-        return await self._processor.process(item, answer)
+        self._stats.count_page(status, len(response.body))
+        return await self._processor.process(item, response)

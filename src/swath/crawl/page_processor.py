@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from swath.core.item import Item, Outcome
+from swath import Item, Outcome
 from swath.crawl.archive import warc
 from swath.crawl.archive.capture import CaptureBuilder
 from swath.crawl.http.response import Response
@@ -30,40 +30,40 @@ class PageProcessor:
         self._links = links
         self._stats = stats
 
-    async def process(self, item: Item, answer: Response) -> Outcome:
+    async def process(self, item: Item, response: Response) -> Outcome:
         """Settle a page with its archive record, its entry in the page list, and the items it discovers."""
         payload: dict[str, Any] = item.payload or {}
         depth = payload.get("depth", 0)
-        digest = warc.payload_digest(answer.body)
-        result: dict[str, Any] = {"status": answer.status}
+        digest = warc.payload_digest(response.body)
+        result: dict[str, Any] = {"status": response.status}
         page: dict[str, Any] = {"kind": payload.get("kind", "page"), "depth": depth, "referrer": payload.get("from")}
-        original = await self._captures.find_original(answer, digest)
+        original = await self._captures.find_original(response, digest)
         discovered: list[Any] = []
         parsed: ParsedPage | None = None
-        target = redirect_target(answer)
+        target = redirect_target(response)
         if target is not None:
             page["redirect"] = target
             discovered = self._follow_redirect(item, target, depth, payload, result)
-        elif original is None and 200 <= answer.status < 300 and answer.body:
-            parsed = await self._parse(item.key, answer, sitemap=payload.get("kind") == "sitemap")
+        elif original is None and 200 <= response.status < 300 and response.body:
+            parsed = await self._parse(item.key, response, sitemap=payload.get("kind") == "sitemap")
             page |= {name: getattr(parsed, name) for name in ("title", "canonical", "noindex", "decode_error")}
             discovered = self._follow_links(item, parsed, depth)
         if original is not None:
             self._stats.duplicates += 1
             page["duplicate_of"] = original.url
         directives = (
-            parse_x_robots_tag(answer.headers.get_all("x-robots-tag"), self._settings.user_agent)
+            parse_x_robots_tag(response.headers.get_all("x-robots-tag"), self._settings.user_agent)
             if parsed is None
             else parsed
         )
         archived = not directives.noarchive
         record_id = warc.new_record_id()
         capture = self._captures.build(
-            answer, page, digest=digest, record_id=record_id, original=original, archived=archived
+            response, page, digest=digest, record_id=record_id, original=original, archived=archived
         )
         facts = {}
         if archived and original is None:
-            facts = self._captures.original_fact(answer, digest, record_id)
+            facts = self._captures.original_fact(response, digest, record_id)
         self._stats.discovered += len(discovered)
         return item.done(result=result, discovered=discovered, facts=facts, output=[capture])
 
@@ -91,11 +91,11 @@ class PageProcessor:
             items += self._links.new_items(parsed.sitemaps, depth=depth, referrer=item.key, kind="sitemap")
         return items
 
-    async def _parse(self, url: str, answer: Response, *, sitemap: bool) -> ParsedPage:
+    async def _parse(self, url: str, response: Response, *, sitemap: bool) -> ParsedPage:
         """Parse a page, in a thread if the decoded body is large: a few compressed kilobytes may become megabytes."""
         limit, agent = self._settings.max_size * MAX_EXPANSION, self._settings.user_agent
-        if len(answer.body) <= PARSED_IN_THREAD:
-            decoded = decode_body(answer, limit=min(limit, PARSED_IN_THREAD))
+        if len(response.body) <= PARSED_IN_THREAD:
+            decoded = decode_body(response, limit=min(limit, PARSED_IN_THREAD))
             if not decoded.truncated and decoded.body[:2] != GZIP:
-                return parse_decoded_page(url, answer, decoded, agent=agent, sitemap=sitemap)
-        return await asyncio.to_thread(parse_page, url, answer, limit=limit, agent=agent, sitemap=sitemap)
+                return parse_decoded_page(url, response, decoded, agent=agent, sitemap=sitemap)
+        return await asyncio.to_thread(parse_page, url, response, limit=limit, agent=agent, sitemap=sitemap)

@@ -18,28 +18,28 @@ class CaptureBuilder:
         self._facts = facts
         self._archiving = archiving
 
-    async def find_original(self, answer: Response, digest: str) -> OriginalRecord | None:
+    async def find_original(self, response: Response, digest: str) -> OriginalRecord | None:
         """Return the settled record of another URL that has the same body.
 
         In a crawl that began with --no-warc the original may have no record. It still counts as the original while
         nothing is archived.
         """
-        if not _is_comparable(answer):
+        if not _is_comparable(response):
             return None
         fact = await self._facts.get(FACT_PREFIX + digest)
-        if fact is None or fact[1] == answer.url or (fact[0] is None and self._archiving):
+        if fact is None or fact[1] == response.url or (fact[0] is None and self._archiving):
             return None
         return OriginalRecord(*fact)
 
-    def original_fact(self, answer: Response, digest: str, record_id: str) -> dict[str, Any]:
+    def original_fact(self, response: Response, digest: str, record_id: str) -> dict[str, Any]:
         """Return the fact that makes this exchange the original of later ones with the same body."""
-        if not _is_comparable(answer):
+        if not _is_comparable(response):
             return {}
-        return {FACT_PREFIX + digest: [record_id if self._archiving else None, answer.url, answer.started]}
+        return {FACT_PREFIX + digest: [record_id if self._archiving else None, response.url, response.started]}
 
     def build(
         self,
-        answer: Response,
+        response: Response,
         page: dict[str, Any],
         *,
         digest: str | None = None,
@@ -51,27 +51,27 @@ class CaptureBuilder:
 
         Small records are compressed here: waking a thread costs more than compressing them.
         """
-        digest = warc.payload_digest(answer.body) if digest is None else digest
+        digest = warc.payload_digest(response.body) if digest is None else digest
         fields = {
-            "url": answer.url,
-            "status": answer.status,
-            "time": answer.started,
-            "type": answer.headers.get("content-type"),
-            "size": len(answer.body),
+            "url": response.url,
+            "status": response.status,
+            "time": response.started,
+            "type": response.headers.get("content-type"),
+            "size": len(response.body),
             "digest": digest,
             **page,
-            "truncated": answer.truncated,
+            "truncated": response.truncated,
         }
         # Omit empty fields. A depth or size of 0 is not empty.
         listed = {
             name: value for name, value in fields.items() if value is not None and value is not False and value != ""
         }
-        if not archived or not answer.status or not self._archiving:
+        if not archived or not response.status or not self._archiving:
             return Capture(listed, None)
-        exchange = Exchange(answer, record_id or warc.new_record_id(), digest, original)
-        return Capture(listed, exchange if len(answer.body) > COMPRESSED_LATER else build_records(exchange))
+        exchange = Exchange(response, record_id or warc.new_record_id(), digest, original)
+        return Capture(listed, exchange if len(response.body) > COMPRESSED_LATER else build_records(exchange))
 
 
-def _is_comparable(answer: Response) -> bool:
+def _is_comparable(response: Response) -> bool:
     """Return whether the body is a complete page, so that another page can be its duplicate."""
-    return answer.status == 200 and bool(answer.body) and answer.truncated is None
+    return response.status == 200 and bool(response.body) and response.truncated is None

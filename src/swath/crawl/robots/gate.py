@@ -14,8 +14,8 @@ import asyncio
 import time
 from datetime import UTC, datetime
 
+from swath import Item, Outcome
 from swath.core.clock import SECOND, as_datetime
-from swath.core.item import Item, Outcome
 from swath.crawl.archive.capture import CaptureBuilder
 from swath.crawl.http.response import Response
 from swath.crawl.http.status import is_busy
@@ -101,19 +101,19 @@ class RobotsGate:
         if hop is not None and isinstance(target_lane, str) and target_lane != lane:
             return await self._queue_hop(item, origin, hop, target_lane)
         if isinstance(target_lane, str):
-            answer = await self._fetcher.fetch(url, lane, fresh=True, size=MAX_BYTES)
+            response = await self._fetcher.fetch(url, lane, fresh=True, size=MAX_BYTES)
         else:
-            answer = target_lane
-        if answer.error == "descriptors":  # this machine's fault, not the host's
-            return await self._fetcher.settle_failure(item, answer)
-        if hop is None and answer.error == "private":  # permanent, and true of the page as well
-            return await self._fetcher.settle_failure(item, answer)
-        known = await self._record(origin, answer, lane=lane, hops=hop.hops if hop else 0)
+            response = target_lane
+        if response.error == "descriptors":  # this machine's fault, not the host's
+            return await self._fetcher.settle_failure(item, response)
+        if hop is None and response.error == "private":  # permanent, and true of the page as well
+            return await self._fetcher.settle_failure(item, response)
+        known = await self._record(origin, response, lane=lane, hops=hop.hops if hop else 0)
         if isinstance(known, CachedRobots):
-            await self._apply_hints(lane, origin, known, seconds=answer.ended - answer.started)
+            await self._apply_hints(lane, origin, known, seconds=response.ended - response.started)
             if self._one_host_per_lane and (wait := self._seconds_to_retry(known)):
                 await self._pacing.block(lane, wait)
-        return item.release(output=[self._captures.build(answer, {"kind": "robots"})])
+        return item.release(output=[self._captures.build(response, {"kind": "robots"})])
 
     async def _queue_hop(self, item: Item, origin: str, hop: RobotsRedirect, target_lane: str) -> Outcome:
         """Add the redirect as an item of the other lane and let the page wait: each time as long as the hop has taken
@@ -133,10 +133,10 @@ class RobotsGate:
         # A hop that was lost with its process may have brought the rules, but its response is not archived: repeat it.
         if isinstance(before, CachedRobots) and not item.attempts:
             return item.done(result={"known": origin}, started=False)
-        answer = await self._fetcher.fetch(url, item.lane, fresh=True, size=MAX_BYTES)
-        if answer.error == "descriptors":
-            return await self._fetcher.settle_failure(item, answer)
-        known = await self._record(origin, answer, lane=item.lane, hops=hops)
+        response = await self._fetcher.fetch(url, item.lane, fresh=True, size=MAX_BYTES)
+        if response.error == "descriptors":
+            return await self._fetcher.settle_failure(item, response)
+        known = await self._record(origin, response, lane=item.lane, hops=hops)
         next_hop: list[Item] = []
         if isinstance(known, RobotsRedirect):
             target_lane = await self._lane_of_request(known.url)
@@ -148,8 +148,8 @@ class RobotsGate:
             await self._apply_hints(waiting_lane, origin, known, seconds=None)
         if isinstance(before, RobotsRedirect) and self._one_host_per_lane:
             await self._unblock(waiting_lane, before, known, hop_again=bool(next_hop))
-        capture = self._captures.build(answer, {"kind": "robots"})
-        return item.done(result={"status": answer.status}, discovered=next_hop, output=[capture])
+        capture = self._captures.build(response, {"kind": "robots"})
+        return item.done(result={"status": response.status}, discovered=next_hop, output=[capture])
 
     async def _unblock(
         self, lane: str, before: RobotsRedirect, known: CachedRobots | RobotsRedirect, *, hop_again: bool
@@ -170,21 +170,21 @@ class RobotsGate:
     async def _lane_of_request(self, url: str) -> str | Response:
         return self._links.lane_of(url) if self._ip_lanes is None else await self._ip_lanes.lane_of_request(url)
 
-    async def _record(self, origin: str, answer: Response, *, lane: str, hops: int) -> CachedRobots | RobotsRedirect:
+    async def _record(self, origin: str, response: Response, *, lane: str, hops: int) -> CachedRobots | RobotsRedirect:
         """Store what a response says about an origin's rules."""
-        if answer.error is not None:
-            self._stats.errors[f"robots.txt {answer.error}"] += 1
+        if response.error is not None:
+            self._stats.errors[f"robots.txt {response.error}"] += 1
         else:
             self._stats.robots_fetched += 1
         body = b""
-        if 200 <= answer.status < 300:
-            body = decode_body(answer, limit=max(MAX_BYTES, self._settings.max_size)).body
+        if 200 <= response.status < 300:
+            body = decode_body(response, limit=max(MAX_BYTES, self._settings.max_size)).body
         first_retry = robots_retry_pause(self._settings.min_interval)
-        if is_busy(answer.status):
-            asked = parse_retry_after(answer.headers.get("retry-after"), now=datetime.now(UTC))
+        if is_busy(response.status):
+            asked = parse_retry_after(response.headers.get("retry-after"), now=datetime.now(UTC))
             first_retry = max(first_retry, asked or 0.0)
             await self._pacing.block(lane, first_retry)
-        return await self._cache.record_response(origin, answer, body=body, hops=hops, first_retry=first_retry)
+        return await self._cache.record_response(origin, response, body=body, hops=hops, first_retry=first_retry)
 
     def _seconds_to_retry(self, known: CachedRobots) -> float:
         """Return the seconds until the next attempt at a robots.txt that could not be fetched; 0 if there is none."""
