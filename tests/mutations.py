@@ -64,7 +64,7 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-2: the fence is not checked on settling",
         f"{SQLITE}/settle.py",
-        "    held_claim(session, ref, claim)\n    held",
+        "    require_held(session, ref, claim)\n    held",
         "    held",
         "sqlite",
     ),
@@ -329,7 +329,7 @@ MUTATIONS: Sequence[Mutation] = [
     ),
     Mutation(
         "rule 16: an older process goes on after a migration",
-        f"{SQLITE}/state.py",
+        f"{SQLITE}/format.py",
         "    if stored > FORMAT:",
         "    if False:",
         "sqlite",
@@ -337,8 +337,8 @@ MUTATIONS: Sequence[Mutation] = [
     ),
     Mutation(
         "schema: a frontier is made over tables of somebody else's",
-        f"{SQLITE}/connection.py",
-        "        if clashes := target.clashes(self.names):",
+        f"{SQLITE}/create.py",
+        "        if clashes := location.clashes(self.names):",
         "        if clashes := []:",
         "sqlite",
         SQLITE_TESTS,
@@ -409,7 +409,7 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "rule 5: a claim whose caller was cancelled is made a second time",
         f"{SQLITE}/store.py",
-        "        before = self._unheard.get(request.token)\n",
+        "        before = self._unanswered.get(request.token)\n",
         "        before = None\n",
         "",
         SQLITE_TESTS,

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from swath.backends.sqlite import SqliteStore
-from swath.backends.sqlite.wal_checkpointer import Copier
+from swath.backends.sqlite.wal_checkpointer import WalCheckpointer
 from swath.core.store import EncodedItem
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -43,13 +43,13 @@ def items_in(path: Path, how: str = "mode=ro") -> int:
 def test_the_log_is_copied_while_nobody_has_to_wait_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: int
 ) -> None:
-    monkeypatch.setattr("swath.backends.sqlite.writer.COPY_ROWS", 100)
+    monkeypatch.setattr("swath.backends.sqlite.writer.CHECKPOINT_ROWS", 100)
     path = tmp_path / "work.db"
 
     async def main() -> None:
         store = await SqliteStore.open(str(path))
         store._writer._connection.execute("PRAGMA wal_autocheckpoint = 0")
-        store._writer._copied_rows = counted  # the most that SQLite counts to
+        store._writer._checkpointed_rows = counted  # the most that SQLite counts to
         await store.add([new(number) for number in range(1_000)])
         await asyncio.to_thread(wait_for_copy)
         await store.close()
@@ -71,7 +71,7 @@ def test_the_log_is_copied_while_nobody_has_to_wait_for_it(
 
 def test_the_log_stays_short_while_a_writer_never_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing but a commit can begin a log anew, if the next one follows at once."""
-    monkeypatch.setattr("swath.backends.sqlite.writer.COPY_ROWS", 200)
+    monkeypatch.setattr("swath.backends.sqlite.writer.CHECKPOINT_ROWS", 200)
     monkeypatch.setattr("swath.backends.sqlite.connection.WAL_PAGES", 500)
     path, log = tmp_path / "work.db", tmp_path / "work.db-wal"
     lengths = []
@@ -101,7 +101,7 @@ def test_one_copy_does_not_follow_the_other(tmp_path: Path, monkeypatch: pytest.
 
     path = str(tmp_path / "work.db")
     monkeypatch.setattr("swath.backends.sqlite.wal_checkpointer.connect", lambda _: sqlite3.connect(path, factory=Slow))
-    copier = Copier(path)
+    copier = WalCheckpointer(path)
     copier.copy()
     begun.get(timeout=PATIENCE)
     for _ in range(5):
@@ -117,7 +117,7 @@ def test_one_copy_does_not_follow_the_other(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize("fails", ["thread", "connection"])
 def test_a_store_works_without_a_copier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
-    monkeypatch.setattr("swath.backends.sqlite.writer.COPY_ROWS", 1)
+    monkeypatch.setattr("swath.backends.sqlite.writer.CHECKPOINT_ROWS", 1)
     path = tmp_path / "work.db"
 
     async def main() -> None:
@@ -150,7 +150,7 @@ def add_without_end(path: str, added: "Queue[int]") -> None:
             added.put(number)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("swath.backends.sqlite.writer.COPY_ROWS", 1)
+        patch.setattr("swath.backends.sqlite.writer.CHECKPOINT_ROWS", 1)
         patch.setattr("swath.backends.sqlite.connection.WAL_PAGES", 20)
         asyncio.run(main())
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from swath.backends.sqlite import SqliteStore
-from swath.backends.sqlite.write_queue import Turn
+from swath.backends.sqlite.write_queue import WriteQueue
 from swath.core.store import EncodedItem
 from tests.crash.children import stop
 
@@ -144,13 +144,13 @@ def test_a_turn_is_the_shorter_the_more_wait_for_theirs(tmp_path: Path, monkeypa
     monkeypatch.setattr("swath.backends.sqlite.writer.ROUND_SECONDS", round_seconds)
     path = str(tmp_path / "work.db")
 
-    def queue(turn: Turn) -> None:
+    def queue(turn: WriteQueue) -> None:
         turn.take()
         turn.close()
 
     async def main() -> None:
         store = await SqliteStore.open(path)
-        turns = [Turn(f"{path}-turn", patience=PATIENCE) for _ in range(others)]
+        turns = [WriteQueue(f"{path}-turn", patience=PATIENCE) for _ in range(others)]
         for n in range(2):
             await store.add([EncodedItem(0, b"%20d" % n, "lane", 3, str(n), None, None, 1)])
         own, began = store._writer._turn, time.monotonic()
@@ -175,7 +175,7 @@ def test_a_turn_that_nothing_follows_is_given_up(tmp_path: Path) -> None:
 
     async def main() -> None:
         store = await SqliteStore.open(path)
-        other = Turn(f"{path}-turn", patience=PATIENCE)
+        other = WriteQueue(f"{path}-turn", patience=PATIENCE)
         for n in range(20):
             await store.add([EncodedItem(0, b"%20d" % n, "lane", 3, str(n), None, None, 1)])
         start = time.monotonic()
@@ -193,13 +193,13 @@ def test_a_turn_that_nothing_follows_is_given_up(tmp_path: Path) -> None:
 def test_turns_come_in_the_order_of_asking(tmp_path: Path) -> None:
     path = str(tmp_path / "turn")
     order: list[int] = []
-    first = Turn(path)
+    first = WriteQueue(path)
     first.take()
     threads = []
     for number in range(5):
 
         def wait_for_turn(number: int = number) -> None:
-            turn = Turn(path, patience=PATIENCE)
+            turn = WriteQueue(path, patience=PATIENCE)
             turn.take()
             order.append(number)
             turn.give()
@@ -218,7 +218,7 @@ def test_turns_come_in_the_order_of_asking(tmp_path: Path) -> None:
 
 def queue_up(number: int, path: str, taken: Event) -> None:
     """In a child: wait for a turn, and keep it."""
-    turn = Turn(path, patience=PATIENCE)
+    turn = WriteQueue(path, patience=PATIENCE)
     turn.take()
     taken.set()
     time.sleep(PATIENCE)
@@ -227,7 +227,7 @@ def queue_up(number: int, path: str, taken: Event) -> None:
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_process_that_ends_in_the_queue_holds_nobody_up(tmp_path: Path, end: signal.Signals) -> None:
     path = str(tmp_path / "turn")
-    holder, behind, taken = Turn(path), Turn(path, patience=0.5), SPAWN.Event()
+    holder, behind, taken = WriteQueue(path), WriteQueue(path, patience=0.5), SPAWN.Event()
     holder.take()
     with children([queue_up], path, taken) as (process,):
         _until(lambda: _next_ticket(path) == 3)
@@ -256,7 +256,7 @@ def test_a_process_that_ends_in_the_queue_holds_nobody_up(tmp_path: Path, end: s
 def test_other_content_than_numbers_harms_nobody(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "turn"
     path.write_bytes(content)
-    turn = Turn(str(path))
+    turn = WriteQueue(str(path))
     turn.take()
     turn.give()
     turn.close()
@@ -266,7 +266,7 @@ def test_a_link_in_the_place_of_the_queue_is_not_followed(tmp_path: Path) -> Non
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious" * 4)
     (tmp_path / "work.db-turn").symlink_to(victim)
-    turn = Turn(str(tmp_path / "work.db-turn"))
+    turn = WriteQueue(str(tmp_path / "work.db-turn"))
     turn.take()
     turn.give()
     turn.close()
@@ -277,13 +277,13 @@ def test_who_may_write_to_the_database_may_queue_for_it(tmp_path: Path) -> None:
     database = tmp_path / "work.db"
     database.touch()
     database.chmod(0o666)
-    Turn(f"{database}-turn").close()
+    WriteQueue(f"{database}-turn").close()
     assert (tmp_path / "work.db-turn").stat().st_mode & 0o777 == 0o666
 
 
 def hold_the_gate(number: int, path: str, held: Event) -> None:
     """In a child: pass the gate to draw a ticket, and get no further."""
-    turn = Turn(path)
+    turn = WriteQueue(path)
     assert turn._file is not None
     assert turn._pass_gate(turn._file)
     held.set()
@@ -293,7 +293,7 @@ def hold_the_gate(number: int, path: str, held: Event) -> None:
 def test_a_process_that_stops_in_the_gate_holds_nobody_up(tmp_path: Path) -> None:
     """Found by `test_stop`: its successor waited in the kernel for ever, as every other writer would have."""
     path = str(tmp_path / "turn")
-    other, third, held = Turn(path, patience=0.5), Turn(path, patience=PATIENCE), SPAWN.Event()
+    other, third, held = WriteQueue(path, patience=0.5), WriteQueue(path, patience=PATIENCE), SPAWN.Event()
     with children([hold_the_gate], path, held) as (process,):
         assert held.wait(PATIENCE)
         assert process.pid is not None
@@ -318,7 +318,7 @@ def test_a_process_that_stops_in_the_gate_holds_nobody_up(tmp_path: Path) -> Non
 def test_a_process_that_dies_with_the_turn_leaves_it(tmp_path: Path) -> None:
     path = str(tmp_path / "turn")
     taken = SPAWN.Event()
-    behind = Turn(path, patience=PATIENCE)
+    behind = WriteQueue(path, patience=PATIENCE)
     with children([queue_up], path, taken) as (process,):
         assert taken.wait(PATIENCE)
         threading.Timer(0.3, process.kill).start()
@@ -330,7 +330,7 @@ def test_a_process_that_dies_with_the_turn_leaves_it(tmp_path: Path) -> None:
 
 def test_without_such_locks_nobody_queues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("swath.backends.sqlite.write_queue._SET", None)
-    first, second = Turn(str(tmp_path / "turn")), Turn(str(tmp_path / "turn"))
+    first, second = WriteQueue(str(tmp_path / "turn")), WriteQueue(str(tmp_path / "turn"))
     first.take()
     second.take()
     for turn in (first, second):

@@ -9,7 +9,7 @@ import pytest
 from swath.backends.memory import MemoryStore
 from swath.backends.postgres.location import PostgresLocation
 from swath.backends.postgres.notify import Listener
-from swath.backends.sqlite.store import _set_or_timeout
+from swath.backends.sqlite.store import _wait_for_event
 from swath.core.errors import StoreUnavailable
 from swath.core.store import Settings
 from swath.runner.store_retry import Outage
@@ -45,7 +45,7 @@ async def in_memory() -> AsyncIterator[tuple[Wait, Wake]]:
 @asynccontextmanager
 async def in_sqlite() -> AsyncIterator[tuple[Wait, Wake]]:
     event = asyncio.Event()
-    yield lambda seconds: _set_or_timeout(event, seconds), event.set
+    yield lambda seconds: _wait_for_event(event, seconds), event.set
 
 
 @asynccontextmanager

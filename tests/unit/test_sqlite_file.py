@@ -22,9 +22,10 @@ import swath
 from swath import Item
 from swath.backends.sql import parse, read
 from swath.backends.sqlite import SqliteStore, migrate
-from swath.backends.sqlite.connection import APPLICATION_ID, NETWORK_FILE_SYSTEMS, file_system
+from swath.backends.sqlite.connection import NETWORK_FILE_SYSTEMS, find_file_system
+from swath.backends.sqlite.create import APPLICATION_ID
 from swath.backends.sqlite.format import FORMAT
-from swath.backends.sqlite.migration import all_migrations, run_script
+from swath.backends.sqlite.migration import list_migrations, run_script
 from swath.core.errors import (
     InvalidSetting,
     InvalidStoreURL,
@@ -156,7 +157,7 @@ def test_processes_that_create_the_same_file_all_succeed(tmp_path: Path) -> None
             pool.starmap(open_and_add, [(path, number) for number in range(6)], chunksize=1)
             connection = sqlite3.connect(path)
             assert connection.execute("SELECT ready FROM swath_partition_state").fetchall() == [(6,), (0,)]
-            assert connection.execute("SELECT count(*) FROM swath_migration").fetchone() == (len(all_migrations()),)
+            assert connection.execute("SELECT count(*) FROM swath_migration").fetchone() == (len(list_migrations()),)
             connection.close()
 
 
@@ -314,15 +315,15 @@ MOUNTS = """\
 
 
 def test_the_file_system_of_a_path_is_that_of_its_nearest_mount() -> None:
-    assert file_system("/var/work.db", MOUNTS) == "ext4"
-    assert file_system("/mnt/my share/a/work.db", MOUNTS) == "nfs4"
-    assert file_system("/mnt/my shares/work.db", MOUNTS) == "tmpfs"
-    assert file_system("/home/me/work.db", MOUNTS) == "ext4", "mounted over"
+    assert find_file_system("/var/work.db", MOUNTS) == "ext4"
+    assert find_file_system("/mnt/my share/a/work.db", MOUNTS) == "nfs4"
+    assert find_file_system("/mnt/my shares/work.db", MOUNTS) == "tmpfs"
+    assert find_file_system("/home/me/work.db", MOUNTS) == "ext4", "mounted over"
     assert {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"} <= NETWORK_FILE_SYSTEMS
 
 
 async def test_network_file_systems_are_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swath.backends.sqlite.connection.file_system", lambda path, mounts: "nfs4")
+    monkeypatch.setattr("swath.backends.sqlite.connection.find_file_system", lambda path, mounts: "nfs4")
     with pytest.raises(InvalidStoreURL, match=r"network file system \(nfs4\)"):
         await SqliteStore.open(path)
     assert not exists(path)
@@ -722,9 +723,9 @@ async def test_a_newer_format_is_named_also_where_its_tables_are_others(path: st
 async def test_migrate_applies_what_is_missing_once(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     await create(path)
     assert await migrate(path) == []
-    known = all_migrations()
+    known = list_migrations()
     extra = known[-1]._replace(number=2, name="0002_extra", script="CREATE TABLE extra (a);\nCREATE TABLE more (b);\n")
-    monkeypatch.setattr("swath.backends.sqlite.migration.all_migrations", lambda: [*known, extra])
+    monkeypatch.setattr("swath.backends.sqlite.migration.list_migrations", lambda: [*known, extra])
     assert await migrate(path) == ["0002_extra"]
     assert await migrate(path) == []
     edit(path, "INSERT INTO extra VALUES (1)")
@@ -732,10 +733,10 @@ async def test_migrate_applies_what_is_missing_once(path: str, monkeypatch: pyte
 
 async def test_a_migration_that_fails_changes_nothing(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     await create(path)
-    known = all_migrations()
+    known = list_migrations()
     script = "CREATE TABLE extra (a);\nCREATE TABLE swath_lane (b);\n"
     extra = known[-1]._replace(number=2, name="0002_extra", script=script)
-    monkeypatch.setattr("swath.backends.sqlite.migration.all_migrations", lambda: [*known, extra])
+    monkeypatch.setattr("swath.backends.sqlite.migration.list_migrations", lambda: [*known, extra])
     with pytest.raises(SwathError, match="swath_lane already exists"):
         await migrate(path)
     with pytest.raises(sqlite3.OperationalError, match="no such table"):
@@ -745,10 +746,10 @@ async def test_a_migration_that_fails_changes_nothing(path: str, monkeypatch: py
 async def test_a_migration_that_sqlite_rolls_back_says_why(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it does when the disk is full."""
     await create(path)
-    known = all_migrations()
+    known = list_migrations()
     script = "CREATE TABLE extra (a UNIQUE);\nINSERT OR ROLLBACK INTO extra VALUES (1), (1);\n"
     extra = known[-1]._replace(number=2, name="0002_extra", script=script)
-    monkeypatch.setattr("swath.backends.sqlite.migration.all_migrations", lambda: [*known, extra])
+    monkeypatch.setattr("swath.backends.sqlite.migration.list_migrations", lambda: [*known, extra])
     with pytest.raises(SwathError, match="UNIQUE constraint failed"):
         await migrate(path)
 
@@ -762,7 +763,7 @@ def test_the_migrations_add_up_to_the_schema() -> None:
         connection.close()
         return [(name, " ".join(sql.split())) for name, sql in rows]
 
-    migrations = all_migrations()
+    migrations = list_migrations()
     assert [migration.number for migration in migrations] == list(range(1, FORMAT + 1))
     assert tables(*(migration.script for migration in migrations)) == tables(
         read("swath.backends.sqlite", "schema.sql")

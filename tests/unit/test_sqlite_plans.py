@@ -10,8 +10,8 @@ import pytest
 from swath.backends.sqlite.add import add
 from swath.backends.sqlite.admin import change_lane
 from swath.backends.sqlite.claim import claim
-from swath.backends.sqlite.connection import _create
-from swath.backends.sqlite.location import Target
+from swath.backends.sqlite.create import create_tables
+from swath.backends.sqlite.location import SqliteLocation
 from swath.backends.sqlite.migration import run_script
 from swath.backends.sqlite.settle import settle
 from swath.backends.sqlite.state import Session
@@ -46,7 +46,7 @@ SMALL = {
     "swath_partition_state",
     "swath_migration",
 }  # a few rows, whatever the frontier holds
-TARGET = Target.of("work.db")
+TARGET = SqliteLocation.of("work.db")
 SQL = TARGET.sql
 LISTS = {"wanted", "json_each", "entry"}  # what the caller handed in
 
@@ -133,7 +133,7 @@ class Counted:
 
     def __init__(self, settings: Settings) -> None:
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
-        _create(self.connection, TARGET, settings, 0)
+        create_tables(self.connection, TARGET, settings, 0)
         self.session = Session(self.connection, SQL, ManualClock(), settings, Signal(False, 0))
         self.steps = 0
 
@@ -220,7 +220,7 @@ def looks(frontier: Counted, limit: int, *, partitions: int = 1) -> Iterator[Cla
 
 
 def test_lanes_that_stricter_limits_hold_back_are_passed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swath.backends.sqlite.claim.CHORES", 100)
+    monkeypatch.setattr("swath.backends.sqlite.claim.MAX_CHORES", 100)
     with Counted(Settings(1, concurrency=1)) as frontier:
         frontier.add(2_000, 1_000)
         frontier.turn(1_000)
@@ -234,7 +234,7 @@ def test_lanes_that_stricter_limits_hold_back_are_passed_in_parts(monkeypatch: p
 
 
 def test_claims_that_ended_are_taken_back_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swath.backends.sqlite.claim.CHORES", 100)
+    monkeypatch.setattr("swath.backends.sqlite.claim.MAX_CHORES", 100)
     with Counted(Settings(1, max_attempts=1)) as frontier:
         frontier.add(1_000, 10)
         for _ in range(25):
@@ -248,7 +248,7 @@ def test_claims_that_ended_are_taken_back_in_parts(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_is_due_in_many_partitions_is_made_ready_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swath.backends.sqlite.claim.CHORES", 100)
+    monkeypatch.setattr("swath.backends.sqlite.claim.MAX_CHORES", 100)
     with Counted(Settings(10)) as frontier:
         now = frontier.session.clock.now()
         for partition in range(10):

@@ -15,9 +15,9 @@ import pytest
 
 import swath
 from swath.backends.sqlite import SqliteStore, migrate
-from swath.backends.sqlite.connection import APPLICATION_ID
-from swath.backends.sqlite.location import Target
-from swath.backends.sqlite.migration import all_migrations
+from swath.backends.sqlite.create import APPLICATION_ID
+from swath.backends.sqlite.location import SqliteLocation
+from swath.backends.sqlite.migration import list_migrations
 from swath.backends.sqlite.store import POLL_SECONDS
 from swath.core.clock import ManualClock
 from swath.core.errors import InvalidStoreURL, NotAFrontier, SchemaTooNew
@@ -111,7 +111,7 @@ async def test_a_named_frontier_can_join_one_that_has_the_file(tmp_path: Path) -
 
 
 async def test_statements_are_made_once_for_each_name() -> None:
-    one, two, other = Target.of("a", "mail"), Target.of("b", "mail"), Target.of("a", "post")
+    one, two, other = SqliteLocation.of("a", "mail"), SqliteLocation.of("b", "mail"), SqliteLocation.of("a", "post")
     assert one.sql["claim_items"] is two.sql["claim_items"]
     assert "mail_claimed" in one.sql["claim_items"]
     assert "post_claimed" in other.sql["claim_items"]
@@ -224,9 +224,9 @@ async def test_what_others_do_in_the_file_wakes_nobody(path: str, owner: sqlite3
 async def test_each_frontier_has_its_own_format(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     await create(path, "mail")
     await create(path, "post")
-    known = all_migrations()
+    known = list_migrations()
     extra = known[-1]._replace(number=2, name="0002_extra", script="CREATE TABLE swath_extra (a);\n")
-    monkeypatch.setattr("swath.backends.sqlite.migration.all_migrations", lambda: [*known, extra])
+    monkeypatch.setattr("swath.backends.sqlite.migration.list_migrations", lambda: [*known, extra])
     assert await swath.opening.migrate(f"sqlite:///{path}?schema=mail") == ["0002_extra"]
     edit(path, "INSERT INTO mail_extra VALUES (1)")
     assert await swath.opening.migrate(f"sqlite:///{path}?schema=post") == ["0002_extra"]

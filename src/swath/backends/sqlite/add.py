@@ -9,7 +9,7 @@ from swath.core.store import EncodedItem
 
 def add(session: Session, items: Sequence[EncodedItem]) -> int:
     added = 0
-    for number, own in by_partition(items):
+    for number, own in group_by_partition(items):
         partition = Partition.load(session, number)
         now = partition.tick(session.clock.now())
         lanes = Lanes(session, partition)
@@ -19,7 +19,7 @@ def add(session: Session, items: Sequence[EncodedItem]) -> int:
     return added
 
 
-def by_partition(items: Iterable[EncodedItem]) -> list[tuple[int, list[EncodedItem]]]:
+def group_by_partition(items: Iterable[EncodedItem]) -> list[tuple[int, list[EncodedItem]]]:
     groups: dict[int, list[EncodedItem]] = {}
     for item in items:
         groups.setdefault(item.partition, []).append(item)
@@ -28,14 +28,14 @@ def by_partition(items: Iterable[EncodedItem]) -> list[tuple[int, list[EncodedIt
 
 def take_in(lanes: Lanes, items: Sequence[EncodedItem], now: int) -> int:
     """Those of `items`, all of one partition, that are new to it. The caller places the lanes and saves the rest."""
-    new = _unknown(lanes, items)
+    new = _filter_unknown(lanes, items)
     if new:
-        lanes.load_named({item.lane for item in new})
+        lanes.load_by_name({item.lane for item in new})
         enter(lanes, [(item, lanes.named(item.lane), lanes.partition.allot(item.span)) for item in new], now)
     return len(new)
 
 
-def _unknown(lanes: Lanes, items: Sequence[EncodedItem]) -> list[EncodedItem]:
+def _filter_unknown(lanes: Lanes, items: Sequence[EncodedItem]) -> list[EncodedItem]:
     first: dict[bytes, EncodedItem] = {}
     for item in items:
         first.setdefault(item.hash, item)

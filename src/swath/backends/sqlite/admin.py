@@ -12,11 +12,11 @@ def change_lane(session: Session, number: int, name: str, change: LaneChange) ->
     partition = Partition.load(session, number)
     now = partition.tick(session.clock.now())
     lanes = Lanes(session, partition)
-    lanes.load_named([name])
+    lanes.load_by_name([name])
     lane = lanes.named(name)
     before = lane.pacing(session.pacing)
-    lane.min_interval = _changed(lane.min_interval, change.min_interval)
-    lane.concurrency = _changed(lane.concurrency, change.concurrency)
+    lane.min_interval = _apply_change(lane.min_interval, change.min_interval)
+    lane.concurrency = _apply_change(lane.concurrency, change.concurrency)
     if change.paused is not None:
         lane.paused = int(change.paused)
     if change.blocked_until is not None:
@@ -35,7 +35,7 @@ def change_lane(session: Session, number: int, name: str, change: LaneChange) ->
         _save_settings(session)
 
 
-def _changed(value: int | None, change: int | None) -> int | None:
+def _apply_change(value: int | None, change: int | None) -> int | None:
     if change is None:
         return value
     return None if change == DEFAULT else change

@@ -20,7 +20,7 @@ from swath.core.store import (
 
 CLAIMS_KEPT = 100_000  # fences below the newest for which a lost reply can still be looked up
 PRUNE_EVERY = 100  # claims
-CHORES = 5_000  # items made ready, and lanes passed by, after which a claim leaves the rest to the next
+MAX_CHORES = 5_000  # items made ready, and lanes passed by, after which a claim leaves the rest to the next
 
 # The fields of a Lane up to `head`, which is its level where it is in the queue.
 QueuedLane = tuple[int, str, int | None, int | None, int, int, int, int, int, int, str | None, int | None]
@@ -38,21 +38,21 @@ def claim(session: Session, request: ClaimRequest) -> ClaimReply:
     for number in () if session.signal.paused else request.order:
         if len(taken) >= request.limit or len(holds) >= PARTITIONS_PER_CLAIM:
             break
-        if chores >= CHORES:
+        if chores >= MAX_CHORES:
             moments.append(now)  # enough for one look: the rest is for the next, which is due at once
             break
-        look = _look(session, number)
+        look = _read_ready_times(session, number)
         partition = Partition.load(session, number)
         if look.next_ready_at is None or look.next_ready_at > max(clock, partition.time + 1):
             moments.append(look.next_ready_at)
             continue
-        visit = _Visit(session, partition, partition.tick(clock))
+        visit = _PartitionClaim(session, partition, partition.tick(clock))
         now = max(now, partition.time)  # the lease must not have ended already where time is ahead of the clock
         back, gone = visit.take_back(look)
         recovered, died = recovered + back, died + gone
         drained = visit.drain_delayed(look)
         if back or drained:
-            look = _look(session, number)
+            look = _read_ready_times(session, number)
         items = visit.take(look, request.limit - len(taken), fence)
         chores += back + drained + visit.passed
         partition.save(session)
@@ -103,7 +103,7 @@ def _write_claim(
         session.connection.execute(session.sql["prune_claims"], bounds)
 
 
-class _Look(NamedTuple):
+class _ReadyTimes(NamedTuple):
     """When something is ready in a partition, and why."""
 
     levels: tuple[int | None, ...]  # the first lane of each level
@@ -119,18 +119,18 @@ class _Look(NamedTuple):
         return {level for level, moment in enumerate(self.levels) if moment is not None and moment <= now}
 
 
-def _look(session: Session, number: int) -> _Look:
+def _read_ready_times(session: Session, number: int) -> _ReadyTimes:
     row = session.connection.execute(session.sql["next_ready"], {"partition": number}).fetchone()
     *levels, due_at, expires_at = row
-    return _Look(tuple(levels), due_at, expires_at)
+    return _ReadyTimes(tuple(levels), due_at, expires_at)
 
 
 def next_ready_at(session: Session, number: int) -> int | None:
     """The earliest moment at which a claim would find something to do in this partition."""
-    return _look(session, number).next_ready_at
+    return _read_ready_times(session, number).next_ready_at
 
 
-class _Visit:
+class _PartitionClaim:
     """One partition inside a claim."""
 
     def __init__(self, session: Session, partition: Partition, now: int) -> None:
@@ -145,13 +145,13 @@ class _Visit:
         self.passed = 0  # lanes in the queue that the limits of now let start nothing
         self._held: dict[int, int] = {}  # the lanes of what is taken, by position
 
-    def take_back(self, look: _Look) -> tuple[int, int]:
+    def take_back(self, look: _ReadyTimes) -> tuple[int, int]:
         """Items of claims whose lease has ended are ready again, or dead when that has happened too often."""
         if look.expires_at is None or look.expires_at > self._now:
             return 0, 0
         self._session.need_durable()  # what is dead moves the checkpoint, which never moves back (INV-6)
         number, now = self._partition.number, self._now
-        rows = self._lose(number)
+        rows = self._mark_lost(number)
         lanes = self._lanes.take(lane for _, lane, *_ in rows)
         ready, dead = [], []
         for position, lane_number, priority, losses, fence in rows:
@@ -175,20 +175,20 @@ class _Visit:
         self._partition.advance(self._session, {row[4] for row in dead})
         return len(rows), len(dead)
 
-    def _lose(self, number: int) -> list[tuple[int, int, int, int, int]]:
+    def _mark_lost(self, number: int) -> list[tuple[int, int, int, int, int]]:
         """Mark claims that ended as lost, in all partitions, and return what they held here (rule 3). Where there are
         many, the others are for the next look."""
-        where = {"partition": number, "now": self._now, "limit": CHORES}
+        where = {"partition": number, "now": self._now, "limit": MAX_CHORES}
         fences = self._connection.execute(self._sql["lost_holds"], where).fetchall()
         rows: list[tuple[int, int, int, int, int]] = []
         for (fence,) in fences:
-            if len(rows) >= CHORES:
+            if len(rows) >= MAX_CHORES:
                 break
             self._connection.execute(self._sql["lose_claim"], {"fence": fence})
             rows += self._connection.execute(self._sql["lost_items"], {"partition": number, "fence": fence})
         return sorted(rows)
 
-    def drain_delayed(self, look: _Look) -> int:
+    def drain_delayed(self, look: _ReadyTimes) -> int:
         """What is due is ready; a revisit under a new position (rule 13)."""
         if look.due_at is None or look.due_at > self._now:
             return 0
@@ -210,7 +210,7 @@ class _Visit:
         self._partition.delayed -= len(rows)
         return len(rows)
 
-    def take(self, look: _Look, limit: int, fence: int) -> list[Item]:
+    def take(self, look: _ReadyTimes, limit: int, fence: int) -> list[Item]:
         """From the highest level down, but for a small share that goes to the lowest first."""
         levels = look.ready_levels(self._now)
         low = low_share(limit, self._partition.claims_made) if len(levels) > 1 else 0
@@ -233,7 +233,7 @@ class _Visit:
         taken: list[Item] = []
         met: set[int] = set()
         after = (NEVER, NEVER)
-        while len(taken) < limit and self.passed < CHORES:
+        while len(taken) < limit and self.passed < MAX_CHORES:
             wanted = limit - len(taken)
             found = [Lane(*row, level, level) for row in self._ready_lanes(level, after, wanted)]
             lanes = [lane for lane in found if lane.number not in met] if met else found
@@ -267,8 +267,8 @@ class _Visit:
         for lane in lanes:
             if limit == 0:
                 break
-            count = self._room(lane, limit)
-            given[lane.number] = items = self._first_items(lane, level, count) if count > 1 else []
+            count = self._count_startable(lane, limit)
+            given[lane.number] = items = self._read_first_items(lane, level, count) if count > 1 else []
             if count == 1:
                 firsts[lane.number] = lane
             else:
@@ -285,7 +285,7 @@ class _Visit:
         self._lanes.write()
         return list(chain.from_iterable(given.values()))
 
-    def _room(self, lane: Lane, limit: int) -> int:
+    def _count_startable(self, lane: Lane, limit: int) -> int:
         """How many items a lane may start, up to `limit`: none where its limits were changed since it was placed."""
         pacing = lane.pacing(self._pacing)
         ready = lane.earliest_start(pacing) <= self._now
@@ -300,7 +300,7 @@ class _Visit:
             self.starts_count = self.starts_count or pacing.min_interval > 0
         return count
 
-    def _first_items(self, lane: Lane, level: int, count: int) -> list[Item]:
+    def _read_first_items(self, lane: Lane, level: int, count: int) -> list[Item]:
         """Up to so many items from the head of one lane, which are yet to be moved."""
         where = (self._partition.number, lane.number, rank_of(level, FRESH), count)
         rows = self._connection.execute(self._sql["lane_items"], where).fetchall()
@@ -316,7 +316,7 @@ class _Visit:
     def _move(self, given: dict[int, list[Item]], firsts: Mapping[int, Lane], level: int, fence: int) -> None:
         """Move what is given to `claimed`, and with it the first item of some lanes, which is given then, too."""
         where = {"partition": self._partition.number, "fence": fence}
-        if several := _positions(given):
+        if several := _list_positions(given):
             self._connection.execute(self._sql["claim_items"], {**where, "positions": str(several)})
         if firsts:
             self._connection.execute(self._sql["claim_firsts"], {**where, "lanes": str(list(firsts))})
@@ -324,7 +324,7 @@ class _Visit:
                 if row[0] not in self._held:
                     lane = firsts[row[6]]
                     given[lane.number].append(self._item(lane, level, lane.in_flight - 1, row))
-        if moved := _positions(given):
+        if moved := _list_positions(given):
             self._connection.execute(self._sql["delete_items"], {**where, "positions": str(moved)})
 
     def _find_heads(self, lanes: Iterable[Lane]) -> None:
@@ -336,7 +336,7 @@ class _Visit:
                 mixed[number].head = level_of(rank)
 
 
-def _positions(given: Mapping[int, Sequence[Item]]) -> list[int]:
+def _list_positions(given: Mapping[int, Sequence[Item]]) -> list[int]:
     return [item.position for items in given.values() for item in items]
 
 
@@ -356,7 +356,7 @@ def find_claim(session: Session, ref: ClaimRef) -> Claim | None:
     return Claim(*row) if row is not None and row[0] == ref.token else None
 
 
-def held_claim(session: Session, ref: ClaimRef, claim: Claim | None) -> Claim:
+def require_held(session: Session, ref: ClaimRef, claim: Claim | None) -> Claim:
     """The claim as it was found; LeaseLost when somebody else has taken its items (INV-2)."""
     if claim is None:
         raise LeaseLost(
@@ -371,7 +371,7 @@ def held_claim(session: Session, ref: ClaimRef, claim: Claim | None) -> Claim:
     return claim
 
 
-def find_again(session: Session, request: ClaimRequest, reply: ClaimReply) -> ClaimReply | None:
+def find_unanswered(session: Session, request: ClaimRequest, reply: ClaimReply) -> ClaimReply | None:
     """A claim whose reply was not heard, with its lease begun anew (rule 5); None when it was not made, or is over."""
     try:
         expires_at = renew(session, ClaimRef(reply.fence, request.token), request.lease)
@@ -383,7 +383,7 @@ def find_again(session: Session, request: ClaimRequest, reply: ClaimReply) -> Cl
 def renew(session: Session, ref: ClaimRef, lease: int) -> int:
     """Make the lease end `lease` from now, unless it is over already (INV-2)."""
     now = session.clock.now()
-    ends = held_claim(session, ref, find_claim(session, ref)).expires_at
+    ends = require_held(session, ref, find_claim(session, ref)).expires_at
     if ends <= now:
         raise LeaseLost(f"claim {ref.fence}: its lease ended {(now - ends) / SECOND:.1f} s ago. Discard the results.")
     ends = max(ends, now + lease)  # a clock that stepped back shortens no lease

@@ -31,15 +31,15 @@ def primary_code(error: sqlite3.Error) -> str:
 
 
 @contextmanager
-def translated(path: str) -> Iterator[None]:
+def translate_errors(path: str) -> Iterator[None]:
     """Every error of the driver leaves as one of ours, with the driver's as its cause."""
     try:
         yield
     except sqlite3.Error as error:
-        raise translate(error, path) from error
+        raise translate_error(error, path) from error
 
 
-def translate(error: sqlite3.Error, path: str) -> SwathError:
+def translate_error(error: sqlite3.Error, path: str) -> SwathError:
     """The error of ours that says what to do about one of SQLite's."""
     match primary_code(error):
         case "SQLITE_BUSY" | "SQLITE_LOCKED":

@@ -5,9 +5,9 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from swath.backends.sqlite.connection import inode_of
-from swath.backends.sqlite.errors import is_busy, translate
-from swath.backends.sqlite.location import Target
+from swath.backends.sqlite.errors import is_busy, translate_error
+from swath.backends.sqlite.location import SqliteLocation
+from swath.backends.sqlite.open_files import read_inode
 from swath.backends.sqlite.settle import settle
 from swath.backends.sqlite.state import begin
 from swath.core.clock import Clock
@@ -20,7 +20,7 @@ def settle_within(
     ref: ClaimRef,
     settlement: Settlement,
     *,
-    target: Target,
+    location: SqliteLocation,
     inode: tuple[int, int],
     clock: Clock,
 ) -> SettleReply:
@@ -28,17 +28,17 @@ def settle_within(
     if not isinstance(connection, sqlite3.Connection):
         raise WrongTransaction(
             f"connection= is a {type(connection).__module__}.{type(connection).__qualname__}; "
-            f"a frontier in {target.path} settles on an sqlite3.Connection"
+            f"a frontier in {location.path} settles on an sqlite3.Connection"
         )
     with _plain_rows(connection):
-        _check(connection, target.path, inode)
-        _lock(connection, settlement.partition, target)
+        _check(connection, location.path, inode)
+        _lock(connection, settlement.partition, location)
         try:
-            return settle(begin(connection, clock, target), ref, settlement)
+            return settle(begin(connection, clock, location), ref, settlement)
         except BaseException as error:
             _roll_back(connection)  # without the settlement the caller's writes must not commit either
             if isinstance(error, sqlite3.Error):
-                raise translate(error, target.path) from error
+                raise translate_error(error, location.path) from error
             if isinstance(error, SwathError):
                 raise type(error)(f"{error} The transaction on `connection` was rolled back.") from error
             raise
@@ -55,7 +55,7 @@ def _check(connection: sqlite3.Connection, path: str, inode: tuple[int, int]) ->
         main = next(file for _, name, file in connection.execute("PRAGMA database_list") if name == "main")
     except sqlite3.Error as error:
         raise WrongTransaction(f"`connection` cannot be used: {error}") from error
-    if not main or not os.path.exists(main) or inode_of(main) != inode:
+    if not main or not os.path.exists(main) or read_inode(main) != inode:
         raise WrongTransaction(
             f"`connection` is on {main or 'a database in memory'}, the frontier is {path}: open the same file"
         )
@@ -66,10 +66,10 @@ def _check(connection: sqlite3.Connection, path: str, inode: tuple[int, int]) ->
         )
 
 
-def _lock(connection: sqlite3.Connection, partition: int, target: Target) -> None:
+def _lock(connection: sqlite3.Connection, partition: int, location: SqliteLocation) -> None:
     """Take the write lock before anything is read (rule 1). A transaction that cannot have it is left as it is."""
     try:
-        connection.execute(target.sql["lock_partition"], (partition,))
+        connection.execute(location.sql["lock_partition"], (partition,))
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY_SNAPSHOT":
             raise WrongTransaction(
@@ -78,10 +78,10 @@ def _lock(connection: sqlite3.Connection, partition: int, target: Target) -> Non
             ) from error
         if is_busy(error):
             raise StoreUnavailable(
-                f"{target.path} is locked by another process, and the transaction on `connection` has no write lock of "
-                "its own. Begin it with BEGIN IMMEDIATE, and try again"
+                f"{location.path} is locked by another process, and the transaction on `connection` does not hold "
+                "the write lock. Begin it with BEGIN IMMEDIATE, and try again"
             ) from error
-        raise translate(error, target.path) from error
+        raise translate_error(error, location.path) from error
 
 
 @contextmanager

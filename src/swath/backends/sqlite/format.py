@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing
 from functools import lru_cache
 
-from swath.backends.sqlite.location import SCHEMAS_KEPT, Target
+from swath.backends.sqlite.location import SCHEMAS_KEPT, SqliteLocation
 from swath.core.errors import SchemaError, SchemaOutdated, SchemaTooNew
 
 FORMAT = 1  # the number of the last migration
@@ -20,33 +20,33 @@ _PARTS = """
 """
 
 
-def check_format(stored: int, target: Target) -> None:
+def check_format(stored: int, location: SqliteLocation) -> None:
     """Raise SchemaOutdated or SchemaTooNew unless the stored format is the one that this version works with."""
     if stored < FORMAT:
         raise SchemaOutdated(
-            f"{target} has format {stored}, and this version of swath works with format {FORMAT}: "
-            f"run `swath db migrate --store '{target.url}'`"
+            f"{location} has format {stored}, and this version of swath works with format {FORMAT}: "
+            f"run `swath db migrate --store '{location.url}'`"
         )
     if stored > FORMAT:
         raise SchemaTooNew(
-            f"{target} has format {stored}, and this version of swath knows formats up to {FORMAT}: upgrade swath"
+            f"{location} has format {stored}, and this version of swath knows formats up to {FORMAT}: upgrade swath"
         )
 
 
-def check_tables(connection: sqlite3.Connection, target: Target) -> None:
+def check_tables(connection: sqlite3.Connection, location: SqliteLocation) -> None:
     """Raise SchemaError if a table, column or index of the format is missing. More than those do no harm.
 
     A store in the right format has them all, unless something else changed its tables or an unreleased version of
     swath made it.
     """
-    row = connection.execute(target.sql["format"]).fetchone()
+    row = connection.execute(location.sql["format"]).fetchone()
     if row is not None:
-        check_format(row[0], target)
-    missing = sorted(_read_expected_parts(target.schema) - {name for (name,) in connection.execute(_PARTS)})
+        check_format(row[0], location)
+    missing = sorted(_read_expected_parts(location.schema) - {name for (name,) in connection.execute(_PARTS)})
     if missing:
         shown = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
         raise SchemaError(
-            f"{target} does not have the tables of format {FORMAT}: {shown} is missing. Something else changed its "
+            f"{location} does not have the tables of format {FORMAT}: {shown} is missing. Something else changed its "
             "tables, or an unreleased version of swath made it, which `swath db migrate` cannot mend. Restore a "
             "backup, finish the work with the version that made it, or add the items to a new frontier"
         )
@@ -55,5 +55,5 @@ def check_tables(connection: sqlite3.Connection, target: Target) -> None:
 @lru_cache(maxsize=SCHEMAS_KEPT)
 def _read_expected_parts(schema: str) -> frozenset[str]:
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(Target.of(":memory:", schema).tables())
+        connection.executescript(SqliteLocation.of(":memory:", schema).tables())
         return frozenset(name for (name,) in connection.execute(_PARTS))

@@ -22,14 +22,14 @@ _MARKS = ("frontier", "migration", "partition_state")  # tables that a frontier 
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SqliteLocation:
     path: str
     schema: str
     named: bool  # the schema was asked for, so the file may be somebody's own
     sql: Statements
 
     @classmethod
-    def of(cls, path: str, schema: str | None = None) -> "Target":
+    def of(cls, path: str, schema: str | None = None) -> "SqliteLocation":
         """The frontier of this name in a file; without one it is the only thing that the file holds."""
         name = DEFAULT_SCHEMA if schema is None else schema
         if not _NAME.fullmatch(name) or f"{name}_".startswith("sqlite_"):
@@ -41,7 +41,7 @@ class Target:
 
     def fill(self, script: str) -> str:
         """A script with the names of this frontier's tables."""
-        return _renamed(script, self.schema)
+        return _rename_tables(script, self.schema)
 
     def tables(self) -> str:
         """The script that creates this frontier's tables."""
@@ -66,8 +66,8 @@ class Target:
 @lru_cache(maxsize=SCHEMAS_KEPT)
 def statements(schema: str) -> Statements:
     """Every statement of the store, for tables that begin with this name."""
-    return Statements(QUERIES.source, {name: _renamed(text, schema) for name, text in QUERIES.items()})
+    return Statements(QUERIES.source, {name: _rename_tables(text, schema) for name, text in QUERIES.items()})
 
 
-def _renamed(text: str, schema: str) -> str:
+def _rename_tables(text: str, schema: str) -> str:
     return text.replace(f"{DEFAULT_SCHEMA}_", f"{schema}_")

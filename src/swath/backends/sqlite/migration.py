@@ -5,7 +5,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from swath.backends.sqlite.format import FORMAT
-from swath.backends.sqlite.location import Target
+from swath.backends.sqlite.location import SqliteLocation
 
 
 class Migration(NamedTuple):
@@ -14,8 +14,8 @@ class Migration(NamedTuple):
     script: str
 
 
-def all_migrations() -> list[Migration]:
-    """The migrations that this version of swath knows, in order. Files are frozen once released."""
+def list_migrations() -> list[Migration]:
+    """The migrations that this version of swath knows, in order. OpenFiles are frozen once released."""
     folder = files("swath.backends.sqlite").joinpath("migrations")
     found = [
         Migration(int(file.name.split("_")[0]), file.name.removesuffix(".sql"), file.read_text(encoding="utf-8"))
@@ -25,15 +25,15 @@ def all_migrations() -> list[Migration]:
     return sorted(found)
 
 
-def apply_missing(connection: sqlite3.Connection, target: Target, *, now: int) -> list[str]:
+def apply_missing(connection: sqlite3.Connection, location: SqliteLocation, *, now: int) -> list[str]:
     """Run what the frontier lacks, inside the caller's transaction, which has the write lock (rule 16)."""
-    recorded = {name for name, _ in connection.execute(target.sql["migrations"])}
-    missing = [migration for migration in all_migrations() if migration.name not in recorded]
+    recorded = {name for name, _ in connection.execute(location.sql["migrations"])}
+    missing = [migration for migration in list_migrations() if migration.name not in recorded]
     for migration in missing:
-        run_script(connection, target.fill(migration.script))
-        connection.execute(target.sql["record_migration"], {"name": migration.name, "applied_at": now})
+        run_script(connection, location.fill(migration.script))
+        connection.execute(location.sql["record_migration"], {"name": migration.name, "applied_at": now})
     if missing:
-        connection.execute(target.sql["save_format"], {"format": FORMAT})
+        connection.execute(location.sql["save_format"], {"format": FORMAT})
     return [migration.name for migration in missing]
 
 

@@ -12,15 +12,15 @@ from swath.core.store import AHEAD_LIMIT, DeadRow, Found, LaneRow, PartitionStat
 
 def status(session: Session) -> StoreStatus:
     """Counters as the moves keep them: O(partitions)."""
-    partitions = [_status(session, partition) for partition in _partitions(session)]
+    partitions = [_build_status(session, partition) for partition in _load_partitions(session)]
     return StoreStatus(session.settings, session.signal, session.clock.now(), partitions)
 
 
-def _partitions(session: Session) -> list[Partition]:
+def _load_partitions(session: Session) -> list[Partition]:
     return [Partition(*row) for row in session.connection.execute(session.sql["partition_states"])]
 
 
-def _status(session: Session, partition: Partition) -> PartitionStatus:
+def _build_status(session: Session, partition: Partition) -> PartitionStatus:
     return PartitionStatus(
         partition=partition.number,
         ready=partition.ready,
@@ -41,17 +41,17 @@ def _status(session: Session, partition: Partition) -> PartitionStatus:
 
 def recount(session: Session) -> list[PartitionStatus]:
     """The same, counted: nothing of it comes from a counter or a stored checkpoint."""
-    return [_recount(session, partition) for partition in _partitions(session)]
+    return [_recount_partition(session, partition) for partition in _load_partitions(session)]
 
 
-def _recount(session: Session, partition: Partition) -> PartitionStatus:
+def _recount_partition(session: Session, partition: Partition) -> PartitionStatus:
     execute, sql = session.connection.execute, session.sql
     where = {"partition": partition.number, "checkpoint": 0}
     ready, delayed, claimed, done, dead, lanes, visits = execute(sql["count_rows"], where).fetchone()
     (lowest,) = execute(sql["lowest_unsettled"], where).fetchone()
     checkpoint = (partition.next_position if lowest is None else lowest) - 1
     (below,) = execute(sql["count_dead_between"], {**where, "reached": checkpoint}).fetchone()
-    return _status(session, partition)._replace(
+    return _build_status(session, partition)._replace(
         ready=ready,
         delayed=delayed,
         claimed=claimed,
@@ -110,10 +110,10 @@ def _find(session: Session, number: int, position: int) -> Found:
         found = found._replace(reason=reason, error=error, settled_at=settled_at)
     numbers = {"partition": number, "numbers": f"[{lane}]"}
     lane_row = session.connection.execute(session.sql["lanes_by_number"], numbers).fetchone()
-    return found._replace(lane=_lane_status(number, Lane(*lane_row)))
+    return found._replace(lane=_build_lane_row(number, Lane(*lane_row)))
 
 
-def _lane_status(number: int, lane: Lane) -> LaneRow:
+def _build_lane_row(number: int, lane: Lane) -> LaneRow:
     return LaneRow(
         lane=lane.name,
         partition=number,
@@ -130,7 +130,7 @@ def _lane_status(number: int, lane: Lane) -> LaneRow:
 def lane(session: Session, number: int, name: str) -> LaneRow | None:
     where = {"partition": number, "names": json.dumps([name], ensure_ascii=False)}
     row = session.connection.execute(session.sql["lanes_by_name"], where).fetchone()
-    return None if row is None else _lane_status(number, Lane(*row))
+    return None if row is None else _build_lane_row(number, Lane(*row))
 
 
 def lanes(session: Session, *, after: tuple[int, int] | None, limit: int) -> Sequence[tuple[int, LaneRow]]:
@@ -138,7 +138,7 @@ def lanes(session: Session, *, after: tuple[int, int] | None, limit: int) -> Seq
     start = (NEVER, NEVER) if after is None else after
     where = {"after_partition": start[0], "after_number": start[1], "limit": limit}
     rows = session.connection.execute(session.sql["list_lanes"], where)
-    return [(row[1], _lane_status(row[0], Lane(*row[1:]))) for row in rows]
+    return [(row[1], _build_lane_row(row[0], Lane(*row[1:]))) for row in rows]
 
 
 def dead(session: Session, *, after: tuple[int, int] | None, limit: int) -> list[DeadRow]:

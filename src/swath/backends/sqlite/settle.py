@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, assert_never
 
-from swath.backends.sqlite.add import by_partition, enter, take_in
+from swath.backends.sqlite.add import enter, group_by_partition, take_in
 from swath.backends.sqlite.admin import learn
-from swath.backends.sqlite.claim import find_claim, held_claim
+from swath.backends.sqlite.claim import find_claim, require_held
 from swath.backends.sqlite.state import Lane, Lanes, Partition, Session
 from swath.core.checkpoint import halves
 from swath.core.errors import InvalidOutcome, OutputConflict
@@ -22,16 +22,16 @@ def settle(session: Session, ref: ClaimRef, settlement: Settlement) -> SettleRep
     claim = find_claim(session, ref)
     if claim is not None and 0 < settlement.number <= claim.number:
         return SettleReply(partition.time, 0, partition.checkpoint)  # its reply was lost (rule 5)
-    held_claim(session, ref, claim)
-    held = _held_lanes(session, ref.fence, settlement)
-    returned = _items_to_return(session, ref.fence, settlement)
+    require_held(session, ref, claim)
+    held = _load_lane_numbers(session, ref.fence, settlement)
+    returned = _load_returned_items(session, ref.fence, settlement)
     for output in settlement.outputs:
         _check_output(session, output)
     # Nothing below refuses: the settlement is whole.
     now = partition.tick(session.clock.now())
     session.connection.execute(session.sql["number_claim"], {"number": settlement.number, "fence": ref.fence})
     lanes = Lanes(session, partition)
-    settled = _Settling(lanes, ref.fence, now, returned).settle(held, settlement.moves)
+    settled = _MoveWriter(lanes, ref.fence, now, returned).settle(held, settlement.moves)
     discovered = _take_in_discovered(lanes, settlement.discovered, now)
     counted = _count_in_lanes(lanes, settlement.lane_counters)
     lanes.place(now)
@@ -48,7 +48,7 @@ def settle(session: Session, ref: ClaimRef, settlement: Settlement) -> SettleRep
     return SettleReply(now, discovered, partition.checkpoint)
 
 
-class _Held(NamedTuple):
+class _ClaimedItem(NamedTuple):
     """A claimed item."""
 
     position: int
@@ -57,18 +57,20 @@ class _Held(NamedTuple):
     span: int
 
 
-def _held_items(session: Session, fence: int, partition: int, positions: Sequence[int]) -> dict[int, _Held]:
+def _load_claimed_items(
+    session: Session, fence: int, partition: int, positions: Sequence[int]
+) -> dict[int, _ClaimedItem]:
     """Those of some positions that this claim holds."""
     where = {"partition": partition, "fence": fence, "positions": str(positions)}
-    return {row[0]: _Held(*row) for row in session.connection.execute(session.sql["held_items"], where)}
+    return {row[0]: _ClaimedItem(*row) for row in session.connection.execute(session.sql["held_items"], where)}
 
 
-def _held_lanes(session: Session, fence: int, settlement: Settlement) -> dict[int, int]:
+def _load_lane_numbers(session: Session, fence: int, settlement: Settlement) -> dict[int, int]:
     """The lanes of the items named, by position; InvalidOutcome unless this claim holds each and each is named once."""
     positions = [move.position for move in settlement.moves]
     held = session.held.get((fence, settlement.partition))
     if held is None:
-        items = _held_items(session, fence, settlement.partition, positions)
+        items = _load_claimed_items(session, fence, settlement.partition, positions)
         held = {position: item.lane for position, item in items.items()}
     lanes = {position: held[position] for position in positions if position in held}
     if len(lanes) != len(settlement.moves):
@@ -79,12 +81,12 @@ def _held_lanes(session: Session, fence: int, settlement: Settlement) -> dict[in
     return lanes
 
 
-def _items_to_return(session: Session, fence: int, settlement: Settlement) -> dict[int, _Held]:
+def _load_returned_items(session: Session, fence: int, settlement: Settlement) -> dict[int, _ClaimedItem]:
     """The items that go back to their lanes, whole or in part, by position; InvalidOutcome unless that can be."""
     positions = [move.position for move in settlement.moves if move.kind in _GOES_BACK]
     if not positions:
         return {}
-    rows = _held_items(session, fence, settlement.partition, positions)
+    rows = _load_claimed_items(session, fence, settlement.partition, positions)
     rests = [move.rest for move in settlement.moves if move.rest is not None and rows[move.position].span > 1]
     for rest in rests:
         where = {"partition": settlement.partition, "hash": rest.hash}
@@ -106,7 +108,7 @@ def _take_in_discovered(lanes: Lanes, items: Sequence[EncodedItem], now: int) ->
     """Differs from PostgreSQL: other partitions are entered directly, there is no inbox with a single writer."""
     discovered = 0
     session = lanes.session
-    for number, own in by_partition(items):
+    for number, own in group_by_partition(items):
         if number == lanes.partition.number:
             discovered += take_in(lanes, own, now)
             continue
@@ -121,7 +123,7 @@ def _take_in_discovered(lanes: Lanes, items: Sequence[EncodedItem], now: int) ->
 
 def _count_in_lanes(lanes: Lanes, counters: Mapping[str, Mapping[str, int]]) -> list[tuple[str | None, int, int]]:
     """Add to the counters of lanes and return the rows for `save_lane_counters`."""
-    lanes.load_named(counters)
+    lanes.load_by_name(counters)
     counted = []
     for name, counts in counters.items():
         lane = lanes.named(name)
@@ -130,10 +132,10 @@ def _count_in_lanes(lanes: Lanes, counters: Mapping[str, Mapping[str, int]]) -> 
     return counted
 
 
-class _Settling:
+class _MoveWriter:
     """The moves of one settlement, collected by the table they go to."""
 
-    def __init__(self, lanes: Lanes, fence: int, now: int, returned: dict[int, _Held]) -> None:
+    def __init__(self, lanes: Lanes, fence: int, now: int, returned: dict[int, _ClaimedItem]) -> None:
         self._lanes = lanes
         self._returned = returned
         self._partition = lanes.partition
@@ -196,7 +198,7 @@ class _Settling:
             case _:
                 assert_never(move.kind)
 
-    def _split(self, row: _Held, lane: Lane, move: Move) -> bool:
+    def _split(self, row: _ClaimedItem, lane: Lane, move: Move) -> bool:
         assert move.rest is not None
         if row.span == 1:
             turn = self._lanes.make_ready(lane, row.priority, RETURNED)

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from swath.backends.sql import Statements
 from swath.backends.sqlite.format import check_format
-from swath.backends.sqlite.location import Target
+from swath.backends.sqlite.location import SqliteLocation
 from swath.core.clock import Clock
 from swath.core.counters import NO_COUNTERS, Counters
 from swath.core.errors import SwathError
@@ -68,18 +68,18 @@ class Session:
             del self.held[next(iter(self.held))]
 
 
-def begin(connection: sqlite3.Connection, clock: Clock, target: Target) -> Session:
+def begin(connection: sqlite3.Connection, clock: Clock, location: SqliteLocation) -> Session:
     """Read the frontier's row; a format that is not ours ends the transaction (rule 16)."""
-    settings, signal = read_frontier(connection, target)
-    return Session(connection, target.sql, clock, settings, signal)
+    settings, signal = read_frontier(connection, location)
+    return Session(connection, location.sql, clock, settings, signal)
 
 
-def read_frontier(connection: sqlite3.Connection, target: Target) -> tuple[Settings, Signal]:
-    row = connection.execute(target.sql["frontier"]).fetchone()
+def read_frontier(connection: sqlite3.Connection, location: SqliteLocation) -> tuple[Settings, Signal]:
+    row = connection.execute(location.sql["frontier"]).fetchone()
     if row is None:
-        raise SwathError(f"{target} is damaged (the frontier's own row is missing): restore it from a backup")
+        raise SwathError(f"{location} is damaged (the frontier's own row is missing): restore it from a backup")
     stored, *settings, paused, version = row
-    check_format(stored, target)
+    check_format(stored, location)
     return Settings(*settings), Signal(bool(paused), version)
 
 
@@ -256,7 +256,7 @@ class Lane:
         self.last_at = now
         self.timed = True
 
-    def written(self) -> None:
+    def mark_written(self) -> None:
         self.waits = self.flies = self.visited = 0
         self.timed = self.moved = False
 
@@ -297,7 +297,7 @@ class Lanes:
         self._touched.update(lanes)
         return lanes
 
-    def load_named(self, names: Iterable[str]) -> None:
+    def load_by_name(self, names: Iterable[str]) -> None:
         if missing := {name for name in names if name not in self._named}:
             where = {"partition": self.partition.number, "names": json.dumps(list(missing), ensure_ascii=False)}
             for row in self.session.connection.execute(self.session.sql["lanes_by_name"], where):
@@ -307,7 +307,7 @@ class Lanes:
         self._numbered[lane.number] = self._named[lane.name] = lane
 
     def named(self, name: str) -> Lane:
-        """A lane that `load_named` has looked for; it is made when it is not there."""
+        """A lane that `load_by_name` has looked for; it is made when it is not there."""
         lane = self._named.get(name)
         if lane is None:
             self.partition.lanes += 1
@@ -364,7 +364,7 @@ class Lanes:
             )
             for lane in self._new:
                 self._touched.pop(lane.number, None)
-                lane.written()
+                lane.mark_written()
             self._new.clear()
         moved: defaultdict[tuple[int | None, ...], list[int]] = defaultdict(list)
         kept: defaultdict[tuple[int | None, ...], list[int]] = defaultdict(list)
@@ -376,7 +376,7 @@ class Lanes:
                 moved[change].append(number)
             else:
                 kept[lane.waits, lane.flies, lane.visited, last_at, lane.head, lane.low].append(number)
-            lane.written()
+            lane.mark_written()
         self._save("save_lanes", moved)
         self._save("save_lane_counts", kept)
         self._touched.clear()

@@ -15,15 +15,17 @@ from swath.backends.sqlite import admin as changing
 from swath.backends.sqlite import claim as claiming
 from swath.backends.sqlite import reads
 from swath.backends.sqlite import settle as settling
-from swath.backends.sqlite.connection import Files, connect, locate, patiently, prepare
-from swath.backends.sqlite.errors import translated
+from swath.backends.sqlite.connection import connect, resolve_path, retry_while_busy
+from swath.backends.sqlite.create import ensure_frontier
+from swath.backends.sqlite.errors import translate_errors
 from swath.backends.sqlite.external_transaction import settle_within
 from swath.backends.sqlite.format import check_tables
-from swath.backends.sqlite.location import Target
+from swath.backends.sqlite.location import SqliteLocation
 from swath.backends.sqlite.migration import apply_missing
+from swath.backends.sqlite.open_files import OpenFiles
 from swath.backends.sqlite.state import Session, begin, read_frontier
 from swath.backends.sqlite.transactions import Transactions
-from swath.backends.sqlite.write_queue import Turn
+from swath.backends.sqlite.write_queue import WriteQueue
 from swath.backends.sqlite.writer import Writer
 from swath.core.clock import Clock, SystemClock
 from swath.core.errors import StoreUnavailable, UsageError
@@ -56,31 +58,31 @@ class SqliteStore:
 
     settings: Settings
 
-    def __init__(self, target: Target, *, clock: Clock, synchronous: str) -> None:
+    def __init__(self, location: SqliteLocation, *, clock: Clock, synchronous: str) -> None:
         """Open a file that holds a frontier. `open` is the way in."""
-        self._target = target
-        self.path = path = target.path
+        self._location = location
+        self.path = path = location.path
         self._clock = clock
         self._pid = os.getpid()
         self._closed = False
-        self._unheard: dict[int, ClaimReply] = {}  # claims whose caller has not got them, by token
+        self._unanswered: dict[int, ClaimReply] = {}  # claims whose caller has not got them, by token
         self._wakers: dict[asyncio.Event, Callable[[], None]] = {}
         self._wakers_lock = threading.Lock()
-        with translated(path), ExitStack() as opened:
+        with translate_errors(path), ExitStack() as opened:
             connection = opened.enter_context(closing(connect(path, synchronous=synchronous)))
-            patiently(partial(check_tables, connection, target))
-            self.settings, _ = patiently(partial(read_frontier, connection, target))
+            retry_while_busy(partial(check_tables, connection, location))
+            self.settings, _ = retry_while_busy(partial(read_frontier, connection, location))
             self._reading = opened.enter_context(closing(connect(path, synchronous=synchronous, read_only=True)))
             try:
-                self._files = Files(path)
-                opened.callback(self._files.let_go)
-                turn = Turn(f"{path}-turn")
+                self._files = OpenFiles(path)
+                opened.callback(self._files.release)
+                turn = WriteQueue(f"{path}-turn")
                 opened.callback(turn.close)
             except OSError as error:
                 raise StoreUnavailable(f"{error.filename} cannot be opened: {error.strerror}") from error
-            self._writer = patiently(
+            self._writer = retry_while_busy(
                 lambda: Writer(
-                    connection, turn, files=self._files, clock=clock, target=target, committed=self._committed
+                    connection, turn, files=self._files, clock=clock, location=location, committed=self._committed
                 )
             )
             opened.pop_all()
@@ -113,16 +115,16 @@ class SqliteStore:
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
-            opening.add_done_callback(_close_unwanted)
+            opening.add_done_callback(_close_abandoned)
             raise
 
     @classmethod
     def _open(
         cls, path: str, schema: str | None, settings: Settings | None, create: bool, clock: Clock, synchronous: str
     ) -> "SqliteStore":
-        target = Target.of(locate(path), schema)
-        prepare(target, settings, create=create, now=clock.now())
-        return cls(target, clock=clock, synchronous=synchronous)
+        location = SqliteLocation.of(resolve_path(path), schema)
+        ensure_frontier(location, settings, create=create, now=clock.now())
+        return cls(location, clock=clock, synchronous=synchronous)
 
     @property
     def generation(self) -> int:
@@ -142,15 +144,15 @@ class SqliteStore:
             raise
         finally:
             if heard:
-                self._unheard.pop(request.token, None)
+                self._unanswered.pop(request.token, None)
 
     def _claim(self, session: Session, request: ClaimRequest) -> ClaimReply:
         """In the writer's thread: what was claimed for a caller that was cancelled meanwhile is not claimed twice."""
-        before = self._unheard.get(request.token)
-        reply = None if before is None else claiming.find_again(session, request, before)
+        before = self._unanswered.get(request.token)
+        reply = None if before is None else claiming.find_unanswered(session, request, before)
         if reply is None:
             reply = claiming.claim(session, request)
-        self._unheard[request.token] = reply
+        self._unanswered[request.token] = reply
         return reply
 
     async def renew(self, claim: ClaimRef, lease: int) -> int:
@@ -161,7 +163,7 @@ class SqliteStore:
             return await self._write(lambda session: settling.settle(session, claim, settlement), wakes=True)
         self._check_usable()
         return settle_within(
-            connection, claim, settlement, target=self._target, inode=self._files.inode, clock=self._clock
+            connection, claim, settlement, location=self._location, inode=self._files.inode, clock=self._clock
         )
 
     async def change_lane(self, partition: int, lane: str, change: LaneChange) -> None:
@@ -243,14 +245,14 @@ class SqliteStore:
 
     async def _read(self, question: Callable[[Session], T]) -> T:
         self._check_usable()
-        return await asyncio.get_running_loop().run_in_executor(self._reader, self._ask, question)
+        return await asyncio.get_running_loop().run_in_executor(self._reader, self._run_read, question)
 
-    def _ask(self, question: Callable[[Session], T]) -> T:
+    def _run_read(self, question: Callable[[Session], T]) -> T:
         """In the reader's thread: answer from one snapshot."""
-        with translated(self.path):
-            patiently(partial(self._reading.execute, "BEGIN"))
+        with translate_errors(self.path):
+            retry_while_busy(partial(self._reading.execute, "BEGIN"))
             try:
-                session = patiently(partial(begin, self._reading, self._clock, self._target))
+                session = retry_while_busy(partial(begin, self._reading, self._clock, self._location))
                 self._files.check()
                 return question(session)
             finally:
@@ -262,17 +264,17 @@ class SqliteStore:
     async def wait(self, seconds: float) -> None:
         """Return after `seconds`, or sooner when something was added or settled that the last claim has not seen."""
         self._check_usable()
-        with self._woken() as woken:
+        with self._wake_event() as woken:
             try:
                 async with asyncio.timeout(seconds):
-                    seen = self._writer.looked or await self._writer.latest_news()
-                    while not woken.is_set() and await self._writer.latest_news() == seen:
-                        await _set_or_timeout(woken, POLL_SECONDS)
+                    seen = self._writer.looked or await self._writer.read_changes()
+                    while not woken.is_set() and await self._writer.read_changes() == seen:
+                        await _wait_for_event(woken, POLL_SECONDS)
             except TimeoutError:
                 return
 
     @contextmanager
-    def _woken(self) -> Iterator[asyncio.Event]:
+    def _wake_event(self) -> Iterator[asyncio.Event]:
         """An event that is set by the next commit of this store that may make work ready."""
         event = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -317,7 +319,7 @@ class SqliteStore:
         self._transactions.close()
         self._reader.shutdown()
         self._reading.close()
-        self._files.let_go()
+        self._files.release()
 
     def _close_unused(self) -> None:
         """The same for a store that nobody has called, without waiting for its thread."""
@@ -335,13 +337,13 @@ class SqliteStore:
             )
 
 
-def _close_unwanted(opening: "asyncio.Future[SqliteStore]") -> None:
+def _close_abandoned(opening: "asyncio.Future[SqliteStore]") -> None:
     """Whoever opened it was cancelled meanwhile."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result()._close_unused()
 
 
-async def _set_or_timeout(event: asyncio.Event, seconds: float) -> None:
+async def _wait_for_event(event: asyncio.Event, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
             await event.wait()
@@ -357,13 +359,13 @@ async def migrate(path: str, *, schema: str | None = None, clock: Clock | None =
 
 def _migrate(path: str, schema: str | None, now: int) -> Sequence[str]:
     """Under the write lock of a file that holds a frontier of any format."""
-    target = Target.of(locate(path), schema)
-    prepare(target, None, create=False, now=0)
-    with translated(target.path), closing(connect(target.path)) as connection:
-        patiently(partial(connection.execute, "BEGIN IMMEDIATE"))
+    location = SqliteLocation.of(resolve_path(path), schema)
+    ensure_frontier(location, None, create=False, now=0)
+    with translate_errors(location.path), closing(connect(location.path)) as connection:
+        retry_while_busy(partial(connection.execute, "BEGIN IMMEDIATE"))
         try:
-            applied = apply_missing(connection, target, now=now)
-            check_tables(connection, target)
+            applied = apply_missing(connection, location, now=now)
+            check_tables(connection, location)
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")

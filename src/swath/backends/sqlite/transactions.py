@@ -14,9 +14,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
-from swath.backends.sqlite.connection import Files, connect, patiently
-from swath.backends.sqlite.errors import TEMPORARY, primary_code, translate, translated
-from swath.backends.sqlite.write_queue import Turn
+from swath.backends.sqlite.connection import connect, retry_while_busy
+from swath.backends.sqlite.errors import TEMPORARY, primary_code, translate_error, translate_errors
+from swath.backends.sqlite.open_files import OpenFiles
+from swath.backends.sqlite.write_queue import WriteQueue
 from swath.core.errors import WrongTransaction
 
 T = TypeVar("T")
@@ -27,7 +28,7 @@ IDLE_CONNECTIONS = 2  # kept open for the next transaction
 class Transactions:
     """Opens transactions on one file, and keeps a few idle connections for the next ones."""
 
-    def __init__(self, path: str, *, files: Files, synchronous: str, committed: Callable[[], None]) -> None:
+    def __init__(self, path: str, *, files: OpenFiles, synchronous: str, committed: Callable[[], None]) -> None:
         self._path = path
         self._files = files
         self._synchronous = synchronous
@@ -49,7 +50,7 @@ class Transactions:
                 await transaction.run(transaction.roll_back)
                 reusable = True
                 if isinstance(error, sqlite3.Error) and primary_code(error) in TEMPORARY:
-                    raise translate(error, self._path) from error
+                    raise translate_error(error, self._path) from error
                 raise
             await transaction.run(transaction.commit)
             reusable = True
@@ -84,12 +85,12 @@ class _TransactionConnection:
     another transaction. Actions run in the order in which they were submitted, also after their caller was cancelled.
     """
 
-    def __init__(self, path: str, *, files: Files, synchronous: str) -> None:
+    def __init__(self, path: str, *, files: OpenFiles, synchronous: str) -> None:
         self._path = path
         self._files = files
         self._synchronous = synchronous
         self._connection: sqlite3.Connection | None = None
-        self._turn = Turn(f"{path}-turn")
+        self._turn = WriteQueue(f"{path}-turn")
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"swath transaction on {path}")
 
     async def run(self, action: Callable[[], T]) -> T:
@@ -103,14 +104,14 @@ class _TransactionConnection:
     # In the thread.
 
     def begin(self) -> sqlite3.Connection:
-        with translated(self._path):
+        with translate_errors(self._path):
             if self._connection is None:
                 self._connection = connect(self._path, synchronous=self._synchronous)
             connection = self._connection
             connection.isolation_level, connection.row_factory, connection.text_factory = None, None, str
             self._turn.take()
             try:
-                patiently(partial(connection.execute, "BEGIN IMMEDIATE"))
+                retry_while_busy(partial(connection.execute, "BEGIN IMMEDIATE"))
                 self._files.check()
             except BaseException:
                 self.roll_back()
@@ -120,7 +121,7 @@ class _TransactionConnection:
     def commit(self) -> None:
         assert self._connection is not None
         try:
-            with translated(self._path):
+            with translate_errors(self._path):
                 if not self._connection.in_transaction:
                     raise WrongTransaction(
                         "the transaction ended before its block did. `transaction()` commits when the block ends and "

@@ -14,7 +14,7 @@ from swath.backends.sqlite.connection import connect
 from swath.core.errors import StoreUnavailable
 
 
-class Copier:
+class WalCheckpointer:
     """For one thread, which tells it when to copy, and to end."""
 
     def __init__(self, path: str) -> None:

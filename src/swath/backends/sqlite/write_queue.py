@@ -30,7 +30,7 @@ _FLOCK = struct.Struct("hhqqi4x")  # l_type, l_whence, l_start, l_len, l_pid of 
 _SET: int | None = getattr(fcntl, "F_OFD_SETLK", None)
 
 
-class Turn:
+class WriteQueue:
     """A place in the queue of one database file. For one thread."""
 
     def __init__(

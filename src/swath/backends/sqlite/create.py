@@ -1,0 +1,145 @@
+"""Finding out what a file holds, and creating a frontier in it. Anything else in the file is left untouched."""
+
+import os
+import sqlite3
+from contextlib import closing
+from functools import partial
+from typing import NamedTuple
+from urllib.parse import quote
+
+from swath.backends.sqlite.connection import open_connection, retry_while_busy
+from swath.backends.sqlite.errors import translate_errors
+from swath.backends.sqlite.format import FORMAT
+from swath.backends.sqlite.location import SqliteLocation
+from swath.backends.sqlite.migration import list_migrations, run_script
+from swath.backends.sqlite.open_files import check_fork
+from swath.core.errors import NotAFrontier, StoreUnavailable
+from swath.core.store import Settings
+
+APPLICATION_ID = 0x73777468  # "swth", in the header of a file that is a frontier's own
+
+
+def ensure_frontier(location: SqliteLocation, settings: Settings | None, *, create: bool, now: int) -> None:
+    """See that there is a frontier; anything else that is in the file is left untouched."""
+    check_fork(location.path)
+    with translate_errors(location.path):
+        found = _find(location)
+        if found.has_frontier(location):
+            return
+        found.check_room(location)
+        if not create:
+            where = f"named {location.schema} in" if location.named else "at"
+            raise NotAFrontier(
+                f"there is no frontier {where} {location.path}: check the name, or create one by adding to it"
+            )
+        connection = open_connection(location.path)
+        try:
+            # Before WAL is switched on, so that the header of the file itself carries our mark from the start.
+            retry_while_busy(partial(create_tables, connection, location, settings or Settings(partitions=1), now))
+        finally:
+            connection.close()
+
+
+class _FileContents(NamedTuple):
+    """What a file holds."""
+
+    mark: int  # the application's, in the header
+    names: set[str]  # of tables and indexes
+
+    def has_frontier(self, location: SqliteLocation) -> bool:
+        return location.is_among(self.names)
+
+    def check_room(self, location: SqliteLocation) -> None:
+        """Raise NotAFrontier where a frontier that is not there must not be created either."""
+        if not location.named and (self.names or self.mark not in (0, APPLICATION_ID)):
+            raise NotAFrontier(
+                f"{location.path} is a database of something else; it was left alone. Name another file, or add "
+                "?schema=name to the URL for a frontier beside what is there"
+            )
+        if clashes := location.clashes(self.names):
+            raise NotAFrontier(
+                f"{location.path} has {', '.join(clashes)} already, which no frontier made; it was left alone. "
+                f"Choose another name than schema={location.schema}"
+            )
+
+
+def _find(location: SqliteLocation) -> _FileContents:
+    """What is there, without leaving a trace."""
+    try:
+        if os.path.getsize(location.path) == 0:
+            return _FileContents(0, set())
+    except (FileNotFoundError, NotADirectoryError):
+        return _FileContents(0, set())
+    except OSError as error:  # it may well be there, behind a directory that is closed to this user
+        raise StoreUnavailable(
+            f"{location.path} cannot be reached: {error.strerror}. "
+            "Check that this user may enter every directory on the way"
+        ) from error
+    return retry_while_busy(partial(_read_unlocked, location))
+
+
+def _read_unlocked(location: SqliteLocation) -> _FileContents:
+    """Read the file as it lies there, where nobody is at work on it: `immutable` locks and writes nothing.
+
+    The file is not read by hand, since closing it would drop the locks that this process holds on it through SQLite.
+    """
+    before = _read_file_state(location.path)
+    if not before.journal and not before.wal:
+        try:
+            found = _read(location, "mode=ro&immutable=1")
+        except sqlite3.DatabaseError:
+            if _read_file_state(location.path) == before:
+                raise
+        else:
+            if _read_file_state(location.path) == before:
+                return found
+    # A journal means that somebody is changing the file or has crashed over it: that takes SQLite's recovery.
+    return _read(location, "mode=rw" if before.journal else "mode=ro")
+
+
+class _FileState(NamedTuple):
+    """What changes when somebody writes."""
+
+    journal: bool
+    wal: bool
+    size: int
+    modified: int
+
+
+def _read_file_state(path: str) -> _FileState:
+    stat = os.stat(path)
+    return _FileState(os.path.exists(f"{path}-journal"), os.path.exists(f"{path}-wal"), stat.st_size, stat.st_mtime_ns)
+
+
+def _read(location: SqliteLocation, mode: str) -> _FileContents:
+    with closing(
+        sqlite3.connect(f"file:{quote(os.fsencode(location.path))}?{mode}", uri=True, isolation_level=None, timeout=0)
+    ) as connection:
+        return _contents(connection, location)
+
+
+def _contents(connection: sqlite3.Connection, location: SqliteLocation) -> _FileContents:
+    (mark,) = connection.execute("PRAGMA application_id").fetchone()
+    return _FileContents(mark, {name for (name,) in connection.execute(location.sql["names"])})
+
+
+def create_tables(connection: sqlite3.Connection, location: SqliteLocation, settings: Settings, now: int) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        found = _contents(connection, location)
+        if not found.has_frontier(location):  # otherwise another process was first
+            found.check_room(location)
+            if not location.named:
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            run_script(connection, location.tables())
+            for migration in list_migrations():
+                connection.execute(location.sql["record_migration"], {"name": migration.name, "applied_at": now})
+            connection.execute(location.sql["insert_frontier"], {"format": FORMAT, **settings._asdict()})
+            connection.executemany(
+                location.sql["insert_partition"], [(number,) for number in range(settings.partitions)]
+            )
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
