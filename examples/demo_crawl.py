@@ -15,11 +15,11 @@ from swath.cli.app import load_commands
 from swath.cli.exit_codes import ExitCode
 from swath.testing.web import Web, spawn
 
-TROUBLE = frozenset({
+FAULTS = frozenset({
     "statuses", "redirects", "twins", "codings", "flaky-503", "trap-filters", "robots-some",
     "robots-all", "robots-404", "sitemap-index", "feeds",
 })  # fmt: skip
-WEB = Web(seed=3, hosts=30, pages=900, skew=0.2, trouble=TROUBLE, patience=0.5)
+WEB = Web(seed=3, hosts=30, pages=900, skew=0.2, faults=FAULTS, slow_seconds=0.5)
 
 
 def main(arguments: list[str], *, web: Web = WEB) -> None:

@@ -16,7 +16,7 @@ from swath.crawl.job import CrawlJob
 from swath.crawl.seeds import read_seeds
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.workspace import Workspace, open_workspace
-from swath.testing.web import Spawned
+from swath.testing.web import WebProcess
 
 TIMEOUT = 120.0
 LEASE_SECONDS = 3.0  # short, so that what a killed process held is free again before long
@@ -46,13 +46,13 @@ def swath_command(*words: str, timeout: float = TIMEOUT, stdin: str | None = Non
     return Ran(ran.returncode, ran.stdout, ran.stderr)
 
 
-def crawl_words(spawned: Spawned, out: Path, *options: str, urls: Sequence[str] = ()) -> list[str]:
+def crawl_words(spawned: WebProcess, out: Path, *options: str, urls: Sequence[str] = ()) -> list[str]:
     return [
         "crawl", *urls, "--out", str(out), "--connect-to", spawned.connect_to, "--allow-private", "--json", *options,
     ]  # fmt: skip
 
 
-def crawl(spawned: Spawned, out: Path, *options: str, urls: Sequence[str] = ()) -> Ran:
+def crawl(spawned: WebProcess, out: Path, *options: str, urls: Sequence[str] = ()) -> Ran:
     """`swath crawl` of a web, to its end."""
     ran = swath_command(*crawl_words(spawned, out, *options, urls=urls))
     assert ran.code in (0, 1), ran.err

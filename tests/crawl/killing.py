@@ -13,7 +13,7 @@ from pathlib import Path
 
 from swath.crawl import workspace
 from swath.crawl.settings import CrawlSettings
-from swath.testing.web import Spawned, repeats, too_close, too_many_at_once
+from swath.testing.web import WebProcess, find_repeats, find_too_close, find_too_many_at_once
 from tests.crawl.archives import archived_urls, check_records
 from tests.crawl.driving import begin, prepare, read_outputs
 
@@ -24,7 +24,7 @@ END_SECONDS = 120.0
 
 
 def kill_until_done(
-    words: Sequence[str], spawned: Spawned, *, chance: random.Random, kills: int, after: Callable[[], None]
+    words: Sequence[str], spawned: WebProcess, *, chance: random.Random, kills: int, after: Callable[[], None]
 ) -> int:
     """Run a crawl, kill it after some requests of its own, and again; then let it end. Where it has several processes,
     one of these dies first every other time. Returns how many were killed."""
@@ -51,9 +51,9 @@ def kill_until_done(
     return killed
 
 
-def _await_requests(process: "subprocess.Popen[str]", spawned: Spawned, count: int) -> None:
-    seen = len(spawned.entries)
-    if not wait(lambda: len(spawned.entries) >= seen + count or process.poll() is not None, START_SECONDS):
+def _await_requests(process: "subprocess.Popen[str]", spawned: WebProcess, count: int) -> None:
+    seen = len(spawned.requests)
+    if not wait(lambda: len(spawned.requests) >= seen + count or process.poll() is not None, START_SECONDS):
         raise AssertionError(f"no {count} requests more: {_said(process)}")
     assert process.returncode in (None, 0), _said(process)
 
@@ -75,22 +75,22 @@ def mended(settings: CrawlSettings) -> None:
     check_records(settings.directory)
 
 
-def check_whole(spawned: Spawned, outs: Sequence[Path], *, killed: int) -> None:
+def check_whole(spawned: WebProcess, outs: Sequence[Path], *, killed: int) -> None:
     """Every page was fetched and is in the archive once; hosts were asked again at most for what was in hand, and
     never sooner than they should (INV-1, INV-3, INV-4, INV-5)."""
-    entries = spawned.entries
+    entries = spawned.requests
     archived = [archived_urls(out) for out in outs]
     together = frozenset().union(*archived)
     assert sum(map(len, archived)) - _robots(archived) == len(together) - _robots([together])
     assert spawned.web.check({entry.url for entry in entries}, together) == []
     again: dict[str, int] = {}
-    for url, count in repeats(entries).items():
+    for url, count in find_repeats(entries).items():
         host = url.split("/")[2]
         again[host] = again.get(host, 0) + count - 1
     # One page of a host is in flight at a time.
     assert {host: count for host, count in again.items() if count > killed} == {}
-    assert too_close(entries, DELAY, slack=SLACK) == []
-    assert too_many_at_once(entries, 1) == {}
+    assert find_too_close(entries, DELAY, slack=SLACK) == []
+    assert find_too_many_at_once(entries, 1) == {}
     for out in outs:
         check_records(out)
 

@@ -65,7 +65,7 @@ def test_chains_come_off_from_the_end() -> None:
         four = gzip.compress(four)
     refused = decode_content(four, "gzip, gzip, gzip, gzip", limit=LIMIT)
     assert refused.body == four
-    assert refused.error == "4 codings, at most 3 are taken off"
+    assert refused.error == "4 codings, more than the limit of 3"
 
 
 def test_members_of_gzip_follow_each_other_and_padding_is_ignored() -> None:
@@ -91,7 +91,7 @@ def test_the_limit_is_exact(coding: str) -> None:
 def test_a_stream_that_ends_early_gives_what_came(coding: str) -> None:
     packed = PACKERS[coding](TEXT)
     result = decode_content(packed[: len(packed) * 3 // 4], coding, limit=LIMIT)
-    assert result.error == f"{coding.removeprefix('x-')}: ends early"
+    assert result.error == f"{coding.removeprefix('x-')}: ends prematurely"
     assert len(result.body) > 20_000
     assert TEXT.startswith(result.body)
 
@@ -117,7 +117,7 @@ def test_at_most_a_window_is_lost_before_the_break() -> None:
 
 
 def test_a_label_without_the_coding() -> None:
-    assert decode_content(TEXT, "gzip", limit=LIMIT) == (TEXT, False, "labelled gzip, but is not")
+    assert decode_content(TEXT, "gzip", limit=LIMIT) == (TEXT, False, "declared as gzip, but is not gzip")
     assert decode_content(TEXT, "compress", limit=LIMIT) == (TEXT, False, "unknown coding 'compress'")
     assert decode_content(b"", "gzip", limit=LIMIT) == (b"", False, None)
 

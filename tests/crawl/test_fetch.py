@@ -91,9 +91,9 @@ async def test_a_header_that_was_given_takes_the_place_of_the_standard_one() -> 
 )
 async def test_what_is_no_header_is_refused(name: str, value: str) -> None:
     async with a_fetcher() as fetcher:
-        with pytest.raises(UsageError, match="is no header"):
+        with pytest.raises(UsageError, match="is not a valid header"):
             await fetcher.fetch("http://a.example/", headers={name: value})
-    with pytest.raises(UsageError, match="is no header"):
+    with pytest.raises(UsageError, match="is not a valid header"):
         a_fetcher(user_agent="two\nlines")
 
 

@@ -29,7 +29,9 @@ async def forever(exchange: Exchange) -> None:
 async def test_no_first_byte() -> None:
     async with serving(forever) as server, a_fetcher(limits=SHORT) as fetcher:
         answers = await asyncio.gather(*(fetcher.fetch(server.url()) for _ in range(20)))
-        assert {(answer.error, answer.detail) for answer in answers} == {("timeout-first-byte", "no byte within 0.2 s")}
+        assert {(answer.error, answer.detail) for answer in answers} == {
+            ("timeout-first-byte", "no byte received within 0.2 s")
+        }
         assert fetcher.in_flight == 0
         await server.until(lambda: server.open == 0)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from swath.crawl.settings import CrawlSettings
-from swath.testing.web import Spawned, Web, spawn
+from swath.testing.web import Web, WebProcess, spawn
 from tests.conftest import StartPostgres
 from tests.crawl.driving import begin, crawl_words
 from tests.crawl.killing import DELAY, END_SECONDS, check_whole, kill_until_done, mended, wait
@@ -22,13 +22,13 @@ HOSTS = 6
 
 
 @pytest.fixture
-def spawned(tmp_path: Path) -> Iterator[Spawned]:
-    web = Web(seed=7, hosts=HOSTS, pages=100, trouble=False, skew=0.3)
+def spawned(tmp_path: Path) -> Iterator[WebProcess]:
+    web = Web(seed=7, hosts=HOSTS, pages=100, faults=False, skew=0.3)
     with spawn(web, log=tmp_path / "requests.jsonl") as spawned:
         yield spawned
 
 
-def words(spawned: Spawned, out: Path, *options: str) -> list[str]:
+def words(spawned: WebProcess, out: Path, *options: str) -> list[str]:
     return crawl_words(
         spawned, out, "--scope", "domain", "--delay", str(DELAY), "--timeout", "5s", "--warc-size", "1MB", *options,
         urls=spawned.web.seeds,
@@ -40,7 +40,7 @@ def as_settings(out: Path, store: str | None = None) -> CrawlSettings:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_crawl_is_whole_however_often_it_is_killed(spawned: Spawned, tmp_path: Path, seed: int) -> None:
+def test_a_crawl_is_whole_however_often_it_is_killed(spawned: WebProcess, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     out = tmp_path / "out"
     after = partial(mended, as_settings(out))
@@ -50,7 +50,9 @@ def test_a_crawl_is_whole_however_often_it_is_killed(spawned: Spawned, tmp_path:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_processes_die_one_by_one_and_all_at_once(spawned: Spawned, database: str, tmp_path: Path, seed: int) -> None:
+def test_processes_die_one_by_one_and_all_at_once(
+    spawned: WebProcess, database: str, tmp_path: Path, seed: int
+) -> None:
     chance = random.Random(seed)
     out = tmp_path / "out"
     store = f"{database}&schema=crawl" if "?" in database else f"{database}?schema=crawl"
@@ -61,7 +63,7 @@ def test_processes_die_one_by_one_and_all_at_once(spawned: Spawned, database: st
     check_whole(spawned, [out], killed=killed)
 
 
-def test_a_crawl_outlasts_its_database(spawned: Spawned, start_postgres: StartPostgres, tmp_path: Path) -> None:
+def test_a_crawl_outlasts_its_database(spawned: WebProcess, start_postgres: StartPostgres, tmp_path: Path) -> None:
     """The server drops everything, twice, and comes back; the crawl waits and goes on."""
     server = start_postgres()
     out = tmp_path / "out"
@@ -78,11 +80,11 @@ def test_a_crawl_outlasts_its_database(spawned: Spawned, start_postgres: StartPo
     check_whole(spawned, [out], killed=outages)
 
 
-def _asked(spawned: Spawned, requests: int) -> bool:
-    return len(spawned.entries) >= requests
+def _asked(spawned: WebProcess, requests: int) -> bool:
+    return len(spawned.requests) >= requests
 
 
-def test_two_machines_share_a_crawl(spawned: Spawned, database: str, tmp_path: Path) -> None:
+def test_two_machines_share_a_crawl(spawned: WebProcess, database: str, tmp_path: Path) -> None:
     """The same command twice with one store and an --out each: together everything, once."""
     store = f"{database}&schema=crawl" if "?" in database else f"{database}?schema=crawl"
     outs = [tmp_path / "here", tmp_path / "there"]

@@ -16,7 +16,7 @@ from swath.crawl.http.response import Response
 from swath.crawl.lanes import ip_lane_name
 from swath.crawl.settings import CrawlSettings
 from swath.frontier import Frontier
-from swath.testing.web import Entry, Web, spawn, too_close, too_many_at_once
+from swath.testing.web import LoggedRequest, Web, find_too_close, find_too_many_at_once, spawn
 from tests.bench import bench
 from tests.crawl.archives import archived_urls
 from tests.crawl.driving import crawl_here, swath_command
@@ -219,7 +219,7 @@ async def forwarded(port: int) -> AsyncIterator[None]:
 
 async def test_all_names_of_an_address_are_paced_together(tmp_path: Path) -> None:
     """INV-3 from the server's side: seeds, links, redirects and robots.txt of many names, by two processes."""
-    web = Web(seed=3, hosts=6, pages=24, trouble=frozenset({"redirects", "robots-redirect-away"}), patience=0.2)
+    web = Web(seed=3, hosts=6, pages=24, faults=frozenset({"redirects", "robots-redirect-away"}), slow_seconds=0.2)
     out, store = tmp_path / "out", f"sqlite:///{tmp_path / 'out' / 'frontier.db'}"
     at = {name: (HERE, THERE)[number % 2] for number, name in enumerate(sorted(web.sites))}
     assert at["robots-redirect-away.demo.test"] != at["robots-keeper.demo.test"]
@@ -229,16 +229,16 @@ async def test_all_names_of_an_address_are_paced_together(tmp_path: Path) -> Non
         words = ("crawl", *web.seeds, "--out", str(out), *options, *rules, "--allow-private", "--json")
         async with forwarded(spawned.port):
             ran = await asyncio.to_thread(swath_command, *words)
-        entries = spawned.entries
+        entries = spawned.requests
 
-    def address(entry: Entry) -> str:
+    def address(entry: LoggedRequest) -> str:
         return at[entry.host]
 
     assert ran.summary["stopped_by"] == "done", ran.err
     assert web.check({entry.url for entry in entries}, archived_urls(out), retries=1) == []
-    assert too_close(entries, DELAY, slack=SLACK, lane=address) == []
-    assert too_many_at_once(entries, 1, lane=address) == {}
-    assert too_close(entries, DELAY, slack=SLACK, lane=lambda _: "all")  # the addresses do not wait for each other
+    assert find_too_close(entries, DELAY, slack=SLACK, lane=address) == []
+    assert find_too_many_at_once(entries, 1, lane=address) == {}
+    assert find_too_close(entries, DELAY, slack=SLACK, lane=lambda _: "all")  # the addresses do not wait for each other
     async with swath.open(store, create=False) as frontier:
         facts = await frontier.facts([f"address {name}" for name in at])
     assert facts

@@ -21,7 +21,7 @@ from swath.crawl import seeds
 from swath.crawl.fleet import Fleet
 from swath.crawl.settings import CrawlSettings
 from swath.runner.shutdown import Stop
-from swath.testing.web import Spawned, Web, spawn, too_close, too_many_at_once
+from swath.testing.web import Web, WebProcess, find_too_close, find_too_many_at_once, spawn
 from tests.crawl.archives import archived_urls, check_records
 from tests.crawl.driving import begin, crawl, crawl_here, crawl_words, environment, prepare, read_status, swath_command
 from tests.crawl.killing import children, wait
@@ -29,17 +29,17 @@ from tests.crawl.web import Exchange, serving
 
 DELAY = "0.02"
 SEEDS = 100_000 if os.environ.get("SWATH_SOAK") == "1" else 20_000
-WEB = Web(seed=11, hosts=6, pages=120, trouble=False, skew=0.5, sitemaps=False)
+WEB = Web(seed=11, hosts=6, pages=120, faults=False, skew=0.5, sitemaps=False)
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spawned]:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebProcess]:
     with spawn(WEB, log=tmp_path_factory.mktemp("web") / "requests.jsonl") as spawned:
         yield spawned
 
 
 @pytest.fixture
-def spawned(shared: Spawned) -> Spawned:
+def spawned(shared: WebProcess) -> WebProcess:
     """The web, with a log that has nothing from before."""
     assert shared.log is not None
     os.truncate(shared.log, 0)
@@ -59,21 +59,21 @@ def hosts_of(urls: set[str]) -> Counter[str]:
 
 def test_a_host_has_no_more_pages_than_it_may(tmp_path: Path) -> None:
     """Exact, also with several in flight; and the pace holds from start to start (INV-3)."""
-    web = Web(seed=11, hosts=3, pages=60, trouble=False, skew=0.0, sitemaps=False, latency=0.4)
+    web = Web(seed=11, hosts=3, pages=60, faults=False, skew=0.0, sitemaps=False, latency_seconds=0.4)
     out = tmp_path / "out"
     options = ("--scope", "domain", "--delay", "0.1", "--max-pages-per-host", "7", "--max-workers-per-host", "3")
     with spawn(web, log=tmp_path / "requests.jsonl") as spawned:
         ran = crawl(spawned, out, *options, urls=web.seeds)
-        entries = spawned.entries
+        entries = spawned.requests
     assert list(hosts_of(pages_of(out)).values()) == [7] * 3
     assert ran.summary["refused"]["host-budget"] > 0
     # A start is when the store hands a page out; from there to the request it may take a moment.
-    assert too_close(entries, 0.1, since="start", slack=0.05) == []
-    assert too_many_at_once(entries, 3) == {}
-    assert set(too_many_at_once(entries, 2)) == {f"h000{number}.demo.test" for number in range(3)}
+    assert find_too_close(entries, 0.1, since="start", slack=0.05) == []
+    assert find_too_many_at_once(entries, 3) == {}
+    assert set(find_too_many_at_once(entries, 2)) == {f"h000{number}.demo.test" for number in range(3)}
 
 
-def test_a_crawl_has_no_more_pages_than_it_may(spawned: Spawned, tmp_path: Path) -> None:
+def test_a_crawl_has_no_more_pages_than_it_may(spawned: WebProcess, tmp_path: Path) -> None:
     """At most so many plus what is in flight; the same command with more goes on."""
     out = tmp_path / "out"
     ran = crawl(spawned, out, "--scope", "domain", "--delay", DELAY, "--max-pages", "20", urls=WEB.seeds)
@@ -81,7 +81,7 @@ def test_a_crawl_has_no_more_pages_than_it_may(spawned: Spawned, tmp_path: Path)
     assert 20 <= len(pages_of(out)) <= 20 + WEB.hosts
     ran = crawl(spawned, out, "--scope", "domain", "--delay", DELAY, urls=WEB.seeds)
     assert (ran.code, ran.summary["stopped_by"]) == (0, "done")
-    assert WEB.check({entry.url for entry in spawned.entries}, archived_urls(out)) == []
+    assert WEB.check({entry.url for entry in spawned.requests}, archived_urls(out)) == []
 
 
 @pytest.mark.parametrize("coded", [False, True])
@@ -101,7 +101,7 @@ async def test_a_robots_is_read_whole_however_small_pages_have_to_be(tmp_path: P
     assert job.stats.refused == {"robots": 1}
 
 
-def test_a_crawl_ends_in_time(spawned: Spawned, tmp_path: Path) -> None:
+def test_a_crawl_ends_in_time(spawned: WebProcess, tmp_path: Path) -> None:
     out = tmp_path / "out"
     began = time.monotonic()
     ran = crawl(spawned, out, "--scope", "domain", "--delay", "1s", "--max-duration", "1.5s", urls=WEB.seeds)
@@ -144,7 +144,7 @@ SCOPES: list[tuple[Within, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("within", "options"), SCOPES, ids=[str(options) for _, options in SCOPES])
-async def test_scope_is_kept(spawned: Spawned, tmp_path: Path, options: dict[str, Any], within: Within) -> None:
+async def test_scope_is_kept(spawned: WebProcess, tmp_path: Path, options: dict[str, Any], within: Within) -> None:
     out = tmp_path / "out"
     seed = WEB.seeds[0]
     await crawl_here(
@@ -161,17 +161,17 @@ def _reachable(seed: str, options: dict[str, Any], within: Within) -> set[str]:
     most = options.get("depth", 99)
     found, fresh = {seed}, {seed}
     for _ in range(most):
-        pages = [page for url in sorted(fresh) if (page := WEB.page(url)) is not None and url in WEB.expected()]
+        pages = [page for url in sorted(fresh) if (page := WEB.page(url)) is not None and url in WEB.urls_to_archive()]
         links = {link.url for page in pages for link in page.links}
-        fresh = {url for url in links - found if within(url, seed) and url in WEB.expected()}
+        fresh = {url for url in links - found if within(url, seed) and url in WEB.urls_to_archive()}
         found |= fresh
     return found
 
 
-def test_prefix_is_kept(spawned: Spawned, tmp_path: Path) -> None:
+def test_prefix_is_kept(spawned: WebProcess, tmp_path: Path) -> None:
     """The directory of the seed, and what lies below."""
     out = tmp_path / "out"
-    inside = next(url for url in sorted(WEB.expected()) if url.count("/") > 4)
+    inside = next(url for url in sorted(WEB.urls_to_archive()) if url.count("/") > 4)
     directory = inside.rpartition("/")[0] + "/"
     crawl(spawned, out, "--delay", "0", "--scope", "prefix", urls=[inside])
     assert inside in pages_of(out)
@@ -182,11 +182,11 @@ def test_prefix_is_kept(spawned: Spawned, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_ctrl_c_ends_politely_and_says_how_to_go_on(spawned: Spawned, tmp_path: Path, processes: str) -> None:
+def test_ctrl_c_ends_politely_and_says_how_to_go_on(spawned: WebProcess, tmp_path: Path, processes: str) -> None:
     out = tmp_path / "out"
     words = crawl_words(spawned, out, "--scope", "domain", "--delay", "0.3", "--processes", processes, urls=WEB.seeds)
     process = begin([word for word in words if word != "--json"])
-    assert wait(lambda: len(spawned.entries) > 8, 60.0)
+    assert wait(lambda: len(spawned.requests) > 8, 60.0)
     family = children(process.pid)
     began = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
@@ -200,12 +200,12 @@ def test_ctrl_c_ends_politely_and_says_how_to_go_on(spawned: Spawned, tmp_path: 
 
 def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
     """Also while answers are outstanding that never come."""
-    web = Web(seed=1, hosts=1, pages=1, trouble=frozenset({"slow"}))
+    web = Web(seed=1, hosts=1, pages=1, faults=frozenset({"slow"}))
     with spawn(web, log=tmp_path / "requests.jsonl") as spawned:
         out = tmp_path / "out"
         words = crawl_words(spawned, out, "--delay", "0", "--timeout", "60s", urls=["http://slow.demo.test/hang"])
         process = begin(words, lease=60)
-        assert wait(lambda: len(spawned.entries) >= 1, 60.0)  # robots.txt
+        assert wait(lambda: len(spawned.requests) >= 1, 60.0)  # robots.txt
         time.sleep(0.5)
         began = time.monotonic()
         process.send_signal(signal.SIGINT)
@@ -216,10 +216,12 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
         assert process.returncode == 130
 
 
-def test_when_all_processes_are_killed_it_is_said_and_the_crawl_is_not_over(spawned: Spawned, tmp_path: Path) -> None:
+def test_when_all_processes_are_killed_it_is_said_and_the_crawl_is_not_over(
+    spawned: WebProcess, tmp_path: Path
+) -> None:
     words = crawl_words(spawned, tmp_path / "out", "--scope", "domain", "--processes", "2", urls=WEB.seeds)
     process = begin(words)
-    assert wait(lambda: len(spawned.entries) > 2, 60.0)
+    assert wait(lambda: len(spawned.requests) > 2, 60.0)
     for pid in children(process.pid):
         os.kill(pid, signal.SIGKILL)
     out, err = process.communicate(timeout=20)
@@ -240,7 +242,7 @@ async def test_what_all_processes_fail_with_is_what_the_crawl_fails_with(tmp_pat
             await fleet.run()
 
 
-def test_what_changed_since_the_last_run_is_told(spawned: Spawned, tmp_path: Path) -> None:
+def test_what_changed_since_the_last_run_is_told(spawned: WebProcess, tmp_path: Path) -> None:
     out = tmp_path / "out"
     crawl(spawned, out, "--delay", "0", "--scope", "page", urls=WEB.seeds)
     ran = crawl(spawned, out, "--delay", "0", "--scope", "host", "--depth", "0", "--workers", "9", urls=WEB.seeds)
@@ -310,7 +312,7 @@ runpy.run_module("swath", run_name="__main__")
 """
 
 
-def test_few_descriptors_slow_a_crawl_and_do_not_end_it(spawned: Spawned, tmp_path: Path) -> None:
+def test_few_descriptors_slow_a_crawl_and_do_not_end_it(spawned: WebProcess, tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = crawl_words(spawned, out, "--scope", "domain", "--delay", "0", "--workers", "500", urls=WEB.seeds)
     ran = subprocess.run(
@@ -319,4 +321,4 @@ def test_few_descriptors_slow_a_crawl_and_do_not_end_it(spawned: Spawned, tmp_pa
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     assert "500 workers need" in ran.stderr
-    assert WEB.check({entry.url for entry in spawned.entries}, archived_urls(out)) == []
+    assert WEB.check({entry.url for entry in spawned.requests}, archived_urls(out)) == []

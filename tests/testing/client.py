@@ -6,7 +6,7 @@ import ssl
 import zlib
 from dataclasses import dataclass, field
 
-from swath.testing.web import Served
+from swath.testing.web import WebServer
 
 PATIENCE = 10.0  # seconds after which an answer that should come fails the test
 
@@ -35,7 +35,7 @@ class Got:
 
 
 async def fetch(
-    served: Served,
+    served: WebServer,
     url: str,
     *,
     accept: str = "gzip, deflate",

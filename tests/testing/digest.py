@@ -3,17 +3,17 @@
 import hashlib
 import sys
 
-from swath.testing.web import Ask, Web
+from swath.testing.web import Request, Web
 
 
 def digest_of(seed: int) -> str:
     web = Web(seed=seed, hosts=5, pages=60, size=(600, 3000))
     digest = hashlib.sha256()
     for host, site in web.sites.items():
-        for target, verdict in site.verdicts():
-            digest.update(f"{host} {target} {verdict}\n".encode())
+        for target, expectation in site.expectations():
+            digest.update(f"{host} {target} {expectation}\n".encode())
             if host != "large.demo.test":
-                answer = web.answer(Ask(host, target, accept_encoding="gzip"))
+                answer = web.respond(Request(host, target, accept_encoding="gzip"))
                 for step in answer.steps[:10]:
                     digest.update(step if isinstance(step, bytes) else repr(step).encode())
     return digest.hexdigest()

@@ -9,7 +9,7 @@ from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import quote, urljoin, urlsplit
 
-from swath.testing.web import Served
+from swath.testing.web import WebServer
 from tests.testing.client import Got, fetch
 
 _CODECS = {"shift_jis": "cp932", "iso-8859-1": "cp1252"}
@@ -69,7 +69,7 @@ def links_of(url: str, got: Got) -> Iterator[str]:
                 yield found
 
 
-async def crawl(served: Served, seeds: Iterable[str], *, sitemaps: bool = True) -> dict[str, Got]:
+async def crawl(served: WebServer, seeds: Iterable[str], *, sitemaps: bool = True) -> dict[str, Got]:
     """Everything below demo.test that links lead to and robots.txt allows."""
     queue = deque(seeds)
     seen = set(queue)

@@ -22,5 +22,5 @@ def test_it_imports_the_standard_library_only() -> None:
 
 def test_every_public_name_says_what_it_is() -> None:
     for name in swath.testing.web.__all__:
-        if name != "KINDS":
+        if name != "FAULTS":
             assert inspect.getdoc(getattr(swath.testing.web, name)), name

@@ -18,19 +18,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swath.testing.web import Log, Served, Web, read_log, serve, spawn, too_close
-from swath.testing.web.process import from_settings, to_settings
-from swath.testing.web.request import parse
+from swath.testing.web import RequestLog, Web, WebServer, find_too_close, read_log, serve, spawn
+from swath.testing.web.process import plan_from_json, plan_to_json
+from swath.testing.web.request_head import parse_head
 from tests.testing.client import PATIENCE, fetch, receive
 
 WEB = Web(
     hosts=3,
     pages=30,
-    trouble=frozenset({"slow", "large"}),
+    faults=frozenset({"slow", "large"}),
     size=(600, 2000),
     links=(2, 5),
-    patience=0.1,
-    huge=15_000_000,
+    slow_seconds=0.1,
+    huge_bytes=15_000_000,
 )
 
 
@@ -45,8 +45,8 @@ async def test_requests_on_one_connection_are_answered_in_order() -> None:
         writer.write(b"".join(request("h0000.demo.test", target) for target in asked))
         assert (await receive(reader)).status == 200
         writer.close()
-    assert [entry.target for entry in served.log.entries] == asked
-    assert [entry.status for entry in served.log.entries] == [200, 200, 404]
+    assert [entry.target for entry in served.log.requests] == asked
+    assert [entry.status for entry in served.log.requests] == [200, 200, 404]
 
 
 async def test_a_slow_answer_holds_back_the_next_one_on_its_connection() -> None:
@@ -54,9 +54,9 @@ async def test_a_slow_answer_holds_back_the_next_one_on_its_connection() -> None
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(request("slow.demo.test", "/first-byte") + request("h0000.demo.test", "/no-such-page"))
         assert b"Slowly" in await asyncio.wait_for(reader.readuntil(b"</html>"), PATIENCE)
-        assert b"404 Not Found" in await asyncio.wait_for(reader.readuntil(b"no such page"), PATIENCE)
+        assert b"404 Not Found" in await asyncio.wait_for(reader.readuntil(b"Page not found"), PATIENCE)
         writer.close()
-    slow, quick = served.log.entries
+    slow, quick = served.log.requests
     assert slow.ended <= quick.started
     assert slow.ended - slow.started >= 0.1
 
@@ -69,7 +69,7 @@ async def test_a_request_may_come_in_pieces() -> None:
             await writer.drain()
         assert (await receive(reader)).status == 404
         writer.close()
-    assert served.log.entries[0].url == "http://h0000.demo.test/no-such-page"
+    assert served.log.requests[0].url == "http://h0000.demo.test/no-such-page"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ async def test_odd_requests(sent: bytes, status: int) -> None:
 @given(st.binary())
 def test_no_request_is_too_odd_to_be_read(head: bytes) -> None:
     for sent in (head, b"GET " + head + b" HTTP/1.1", b"GET / HTTP/1.1\r\nHost: " + head):
-        request = parse(sent, scheme="http")
+        request = parse_head(sent, scheme="http")
         assert request is None or request.host
 
 
@@ -120,7 +120,7 @@ async def test_a_client_that_leaves_is_logged_when_it_leaves() -> None:
         got = await fetch(served, "http://slow.demo.test/hang", wait=0.1)
         assert got.end == "silent"
         await fetch(served, "http://h0000.demo.test/")  # by now the server knows that the other has left
-        entry, _ = served.log.entries
+        entry, _ = served.log.requests
     assert not entry.complete
     assert entry.status == 0
     assert 0.05 < entry.ended - entry.started < PATIENCE  # the client's wait began a little earlier
@@ -132,10 +132,10 @@ async def test_an_answer_has_ended_when_its_last_byte_has_left() -> None:
         writer.write(request("large.demo.test", "/body"))
         head = await reader.readuntil(b"\r\n\r\n")
         await asyncio.sleep(0.2)  # the client does not read, so the answer cannot end
-        assert served.log.entries == []
+        assert served.log.requests == []
         await asyncio.wait_for(reader.readexactly(int(head.split()[-1])), PATIENCE)
         writer.close()
-    assert [entry.complete for entry in served.log.entries] == [True]
+    assert [entry.complete for entry in served.log.requests] == [True]
 
 
 async def test_a_client_that_leaves_a_large_answer(caplog: pytest.LogCaptureFixture) -> None:
@@ -145,7 +145,7 @@ async def test_a_client_that_leaves_a_large_answer(caplog: pytest.LogCaptureFixt
         await reader.readuntil(b"\r\n\r\n")
         writer.transport.abort()
         await fetch(served, "http://h0000.demo.test/")
-    assert [entry.complete for entry in served.log.entries if entry.target == "/body"] == [False]
+    assert [entry.complete for entry in served.log.requests if entry.target == "/body"] == [False]
     assert caplog.records == []
 
 
@@ -154,7 +154,7 @@ async def test_the_log_shows_who_comes_too_soon() -> None:
         await fetch(served, "http://h0000.demo.test/")
         await fetch(served, "http://h0000.demo.test/robots.txt")
         await fetch(served, "http://h0001.demo.test/robots.txt")
-    (pair,) = too_close(served.log.entries, 60.0)
+    (pair,) = find_too_close(served.log.requests, 60.0)
     assert pair.second.target == "/robots.txt"
     assert pair.first.agent == "tests"
 
@@ -164,7 +164,7 @@ async def test_serving_ends_though_clients_hang() -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(request("slow.demo.test", "/hang"))
         await asyncio.sleep(0.05)
-    assert len(served.log.entries) == 1
+    assert len(served.log.requests) == 1
     writer.close()
 
 
@@ -176,12 +176,12 @@ async def test_it_listens_on_loopback_only() -> None:
 
 
 async def test_pages_of_a_slow_web_come_late_and_all_at_once() -> None:
-    web = Web(hosts=100, pages=100, trouble=False, latency=0.3, size=(300, 600), links=(1, 2))
+    web = Web(hosts=100, pages=100, faults=False, latency_seconds=0.3, size=(300, 600), links=(1, 2))
     began = time.monotonic()
     async with serve(web) as served:
-        got = await asyncio.gather(*(fetch(served, url) for url in web.expected()))
+        got = await asyncio.gather(*(fetch(served, url) for url in web.urls_to_archive()))
     assert {each.status for each in got} == {200}
-    assert min(entry.ended - entry.started for entry in served.log.entries) >= 0.3
+    assert min(entry.ended - entry.started for entry in served.log.requests) >= 0.3
     assert time.monotonic() - began < 100 * 0.3 / 2
 
 
@@ -194,11 +194,11 @@ async def test_a_web_over_tls(tmp_path: Path) -> None:
     ours.load_cert_chain(cert, key)
     theirs = ssl.create_default_context(cafile=str(cert))
     theirs.check_hostname = False
-    web = Web(hosts=2, pages=10, trouble=False, scheme="https", size=(600, 2000))
+    web = Web(hosts=2, pages=10, faults=False, scheme="https", size=(600, 2000))
     async with serve(web, ssl=ours) as served:
         got = await fetch(served, web.seeds[0], context=theirs)
         assert got.status == 200
-        assert served.requested == set(web.seeds) == {"https://h0000.demo.test/"}
+        assert served.requested_urls == set(web.seeds) == {"https://h0000.demo.test/"}
 
 
 @contextmanager
@@ -221,11 +221,11 @@ def process(*arguments: str, **more: Any) -> Iterator[tuple[subprocess.Popen[str
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_process_serves_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     path = tmp_path / "requests.jsonl"
-    with process("--hosts", "2", "--pages", "10", "--seed", "7", "--no-trouble", "--log", str(path)) as (it, ready):
-        web = Web(seed=7, hosts=2, pages=10, trouble=False)
+    with process("--hosts", "2", "--pages", "10", "--seed", "7", "--no-faults", "--log", str(path)) as (it, ready):
+        web = Web(seed=7, hosts=2, pages=10, faults=False)
         assert ready["seeds"] == list(web.seeds)
         assert ready["connect_to"] == f"::127.0.0.1:{ready['port']}"
-        served = Served(web, ready["port"], Log())
+        served = WebServer(web, ready["port"], RequestLog())
         got = await fetch(served, web.seeds[0])
         assert got.unpacked() == page_body(web)
         (entry,) = read_log(path)
@@ -254,25 +254,35 @@ def test_a_process_ends_with_its_standard_input() -> None:
 
 
 async def test_a_web_in_a_process_of_its_own(tmp_path: Path) -> None:
-    web = Web(seed=3, hosts=2, pages=10, trouble=frozenset({"dead"}), size=(300, 900), skew=0.5, trap_depth=7)
+    web = Web(seed=3, hosts=2, pages=10, faults=frozenset({"dead"}), size=(300, 900), skew=0.5, trap_depth=7)
     with spawn(web, log=tmp_path / "log.jsonl") as spawned:
-        assert from_settings(to_settings(web)) == web
-        assert spawned.entries == []
-        got = await fetch(Served(web, spawned.port, Log()), web.seeds[0])
+        assert plan_from_json(plan_to_json(web)) == web
+        assert spawned.requests == []
+        got = await fetch(WebServer(web, spawned.port, RequestLog()), web.seeds[0])
         assert got.status == 200
-        assert [entry.url for entry in spawned.entries] == [web.seeds[0]]
+        assert [entry.url for entry in spawned.requests] == [web.seeds[0]]
     with pytest.raises(ProcessLookupError):
         os.kill(spawned.pid, 0)
 
 
 def test_a_process_that_cannot_start_says_so() -> None:
-    with pytest.raises(RuntimeError, match="did not start"), spawn(Web(trouble=frozenset({"gremlins"}))):
+    with pytest.raises(RuntimeError, match="did not start"), spawn(Web(faults=frozenset({"gremlins"}))):
         pass
 
 
 def test_the_truth_can_be_printed() -> None:
-    command = [sys.executable, "-m", "swath.testing.web", "--truth", "--hosts", "2", "--pages", "10", "--no-trouble"]
+    command = [
+        sys.executable,
+        "-m",
+        "swath.testing.web",
+        "--expectations",
+        "--hosts",
+        "2",
+        "--pages",
+        "10",
+        "--no-faults",
+    ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     lines = [json.loads(line) for line in subprocess.check_output(command, env=environment).splitlines()]
-    web = Web(hosts=2, pages=10, trouble=False)
-    assert {line["url"] for line in lines if line["fate"] == "must"} == web.expected()
+    web = Web(hosts=2, pages=10, faults=False)
+    assert {line["url"] for line in lines if line["requirement"] == "must"} == web.urls_to_archive()

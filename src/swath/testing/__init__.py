@@ -1,1 +1,4 @@
-"""What tests need and swath does not: for now, a web to crawl. Nothing here imports the rest of swath."""
+"""Helpers for tests of code that uses swath: at present the demo web, in `swath.testing.web`.
+
+Modules here import the standard library and each other, nothing else of swath.
+"""

@@ -1,7 +1,7 @@
-"""Which addresses a crawler may connect to: those of the public internet, and no others.
+"""Which IP addresses a crawler may connect to: those of the public internet only.
 
-The ranges are those of the IANA special-purpose registries, kept here rather than taken from `ipaddress.is_global`,
-whose answers differ between releases of Python. Where a registry leaves it open, the answer is no.
+The ranges come from the IANA special-purpose address registries. `ipaddress.is_global` is not used, because its results
+differ between Python releases. If a registry does not say whether a range is global, it counts as private.
 """
 
 from functools import lru_cache
@@ -15,13 +15,13 @@ NOT_PUBLIC_4: Final = tuple(
     for network in (
         "0.0.0.0/8",  # this network
         "10.0.0.0/8",  # private use
-        "100.64.0.0/10",  # shared by the customers of a carrier
+        "100.64.0.0/10",  # carrier-grade NAT
         "127.0.0.0/8",  # loopback
-        "169.254.0.0/16",  # link local, and the metadata services of clouds
+        "169.254.0.0/16",  # link local, includes the metadata services of clouds
         "172.16.0.0/12",  # private use
         "192.0.0.0/24",  # protocol assignments
         "192.0.2.0/24",  # documentation
-        "192.88.99.0/24",  # relays of 6to4, withdrawn
+        "192.88.99.0/24",  # 6to4 relays, deprecated
         "192.168.0.0/16",  # private use
         "198.18.0.0/15",  # benchmarks
         "198.51.100.0/24",  # documentation
@@ -30,22 +30,22 @@ NOT_PUBLIC_4: Final = tuple(
         "240.0.0.0/4",  # reserved, and broadcast
     )
 )
-GLOBAL_UNICAST: Final = IPv6Network("2000::/3")  # all that has been given out so far
+GLOBAL_UNICAST: Final = IPv6Network("2000::/3")  # all ranges that IANA has allocated so far
 NOT_PUBLIC_6: Final = tuple(
     IPv6Network(network)
     for network in (
-        "2001::/23",  # protocol assignments, Teredo among them: a tunnel ends at the IPv4 address it hides
+        "2001::/23",  # protocol assignments, includes Teredo tunnels to hidden IPv4 addresses
         "2001:db8::/32",  # documentation
-        "2002::/16",  # 6to4, a tunnel as well
+        "2002::/16",  # 6to4 tunnels
         "3fff::/20",  # documentation
     )
 )
-NAT64: Final = IPv6Network("64:ff9b::/96")  # how networks without IPv4 reach it: as good as the address within
+NAT64: Final = IPv6Network("64:ff9b::/96")  # how IPv6-only networks reach IPv4; check the embedded address
 
 
 @lru_cache(maxsize=CACHED_ADDRESSES)
 def is_public(address: str) -> bool:
-    """Whether this is the address of a host on the public internet. What is not an address is not."""
+    """Return whether the address belongs to the public internet. Return False if it is not an IP address."""
     try:
         if ":" not in address:
             return _is_public_4(IPv4Address(address))
@@ -55,7 +55,7 @@ def is_public(address: str) -> bool:
 
 
 def parse_ip_literal(host: str) -> str | None:
-    """The address that a URL's host spells out, or None when it is a name."""
+    """Return the IP address that the host of a URL consists of, or None if the host is a name."""
     return _parse_ip_literal(host) if host[:1] == "[" or host[-1:].isdigit() else None
 
 

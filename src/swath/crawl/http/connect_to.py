@@ -1,4 +1,4 @@
-"""Where a request goes: a URL taken apart as curl will see it, and the mapping that `--connect-to` makes."""
+"""Where a request connects to: the parts of a URL as libcurl sees them, and the mapping of `--connect-to`."""
 
 import re
 from collections.abc import Iterable
@@ -6,8 +6,8 @@ from typing import NamedTuple, Self
 
 from swath.core.errors import UsageError
 
-# Strict, so that libcurl cannot read another host out of it than we did. A URL normalised by the WHATWG standard fits,
-# but for a few hosts that no name server could hold.
+# Strict, so that libcurl cannot parse another host from the URL than this pattern does. Every normalised URL matches,
+# except a few whose hosts cannot exist in DNS.
 URL_PATTERN = re.compile(
     r"(?P<scheme>https?)://(?:[^/?#@\\]*@)?(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?"
     r"(?P<path>/[!-\"$->@-~]*)?(?P<query>\?[!-\"$-~]*)?(?:#.*)?",
@@ -19,20 +19,20 @@ HIGHEST_PORT = 65_535
 
 
 class UrlParts(NamedTuple):
-    """A URL in parts. `host` keeps the brackets of an IPv6 address; `authority` is the Host header."""
+    """The parts of a URL. `host` keeps the brackets of an IPv6 address; `authority` is the Host header."""
 
     url: str  # without user, password and fragment
     scheme: str
     host: str
     port: int
     authority: str
-    path: str  # and query: the request target
+    path: str  # with the query: the request target
 
 
 def split_url(url: str) -> UrlParts | None:
-    """The parts of an http or https URL; None when it is not one that can be fetched.
+    """Split an http or https URL; return None if it cannot be fetched.
 
-    A user name and password are dropped: a crawler logs in nowhere.
+    A user name and password are dropped: a crawler does not log in.
     """
     found = URL_PATTERN.fullmatch(url)
     if found is None:
@@ -48,7 +48,7 @@ def split_url(url: str) -> UrlParts | None:
 
 
 class ConnectRule(NamedTuple):
-    """One `HOST:PORT:HOST:PORT` of `--connect-to`. Empty parts match all, or leave as it is."""
+    """One `HOST:PORT:HOST:PORT` of `--connect-to`. An empty source matches all, an empty target changes nothing."""
 
     host: str
     port: int | None
@@ -57,22 +57,22 @@ class ConnectRule(NamedTuple):
 
 
 class ConnectTo:
-    """Connect to another host and port than the URL says, which still names the Host header and the certificate."""
+    """Connect to another host and port than the URL says. The Host header and certificate name do not change."""
 
     def __init__(self, rules: Iterable[ConnectRule] = ()) -> None:
         self._rules = tuple(rules)
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Self:
-        """From curl's syntax."""
+        """Parse rules in the syntax of curl."""
         rules = []
         for text in texts:
             found = RULE_PATTERN.fullmatch(text)
             ports = () if found is None else (found[2], found[4])
             if found is None or any(port and not 0 < int(port) <= HIGHEST_PORT for port in ports):
                 raise UsageError(
-                    f"connect-to {text!r} is not HOST:PORT:HOST:PORT; write example.com:443:127.0.0.1:8443, "
-                    "and leave a part empty to match all or to keep it"
+                    f"connect-to {text!r} is not HOST:PORT:HOST:PORT. Example: example.com:443:127.0.0.1:8443. "
+                    "Leave HOST or PORT empty to match any, or to keep the original"
                 )
             host, port, to_host, to_port = found.groups()
             rules.append(
@@ -81,7 +81,7 @@ class ConnectTo:
         return cls(rules)
 
     def find(self, host: str, port: int) -> tuple[str, int] | None:
-        """Where to connect for this host and port; None where no rule speaks of them. The first that does counts."""
+        """Return where to connect for this host and port by the first matching rule, or None if no rule matches."""
         for rule in self._rules:
             if rule.host in ("", host.lower()) and rule.port in (None, port):
                 return rule.to_host or host, rule.to_port or port

@@ -1,7 +1,7 @@
-"""Content codings taken off a body: gzip, deflate, br and zstd, in chains, with a limit on what may come out.
+"""Decode content codings: gzip, deflate, br and zstd, also chains of them, with a limit on the output size.
 
-Bodies come from strangers. Memory is bounded by the limit whatever the body claims to hold, a stream that breaks gives
-what came before the break, and one that was labelled but never coded is passed on as it is.
+Bodies are untrusted. The limit bounds memory, whatever the body expands to. A corrupt stream yields the bytes before
+the error. A body that has the label of a coding but is not encoded is returned unchanged.
 """
 
 import zlib
@@ -13,10 +13,10 @@ import zstandard
 from isal import isal_zlib
 
 MAX_CODINGS = 3
-MAX_MEMBERS = 1_000  # of one gzip body
-WINDOW = 256 * 1024  # what a decoder is given at once
-SALVAGE_WINDOW = 512  # the same for a broken stream: what precedes the break is lost by at most this much
-ZSTD_WINDOW = 8 * 1024 * 1024  # RFC 9659: what may be asked of a client
+MAX_MEMBERS = 1_000  # per gzip body
+WINDOW = 256 * 1024  # bytes per call of a decoder
+SALVAGE_WINDOW = 512  # the same for a corrupt stream: at most this many bytes before the error are lost
+ZSTD_WINDOW = 8 * 1024 * 1024  # RFC 9659: the largest window that a client has to support
 GZIP, ZLIB, RAW = 31, 15, -15
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -26,11 +26,11 @@ BROKEN: Final[tuple[type[Exception], ...]] = (
     cast("type[Exception]", brotli.error),
     zstandard.ZstdError,
 )
-ENDS_EARLY = "ends early"
+ENDS_EARLY = "ends prematurely"
 
 
 class DecodedBody(NamedTuple):
-    """A body without its codings. `truncated`: the limit cut it. `error` says what was wrong with the stream."""
+    """A decoded body. `truncated` means that the limit was reached. `error` describes a defect of the stream."""
 
     body: bytes
     truncated: bool = False
@@ -38,12 +38,12 @@ class DecodedBody(NamedTuple):
 
 
 def decode_content(body: bytes, encodings: str | None, *, limit: int) -> DecodedBody:
-    """Take off the codings that a Content-Encoding header names, the last one first; never more than `limit` bytes."""
+    """Decode the codings in a Content-Encoding header, the last one first. Return at most `limit` bytes."""
     if not encodings:
         return _truncate(body, limit)
     names = [name for part in encodings.split(",") if (name := part.strip().lower()) not in ("", "identity")]
     if len(names) > MAX_CODINGS:
-        return _truncate(body, limit)._replace(error=f"{len(names)} codings, at most {MAX_CODINGS} are taken off")
+        return _truncate(body, limit)._replace(error=f"{len(names)} codings, more than the limit of {MAX_CODINGS}")
     truncated = False
     error = None
     for name in reversed(names):
@@ -52,7 +52,7 @@ def decode_content(body: bytes, encodings: str | None, *, limit: int) -> Decoded
             error = f"unknown coding {name[:40]!r}"
             break
         if not body:
-            break  # answers without a body are often labelled
+            break  # many responses without a body have the header
         step = decoder(body, limit)
         body, truncated, error = step.body, truncated or step.truncated, step.error or error
         if step.error is not None and not body:
@@ -68,12 +68,12 @@ def _truncate(body: bytes, limit: int) -> DecodedBody:
 
 def _decode_gzip(body: bytes, limit: int) -> DecodedBody:
     if not body.startswith(GZIP_MAGIC):
-        return DecodedBody(body, error="labelled gzip, but is not")
+        return DecodedBody(body, error="declared as gzip, but is not gzip")
     return _decode_or_salvage("gzip", body, limit, lambda window: _inflate_pieces(body, limit, GZIP, window))
 
 
 def _decode_deflate(body: bytes, limit: int) -> DecodedBody:
-    """The header of zlib is asked for by the standard and left out by some servers."""
+    """Decode with or without the zlib header: the standard requires it and some servers omit it."""
     wrapped = len(body) > 1 and body[0] & 0x0F == 8 and int.from_bytes(body[:2], "big") % 31 == 0
     first = _decode_or_salvage(
         "deflate", body, limit, lambda window: _inflate_pieces(body, limit, ZLIB if wrapped else RAW, window)
@@ -84,7 +84,7 @@ def _decode_deflate(body: bytes, limit: int) -> DecodedBody:
 
 
 def _inflate_pieces(body: bytes, limit: int, wbits: int, window: int) -> Iterator[bytes | str]:
-    """Pieces of the decoded body, and what is wrong with its end if anything is."""
+    """Yield pieces of the decoded body, and a string if the end of the stream is wrong."""
     view = memoryview(body)
     room = limit + 1
     position = 0
@@ -101,7 +101,7 @@ def _inflate_pieces(body: bytes, limit: int, wbits: int, window: int) -> Iterato
             yield ENDS_EARLY
             return
         position -= len(decoder.unused_data)
-        # Anything else after the end is padding, which servers do send.
+        # Anything else after the end is padding, which some servers send.
         if wbits != GZIP or body[position : position + 2] != GZIP_MAGIC:
             return
     yield f"more than {MAX_MEMBERS} members"
@@ -129,7 +129,7 @@ def _decode_zstd(body: bytes, limit: int) -> DecodedBody:
 
 
 def _zstd_pieces(body: bytes, limit: int, window: int) -> Iterator[bytes | str]:
-    """An early end is seen only where the frame states its length; the library does not tell otherwise."""
+    """Yield pieces. A premature end is detected only if the frame states its length; the library does not report it."""
     room = limit + 1
     reader = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW).stream_reader(body, read_across_frames=True)
     came = 0
@@ -147,7 +147,7 @@ def _zstd_pieces(body: bytes, limit: int, window: int) -> Iterator[bytes | str]:
 def _decode_or_salvage(
     name: str, body: bytes, limit: int, pieces: Callable[[int], Iterator[bytes | str]]
 ) -> DecodedBody:
-    """Decode in large steps; a stream that breaks is decoded once more in small ones, up to the break."""
+    """Decode in large steps. If the stream is corrupt, decode it again in small steps up to the error."""
     error: str | None = None
     parts: list[bytes] = []
     for window in (WINDOW, SALVAGE_WINDOW):

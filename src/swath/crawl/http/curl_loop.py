@@ -1,4 +1,4 @@
-"""libcurl's many transfers at once on an event loop: sockets and the timer are the loop's, nothing polls."""
+"""Run many libcurl transfers on an asyncio event loop. The loop watches the sockets and the timer, without polling."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,10 +9,10 @@ OnDone = Callable[[pycurl.Curl, int, str], None]
 
 
 class CurlLoop:
-    """Transfers of one event loop. `done(curl, code, message)` is called for each that has ended; 0 is success."""
+    """The transfers of one event loop. `done(curl, code, message)` is called when one ends; code 0 means success."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, done: OnDone, connections: int, idle: int) -> None:
-        """At most `connections` are open in all; at most `idle` of them wait to be used again."""
+        """Open at most `connections` at a time, and keep at most `idle` of them for reuse."""
         self._loop = loop
         self._done = done
         self._multi = pycurl.CurlMulti()
@@ -21,14 +21,14 @@ class CurlLoop:
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._on_timer)
         self.set_max_idle(idle)
-        self._watched: dict[int, int] = {}  # what the loop watches of each socket
+        self._watched: dict[int, int] = {}  # socket -> POLL_IN and POLL_OUT bits that the loop watches
         self._running = 0
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0  # when libcurl wants to be called
-        self._fires = 0.0  # when the timer does
+        self._fires = 0.0  # when the timer fires
 
     def set_max_idle(self, connections: int) -> None:
-        """From now on keep at most so many connections that are not in use. 0 would mean any number."""
+        """Limit the number of idle connections. libcurl takes 0 for unlimited, so the minimum is 1."""
         self._multi.setopt(pycurl.M_MAXCONNECTS, max(1, connections))
 
     def add(self, curl: pycurl.Curl) -> None:
@@ -36,12 +36,12 @@ class CurlLoop:
         self._running += 1
 
     def remove(self, curl: pycurl.Curl) -> None:
-        """End a transfer that is under way, at once."""
+        """Abort a transfer."""
         self._multi.remove_handle(curl)
         self._running -= 1
 
     def close(self) -> None:
-        """Close all connections. No transfer may be under way."""
+        """Close all connections. No transfer may be in flight."""
         self._multi.close()
         for socket in list(self._watched):
             self._watch(socket, 0)
@@ -51,7 +51,7 @@ class CurlLoop:
         self._watch(socket, 0 if wanted == pycurl.POLL_REMOVE else wanted)
 
     def _watch(self, socket: int, wanted: int) -> None:
-        """POLL_IN and POLL_OUT are bits, as CSELECT_IN and CSELECT_OUT are."""
+        """Watch a socket for the events in `wanted`, a set of POLL_IN and POLL_OUT bits."""
         before = self._watched.get(socket, 0)
         changed = before ^ wanted
         if changed & pycurl.POLL_IN:
@@ -75,7 +75,7 @@ class CurlLoop:
             self._reap()
 
     def _on_timer(self, milliseconds: int) -> None:
-        """Where libcurl moves its timer back, the one that is set may stay: it looks at the time when it fires."""
+        """Set the timer. If libcurl postpones it, keep the earlier one: `_on_due` checks the time when it fires."""
         if milliseconds < 0:
             self._cancel_timer()
             return
@@ -99,7 +99,7 @@ class CurlLoop:
         self._keep_timer()
 
     def _keep_timer(self) -> None:
-        """The loop's clock may be ahead of libcurl's, which says nothing anew where its timer has not run out yet."""
+        """Set the timer again. The loop's clock may be ahead of libcurl's, which then does not request a new timer."""
         if self._timer is None and self._running:
             self._on_timer(self._multi.timeout())
 

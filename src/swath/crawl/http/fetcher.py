@@ -1,14 +1,14 @@
-"""Fetching pages: thousands of transfers at once over libcurl, under limits, and to public addresses only.
+"""Fetch pages: thousands of concurrent transfers over libcurl, with limits, to public addresses only.
 
-A host is resolved once, by us; libcurl is bound to the addresses that were looked at, and every socket it opens is
-looked at once more. So a name that changes its answer between check and connect gains nothing. With a proxy it is the
-proxy that resolves and connects, and what it can reach is its business: only addresses spelt out in a URL are refused.
+The fetcher resolves a host once and checks its addresses. libcurl may connect to these addresses only, and every socket
+is checked again when it is opened. So DNS rebinding, a name that changes between check and connect, does not help an
+attacker. With a proxy, the proxy resolves names and connects; then only IP addresses in URLs are checked.
 
-Certificates are not verified unless asked for; until then old versions of TLS are spoken as well. A crawler records
-what a host serves to anybody and sends no secrets: an expired certificate is no reason for a gap in the archive, which
-attests what came, not who sent it.
+Certificates are not verified by default, and old TLS versions are accepted. A crawler records public pages and sends no
+secrets: an expired certificate should not leave a gap in the archive, which records what was received, not who sent it.
 
-Redirects are never followed, cookies never kept; netrc, credentials in URLs and the environment's proxies are ignored.
+Redirects are not followed and cookies are not stored. netrc, credentials in URLs and proxies in the environment are
+ignored.
 """
 
 import asyncio
@@ -32,12 +32,12 @@ from swath.crawl.http.transfer import BUFFER, PinnedAddress, Transfer, build_res
 ACCEPT = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 ACCEPT_ENCODING = "Accept-Encoding: gzip, deflate, br, zstd"
 HEADER_PATTERN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [!-~](?:[ -~]*[!-~])?")
-NO_FIRST_BYTE = -1  # the code of a transfer that we ended for it
-SHORTAGE_SECONDS = 60  # without a lack of descriptors, until more connections are kept again
+NO_FIRST_BYTE = -1  # code of a transfer that was aborted because no byte arrived in time
+SHORTAGE_SECONDS = 60  # without a shortage of descriptors before the number of idle connections grows again
 
 
 class Fetcher:
-    """Fetches URLs. Belongs to the event loop that it is made in."""
+    """Fetches URLs. It belongs to the event loop in which it is created."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class Fetcher:
         keep_alive: float = 30.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """At most `connections` are open; what is not used again within `keep_alive` seconds is closed, at once for 0.
-        `connect_to` does not lift the refusal of private addresses: that is `allow_private`."""
+        """Open at most `connections`, and close those that are idle for `keep_alive` seconds (0: do not reuse them).
+        `connect_to` does not permit private addresses; `allow_private` does."""
         self._loop = asyncio.get_running_loop()
         self._resolver = resolver
         self._limits = limits or Limits()
@@ -70,12 +70,12 @@ class Fetcher:
         self._clock = clock
         self._standard = (_format_header("User-Agent", user_agent), ACCEPT, ACCEPT_ENCODING)
         self._max_idle = self._idle = connections if keep_alive > 0 else 1
-        self._shortage_at = 0.0  # of descriptors
+        self._shortage_at = 0.0  # time of the last shortage of descriptors
         self._curl_loop = CurlLoop(self._loop, done=self._on_done, connections=connections, idle=self._idle)
         self._slots = asyncio.Semaphore(connections)
         self._free: list[Transfer] = []
         self._busy: dict[pycurl.Curl, Transfer] = {}
-        self._awaiting_first_byte: dict[Transfer, float] = {}  # in the order in which their first byte is due
+        self._awaiting_first_byte: dict[Transfer, float] = {}  # transfer -> deadline, in the order of the deadlines
         self._first_byte_timer: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -88,10 +88,10 @@ class Fetcher:
         address: str | None = None,
         size: int = 0,
     ) -> Response:
-        """GET a URL, with one request. Whatever goes wrong on the way is an answer with an `error`: also that a
-        connection which was kept alive proves closed. `fresh` wants a new one, and is for who tries again. Where
-        `address` is one of the host's, no other is connected to. A body may have `size` bytes, or as many as the
-        limits say if that is more."""
+        """GET a URL with one request. Every failure is a response with an `error`, also a reused connection that the
+        host has closed. Pass `fresh=True` for a retry, to use a new connection. If `address` is one of the addresses
+        of the host, connect to no other. The body is limited to `size` bytes or the limit of the fetcher, whichever is
+        larger."""
         target = split_url(url)
         if target is None:
             return self._failure(url, "url", "not an http or https URL that can be fetched")
@@ -103,7 +103,7 @@ class Fetcher:
             return await self._transfer(url, target, sent, pin, fresh, max(size, self._limits.size))
 
     async def close(self) -> None:
-        """End all transfers, whose `fetch` is cancelled, and close all connections."""
+        """Abort all transfers, which cancels their `fetch` calls, and close all connections."""
         self._closed = True
         for curl, transfer in list(self._busy.items()):
             self._curl_loop.remove(curl)
@@ -126,11 +126,11 @@ class Fetcher:
 
     @property
     def in_flight(self) -> int:
-        """Transfers under way."""
+        """The number of transfers in flight."""
         return len(self._busy)
 
     async def resolve(self, url: str) -> Response | Sequence[str]:
-        """The addresses that a URL's host has, of those that may be connected to; or why there are none."""
+        """Return the addresses of the host that the fetcher may connect to, or a failure if there are none."""
         target = split_url(url)
         if target is None:
             return self._failure(url, "url", "not an http or https URL that can be fetched")
@@ -153,7 +153,7 @@ class Fetcher:
         return allowed
 
     async def _pin(self, url: str, target: UrlParts, wanted: str | None = None) -> Response | PinnedAddress | None:
-        """What binds libcurl to the addresses that may be connected to; None where the URL itself spells one out."""
+        """Return the addresses that libcurl may connect to; None if the URL contains the address itself."""
         mapped = self._connect_to.find(target.host, target.port)
         host, port = mapped or (target.host, target.port)
         address = parse_ip_literal(host)
@@ -176,7 +176,7 @@ class Fetcher:
         self, url: str, target: UrlParts, sent: tuple[str, ...], pin: PinnedAddress | None, fresh: bool, size: int
     ) -> Response:
         if self._closed:
-            raise UsageError("fetch() on a fetcher that has been closed")
+            raise UsageError("fetch() was called after the fetcher was closed")
         transfer = self._free.pop() if self._free else self._new_transfer()
         curl = transfer.curl
         ended: asyncio.Future[tuple[int, str]] = self._loop.create_future()
@@ -233,7 +233,7 @@ class Fetcher:
     def _on_done(self, curl: pycurl.Curl, code: int, message: str) -> None:
         transfer = self._busy[curl]
         if code == pycurl.E_COULDNT_CONNECT:
-            transfer.check_descriptors()  # now: a moment later there may be some again
+            transfer.check_descriptors()  # immediately: descriptors may be free again a moment later
         self._finish(transfer, code, message)
 
     def _finish(self, transfer: Transfer, code: int, message: str) -> None:
@@ -243,7 +243,8 @@ class Fetcher:
             transfer.done(code, message)
 
     def _await_first_byte(self, transfer: Transfer) -> None:
-        """libcurl has no limit on the first byte. It is the same for all, so those who wait are in order of time."""
+        """Start the deadline for the first byte, which libcurl does not have. It is the same for all transfers, so the
+        dictionary is in the order of the deadlines."""
         due = self._loop.time() + self._limits.first_byte
         self._awaiting_first_byte[transfer] = due
         if self._first_byte_timer is None:
@@ -259,7 +260,7 @@ class Fetcher:
             del self._awaiting_first_byte[transfer]
             if not transfer.lines:
                 self._curl_loop.remove(transfer.curl)
-                self._finish(transfer, NO_FIRST_BYTE, f"no byte within {self._limits.first_byte:g} s")
+                self._finish(transfer, NO_FIRST_BYTE, f"no byte received within {self._limits.first_byte:g} s")
 
     def _new_transfer(self) -> Transfer:
         curl = pycurl.Curl()
@@ -272,8 +273,8 @@ class Fetcher:
         curl.setopt(pycurl.BUFFERSIZE, BUFFER)
         curl.setopt(pycurl.CONNECTTIMEOUT_MS, round(limits.connect * 1000))
         curl.setopt(pycurl.TIMEOUT_MS, round(limits.total * 1000))
-        curl.setopt(pycurl.DNS_CACHE_TIMEOUT, -1)  # any other makes libcurl walk its whole cache for every transfer
-        curl.setopt(pycurl.PROXY, self._proxy or "")  # empty: none, whatever the environment says
+        curl.setopt(pycurl.DNS_CACHE_TIMEOUT, -1)  # with another value libcurl scans its whole cache for every transfer
+        curl.setopt(pycurl.PROXY, self._proxy or "")  # empty: no proxy, and ignore the environment
         self._set_tls(curl)
         if self._keep_alive > 0:
             curl.setopt(pycurl.MAXAGE_CONN, max(1, round(self._keep_alive)))
@@ -284,11 +285,11 @@ class Fetcher:
     def _set_tls(self, curl: pycurl.Curl) -> None:
         curl.setopt(pycurl.SSL_VERIFYPEER, int(self._verify))
         curl.setopt(pycurl.SSL_VERIFYHOST, 2 if self._verify else 0)
-        if not self._verify:  # whoever takes any certificate takes old protocols too
+        if not self._verify:  # without verification, accept old protocols as well
             curl.setopt(pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_0)
             curl.setopt(pycurl.SSL_CIPHER_LIST, "DEFAULT@SECLEVEL=0")
             return
-        # Where the authorities are, Python knows; a libcurl from a wheel knows where they were when it was built.
+        # Use the paths that Python knows; a libcurl from a wheel has the paths of the machine that built it.
         paths = ssl.get_default_verify_paths()
         if self._ca_file or paths.cafile:
             curl.setopt(pycurl.CAINFO, self._ca_file or paths.cafile)
@@ -297,7 +298,7 @@ class Fetcher:
             curl.setopt(pycurl.CAPATH, paths.capath)
 
     def _is_closed(self) -> bool:
-        """Asked anew after every wait."""
+        """Return whether `close` was called, which may happen during any await."""
         return self._closed
 
     def _is_allowed(self, address: str) -> bool:
@@ -310,12 +311,14 @@ class Fetcher:
 
 def _format_header(name: str, value: str) -> str:
     if not HEADER_PATTERN.fullmatch(f"{name}: {value}"):
-        raise UsageError(f"{name}: {value!r} is no header: it is empty, has a line break, or is not ASCII")
+        raise UsageError(
+            f"{name}: {value!r} is not a valid header: it is empty, contains a line break, or is not ASCII"
+        )
     return f"{name}: {value}"
 
 
 def _merge_headers(standard: tuple[str, ...], headers: Mapping[str, str]) -> tuple[str, ...]:
-    """The standard headers, with those in place of them that were given."""
+    """Return the standard headers, replaced and extended by the given ones."""
     given = {name.lower() for name in headers}
     kept = [header for header in standard if header.partition(":")[0].lower() not in given]
     return (*kept, *(_format_header(name, value) for name, value in headers.items()))

@@ -1,7 +1,7 @@
-"""Names to addresses: asked once, kept as long as the answer allows, many at a time.
+"""Resolve host names concurrently, and cache the addresses for the TTL of the answer.
 
-c-ares does the asking (through aiodns): unlike `getaddrinfo` it tells how long an answer holds, and needs no thread for
-each name that is waited for; it reads /etc/hosts, resolv.conf and nsswitch.conf as usual.
+c-ares (through aiodns) sends the queries. Unlike `getaddrinfo` it reports the TTL and needs no thread per query. It
+reads /etc/hosts, resolv.conf and nsswitch.conf as usual.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ MAX_TTL_SECONDS = 86_400.0
 FAILURE_SECONDS = 60.0
 MAX_CACHED_NAMES = 100_000
 MAX_QUERIES = 500
-MAX_ADDRESSES = 8  # of one name; more are never tried
+MAX_ADDRESSES = 8  # per name; more are never tried
 
 ERROR_KINDS: Final = {
     pycares.errno.ARES_ENOTFOUND: "nxdomain",
@@ -38,7 +38,7 @@ ERROR_KINDS: Final = {
 
 
 class ResolveError(SwathError):
-    """A name has no addresses, as far as the servers say. `kind` is one of KINDS' values, or "other"."""
+    """A name could not be resolved. `kind` is one of the values of ERROR_KINDS, or "other"."""
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(detail)
@@ -46,10 +46,10 @@ class ResolveError(SwathError):
 
 
 class AddressResolver(Protocol):
-    """What the fetcher asks for addresses."""
+    """The interface that the fetcher uses to resolve names."""
 
     async def resolve(self, host: str, /) -> Sequence[str]:
-        """The addresses of a host, best first; never empty. Raises ResolveError."""
+        """Return the addresses of a host, best first, at least one. Raise ResolveError if there are none."""
         ...
 
 
@@ -60,7 +60,7 @@ class _CachedAnswer(NamedTuple):
 
 
 class Resolver:
-    """A cache of addresses in front of c-ares. Belongs to one event loop."""
+    """A cache of addresses in front of c-ares. It belongs to one event loop."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class Resolver:
         at_once: int = MAX_QUERIES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`nameservers` instead of those of the system, as `address` or `address:port`. `family`: IPv4 only where this
-        machine has no way to IPv6, both otherwise. `timeout` is that of the first try, and doubles with each."""
+        """`nameservers` replace those of the system, as `address` or `address:port`. `family` defaults to both, or to
+        IPv4 if this machine has no route to IPv6. `timeout` applies to the first try and doubles with each."""
         self._family = (socket.AF_UNSPEC if has_ipv6() else socket.AF_INET) if family is None else family
         self._nameservers = nameservers
         self._timeout = timeout
@@ -87,13 +87,13 @@ class Resolver:
         self._dns: aiodns.DNSResolver | None = None
 
     async def resolve(self, host: str, /) -> tuple[str, ...]:
-        """The addresses of a host, from the cache while they hold; one question serves all who wait for it."""
+        """Return the addresses of a host, from the cache if they have not expired. Concurrent calls share one query."""
         entry = self._cache.get(host)
         if entry is None or entry.expires <= self._clock():
             asking = self._pending.get(host)
             if asking is None:
                 asking = self._pending[host] = asyncio.ensure_future(self._query(host))
-            # Shielded, since whoever stops waiting is not the only one who waits.
+            # Shielded: if this call is cancelled, others may still wait for the query.
             entry = await asyncio.shield(asking)
         else:
             self._cache.move_to_end(host)
@@ -102,7 +102,7 @@ class Resolver:
         return entry.addresses
 
     async def close(self) -> None:
-        """Give up what is being asked."""
+        """Cancel the queries in flight."""
         for asking in list(self._pending.values()):
             asking.cancel()
         if self._dns is not None:
@@ -136,7 +136,7 @@ class Resolver:
             code, text = error.args[0], error.args[-1]
             failed = (ERROR_KINDS.get(code, "other"), f"{host}: {text}")
             return _CachedAnswer(self._clock() + FAILURE_SECONDS, (), failed)
-        except UnicodeError as error:  # a name that no name server could be asked for
+        except UnicodeError as error:  # the name cannot be sent in a DNS query
             return _CachedAnswer(self._clock() + FAILURE_SECONDS, (), ("badname", f"{host}: {error}"))
         addresses = tuple(dict.fromkeys(_to_text(node.addr[0]) for node in found.nodes))[:MAX_ADDRESSES]
         if not addresses:
@@ -146,14 +146,14 @@ class Resolver:
         return _CachedAnswer(self._clock() + holds, addresses, None)
 
     def _channel(self) -> aiodns.DNSResolver:
-        """Opened with the first question, inside the loop."""
+        """Return the channel. The first query opens it, because that needs a running loop."""
         if self._dns is None:
             self._dns = aiodns.DNSResolver(self._nameservers, timeout=self._timeout, tries=self._tries)
         return self._dns
 
 
 def has_ipv6() -> bool:
-    """Whether this machine has a route to the IPv6 internet. Nothing is sent."""
+    """Return whether this machine has a route to the IPv6 internet. Nothing is sent."""
     try:
         with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
             probe.connect(("2001:4860:4860::8888", 53))

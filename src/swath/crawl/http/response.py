@@ -1,4 +1,4 @@
-"""What came of a request: an answer with everything an archive keeps of it, or the kind of failure."""
+"""The result of a request: a response with everything that the archive stores, or the kind of failure."""
 
 import re
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ FOLDED: Final = re.compile(r"\r?\n[ \t]+")
 
 Truncation = Literal["length", "time", "disconnect"]
 FailureKind = Literal[
-    "url",  # cannot be fetched at all
+    "url",  # not a URL that can be fetched
     "dns",
     "private",  # an address outside the public ranges
     "refused",
     "unreachable",
-    "descriptors",  # this machine is out of open files or ports: slow down, and try again
+    "descriptors",  # this machine has no free file descriptors or ports: slow down and retry
     "timeout-connect",
     "timeout-first-byte",
     "timeout",
-    "reset",  # closed before the headers were complete
-    "closed",  # the same, of a connection that was kept from a request before: this one may not have been read at all
+    "reset",  # the host closed the connection before the headers were complete
+    "closed",  # the same on a reused connection: the host may not have read this request
     "tls",
     "proxy",
     "protocol",  # not HTTP
@@ -33,43 +33,43 @@ FailureKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long and how much. Times run from the start of the transfer, after the name has been resolved."""
+    """Limits on time (in seconds) and size. Times start with the transfer, after the name was resolved."""
 
-    connect: float = 10.0  # TLS included
+    connect: float = 10.0  # includes TLS
     first_byte: float = 20.0
     total: float = 30.0
-    size: int = 10 * 1024 * 1024  # of a body, before content codings are taken off
-    header_bytes: int = 64 * 1024  # libcurl itself takes in no more than 300 KB
+    size: int = 10 * 1024 * 1024  # bytes of a body before content decoding
+    header_bytes: int = 64 * 1024  # libcurl itself accepts at most 300 KB
     header_lines: int = 500
 
     def __post_init__(self) -> None:
         for name in ("connect", "first_byte", "total", "size", "header_bytes", "header_lines"):
             if getattr(self, name) <= 0:
-                raise UsageError(f"the limit {name}={getattr(self, name)} must be above 0")
+                raise UsageError(f"limit {name}={getattr(self, name)} must be above 0")
 
 
 class Headers:
-    """The headers of an answer, looked up by lower-case name. They are read when first asked for."""
+    """The headers of a response by lowercase name. They are parsed on first access."""
 
     __slots__ = ("_head", "_values")
 
     def __init__(self, head: bytes = b"") -> None:
-        """From a head as received, status line and blank line included."""
+        """Take a head as received, with the status line and the blank line."""
         self._head: bytes | None = head
         self._values: dict[str, str | list[str]] = {}
 
     def get(self, name: str, /) -> str | None:
-        """The first value of a header."""
+        """Return the first value of a header."""
         value = self._read().get(name)
         return value[0] if isinstance(value, list) else value
 
     def get_list(self, name: str, /) -> str | None:
-        """All values of a header that is a list, as one."""
+        """Return all values of a list header, joined with commas."""
         value = self._read().get(name)
         return ", ".join(value) if isinstance(value, list) else value
 
     def get_all(self, name: str, /) -> Sequence[str]:
-        """Every value of a header, in order."""
+        """Return every value of a header, in order."""
         value = self._read().get(name)
         if value is None:
             return ()
@@ -89,7 +89,7 @@ class Headers:
 
 
 def _parse_fields(head: str) -> dict[str, str | list[str]]:
-    if "\n " in head or "\n\t" in head:  # a value that goes on in the next line, which the standard has withdrawn
+    if "\n " in head or "\n\t" in head:  # a folded value, which the standard has deprecated
         head = FOLDED.sub(" ", head)
     values: dict[str, str | list[str]] = {}
     for line in head.split("\n")[1:]:
@@ -108,17 +108,17 @@ NO_HEADERS: Final = Headers()
 
 
 class Response(NamedTuple):
-    """One exchange. With `error` there is no answer, and `status` is 0; otherwise `truncated` says whether the body is
-    whole. Times are seconds since the epoch."""
+    """One exchange. If `error` is set there was no response, and `status` is 0. Otherwise `truncated` says why the
+    body is incomplete, or is None. Times are seconds since the epoch."""
 
     url: str
     status: int
-    protocol: str  # "http/1.0", "http/1.1", "h2": as WARC-Protocol has it
-    request: bytes  # as sent; for HTTP/2 its text form
+    protocol: str  # "http/1.0", "http/1.1", "h2": the values of WARC-Protocol
+    request: bytes  # as sent; for HTTP/2 in the text form of HTTP/1.1
     head: bytes  # status line and headers as received, with the blank line
     headers: Headers
-    body: bytes  # content codings still on, transfer coding off
-    address: str | None  # connected to; a proxy's, if there is one
+    body: bytes  # with content codings, without transfer coding
+    address: str | None  # the peer; with a proxy, the address of the proxy
     started: float
     first_byte: float | None
     ended: float
@@ -137,14 +137,14 @@ def make_failure(
     request: bytes = b"",
     address: str | None = None,
 ) -> Response:
-    """An exchange that brought no answer."""
+    """Return the response for an exchange that failed."""
     return Response(url, 0, "", request, b"", NO_HEADERS, b"", address, started, None, ended, None, error, detail)
 
 
 def find_final_head(lines: Sequence[bytes], *, tunnelled: bool = False) -> Sequence[bytes] | None:
-    """The lines of the final answer's head, blank line included, out of all that came; None when it is not complete.
+    """Return the lines of the final head with the blank line; None if it is incomplete.
 
-    Before it there may be interim answers (1xx), and the proxy's answer to CONNECT when `tunnelled`; after it trailers.
+    Interim responses (1xx) may come before it, and the proxy's reply to CONNECT if `tunnelled`; trailers may follow.
     """
     start = 0
     for position, line in enumerate(lines):
@@ -161,5 +161,5 @@ def find_final_head(lines: Sequence[bytes], *, tunnelled: bool = False) -> Seque
 
 
 def _status_class(line: bytes) -> bytes:
-    """The first digit of a status line's code."""
+    """Return the first digit of the status code."""
     return line.partition(b" ")[2].lstrip()[:1]

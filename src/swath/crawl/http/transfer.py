@@ -1,4 +1,4 @@
-"""One transfer of libcurl: a handle that is used again and again, what it collects, and what its end means."""
+"""One libcurl transfer: a reusable handle, what its callbacks collect, and how its result becomes a response."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ from swath.crawl.http.response import FailureKind, Headers, Limits, Response, Tr
 
 BUFFER = 64 * 1024
 
-# By number, where pycurl has no name for it.
+# Codes that pycurl has no names for.
 E_HTTP2_STREAM = 92
 E_TOO_LARGE = 100
 
@@ -40,7 +40,7 @@ BY_CODE: Final[dict[int, FailureKind]] = {
     pycurl.E_SEND_ERROR: "reset",
     pycurl.E_PARTIAL_FILE: "reset",
     pycurl.E_UNSUPPORTED_PROTOCOL: "protocol",  # HTTP/0.9
-    pycurl.E_FTP_WEIRD_SERVER_REPLY: "protocol",  # of HTTP as well
+    pycurl.E_FTP_WEIRD_SERVER_REPLY: "protocol",  # also used for HTTP
     pycurl.E_BAD_CONTENT_ENCODING: "protocol",
     pycurl.E_HTTP2: "protocol",
     E_HTTP2_STREAM: "protocol",
@@ -58,7 +58,7 @@ PROTOCOLS: Final = {b"HTTP/1.1": "http/1.1", b"HTTP/1.0": "http/1.0", b"HTTP/2":
 
 
 class PinnedAddress(NamedTuple):
-    """What libcurl is bound to: the addresses of a place, `host:port`, or an address and port to go to instead."""
+    """Where libcurl may connect: the addresses of `host:port`, or another address and port (`connect_to`)."""
 
     host_port: str = ""
     addresses: str = ""
@@ -66,7 +66,7 @@ class PinnedAddress(NamedTuple):
 
 
 class Transfer:
-    """A handle of libcurl with what its callbacks fill. Options are set once, or when they change."""
+    """A libcurl handle and the data that its callbacks collect. Options are set once, or when they change."""
 
     __slots__ = (
         "_limit",
@@ -86,15 +86,15 @@ class Transfer:
     def __init__(self, curl: pycurl.Curl, *, public_only: bool) -> None:
         self.curl = curl
         self.lines: list[bytes] = []
-        self.body = bytearray()  # not a list of what came: a host can send it two bytes at a time
+        self.body = bytearray()  # not a list of chunks: a host can send two bytes at a time
         self.is_full = False
         self.refused_address: str | None = None
         self.requests = 0
-        self.errno = 0  # why no socket could be opened
+        self.errno = 0  # of the socket call that failed
         self.sent: tuple[str, ...] | None = None
         self.done: Callable[[int, str], None] | None = None
-        self.fresh = False  # on a connection of its own
-        self._limit = 0  # of a body
+        self.fresh = False  # uses a new connection
+        self._limit = 0  # bytes of a body
         self._pin: PinnedAddress | None = None
         curl.setopt(pycurl.WRITEFUNCTION, self._on_body)
         curl.setopt(pycurl.HEADERFUNCTION, self.lines.append)
@@ -105,7 +105,7 @@ class Transfer:
     def prepare(
         self, target: UrlParts, *, sent: tuple[str, ...], pin: PinnedAddress | None, fresh: bool, limit: int
     ) -> None:
-        """Set what differs from the transfer before. `limit` is for the body."""
+        """Set the options that differ from the previous transfer. `limit` is the size limit of the body."""
         self._limit = limit
         if fresh != self.fresh:
             self.curl.setopt(pycurl.FRESH_CONNECT, int(fresh))
@@ -118,9 +118,11 @@ class Transfer:
         self._pin = pin
 
     def _bind(self, before: PinnedAddress | None, now: PinnedAddress | None) -> None:
-        """An address given for a host stays in libcurl's cache until it is taken out, which the next host sees to. So
-        the cache holds no more than there are handles. It is one for all of them: what this one put there for the same
-        host may have been taken out by another, so that it is given each time."""
+        """Tell libcurl which addresses to use.
+
+        An address stays in libcurl's DNS cache until it is removed. Each transfer removes the entry of the previous
+        one, so the cache has at most one entry per handle. All handles share the cache: another handle may have removed
+        the entry for the same host, so it is set each time."""
         if before is not None and before.connect_to and (now is None or not now.connect_to):
             self.curl.unsetopt(pycurl.CONNECT_TO)
         if now is not None and now.connect_to:
@@ -134,7 +136,7 @@ class Transfer:
             self.curl.setopt(pycurl.RESOLVE, entries)
 
     def clear(self) -> None:
-        """Forget what came, before the handle is used again."""
+        """Discard the collected data, before the handle is used again."""
         self.lines.clear()
         self.body = bytearray()
         self.errno = self.requests = 0
@@ -142,7 +144,7 @@ class Transfer:
         self.refused_address = self.done = None
 
     def check_descriptors(self) -> None:
-        """Where libcurl could not open a socket it does not say why. Two are tried, since pycurl needs two for one."""
+        """Check for a shortage of descriptors, which libcurl does not report. pycurl needs two per socket."""
         if self.refused_address is None and not self.errno and not self.curl.getinfo(pycurl.OS_ERRNO):
             try:
                 with socket.socket(), socket.socket():
@@ -151,8 +153,8 @@ class Transfer:
                 self.errno = error.errno or 0
 
     def _on_request(self, *addresses: str | int) -> int:
-        """A request is about to be sent. Where a host closes a connection that was kept alive, libcurl sends it once
-        more and at once; a host that has just closed is to be left alone for its interval (INV-3)."""
+        """Allow one request per transfer. If a host has closed a reused connection, libcurl would resend the request
+        immediately; the lane has to wait for its interval first (INV-3)."""
         self.requests += 1
         return int(pycurl.PREREQFUNC_OK if self.requests == 1 else pycurl.PREREQFUNC_ABORT)
 
@@ -162,11 +164,11 @@ class Transfer:
             return None
         self.is_full = True
         del self.body[self._limit :]
-        return 0  # which ends the transfer
+        return 0  # aborts the transfer
 
     def _on_open(self, purpose: int, where: tuple[int, int, int, tuple[str, int]]) -> "_OpenSocket | int":
-        """The last word on what is connected to: this is the address that the socket is for. A socket is opened only
-        for a new connection, so that one that is kept alive has been looked at before."""
+        """Check the address that the socket is for, which is the one that libcurl connects to. A reused connection was
+        checked when it was opened."""
         family, kind, protocol, address = where
         if not is_public(address[0]):
             self.refused_address = address[0]
@@ -179,7 +181,7 @@ class Transfer:
 
 
 class _OpenSocket:
-    """A socket on its way to pycurl, which makes a copy of the descriptor for libcurl and drops this."""
+    """A socket for pycurl, which duplicates the descriptor for libcurl and drops this object."""
 
     __slots__ = ("_descriptor",)
 
@@ -204,7 +206,7 @@ def build_response(
     ended: float,
     limits: Limits,
 ) -> Response:
-    """The answer that an ended transfer amounts to. `code` is libcurl's."""
+    """Return the response of a transfer that has ended. `code` is the result code of libcurl."""
     curl = transfer.curl
     address: str | None = curl.getinfo(pycurl.PRIMARY_IP) or None
     lines = find_final_head(transfer.lines, tunnelled=bool(curl.getinfo(pycurl.HTTP_CONNECTCODE)))
@@ -244,7 +246,7 @@ def build_response(
 
 
 def classify_truncation(transfer: Transfer, code: int) -> Truncation | None:
-    """Why a body is not all of it; None when it is."""
+    """Return why a body is incomplete; None if it is complete."""
     if code == pycurl.E_OK:
         return None
     if transfer.is_full:
@@ -253,7 +255,7 @@ def classify_truncation(transfer: Transfer, code: int) -> Truncation | None:
 
 
 def classify_failure(transfer: Transfer, code: int) -> FailureKind:
-    """The kind of failure of a transfer that brought no answer."""
+    """Return the kind of failure of a transfer without a response."""
     if transfer.refused_address is not None:
         return "private"
     number = transfer.errno or transfer.curl.getinfo(pycurl.OS_ERRNO)
@@ -262,9 +264,9 @@ def classify_failure(transfer: Transfer, code: int) -> FailureKind:
     if code == pycurl.E_COULDNT_CONNECT:
         return BY_ERRNO.get(number, "unreachable")
     if transfer.requests > 1:
-        return "reset" if transfer.fresh else "closed"  # over HTTP/2 a new connection may refuse a request as well
+        return "reset" if transfer.fresh else "closed"  # HTTP/2 may refuse a request on a new connection too
     if code == pycurl.E_OK:
-        return "reset"  # in mid-header, of which libcurl makes nothing
+        return "reset"  # closed within the headers, which libcurl does not report
     if code == pycurl.E_OPERATION_TIMEDOUT:
         return "timeout" if transfer.curl.getinfo(pycurl.PRETRANSFER_TIME) else "timeout-connect"
     return BY_CODE.get(code, "other")
@@ -276,11 +278,11 @@ def _describe_failure(transfer: Transfer, message: str) -> str:
     if transfer.errno:
         return os.strerror(transfer.errno)
     if transfer.requests > 1:
-        return "closed without an answer"
+        return "closed without a response"
     return message or "closed within the headers"
 
 
 def format_request(target: UrlParts, headers: Sequence[str]) -> bytes:
-    """The request as libcurl sends it over HTTP/1.1, which a test holds it to; over HTTP/2 it has no text."""
+    """Return the request as libcurl sends it over HTTP/1.1, which a test verifies. HTTP/2 has no text form."""
     fields = "".join(f"{header}\r\n" for header in headers)
     return f"GET {target.path} HTTP/1.1\r\nHost: {target.authority}\r\n{fields}\r\n".encode()

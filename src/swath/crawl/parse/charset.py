@@ -1,8 +1,8 @@
-"""Charsets: from the bytes of a page to its text, the way browsers do it.
+"""Decode the bytes of a page to text, as browsers do.
 
-A byte order mark decides, then the header, then what the page says of itself in its first kilobyte, then whether it
-is UTF-8; what remains is taken for windows-1252. Guessing further was measured and left out: it costs milliseconds,
-and it took French for Baltic. Links survive a wrong guess, they are ASCII nearly always.
+The charset is that of the byte order mark, the header, or the declaration in the first kilobyte of the page, in this
+order. Otherwise it is UTF-8 if the body is valid UTF-8, and else windows-1252. There is no detection by statistics: it
+took milliseconds per page and mistook French for Baltic. Nearly all links are ASCII and survive a wrong charset.
 """
 
 import codecs
@@ -14,9 +14,9 @@ MAX_HEADER = 1_000
 MAX_LABEL = 40
 LABELS_CACHED = 256
 FALLBACK = "windows-1252"
-CHUNK = 64 * 1024  # bytes decoded in one go: a codec that meets errors is slow, and no other thread runs meanwhile
+CHUNK = 64 * 1024  # bytes per call: a codec is slow on errors, and holds the GIL until it returns
 
-# Names of the Encoding standard whose codec in Python is called differently.
+# Names of the Encoding standard that differ from the name of the Python codec.
 _CODECS = {
     "windows-874": "cp874",
     "windows-1252": "cp1252",
@@ -31,7 +31,7 @@ _CODECS = {
     "utf-16le": "utf-16-le",
     "utf-16be": "utf-16-be",
 }
-# Labels that no pattern below makes out, with "_" written "-".
+# Labels that the patterns below do not match, with "-" for "_".
 _LABELS = {
     "utf-8": "utf8 utf-8 unicode-1-1-utf-8 unicode11utf8 unicode20utf8 x-unicode20utf8",
     "windows-1252": "ascii us-ascii ansi-x3.4-1968 cp819 ibm819 iso-ir-100 csisolatin1 x-user-defined",
@@ -73,14 +73,14 @@ _XML = re.compile(rb"\s*<\?xml[^>]{0,200}?\sencoding\s*=\s*[\"']([A-Za-z0-9._-]+
 
 
 def decode_text(body: bytes, content_type: str | None) -> tuple[str, str]:
-    """The text of a body and the name of its encoding. What cannot be decoded becomes U+FFFD."""
+    """Return the text of a body and the name of its encoding. Invalid bytes become U+FFFD."""
     name = _detect_bom(body)
     if name is not None:
         return _decode_with(body, name).removeprefix("\ufeff"), name
     name = charset_from_header(content_type) or charset_from_body(body)
     if name is None:
         try:
-            # A body that was cut may end in the middle of a character.
+            # A truncated body may end within a character.
             return codecs.utf_8_decode(body, "strict", False)[0], "utf-8"
         except UnicodeDecodeError:
             name = FALLBACK
@@ -88,7 +88,9 @@ def decode_text(body: bytes, content_type: str | None) -> tuple[str, str]:
 
 
 def _decode_with(body: bytes, name: str) -> str:
-    if len(body) <= CHUNK or name == "iso-2022-jp":  # which cannot stop within an escape sequence, and is never slow
+    if (
+        len(body) <= CHUNK or name == "iso-2022-jp"
+    ):  # this codec cannot stop within an escape sequence, and is never slow
         return body.decode(python_codec(name), "replace")
     decoder = codecs.getincrementaldecoder(python_codec(name))("replace")
     chunks = [decoder.decode(body[at : at + CHUNK]) for at in range(0, len(body), CHUNK)]
@@ -96,13 +98,13 @@ def _decode_with(body: bytes, name: str) -> str:
 
 
 def charset_from_header(content_type: str | None) -> str | None:
-    """The encoding that a Content-Type names, if it is known."""
+    """Return the encoding in a Content-Type header, if it is known."""
     found = _HEADER.search(content_type[:MAX_HEADER]) if content_type else None
     return encoding_from_label(found[1]) if found else None
 
 
 def charset_from_body(body: bytes) -> str | None:
-    """The encoding that the first kilobyte of an HTML or XML body names, if it is known."""
+    """Return the encoding that the first kilobyte of an HTML or XML body declares, if it is known."""
     head = body[:PRESCAN]
     found = _XML.match(head)
     name = encoding_from_label(found[1].decode("ascii")) if found else None
@@ -111,7 +113,7 @@ def charset_from_body(body: bytes) -> str | None:
             name = _meta_charset(meta[1])
             if name is not None:
                 break
-    # Who reads ASCII letters in it is not looking at UTF-16.
+    # The declaration itself is ASCII, so the body cannot be UTF-16.
     return "utf-8" if name in ("utf-16le", "utf-16be") else name
 
 
@@ -137,12 +139,12 @@ def _detect_bom(body: bytes) -> str | None:
 
 
 def python_codec(name: str) -> str:
-    """What Python calls an encoding of the standard."""
+    """Return the name of the Python codec for an encoding of the Encoding standard."""
     return _CODECS.get(name, name)
 
 
 def encoding_from_label(label: str) -> str | None:
-    """The name that the Encoding standard has for a label; None when it has none, or one that Python cannot read."""
+    """Return the name in the Encoding standard for a label; None if the label is unknown or Python has no codec."""
     return _encoding_from_label(label) if len(label) <= MAX_LABEL else None
 
 

@@ -1,4 +1,4 @@
-"""What a body is: HTML, a feed or sitemap, or something to be kept unread."""
+"""The kind of a body: HTML, a feed, a sitemap, or something that is not parsed."""
 
 import re
 from typing import Literal
@@ -27,20 +27,20 @@ _ROOTS: dict[bytes, BodyKind] = {
 
 
 def parse_media_type(content_type: str | None) -> str:
-    """The media type that a Content-Type names, in lower case and without parameters."""
+    """Return the media type of a Content-Type header in lowercase, without parameters."""
     return (content_type or "")[:MAX_HEADER].partition(";")[0].strip().lower()
 
 
 def detect_kind(content_type: str | None, body: bytes, *, sitemap: bool = False) -> BodyKind:
-    """What a body is by its header, and by its first element where the header leaves that open.
+    """Return the kind of a body by its header, or by its first element if the header is not conclusive.
 
-    `sitemap` says that it was fetched for one: then text and gzip are sitemaps too.
+    Pass `sitemap=True` if the URL is that of a sitemap: then text and gzip are sitemaps too.
     """
     named = parse_media_type(content_type)
     if sitemap and (named in _GZIP or named == "text/plain" or body[:2] == b"\x1f\x8b"):
         return "sitemap"
     if named in _HTML:
-        # Some servers call their sitemaps and feeds HTML; what follows an XML declaration is worth a look.
+        # Some servers declare sitemaps and feeds as HTML; check the root if there is an XML declaration.
         return (
             (kind_from_root(body) or "html")
             if body[:100].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<?xml")
@@ -58,7 +58,7 @@ def detect_kind(content_type: str | None, body: bytes, *, sitemap: bool = False)
 
 
 def kind_from_root(body: bytes) -> BodyKind | None:
-    """What the first element of an XML or HTML body makes it; None when that is none of ours."""
+    """Return the kind of a body by its first element; None if the element is unknown."""
     head = body[:SNIFFED]
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         head = head.replace(b"\0", b"")

@@ -1,18 +1,18 @@
-"""What reading a page or a feed yields, and the directives that robots are given with it."""
+"""The content of a parsed page or feed, and its directives for robots."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 MAX_TITLE = 300
-MAX_DIRECTIVES = 4_096  # characters read of all headers or of one meta element
+MAX_DIRECTIVES = 4_096  # characters parsed per header or meta element
 
-# Directives that take a value, so that what stands before their colon is no crawler's name.
+# Directives with a value: the word before their colon is not the name of a crawler.
 _VALUED = frozenset({"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"})
 
 
 class Link(NamedTuple):
-    """An address that was found: normalised, with the kind of element that named it."""
+    """A link: the normalised URL and the kind of element that contains it."""
 
     url: str
     kind: str
@@ -21,14 +21,14 @@ class Link(NamedTuple):
 
 
 class Directives(NamedTuple):
-    """What a page asks of robots: not to follow its links, not to be indexed, not to be kept."""
+    """Directives for robots: do not follow links, do not index, do not archive."""
 
     nofollow: bool = False
     noindex: bool = False
     noarchive: bool = False
 
     def merge(self, other: "Directives") -> "Directives":
-        """What both ask for together."""
+        """Return the union of both."""
         return Directives(
             self.nofollow or other.nofollow, self.noindex or other.noindex, self.noarchive or other.noarchive
         )
@@ -39,7 +39,8 @@ NO_DIRECTIVES = Directives()
 
 @dataclass(frozen=True, slots=True)
 class ParsedDocument:
-    """What was read. `cut` says that there were more links than a page may have, `broken` that it ended early."""
+    """The content of a page or feed. `truncated` means that links were dropped at the limit, `malformed` that parsing
+    stopped at an error."""
 
     title: str = ""
     links: tuple[Link, ...] = ()
@@ -51,17 +52,17 @@ class ParsedDocument:
 
 
 def clean_title(text: str) -> str:
-    """The title in one line, and not too long a line."""
+    """Return the title as one line of limited length."""
     return " ".join(text[: 8 * MAX_TITLE].split())[:MAX_TITLE].rstrip()
 
 
 def parse_directives(content: str) -> Directives:
-    """What the words of a robots meta element ask for."""
+    """Parse the content of a robots meta element."""
     return _directives_from_words(word.strip() for word in content[:MAX_DIRECTIVES].lower().split(","))
 
 
 def parse_x_robots_tag(values: Iterable[str], agent: str) -> Directives:
-    """What `X-Robots-Tag` headers ask of everybody and of this agent; what they ask of others is not for us."""
+    """Parse `X-Robots-Tag` headers. Directives for other agents are ignored."""
     agent = agent.lower()
     mine = []
     for value in values:

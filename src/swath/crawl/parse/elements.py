@@ -1,9 +1,9 @@
-"""The elements of an HTML text that matter to a crawler, in bounded time and memory.
+"""Find the HTML elements that matter to a crawler, in bounded time and memory.
 
-lexbor builds the tree that a browser would, and takes a fraction of a millisecond. But the standard lets a page of a
-few kilobytes ask for a tree of gigabytes (formatting elements that are reopened in every paragraph), and nesting or
-attributes by the thousand take time by the square. So whatever could grow out of hand goes to a scanner of our own
-instead, which only tells tags from text: some times slower on an honest page, in proportion on any.
+lexbor builds the same tree as a browser in a fraction of a millisecond. But by the HTML standard a page of a few
+kilobytes can produce a tree of gigabytes (formatting elements that are reopened in every paragraph), and thousands of
+nested elements or attributes take quadratic time. Pages that could do this go to a scanner that only tells tags from
+text. It is several times slower on an ordinary page, but takes linear time on every page.
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from selectolax.lexbor import LexborHTMLParser
 
 MAX_TAGS = 5_000
-MAX_REOPENED = 100_000  # formatting elements times tags: what reopening may cost in nodes of the tree
+MAX_REOPENED = 100_000  # formatting elements times tags: upper bound of the nodes that reopening creates
 MAX_TAG = 8_000
 MAX_ATTRIBUTES = 100
 
@@ -23,7 +23,7 @@ NAMES = frozenset(SELECTOR.split(","))
 
 
 class Element(NamedTuple):
-    """An element by its name in lower case; `text` is filled in for titles only."""
+    """An element with its lowercase name. `text` is set for titles only."""
 
     name: str
     attributes: Mapping[str, str | None]
@@ -31,11 +31,11 @@ class Element(NamedTuple):
 
 
 def find_elements(text: str) -> Iterator[Element]:
-    """The elements named in `SELECTOR`, as they stand in the document."""
+    """Yield the elements in `SELECTOR` in document order."""
     return _parse_tree(text) if is_safe_for_tree(text) else scan_elements(text)
 
 
-# Elements that are reopened wherever they were left open. Of `a`, the other one, at most one is ever open.
+# Elements that the parser reopens if they were not closed. `a` is omitted: at most one is ever open.
 _FORMATTING = re.compile(
     r"<[bisuefct](?:[\s/>]|m[\s/>]|ont[\s/>]|ode[\s/>]|t(?:rong|rike)?[\s/>]|mall[\s/>]|ig[\s/>])", re.IGNORECASE
 )
@@ -43,16 +43,16 @@ _LONG_TAG = re.compile(rf"<[^>]{{{MAX_TAG}}}")
 
 
 def is_safe_for_tree(text: str) -> bool:
-    """Whether a tree of the text is sure to stay small and to be made quickly."""
+    """Return whether the tree of this text is certainly small and quick to build."""
     tags = text.count("<")
     if tags > MAX_TAGS:
         return False
     half = MAX_TAG // 2
-    # A tag that long would fill at least one of these windows.
+    # A tag of that length fills at least one of these windows.
     windows = range(0, len(text) - half, half)
     if any(text.find(">", start, start + half) < 0 for start in windows) and _LONG_TAG.search(text):
         return False
-    # At most three elements are reopened that are equal; those with attributes may be different each.
+    # At most three equal elements are reopened; those with attributes may all differ.
     formatting = _FORMATTING.findall(text)
     plain = [tag for tag in formatting if tag[-1] == ">"]
     return tags * (3 * len(set(plain)) + len(formatting) - len(plain)) <= MAX_REOPENED
@@ -64,11 +64,11 @@ def _parse_tree(text: str) -> Iterator[Element]:
         name = node.tag or ""
         if name == "title":
             parent = node.parent
-            # Drawings have titles too.
+            # SVG elements have titles too.
             if parent is None or parent.tag in ("head", "body", "html"):
                 yield Element(name, {}, node.text())
         else:
-            # There are many of them, and Element(…) names its arguments first.
+            # tuple.__new__ is faster than Element(…), and there are many elements.
             yield new(Element, (name, node.attributes, ""))
 
 
@@ -79,7 +79,7 @@ _MARKUP = re.compile(
 )
 _PARTS = re.compile(r"""([^\s/>][^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"'][^\s>]*+))?+)?+""")
 _REFERENCE = re.compile(r"&(#[0-9]{1,8};?|#[xX][0-9a-fA-F]{1,8};?|[a-zA-Z][a-zA-Z0-9]{0,40};?)(=?)")
-# What lies inside these is text, whatever it looks like.
+# The content of these elements is text, even if it looks like markup.
 _RAW_ENDS = {
     name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE)
     for name in ("script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes")
@@ -87,14 +87,14 @@ _RAW_ENDS = {
 
 
 def scan_elements(text: str) -> Iterator[Element]:
-    """The same elements, found without a tree, in time proportional to the text."""
+    """Yield the same elements without building a tree, in linear time."""
     place = 0
     while (found := _MARKUP.search(text, place)) is not None:
         place = found.end()
         if found[1] is None:
             continue
         if text[place - 1] != ">":
-            return  # the text ends within a tag, which then is none
+            return  # the text ends within a tag, which does not count as one
         name = found[1].lower()
         inside = ""
         if name in _RAW_ENDS:
@@ -123,7 +123,7 @@ def _unescape(text: str) -> str:
 
 
 def _decode_reference(found: re.Match[str]) -> str:
-    """The character that a reference in an attribute means: `&copy` is one, but not in `?a=1&copy=2`."""
+    """Return the character for a reference in an attribute. `&copy` is a reference, but not in `?a=1&copy=2`."""
     name, sign = found.groups()
     if name[0] == "#":
         digits = name.rstrip(";")

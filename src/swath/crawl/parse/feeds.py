@@ -1,8 +1,8 @@
-"""Feeds and sitemaps: the addresses that a site lists itself.
+"""Parse feeds and sitemaps, in which a site lists its own URLs.
 
-Sitemaps (urlset, sitemapindex, plain text, any of them gzipped), RSS and Atom. XML is read as a stream, so memory
-does not grow with the file; entities of its own making are refused, which leaves nothing to expand or to fetch.
-What was read before an error is kept: a feed with a stray `&` in its tenth entry still has nine.
+Supported are sitemaps (urlset, sitemapindex, plain text, all optionally gzipped), RSS and Atom. XML is parsed as a
+stream, so memory does not grow with the file. Entity declarations are refused, so there is nothing to expand or fetch.
+Links before an error are kept: a feed with a stray `&` in its tenth entry yields nine.
 """
 
 import codecs
@@ -15,24 +15,24 @@ from swath.crawl.parse.charset import charset_from_body, charset_from_header, py
 from swath.crawl.parse.directives import Link, ParsedDocument, clean_title
 from swath.crawl.urls.normalise import MAX_TEXT, normalise
 
-MAX_ENTRIES = 50_000  # the protocol's own limit for a sitemap
-MAX_UNPACKED = 50 * 1024 * 1024  # and its limit for the size
+MAX_ENTRIES = 50_000  # the limit of the sitemap protocol
+MAX_UNPACKED = 50 * 1024 * 1024  # its limit on the size in bytes
 MAX_DEPTH = 64
-MAX_TOKEN = 256 * 1024  # expat reads a token from its start again with each chunk
+MAX_TOKEN = 256 * 1024  # expat scans an incomplete token again with each chunk
 CHUNK = 64 * 1024
 GZIP = b"\x1f\x8b"
 
-_ILLEGAL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]+")  # many at once: a bomb may be of nothing else
+_ILLEGAL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]+")  # in runs: a gzip bomb may consist of nothing else
 _ROOTS = frozenset({"urlset", "sitemapindex", "rss", "rdf", "feed"})
 
 
 class _LimitReached(Exception):
-    """Reading ends here: what was asked for is complete, or what comes is not for us."""
+    """Raised to stop the parser at the limit of entries."""
 
 
 def parse_feed(body: bytes, url: str, content_type: str | None = None) -> ParsedDocument:
-    """The links of a feed or sitemap at a normalised URL: kind `entry` for pages, `sitemap` for further sitemaps,
-    `next` and `alternate` as feeds name them."""
+    """Return the links of a feed or sitemap at a normalised URL. The kind is `entry` for pages, `sitemap` for further
+    sitemaps, and `next` or `alternate` as in the feed."""
     feed = _FeedBuilder(url)
     try:
         text = _decode_chunks(body, content_type)
@@ -46,7 +46,11 @@ def parse_feed(body: bytes, url: str, content_type: str | None = None) -> Parsed
             _parse_text(feed, head.lstrip("\ufeff"), text)
     except _LimitReached:
         pass
-    except (expat.ExpatError, zlib.error, UnicodeError):  # the last from a decoder that cannot stop where a chunk ends
+    except (
+        expat.ExpatError,
+        zlib.error,
+        UnicodeError,
+    ):  # UnicodeError: some decoders cannot stop at the end of a chunk
         feed.malformed = True
     return ParsedDocument(
         title=clean_title(feed.title),
@@ -58,7 +62,7 @@ def parse_feed(body: bytes, url: str, content_type: str | None = None) -> Parsed
 
 
 def _decode_chunks(body: bytes, content_type: str | None) -> Iterator[str]:
-    """The text in chunks, unpacked and decoded, without what XML does not allow."""
+    """Yield the decompressed and decoded text in chunks, without characters that XML forbids."""
     chunks = _gunzip_chunks(body) if body[:2] == GZIP else (body[at : at + CHUNK] for at in range(0, len(body), CHUNK))
     first = next(chunks, b"")
     if first[:2] == b"\xff\xfe" or first[:2] == b"\xfe\xff":
@@ -72,12 +76,12 @@ def _decode_chunks(body: bytes, content_type: str | None) -> Iterator[str]:
 
 
 def _gunzip_chunks(body: bytes) -> Iterator[bytes]:
-    """The content of a gzip file, chunk by chunk; a bomb is cut at the limit."""
+    """Yield the content of a gzip file in chunks, up to the size limit."""
     total = place = 0
     data = b""
     unpacker = None
     while True:
-        # In slices, because the rest is copied at the end of each of the files that one file may consist of.
+        # In slices: at the end of each gzip member the remaining input is copied.
         while len(data) < len(GZIP) and place < len(body):
             data += body[place : place + CHUNK]
             place += CHUNK
@@ -92,7 +96,7 @@ def _gunzip_chunks(body: bytes) -> Iterator[bytes]:
         if chunk:
             yield chunk
         elif not data and not unpacker.eof:
-            raise zlib.error("the file ends early")
+            raise zlib.error("the file ends prematurely")
         data = unpacker.unconsumed_tail
         if unpacker.eof:
             data, unpacker = unpacker.unused_data, None
@@ -115,7 +119,7 @@ def _parse_text(feed: "_FeedBuilder", head: str, text: Iterator[str]) -> None:
 def _parse_xml(feed: "_FeedBuilder", head: str, text: Iterator[str]) -> None:
     parser = expat.ParserCreate("utf-8")
     parser.buffer_text = True
-    # As if there were a DTD that nobody reads: then HTML's entities, which feeds are full of, are skipped.
+    # Pretend that there is an external DTD: then expat skips HTML entities, which are common in feeds.
     parser.UseForeignDTD(True)
     parser.StartElementHandler = feed.start
     parser.EndElementHandler = feed.end
@@ -128,13 +132,13 @@ def _parse_xml(feed: "_FeedBuilder", head: str, text: Iterator[str]) -> None:
         parser.Parse(data, False)
         given += len(data)
         if given - max(parser.CurrentByteIndex, 0) > MAX_TOKEN:
-            raise expat.ExpatError("a token without end")
+            raise expat.ExpatError("unterminated token")
         chunk = next(text, None)
     parser.Parse(b"", True)
 
 
 class _FeedBuilder:
-    """What has been read, and where in the document we are."""
+    """Collects the links while expat parses the document."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -151,7 +155,7 @@ class _FeedBuilder:
             raise expat.ExpatError("nested too deeply")
         name = tag.rpartition(":")[2].lower()
         if not self._names and name not in _ROOTS:
-            raise expat.ExpatError(f"a {name[:100]} is no feed")
+            raise expat.ExpatError(f"root element {name[:100]} is not a feed")
         self._names.append(name)
         self._text = None
         if name == "link" and "href" in attributes:
@@ -187,7 +191,7 @@ class _FeedBuilder:
                 pass
 
     def _link(self, attributes: dict[str, str]) -> None:
-        """A link as Atom writes it, and sitemaps do for other languages."""
+        """Add a link element of Atom, or of a sitemap with alternate languages."""
         rel = attributes.get("rel", "alternate").lower()
         if rel not in ("alternate", "next"):
             return
@@ -196,7 +200,7 @@ class _FeedBuilder:
         self.add(attributes["href"], kind)
 
     def add(self, text: str, kind: str, *, absolute: bool = False) -> None:
-        """Take an address down, unless it is none; a line of a text file has to be a whole one."""
+        """Add a URL if it is valid. With `absolute`, relative URLs are ignored, as in text files."""
         url = normalise(text, None if absolute else self.url)
         if not text or url is None or url in self.links:
             return
@@ -206,4 +210,4 @@ class _FeedBuilder:
         self.links[url] = Link(url, kind)
 
     def refuse(self, *declaration: object) -> None:
-        raise expat.ExpatError("it declares entities")
+        raise expat.ExpatError("entity declarations are not allowed")

@@ -1,4 +1,4 @@
-"""HTML: the title, the links and the wishes of a page."""
+"""Extract the title, links and robots directives of an HTML page."""
 
 import re
 from collections.abc import Mapping
@@ -8,10 +8,10 @@ from swath.crawl.parse.elements import find_elements
 from swath.crawl.urls.normalise import MAX_TEXT, normalise, normalise_all
 
 MAX_LINKS = 2_000
-MAX_HREFS = 4 * MAX_LINKS  # what is looked at for links: many may be written in several ways, or lead nowhere
+MAX_HREFS = 4 * MAX_LINKS  # distinct href values: several may be the same URL, or not a URL
 AGENT = "swath"
 
-# Of the relations of a link element, those that lead to a page or a feed.
+# The relations of link elements that lead to a page or a feed.
 _RELATIONS = ("canonical", "next", "alternate")
 _PAGES = frozenset({"", "text/html", "application/xhtml+xml"})
 _FEEDS = frozenset(
@@ -21,8 +21,8 @@ _REFRESH = re.compile(r"""\s*+[0-9.]++\s*+[;,]?+\s*+(?:url\s*+=\s*+)?+(?:"([^"]*
 
 
 def parse_html(text: str, url: str, *, agent: str = AGENT) -> ParsedDocument:
-    """What a page at a normalised URL says. Links keep its order; one that is named twice keeps its first place, and
-    is `nofollow` only if it is so each time."""
+    """Parse a page at a normalised URL. Links are in document order, without duplicates. A link is `nofollow` only if
+    all of its occurrences are."""
     title = ""
     base: str | None = None
     canonical: str | None = None
@@ -31,7 +31,7 @@ def parse_html(text: str, url: str, *, agent: str = AGENT) -> ParsedDocument:
     cut = False
     for name, attributes, inside in find_elements(text):
         kind, href = (name, attributes.get("href")) if name == "a" else _link_of_element(name, attributes)
-        # A place on the same page is no other page.
+        # A fragment of the same page is not a link.
         if kind and href and href[0] != "#" and len(href) <= MAX_TEXT:
             rel = attributes.get("rel")
             nofollow = rel is not None and "nofollow" in rel.lower().split()
@@ -51,10 +51,10 @@ def parse_html(text: str, url: str, *, agent: str = AGENT) -> ParsedDocument:
             directives = directives.merge(_meta_directives(attributes, agent))
         elif name == "base" and base is None:
             base = attributes.get("href")
-    # The base counts for the whole page, wherever it stands.
+    # The base applies to the whole page, wherever the element is.
     base_url = normalise(base, url) or url if base else url
     links: dict[str, Link] = {}
-    new = tuple.__new__  # Link(…) names its arguments first
+    new = tuple.__new__  # faster than Link(…)
     for target, (kind, nofollow) in zip(normalise_all(hrefs, base_url), hrefs.values(), strict=True):
         if target is None:
             continue
@@ -76,7 +76,7 @@ def parse_html(text: str, url: str, *, agent: str = AGENT) -> ParsedDocument:
 
 
 def _link_of_element(name: str, attributes: Mapping[str, str | None]) -> tuple[str, str | None]:
-    """The kind of link that an element is, and the address that it names as written."""
+    """Return the kind of link that an element is, and its URL as written."""
     match name:
         case "a" | "area":
             return name, attributes.get("href")

@@ -1,4 +1,4 @@
-"""Read: from an answer to what it says: its title, where it leads, and what it asks of robots."""
+"""Parse the body of a response: its title, links and robots directives."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from swath.crawl.parse.html import parse_html
 
 
 class ParsedPage(NamedTuple):
-    """What was read of a page. `wrong` names what its encoding hid."""
+    """A parsed page. `decode_error` describes a defect of its content coding, or that the body was truncated."""
 
     title: str = ""
     links: tuple[str, ...] = ()
@@ -25,28 +25,27 @@ class ParsedPage(NamedTuple):
 
 
 def decode_body(response: Response, *, limit: int) -> DecodedBody:
-    """A body without its content codings, and at most `limit` bytes of it."""
+    """Return the body without its content codings, at most `limit` bytes."""
     return decode_content(response.body, response.headers.get_list("content-encoding"), limit=limit)
 
 
 def parse_page(url: str, response: Response, *, limit: int, agent: str, sitemap: bool = False) -> ParsedPage:
-    """Read a body of at most `limit` bytes without its content codings. Never raises: what cannot be read has no
-    links."""
+    """Decode and parse a body, up to `limit` bytes. Never raises: a body that cannot be parsed has no links."""
     return parse_decoded_page(url, response, decode_body(response, limit=limit), agent=agent, sitemap=sitemap)
 
 
 def parse_decoded_page(
     url: str, response: Response, decoded: DecodedBody, *, agent: str, sitemap: bool = False
 ) -> ParsedPage:
-    """The same for a body that has been unpacked."""
+    """Parse a body whose content codings were removed."""
     headers = response.headers
-    asked = parse_x_robots_tag(headers.get_all("x-robots-tag"), agent)
-    wrong = decoded.error or ("cut at the limit" if decoded.truncated else None)
+    directives = parse_x_robots_tag(headers.get_all("x-robots-tag"), agent)
+    decode_error = decoded.error or ("truncated at the limit" if decoded.truncated else None)
     content_type = headers.get("content-type")
     reading = _parse_document(decoded.body, url, content_type, agent, sitemap)
     if reading is None:
-        return ParsedPage(noarchive=asked.noarchive, noindex=asked.noindex, decode_error=wrong)
-    asked = asked.merge(reading.directives)
+        return ParsedPage(noarchive=directives.noarchive, noindex=directives.noindex, decode_error=decode_error)
+    directives = directives.merge(reading.directives)
     links, sitemaps = [], []
     for target, named, nofollow in reading.links:
         if named == "sitemap":
@@ -57,11 +56,11 @@ def parse_decoded_page(
         title=reading.title,
         links=tuple(links),
         sitemaps=tuple(sitemaps),
-        nofollow=asked.nofollow,
-        noindex=asked.noindex,
-        noarchive=asked.noarchive,
+        nofollow=directives.nofollow,
+        noindex=directives.noindex,
+        noarchive=directives.noarchive,
         canonical=reading.canonical,
-        decode_error=wrong,
+        decode_error=decode_error,
     )
 
 

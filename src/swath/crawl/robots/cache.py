@@ -1,13 +1,6 @@
-"""Origins: what each origin's robots.txt says, from memory, from the fleet's facts, or asked for now.
+"""Cache the robots.txt of each origin: parsed files in memory, and policies as facts that all workers share.
 
-robots.txt is asked for in the turn of a page that needs it: the lane paces that request like any other, and the page
-goes back for the next turn. Nothing else of the origin is fetched in between. Where lanes are not paced, the page
-follows at once.
-
-A redirect within the lane takes the next turn. One that leads to another lane is an item there, under a key of its own;
-until that is settled the lane of the origin is blocked, and no longer than WAIT_SECONDS if it never is. Where other
-hosts are in the lane, only the pages of the origin wait. After that the origin is asked anew, so that several such
-items may wait for a lane; when the rules are known by one of them, the others are settled without a request.
+The cache fetches nothing. `gate` requests the file, passes the response to `record_response`, and follows redirects.
 """
 
 import time
@@ -22,10 +15,10 @@ from swath.crawl.robots.parser import RobotsTxt
 from swath.crawl.robots.policy import RobotsPolicy, policy_from_response
 from swath.crawl.urls import normalise
 
-KEY_PREFIX = "robots "  # before the origin: the key of a fact, and of an item that follows a redirect
-MAX_CACHED_BYTES = 50_000_000  # of memory for robots.txt files and their parsed rules
-BYTES_PER_ORIGIN = 1_000  # bytes that an origin takes beside its file
-BYTES_PER_LINE = 350  # and each line of it, once it is parsed: many times as much as a short one has itself
+KEY_PREFIX = "robots "  # followed by the origin: key of a fact, and of an item that follows a redirect
+MAX_CACHED_BYTES = 50_000_000  # memory for robots.txt files and their parsed rules
+BYTES_PER_ORIGIN = 1_000  # without its file
+BYTES_PER_LINE = 350  # of a parsed file: far more than the length of a short line
 MAX_REDIRECTS = 5
 WAIT_SECONDS = 300.0
 TOP_PRIORITY = 7
@@ -33,22 +26,22 @@ TOP_PRIORITY = 7
 
 @dataclass(slots=True)
 class CachedRobots:
-    """The rules of an origin in force, parsed."""
+    """The current policy of an origin, and its parsed file."""
 
     policy: RobotsPolicy
     robots: RobotsTxt
 
 
 class RobotsRedirect(NamedTuple):
-    """A redirect of robots.txt that is yet to be followed."""
+    """A redirect of robots.txt that was not followed yet."""
 
     url: str
     hops: int
-    until: int  # after which it is asked for anew; the lane that waits for it is blocked to the same microsecond
+    until: int  # when the origin is requested again; the waiting lane is blocked until the same microsecond
 
 
 class RobotsCache:
-    """The robots.txt files of a crawl."""
+    """The robots.txt files of a crawl, in memory and in the facts that all workers share."""
 
     def __init__(self, facts: FactBatcher) -> None:
         self._facts = facts
@@ -56,7 +49,7 @@ class RobotsCache:
         self._bytes = 0
 
     async def get(self, origin: str) -> CachedRobots | RobotsRedirect | None:
-        """What is in force for an origin: its rules, a redirect to follow first, or nothing: it has to be asked."""
+        """Return the robots.txt of an origin, or a redirect to follow first, or None if it has to be requested."""
         now = time.time_ns() // 1_000
         known = self._known.get(origin)
         if known is not None and now < known.policy.expires_at:
@@ -86,7 +79,7 @@ class RobotsCache:
     async def record_response(
         self, origin: str, response: Response, *, body: bytes, hops: int, first_retry: float
     ) -> CachedRobots | RobotsRedirect:
-        """Take in what an origin answered, and let the fleet know."""
+        """Store the response of an origin as a fact, and return its policy or the redirect to follow."""
         now = time.time_ns() // 1_000
         target = redirect_target(response)
         before = await self._facts.get(KEY_PREFIX + origin)
@@ -94,10 +87,12 @@ class RobotsCache:
             before = before.get("before")
         if target is not None and hops < MAX_REDIRECTS:
             hop = RobotsRedirect(target, hops + 1, now + int(WAIT_SECONDS * SECOND))
-            # How long it has been failing is not forgotten on the way.
+            # Keep the previous policy: it tells since when requests have been failing.
             await self._facts.learn({KEY_PREFIX + origin: {"hop": list(hop), "before": before}})
             return hop
-        cut = response.truncated in ("time", "disconnect") and 200 <= response.status < 300  # no other's body matters
+        cut = (
+            response.truncated in ("time", "disconnect") and 200 <= response.status < 300
+        )  # the body of other statuses does not matter
         rules = policy_from_response(
             None if cut else response.status or None,
             now=now,
@@ -117,7 +112,7 @@ def _memory_size(rules: RobotsPolicy) -> int:
 
 
 def redirect_target(response: Response) -> str | None:
-    """Where an answer redirects to, normalised; None if it does not, or to where nobody can go."""
+    """Return the normalised target of a redirect; None if there is none or it is not a valid URL."""
     if response.status not in (301, 302, 303, 307, 308):
         return None
     location = response.headers.get("location")
@@ -125,7 +120,7 @@ def redirect_target(response: Response) -> str | None:
 
 
 def _as_utf8(value: str) -> str:
-    """A header's value, whose bytes were read as Latin-1, as the UTF-8 that many servers mean."""
+    """Decode a header value as UTF-8, which many servers send, if it is valid. It was decoded as Latin-1 before."""
     try:
         return value.encode("latin-1").decode()
     except UnicodeError:

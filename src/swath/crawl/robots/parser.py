@@ -1,7 +1,7 @@
-"""robots.txt by RFC 9309: what a file says, and which of its rules decides about a URL.
+"""Parse robots.txt by RFC 9309, and find the rule that decides about a URL.
 
-Where the RFC leaves room, the politer reading is taken. Parsing and matching take time in proportion to their input,
-whatever the patterns: `*` is matched by searching forwards, never by trying again.
+If the RFC is ambiguous, the more polite interpretation applies. Parsing and matching take linear time: `*` is matched by
+searching forward, without backtracking.
 """
 
 import re
@@ -10,13 +10,13 @@ from urllib.parse import quote_from_bytes
 
 from swath.crawl.urls.normalise import normalise_escapes
 
-MAX_BODY = 512 * 1024  # the RFC asks for 500 KiB at least
+MAX_BODY = 512 * 1024  # the RFC requires at least 500 KiB
 MAX_SITEMAPS = 1_000
 MAX_DELAY_SECONDS = 86_400.0
 MAX_RULE_TEXT = 500
 AGENTS_CACHED = 8
 
-# What people write for the three words that matter; the misspellings are those that other parsers forgive.
+# Spellings of the known keys, with the misspellings that other parsers accept too.
 _KEYS = {
     "user-agent": "agent",
     "useragent": "agent",
@@ -41,7 +41,7 @@ _SAFE = "%/?&=._~!'()+,;:@-[]"
 
 
 class RobotsDecision(NamedTuple):
-    """Whether a URL may be fetched, and the line that says so; None where no line speaks of it."""
+    """Whether a URL may be fetched, and the line that decides it; None if no line matches."""
 
     allowed: bool
     rule: str | None
@@ -52,14 +52,14 @@ ALLOWED = RobotsDecision(True, None)
 
 class _Rule(NamedTuple):
     start: str
-    pieces: tuple[str, ...]  # follow the start in this order, with anything in between
+    pieces: tuple[str, ...]  # follow `start` in this order, with anything in between
     end: str
     exact: bool
     size: int
     decision: RobotsDecision
 
     def matches_rest(self, target: str) -> bool:
-        """Whether a target that begins with `start` matches to the end."""
+        """Return whether a target that begins with `start` matches the rest of the rule."""
         place = len(self.start)
         if self.exact:
             return len(target) == place
@@ -72,14 +72,14 @@ class _Rule(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Rules that some agents share, as they were written."""
+    """The lines of a group, which one or more agents share."""
 
     lines: list[tuple[bool, str]]
-    delays: list[tuple[int, float]]  # how many agents had been named, and the seconds
+    delays: list[tuple[int, float]]  # number of agents above the line, and the seconds
 
 
 class RobotsTxt:
-    """What a robots.txt says to each crawler."""
+    """A parsed robots.txt file."""
 
     __slots__ = ("_groups", "_rules", "_uniform", "sitemaps")
 
@@ -93,7 +93,7 @@ class RobotsTxt:
 
     @classmethod
     def parse(cls, body: bytes) -> Self:
-        """What the file says; bytes that are no robots.txt say nothing."""
+        """Parse a file. Content that is not a robots.txt has no rules."""
         groups: dict[str, list[tuple[int, _Group]]] = {}
         sitemaps: list[str] = []
         group = _Group([], [])
@@ -102,7 +102,7 @@ class RobotsTxt:
         for key, value in _parse_lines(body):
             match key:
                 case "agent":
-                    # Only rules end the list of agents: a Crawl-delay or Sitemap in between does not (RFC 2.2.4).
+                    # Only a rule ends the list of agents, not a Crawl-delay or Sitemap (RFC 9309, 2.2.4).
                     if not naming:
                         group, agents, naming = _Group([], []), 0, True
                     token = _product_token(value)
@@ -116,7 +116,7 @@ class RobotsTxt:
                     if value and agents:
                         group.lines.append((key == "allow", value))
                 case "delay":
-                    # It speaks to the agents above it, also when others join the group below.
+                    # It applies to the agents above it, even if more agents of the group follow.
                     seconds = _parse_delay(value)
                     if seconds is not None and agents:
                         group.delays.append((agents, seconds))
@@ -127,11 +127,11 @@ class RobotsTxt:
 
     @classmethod
     def uniform(cls, verdict: RobotsDecision) -> Self:
-        """The same verdict for every URL."""
+        """Return a file with the same decision for every URL."""
         return cls({}, sitemaps=(), uniform=verdict)
 
     def decide(self, url: str, agent: str) -> RobotsDecision:
-        """Whether the crawler with that product token may fetch a normalised URL, by the longest rule that matches."""
+        """Decide whether the crawler with this product token may fetch a normalised URL. The longest match wins."""
         target = _canonicalise(url[url.find("/", 8) :])
         if target == "/robots.txt":
             return ALLOWED
@@ -143,14 +143,14 @@ class RobotsTxt:
         return ALLOWED
 
     def crawl_delay(self, agent: str) -> float | None:
-        """The seconds that the crawler is asked to leave between two requests."""
-        said = [
+        """Return the seconds between two requests that the file asks for, or None."""
+        delays = [
             seconds
             for place, group in self._groups_for(_product_token(agent))
             for above, seconds in group.delays
             if place < above
         ]
-        return max(said, default=None)
+        return max(delays, default=None)
 
     def _groups_for(self, token: str) -> list[tuple[int, _Group]]:
         return self._groups.get(token) or self._groups.get("*", [])
@@ -161,36 +161,36 @@ class RobotsTxt:
             if len(self._rules) >= AGENTS_CACHED:
                 self._rules.clear()
             lines = dict.fromkeys(line for _, group in self._groups_for(token) for line in group.lines)
-            # The longest first, and of equals those that allow: the first match is the verdict.
-            made = sorted(
+            # Longest first, and Allow before Disallow of the same length: the first match decides.
+            parsed = sorted(
                 (_parse_rule(*line) for line in lines), key=lambda rule: (-rule.size, not rule.decision.allowed)
             )
-            rules = self._rules[token] = tuple(made)
+            rules = self._rules[token] = tuple(parsed)
         return rules
 
 
 def clean_body(body: bytes) -> bytes:
-    """As much of a file as is parsed, in an encoding that contains ASCII, without BOM and NULs."""
+    """Return the part of a file that is parsed, in an ASCII-compatible encoding, without BOM and NULs."""
     if body[:2] in (b"\xff\xfe", b"\xfe\xff"):
         body = body[:MAX_BODY].decode("utf-16", "replace").encode()
     body = body.removeprefix(b"\xef\xbb\xbf")
     if len(body) > MAX_BODY:
-        # Half a line could forbid or allow far more than the whole of it.
+        # Drop the last line: half of it could forbid or allow far more than the whole line.
         body = body[:MAX_BODY]
         body = body[: max(body.rfind(b"\n"), body.rfind(b"\r"), 0)]
-    # What marks an encoding may come to stand in front; the second time, it would be believed.
+    # Removing NULs may put other BOM bytes first, which a second call would take for an encoding.
     return body.replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe")
 
 
 def _parse_lines(body: bytes) -> list[tuple[str, str]]:
-    # Octets that are no UTF-8 survive as what they are, to be compared with those of an escaped URL.
+    # Keep bytes that are not UTF-8, to compare them with the bytes of an escaped URL.
     text = clean_body(body).decode("utf-8", "surrogateescape")
     found = []
     for line in text.replace("\r", "\n").split("\n"):
         line = line.partition("#")[0]
         key, colon, value = line.partition(":")
         if not colon:
-            # The colon is forgotten often enough; two words leave no doubt.
+            # A missing colon is common; exactly two words are unambiguous.
             words = line.split()
             key, value = words if len(words) == 2 else ("", "")
         known = _KEYS.get(key.strip().lower())
@@ -200,7 +200,7 @@ def _parse_lines(body: bytes) -> list[tuple[str, str]]:
 
 
 def _product_token(value: str) -> str:
-    """The product token that begins `value`, in lower case: that of `Swath/1.0 (x)` is `swath`."""
+    """Return the product token at the start of `value` in lowercase: `Swath/1.0 (x)` gives `swath`."""
     if value[:1] == "*" and not value[1:].strip():
         return "*"
     found = _TOKEN.match(value)
@@ -224,9 +224,9 @@ def _parse_rule(allow: bool, value: str) -> _Rule:
 
 
 def _canonicalise(text: str, *, safe: str = _SAFE) -> str:
-    """One spelling for a path with its query, so that a rule and a URL that mean the same compare equal (RFC 2.2.2).
+    """Return one spelling of a path and query, so that equivalent rules and URLs compare equal (RFC 9309, 2.2.2).
 
-    In a URL a literal `*` or `$` is escaped, as a rule has to write it.
+    A literal `*` or `$` in a URL is escaped, as a rule has to write it.
     """
     if _PLAIN.fullmatch(text):
         return text

@@ -1,10 +1,10 @@
-"""What the answer to a request for robots.txt means, for how long: a fact about an origin that the fleet shares.
+"""What the response to a request for robots.txt means, and for how long. The result is a fact that all workers share.
 
-    2xx                 the rules of the file
-    4xx, 3xx            everything is allowed; 3xx is a chain of redirects that the caller gave up on
-    5xx, 429, silence   nothing is allowed until the next try; after 30 days of it everything is (RFC 9309, 2.3.1)
+    2xx                      the rules of the file apply
+    4xx, 3xx                 everything is allowed; 3xx means too many redirects
+    5xx, 429, no response    nothing is allowed until the next attempt; after 30 days everything is (RFC 9309, 2.3.1)
 
-429 is a 4xx to the RFC. Here it counts as trouble: who asks for fewer requests does not ask for all of them.
+The RFC treats 429 like other 4xx. Here it is a failure: a host that asks for fewer requests does not allow all of them.
 """
 
 import re
@@ -20,7 +20,7 @@ DAY = 24 * HOUR
 
 LIFETIME = DAY
 MIN_LIFETIME = HOUR
-MAX_LIFETIME = DAY  # the RFC's advice: no copy older than that
+MAX_LIFETIME = DAY  # RFC 9309 recommends not to use an older copy
 FIRST_RETRY = 300 * SECOND
 MAX_RETRY = DAY
 MAX_DENIAL = 30 * DAY
@@ -31,19 +31,19 @@ _UNCACHED = re.compile(r"(?:^|[,\s])no-(?:cache|store)(?:$|[,\s=])", re.IGNORECA
 
 @dataclass(frozen=True, slots=True)
 class RobotsPolicy:
-    """What is known of an origin's robots.txt. Times are microseconds since the epoch."""
+    """What the crawl knows about the robots.txt of an origin. Times are microseconds since the epoch."""
 
     kind: Literal["parsed", "allow", "deny"]
     fetched_at: int
     expires_at: int
     body: bytes = b""
     failing_since: int | None = None
-    tries: int = 0  # that failed in a row
+    tries: int = 0  # consecutive failures
     why: str = ""
-    """What stands in for a rule where there is no file: `robots.txt answered 503`."""
+    """Shown instead of a rule if there is no file: `robots.txt answered 503`."""
 
     def parse(self) -> RobotsTxt:
-        """What the fact says about URLs; the caller keeps it as long as the fact."""
+        """Return the parsed file. The caller caches it together with the policy."""
         match self.kind:
             case "parsed":
                 return RobotsTxt.parse(self.body)
@@ -53,7 +53,7 @@ class RobotsPolicy:
                 return RobotsTxt.uniform(RobotsDecision(False, self.why))
 
     def to_json(self) -> dict[str, Any]:
-        """The fact as JSON values. The body's octets stand as the characters of the same numbers."""
+        """Return the policy as JSON values. Each byte of the body becomes the character with the same number."""
         return {
             "kind": self.kind,
             "fetched_at": self.fetched_at,
@@ -66,7 +66,7 @@ class RobotsPolicy:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
-        """The fact that `to_json` was called on."""
+        """Return the policy that `to_json` converted."""
         return replace(cls(**data), body=data["body"].encode("latin-1"))
 
 
@@ -80,12 +80,12 @@ def policy_from_response(
     before: RobotsPolicy | None = None,
     first_retry: int = FIRST_RETRY,
 ) -> RobotsPolicy:
-    """What is known of an origin's robots.txt after it answered so at `now`; `status` None is no answer at all.
+    """Return the policy after a response at `now`; `status` None means that there was no response.
 
-    `before` is what was known until then, which says how long it has been failing.
+    `before` is the previous policy, which tells since when requests have been failing.
     """
     if status is not None and 200 <= status < 300:
-        # Tidied here rather than when parsed, because PostgreSQL takes no NUL in a text.
+        # Cleaned before it is stored, because PostgreSQL does not accept NUL in text.
         return RobotsPolicy(
             "parsed", now, now + cache_lifetime(cache_control, expires=expires, now=now), body=clean_body(body)
         )
@@ -94,7 +94,7 @@ def policy_from_response(
         return RobotsPolicy("allow", now, now + cache_lifetime(cache_control, expires=expires, now=now), why=why)
     why = "robots.txt could not be fetched" if status is None else f"robots.txt answered {status}"
     since = now if before is None or before.failing_since is None else min(now, before.failing_since)
-    # Each wait is as long as the trouble has lasted, so the tries thin out by themselves.
+    # Each pause is as long as the failure has lasted, so attempts become less frequent.
     retry_at = now + min(max(now - since, first_retry), MAX_RETRY)
     kind: Literal["allow", "deny"] = "allow" if now - since >= MAX_DENIAL else "deny"
     tries = 1 + (before.tries if before is not None else 0)
@@ -102,7 +102,7 @@ def policy_from_response(
 
 
 def cache_lifetime(cache_control: str | None, *, expires: str | None, now: int) -> int:
-    """For how many microseconds an answer holds: a day, or what its headers say within bounds."""
+    """Return for how many microseconds a response is valid: a day, or what its headers say, within limits."""
     asked = LIFETIME
     control = (cache_control or "")[:1_000]
     age = _MAX_AGE.search(control)
@@ -114,5 +114,5 @@ def cache_lifetime(cache_control: str | None, *, expires: str | None, now: int) 
         try:
             asked = round(parsedate_to_datetime(expires[:100]).timestamp() * SECOND) - now
         except (ValueError, TypeError, OverflowError, IndexError):
-            asked = 0  # "Expires: 0" and its like mean that it is stale already
+            asked = 0  # "Expires: 0" and similar values mean that it is stale already
     return min(max(asked, MIN_LIFETIME), MAX_LIFETIME)

@@ -1,72 +1,76 @@
-"""A web to crawl: as large as wanted, the same each time, on one loopback port, and with everything that goes wrong.
+"""A demo web for tests of crawlers: any size, reproducible from a seed, on one loopback port, with faults of all kinds.
 
-    web = Web(seed=1, hosts=20, pages=1000)          # pure: a description that computes pages when asked
-    async with serve(web) as served:                 # 127.0.0.1 only
-        ...                                          # crawl web.seeds with --connect-to {served.connect_to}
-        assert web.check(served.requested, archived) == []
-        assert too_close(served.log.entries, 1.0) == []
+    web = Web(seed=1, hosts=20, pages=1000)          # a description; pages are computed when they are requested
+    async with serve(web) as server:                 # binds 127.0.0.1 only
+        ...                                          # crawl web.seeds with --connect-to {server.connect_to}
+        assert web.check(server.requested_urls, archived) == []
+        assert find_too_close(server.log.requests, 1.0) == []
 
-**Hosts.** `h0000.demo.test` and on are ordinary: sizes fall with the number (`skew`), pages hang in a tree below the
-front page and link across, in several charsets and every spelling of a URL; some have a robots.txt, some a sitemap
-with pages that nothing else names. Kinds of trouble have hosts of their own, linked from `trouble.demo.test`:
-`statuses.demo.test/404`, `robots-huge.demo.test`, `slow.demo.test/drip`. `KINDS` lists them; `trouble={"slow", …}`
-takes some. All are names below one registrable domain, so that a crawl of scope `domain` covers the web.
+**Hosts.** `h0000.demo.test`, `h0001.demo.test` and so on are ordinary hosts. The first is the largest; `skew` says how
+fast the sizes fall. The pages of a host form a tree below its front page and also link across the web. They use several
+charsets and write URLs in every valid way. Some hosts have a robots.txt, some a sitemap that lists pages without links.
+Each kind of fault has its own hosts, linked from `faults.demo.test`: `statuses.demo.test/404`,
+`robots-huge.demo.test`, `slow.demo.test/drip`. `FAULTS` lists the kinds; `faults={"slow", ...}` selects some of them.
+All hosts share one registrable domain, so a crawl of scope `domain` covers the whole web.
 
-**Truth.** Each URL has a fate: it MUST be archived, a crawl must TRY it, MAY request it or NEVER does (see `Fate`).
-`web.verdict(url)` knows it for any URL; `expected()`, `tried()`, `may()` and `forbidden()` are the sets; `check()`
-compares a crawl with all of them. They hold for a crawler whose product token is `swath` and that follows RFC 9309
-and the WHATWG standards.
+**Expectations.** Each URL has a requirement: a crawl MUST archive it, must TRY it, MAY request it, or must NEVER do so
+(see `Requirement`). `web.expectation(url)` returns it for any URL. `urls_to_archive()`, `urls_to_try()`,
+`optional_urls()` and `forbidden_urls()` return sets of URLs; `check()` compares a crawl with all of them. They hold for
+a crawler that has the product token `swath` and follows RFC 9309 and the WHATWG standards.
 
-**Time.** `patience` is how many seconds a slow answer takes; tests make it small. What hangs, hangs until the client
-goes. Hosts that come back count requests, not seconds.
+**Time.** A slow response takes `slow_seconds`; tests make it short. A response that hangs does so until the client
+disconnects. Hosts that recover count requests, not seconds.
 
-**Log.** Every request with its times, in memory or as JSON lines: `too_close`, `too_many_at_once`, `too_early` and
-`repeats` find what was impolite.
+**Log.** The server logs every request with its times, in memory or as JSON lines. `find_too_close`,
+`find_too_many_at_once`, `find_too_early` and `find_repeats` search the log for impolite requests.
 
-In a process of its own: `with spawn(web, log=path) as spawned`, or, until a signal or the end of its standard input,
+To serve the web from another process, use `with spawn(web, log=path) as process`, or run the command below. It stops on
+SIGINT, SIGTERM or, with --until-eof, when its standard input ends.
 
     python -m swath.testing.web --port 0 --hosts 20 --pages 1000 --seed 1 --log requests.jsonl --until-eof
+
+Modules in this package import the standard library and each other.
 """
 
-from swath.testing.web.answer import Answer, Ask
-from swath.testing.web.expectation import Fate, Verdict
-from swath.testing.web.faults import KINDS
-from swath.testing.web.log import (
-    Entry,
-    Log,
-    Pair,
-    by_lane,
+from swath.testing.web.expectation import Expectation, Requirement
+from swath.testing.web.faults import FAULTS
+from swath.testing.web.page import DemoPage, PageLink
+from swath.testing.web.process import WebProcess, spawn
+from swath.testing.web.request_log import (
+    LoggedRequest,
+    RequestLog,
+    RequestPair,
+    find_repeats,
+    find_too_close,
+    find_too_early,
+    find_too_many_at_once,
+    group_by_lane,
     read_log,
-    repeats,
-    too_close,
-    too_early,
-    too_many_at_once,
 )
-from swath.testing.web.page import Link, Page
-from swath.testing.web.process import Spawned, spawn
-from swath.testing.web.server import Served, serve
+from swath.testing.web.scripted_response import Request, ScriptedResponse
+from swath.testing.web.server import WebServer, serve
 from swath.testing.web.web import Web
 
 __all__ = [
-    "KINDS",
-    "Answer",
-    "Ask",
-    "Entry",
-    "Fate",
-    "Link",
-    "Log",
-    "Page",
-    "Pair",
-    "Served",
-    "Spawned",
-    "Verdict",
+    "FAULTS",
+    "DemoPage",
+    "Expectation",
+    "LoggedRequest",
+    "PageLink",
+    "Request",
+    "RequestLog",
+    "RequestPair",
+    "Requirement",
+    "ScriptedResponse",
     "Web",
-    "by_lane",
+    "WebProcess",
+    "WebServer",
+    "find_repeats",
+    "find_too_close",
+    "find_too_early",
+    "find_too_many_at_once",
+    "group_by_lane",
     "read_log",
-    "repeats",
     "serve",
     "spawn",
-    "too_close",
-    "too_early",
-    "too_many_at_once",
 ]

@@ -1,4 +1,4 @@
-"""`python -m swath.testing.web`: serves a web until SIGINT, SIGTERM or, with --until-eof, the end of standard input."""
+"""`python -m swath.testing.web`: serve a web until SIGINT, SIGTERM or, with --until-eof, the end of standard input."""
 
 import argparse
 import asyncio
@@ -11,8 +11,8 @@ import sys
 import threading
 from pathlib import Path
 
-from swath.testing.web.log import Log
-from swath.testing.web.process import from_settings
+from swath.testing.web.process import plan_from_json
+from swath.testing.web.request_log import RequestLog
 from swath.testing.web.server import serve
 from swath.testing.web.web import Web
 
@@ -20,9 +20,18 @@ from swath.testing.web.web import Web
 def main() -> None:
     arguments = _parser().parse_args()
     web = _web(arguments)
-    if arguments.truth:
-        for url, verdict in web.verdicts():
-            print(json.dumps({"url": url, "fate": verdict.fate.value, "kind": verdict.kind, "status": verdict.status}))
+    if arguments.expectations:
+        for url, expectation in web.expectations():
+            print(
+                json.dumps(
+                    {
+                        "url": url,
+                        "requirement": expectation.requirement.value,
+                        "kind": expectation.kind,
+                        "status": expectation.status,
+                    }
+                )
+            )
         return
     _allow_many_connections()
     context = None
@@ -34,18 +43,18 @@ def main() -> None:
 
 def _web(arguments: argparse.Namespace) -> Web:
     if arguments.settings:
-        return from_settings(arguments.settings)
+        return plan_from_json(arguments.settings)
     return Web(
         seed=arguments.seed,
         hosts=arguments.hosts,
         pages=arguments.pages,
-        trouble=frozenset(arguments.only.split(",")) if arguments.only else arguments.trouble,
+        faults=frozenset(arguments.only.split(",")) if arguments.only else arguments.faults,
         sitemaps=arguments.sitemaps,
         size=tuple(arguments.size),
         links=tuple(arguments.links),
         skew=arguments.skew,
-        patience=arguments.patience,
-        latency=arguments.latency,
+        slow_seconds=arguments.slow_seconds,
+        latency_seconds=arguments.latency_seconds,
         scheme="https" if arguments.cert else "http",
     )
 
@@ -57,7 +66,7 @@ async def _run(web: Web, port: int, path: Path | None, context: ssl.SSLContext |
         loop.add_signal_handler(number, stop.set)
     if until_eof:
         threading.Thread(target=_watch_stdin, args=(loop, stop), daemon=True).start()
-    log = Log(path, keep=False)
+    log = RequestLog(path, keep=False)
     try:
         async with serve(web, port=port, log=log, ssl=context) as served:
             ready = {
@@ -79,12 +88,12 @@ def _allow_many_connections() -> None:
 
 
 def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    # Not through sys.stdin, whose lock a thread that still reads would keep when the interpreter ends.
+    # Read the descriptor: sys.stdin has a lock that a blocked thread would still hold when the interpreter exits.
     while os.read(sys.stdin.fileno(), 4096):
         pass
     try:
         loop.call_soon_threadsafe(stop.set)
-    except RuntimeError:  # the loop has ended by itself
+    except RuntimeError:  # the loop is closed already
         pass
 
 
@@ -92,32 +101,38 @@ def _parser() -> argparse.ArgumentParser:
     default = Web()
     parser = argparse.ArgumentParser(
         prog="python -m swath.testing.web",
-        description="Serve a web to crawl on 127.0.0.1. One line of JSON says the port and the seeds when it is ready.",
+        description="Serve a demo web on 127.0.0.1. Prints its port and seeds as one line of JSON when it is ready.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     on_off = argparse.BooleanOptionalAction
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
-    parser.add_argument("--seed", type=int, default=default.seed, help="another seed is another web")
-    parser.add_argument("--hosts", type=int, default=default.hosts, help="ordinary hosts")
-    parser.add_argument("--pages", type=int, default=default.pages, help="pages on the ordinary hosts together")
-    parser.add_argument("--trouble", action=on_off, default=True, help="hosts on which things go wrong")
-    parser.add_argument("--only", metavar="KIND,…", help="only these kinds of trouble")
-    parser.add_argument("--sitemaps", action=on_off, default=True, help="sitemaps on ordinary hosts")
+    parser.add_argument("--port", type=int, default=0, help="TCP port; 0 selects a free one")
+    parser.add_argument("--seed", type=int, default=default.seed, help="seed of the generated pages")
+    parser.add_argument("--hosts", type=int, default=default.hosts, help="number of ordinary hosts")
+    parser.add_argument("--pages", type=int, default=default.pages, help="total pages on the ordinary hosts")
+    parser.add_argument("--faults", action=on_off, default=True, help="add hosts with faults")
+    parser.add_argument("--only", metavar="KIND,…", help="only these kinds of faults")
+    parser.add_argument("--sitemaps", action=on_off, default=True, help="give ordinary hosts sitemaps")
     parser.add_argument(
-        "--size", type=int, nargs=2, default=default.size, metavar=("LEAST", "MOST"), help="bytes a page"
+        "--size", type=int, nargs=2, default=default.size, metavar=("MIN", "MAX"), help="bytes per page"
     )
     parser.add_argument(
-        "--links", type=int, nargs=2, default=default.links, metavar=("LEAST", "MOST"), help="links a page"
+        "--links", type=int, nargs=2, default=default.links, metavar=("MIN", "MAX"), help="links per page"
     )
-    parser.add_argument("--skew", type=float, default=default.skew, help="0: hosts of one size")
-    parser.add_argument("--patience", type=float, default=default.patience, help="seconds that a slow answer takes")
-    parser.add_argument("--latency", type=float, default=default.latency, help="seconds before each ordinary page")
-    parser.add_argument("--log", type=Path, help="append a line of JSON for every request")
-    parser.add_argument("--until-eof", action="store_true", help="stop when standard input ends, as with its parent")
-    parser.add_argument("--cert", help="certificate (PEM): serve https")
-    parser.add_argument("--key", help="its key (PEM), if in a file of its own")
-    parser.add_argument("--settings", metavar="JSON", help="all settings of the web, in place of the flags above")
-    parser.add_argument("--truth", action="store_true", help="print each URL and its fate instead of serving")
+    parser.add_argument(
+        "--skew", type=float, default=default.skew, help="how unequal the hosts are; 0: all the same size"
+    )
+    parser.add_argument("--slow-seconds", type=float, default=default.slow_seconds, help="duration of a slow response")
+    parser.add_argument(
+        "--latency-seconds", type=float, default=default.latency_seconds, help="delay before each ordinary page"
+    )
+    parser.add_argument("--log", type=Path, help="file to append one line of JSON per request to")
+    parser.add_argument(
+        "--until-eof", action="store_true", help="stop when standard input ends, for example when the parent exits"
+    )
+    parser.add_argument("--cert", help="certificate (PEM); serves https instead of http")
+    parser.add_argument("--key", help="private key (PEM), if it is not in the certificate file")
+    parser.add_argument("--settings", metavar="JSON", help="all settings of the web; replaces the flags above")
+    parser.add_argument("--expectations", action="store_true", help="print the expectation for each URL and exit")
     return parser
 
 

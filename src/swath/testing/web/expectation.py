@@ -1,17 +1,17 @@
-"""What a perfect, polite crawl does with a URL."""
+"""What a correct and polite crawl does with a URL."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
-class Fate(Enum):
-    """MUST, TRY, MAY or NEVER, as `Verdict.fate` says.
+class Requirement(Enum):
+    """Whether a crawl has to request a URL.
 
-    MUST: requested, and in the end answered in full with `Verdict.status`; that answer belongs in the archive.
-    TRY: requested at least once, and the answer is broken, missing or an error that is worth a retry. Whether
-    something of it is archived is the crawler's affair.
-    MAY: requested or not, as the crawler sees fit: traps, what only a nofollow link names, robots.txt, sitemaps.
-    NEVER: not requested: excluded by robots.txt, outside of the web, or a URL that no page links to.
+    MUST: the crawl requests it, finally gets a complete response with `Expectation.status`, and archives that response.
+    TRY: the crawl requests it at least once. The response is broken, missing, or an error that is worth a retry; the
+    crawler decides whether to archive it.
+    MAY: the crawler decides: traps, targets of nofollow links only, robots.txt, sitemaps.
+    NEVER: the crawl does not request it: robots.txt excludes it, it is outside the web, or no page links to it.
     """
 
     MUST = "must"
@@ -21,17 +21,17 @@ class Fate(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The fate of one URL, and why."""
+class Expectation:
+    """The requirement for one URL, and its reason."""
 
-    fate: Fate
-    kind: str  # "page", "file", "robots", "sitemap", "outside", "stray", or the name of a trouble
-    status: int | None = None  # of the final answer, where the fate is MUST
-    by_sitemap: bool = False  # only a sitemap or feed names it
-    retries: int = 0  # so many requests fail before the good answer
+    requirement: Requirement
+    kind: str  # "page", "file", "robots", "sitemap", "outside", "stray", or a kind of fault
+    status: int | None = None  # of the final response, if the requirement is MUST
+    by_sitemap: bool = False  # only a sitemap or feed lists it
+    retries: int = 0  # number of requests that fail before the final response
 
 
-OUTSIDE = Verdict(Fate.NEVER, "outside")
-STRAY = Verdict(Fate.NEVER, "stray")
-ROBOTS = Verdict(Fate.MAY, "robots")
-SITEMAP = Verdict(Fate.MAY, "sitemap")
+OUTSIDE = Expectation(Requirement.NEVER, "outside")
+STRAY = Expectation(Requirement.NEVER, "stray")
+ROBOTS = Expectation(Requirement.MAY, "robots")
+SITEMAP = Expectation(Requirement.MAY, "sitemap")

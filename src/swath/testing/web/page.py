@@ -1,19 +1,19 @@
-"""HTML pages: what is on them, and the bytes that say so."""
+"""HTML pages of ordinary hosts: their content, and how it becomes bytes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
-from swath.testing.web.answer import Answer, head, reply
-from swath.testing.web.coding import deflated, gzipped
-from swath.testing.web.prose import Language
+from swath.testing.web.content_coding import encode_deflate, encode_gzip
+from swath.testing.web.filler_text import Language
+from swath.testing.web.scripted_response import ScriptedResponse, format_head, reply
 
-_CODINGS = {"gzip": gzipped, "deflate": deflated}
+_CODINGS = {"gzip": encode_gzip, "deflate": encode_deflate}
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """A link as a page writes it, and where it leads."""
+class PageLink:
+    """A link: the text of its `href`, and the URL that it leads to."""
 
     tag: str  # a, area, iframe, next, alternate, canonical or refresh
     href: str
@@ -21,36 +21,36 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Voice:
-    """The language of a page, its charset, and where it says so: header, meta, or a byte order mark."""
+class PageLocale:
+    """The language of a page, its charset, and where the charset is declared: header, meta or byte order mark."""
 
     language: Language
     charset: str
     codec: str
-    said_in: str
+    declared_in: str
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class DemoPage:
     """An HTML page of an ordinary host."""
 
     url: str
     title: str
-    voice: Voice
-    links: tuple[Link, ...]  # those that a crawl follows, in the order of the page
+    locale: PageLocale
+    links: tuple[PageLink, ...]  # that a crawl follows, in document order
     base: str | None
-    asides: tuple[str, ...]  # markup with what a crawl does not follow
+    other_markup: tuple[str, ...]  # with links that a crawl does not follow
     paragraphs: tuple[str, ...]
-    coding: str  # the content coding, if the client takes it; "chunked": none, and sent in chunks
+    coding: str  # content coding, if the client accepts it; "chunked": no coding, chunked transfer
 
     @property
     def content_type(self) -> str:
-        return f"text/html; charset={self.voice.charset}" if self.voice.said_in == "header" else "text/html"
+        return f"text/html; charset={self.locale.charset}" if self.locale.declared_in == "header" else "text/html"
 
     def body(self) -> bytes:
-        out = ["<!doctype html>\n<html lang=", self.voice.language.tag, ">\n<head>\n"]
-        if self.voice.said_in == "meta":
-            out.append(f'<meta charset="{self.voice.charset}">\n')
+        out = ["<!doctype html>\n<html lang=", self.locale.language.tag, ">\n<head>\n"]
+        if self.locale.declared_in == "meta":
+            out.append(f'<meta charset="{self.locale.charset}">\n')
         out.append(f"<title>{self.title}</title>\n")
         if self.base is not None:
             out.append(f'<base href="{self.base}">\n')
@@ -62,7 +62,7 @@ class Page:
             else:
                 out.append(form.format(_attribute(link.href)))
         out.append(f"</head>\n<body>\n<h1>{self.title}</h1>\n")
-        out += self.asides
+        out += self.other_markup
         count = len(self.paragraphs)
         for position, text in enumerate(self.paragraphs):
             out.append(f"<p>{text}")
@@ -71,7 +71,7 @@ class Page:
             out.append("</p>\n")
         out.append("</body>\n</html>\n")
         text = "".join(out)
-        return b"\xef\xbb\xbf" + text.encode() if self.voice.said_in == "bom" else text.encode(self.voice.codec)
+        return b"\xef\xbb\xbf" + text.encode() if self.locale.declared_in == "bom" else text.encode(self.locale.codec)
 
 
 _HEAD_FORMS = {
@@ -87,24 +87,24 @@ _BODY_FORMS = {
 }
 
 
-def encoded(body: bytes, content_type: str, accept_encoding: str, coding: str) -> Answer:
-    """The page in a content coding if the client takes that, else as it is."""
+def reply_encoded(body: bytes, content_type: str, accept_encoding: str, coding: str) -> ScriptedResponse:
+    """Return the page in a content coding if the client accepts it, otherwise without one."""
     if coding in _CODINGS and coding in accept_encoding:
         packed = _CODINGS[coding](body)
         return reply(200, packed, content_type=content_type, headers=[("Content-Encoding", coding)])
     if coding == "chunked":
         fields = [("Content-Type", content_type), ("Transfer-Encoding", "chunked")]
-        return Answer(200, (head(200, fields) + chunked(body, 4096),))
+        return ScriptedResponse(200, (format_head(200, fields) + encode_chunked(body, 4096),))
     return reply(200, body, content_type=content_type)
 
 
-def chunked(body: bytes, length: int) -> bytes:
+def encode_chunked(body: bytes, length: int) -> bytes:
     pieces = [body[start : start + length] for start in range(0, len(body), length)]
     return b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 
 
-def simple_html(title: str, hrefs: Iterable[str], *, in_head: str = "", in_body: str = "") -> bytes:
-    """A small page in UTF-8 that links to these."""
+def render_html(title: str, hrefs: Iterable[str], *, in_head: str = "", in_body: str = "") -> bytes:
+    """Return a small page in UTF-8 with these links."""
     links = "".join([f'<li><a href="{_attribute(href)}">{escape(href)}</a>\n' for href in hrefs])
     return (
         f"<!doctype html>\n<html><head><title>{escape(title)}</title>{in_head}</head>\n"
@@ -112,8 +112,8 @@ def simple_html(title: str, hrefs: Iterable[str], *, in_head: str = "", in_body:
     ).encode()
 
 
-def plain_page(title: str, hrefs: Iterable[str], *, in_head: str = "", in_body: str = "") -> Answer:
-    return reply(200, simple_html(title, hrefs, in_head=in_head, in_body=in_body))
+def reply_html(title: str, hrefs: Iterable[str], *, in_head: str = "", in_body: str = "") -> ScriptedResponse:
+    return reply(200, render_html(title, hrefs, in_head=in_head, in_body=in_body))
 
 
 def _attribute(href: str) -> str:

@@ -1,35 +1,35 @@
-"""Draws the pages of ordinary hosts."""
+"""Generate the pages of ordinary hosts."""
 
 from collections.abc import Iterator
 
-from swath.testing.web.host import Host
-from swath.testing.web.page import Link, Page, Voice
-from swath.testing.web.paths import spelled_out
-from swath.testing.web.prose import ENGLISH, EUROPEAN, JAPANESE, paragraph, phrase, pool
-from swath.testing.web.seeded_random import Chance
+from swath.testing.web.filler_text import ENGLISH, EUROPEAN, JAPANESE, make_sentences, pick_paragraph, pick_phrase
+from swath.testing.web.host_layout import HostLayout
+from swath.testing.web.page import DemoPage, PageLink, PageLocale
+from swath.testing.web.page_paths import unescape_target
+from swath.testing.web.seeded_random import SeededRandom
 
-POPULAR = 0.3  # of the links across, so many lead to front pages
-ABROAD = 0.2  # and so many to other hosts
+POPULAR = 0.3  # share of cross links that lead to front pages
+ABROAD = 0.2  # share of cross links that lead to other hosts
 
-_UTF8 = Voice(ENGLISH, "utf-8", "utf-8", "header")
-# cp932 is what the web means by Shift_JIS, and leaves ASCII alone.
-VOICES = (
+_UTF8 = PageLocale(ENGLISH, "utf-8", "utf-8", "header")
+# On the web Shift_JIS means cp932, which keeps ASCII unchanged.
+LOCALES = (
     *(_UTF8,) * 10,
-    Voice(EUROPEAN, "utf-8", "utf-8", "header"),
-    Voice(EUROPEAN, "utf-8", "utf-8", "meta"),
-    Voice(EUROPEAN, "utf-8", "utf-8", "bom"),
-    Voice(EUROPEAN, "iso-8859-1", "latin-1", "header"),
-    Voice(EUROPEAN, "iso-8859-1", "latin-1", "meta"),
-    Voice(EUROPEAN, "windows-1252", "cp1252", "header"),
-    Voice(JAPANESE, "utf-8", "utf-8", "header"),
-    Voice(JAPANESE, "Shift_JIS", "cp932", "header"),
-    Voice(JAPANESE, "Shift_JIS", "cp932", "meta"),
-    Voice(JAPANESE, "EUC-JP", "euc_jp", "header"),
+    PageLocale(EUROPEAN, "utf-8", "utf-8", "header"),
+    PageLocale(EUROPEAN, "utf-8", "utf-8", "meta"),
+    PageLocale(EUROPEAN, "utf-8", "utf-8", "bom"),
+    PageLocale(EUROPEAN, "iso-8859-1", "latin-1", "header"),
+    PageLocale(EUROPEAN, "iso-8859-1", "latin-1", "meta"),
+    PageLocale(EUROPEAN, "windows-1252", "cp1252", "header"),
+    PageLocale(JAPANESE, "utf-8", "utf-8", "header"),
+    PageLocale(JAPANESE, "Shift_JIS", "cp932", "header"),
+    PageLocale(JAPANESE, "Shift_JIS", "cp932", "meta"),
+    PageLocale(JAPANESE, "EUC-JP", "euc_jp", "header"),
 )
 CODINGS = ("", "", "", "gzip", "gzip", "gzip", "gzip", "deflate", "chunked")
 _CHILD_TAGS = ("a",) * 15 + ("area", "iframe", "next", "alternate", "refresh")
 _NOISE = (
-    '<a href="mailto:somebody@demo.test">write</a>',
+    '<a href="mailto:info@demo.test">write</a>',
     '<a href="javascript:void(0)">open</a>',
     '<a href="tel:+10000000">call</a>',
     '<a href="data:text/html,hello">data</a>',
@@ -38,56 +38,58 @@ _NOISE = (
 )
 
 
-def draw(host: Host, number: int) -> Page:
-    """Page `number` of a host, always the same."""
+def generate_page(host: HostLayout, number: int) -> DemoPage:
+    """Return page `number` of a host. It is the same in every process."""
     plan = host.plan
-    chance = Chance(plan.seed, host.number, number)
-    voice = chance.pick(VOICES)
-    based = chance.happens(0.08)
+    random = SeededRandom(plan.seed, host.number, number)
+    locale = random.pick(LOCALES)
+    based = random.is_true(0.08)
     links = [
-        _link(chance, host, host, child, chance.pick(_CHILD_TAGS), voice, based) for child in host.children(number)
+        _link(random, host, host, child, random.pick(_CHILD_TAGS), locale, based) for child in host.children(number)
     ]
     if number == 0:
-        links += [_link(chance, host, Host(plan, guest), 0, "a", voice, based) for guest in host.introduces()]
-    elif chance.happens(0.3):
-        links.append(Link("canonical", host.url(number), host.url(number)))
-    for _ in range(chance.skewed(*plan.links)):
+        links += [
+            _link(random, host, HostLayout(plan, guest), 0, "a", locale, based) for guest in host.introduced_hosts()
+        ]
+    elif random.is_true(0.3):
+        links.append(PageLink("canonical", host.url(number), host.url(number)))
+    for _ in range(random.log_uniform(*plan.links)):
         there = host
-        if chance.happens(ABROAD) and plan.hosts > 1:
-            there = Host(plan, chance.skewed(1, plan.hosts + 1) - 1)
-        other = 0 if chance.happens(POPULAR) else chance.below(there.linked)
-        links.append(_link(chance, host, there, other, "a", voice, based))
-    size = chance.skewed(*plan.size)
-    return Page(
+        if random.is_true(ABROAD) and plan.hosts > 1:
+            there = HostLayout(plan, random.log_uniform(1, plan.hosts + 1) - 1)
+        other = 0 if random.is_true(POPULAR) else random.below(there.linked)
+        links.append(_link(random, host, there, other, "a", locale, based))
+    size = random.log_uniform(*plan.size)
+    return DemoPage(
         url=host.url(number),
-        title=f"{phrase(voice.language, chance)} {number}",
-        voice=voice,
+        title=f"{pick_phrase(locale.language, random)} {number}",
+        locale=locale,
         links=tuple(links),
         base=plan.url(host.name, "/") if based else None,
-        asides=tuple(_asides(chance, host, number)),
-        paragraphs=tuple(_text(chance, plan.seed, voice, size - 60 * len(links))),
-        coding=chance.pick(CODINGS),
+        other_markup=tuple(_asides(random, host, number)),
+        paragraphs=tuple(_text(random, plan.seed, locale, size - 60 * len(links))),
+        coding=random.pick(CODINGS),
     )
 
 
-def _text(chance: Chance, seed: int, voice: Voice, size: int) -> Iterator[str]:
-    sentences = pool(seed, voice.language)
-    weight = 2 if voice.language is JAPANESE else 1
+def _text(random: SeededRandom, seed: int, locale: PageLocale, size: int) -> Iterator[str]:
+    sentences = make_sentences(seed, locale.language)
+    weight = 2 if locale.language is JAPANESE else 1
     while True:
-        text = paragraph(sentences, chance)
+        text = pick_paragraph(sentences, random)
         yield text
         size -= len(text) * weight + 8
         if size <= 0:
             return
 
 
-def _asides(chance: Chance, host: Host, number: int) -> Iterator[str]:
+def _asides(random: SeededRandom, host: HostLayout, number: int) -> Iterator[str]:
     for target in host.mentions(number):
         yield _ASIDES[target.split("/")[1]].format(target)
-    if (outside := host.outside(number)) is not None:
+    if (outside := host.outside_link(number)) is not None:
         yield f'<a href="{outside}">elsewhere</a>\n'
-    if chance.happens(0.2):
-        yield chance.pick(_NOISE) + "\n"
+    if random.is_true(0.2):
+        yield random.pick(_NOISE) + "\n"
 
 
 _ASIDES = {
@@ -98,17 +100,21 @@ _ASIDES = {
 }
 
 
-def _link(chance: Chance, here: Host, there: Host, number: int, tag: str, voice: Voice, based: bool) -> Link:
+def _link(
+    random: SeededRandom, here: HostLayout, there: HostLayout, number: int, tag: str, locale: PageLocale, based: bool
+) -> PageLink:
     target = there.target(number)
     url = there.plan.url(there.name, target)
     if tag == "refresh":
-        return Link(tag, url, url)
-    return Link(tag, _href(chance, here, there, target, url, voice, based), url)
+        return PageLink(tag, url, url)
+    return PageLink(tag, _href(random, here, there, target, url, locale, based), url)
 
 
-def _href(chance: Chance, here: Host, there: Host, target: str, url: str, voice: Voice, based: bool) -> str:
-    """One of the many ways to write a URL, all of which mean the same."""
-    turn = chance.below(16)
+def _href(
+    random: SeededRandom, here: HostLayout, there: HostLayout, target: str, url: str, locale: PageLocale, based: bool
+) -> str:
+    """Return one of many ways to write the same URL."""
+    turn = random.below(16)
     if there is not here and there.number != here.number:
         turn = turn // 4
     match turn:
@@ -134,6 +140,6 @@ def _href(chance: Chance, here: Host, there: Host, target: str, url: str, voice:
         case 10 if based:
             return target[1:] or "./"
         case 11 | 12:
-            return spelled_out(target, voice.codec)
+            return unescape_target(target, locale.codec)
         case _:
             return target

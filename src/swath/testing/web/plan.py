@@ -1,55 +1,57 @@
-"""The settings of a web, from which everything else in it follows."""
+"""The settings of a web. Everything else in it is computed from them."""
 
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-DOMAIN = "demo.test"  # one registrable domain, so that a crawl in scope `domain` covers the whole web
+DOMAIN = "demo.test"  # one registrable domain, so a crawl of scope `domain` covers the whole web
 OUTSIDE_DOMAIN = "outside.example"  # linked to, never served
-AGENT = "swath"  # the product token that the rules in robots.txt are judged for
+AGENT = "swath"  # the product token that the expectations about robots.txt assume
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What makes one web different from another."""
+    """The settings of a web."""
 
     seed: int = 1
-    hosts: int = 20  # ordinary ones; each kind of trouble brings its own
-    pages: int = 1000  # on the ordinary hosts together, not counting robots.txt and sitemaps
-    trouble: bool | frozenset[str] = True  # all kinds, none, or those named
-    sitemaps: bool = True  # whether ordinary hosts have them, and pages that only they name
-    size: tuple[int, int] = (1_500, 40_000)  # bytes of a page, least and most
-    links: tuple[int, int] = (6, 40)  # of a page, besides those that keep the web connected
-    skew: float = 1.0  # 0: hosts of one size; 1: the second has half as many pages as the first, and so on
-    patience: float = 1.0  # seconds that a slow answer takes; Retry-After is at least one all the same
-    latency: float = 0.0  # seconds before each page of an ordinary host
+    hosts: int = 20  # ordinary hosts; each kind of fault has its own hosts
+    pages: int = 1000  # in total on the ordinary hosts, without robots.txt and sitemaps
+    faults: bool | frozenset[str] = True  # all kinds, none, or the named kinds
+    sitemaps: bool = True  # give ordinary hosts sitemaps, and pages that only a sitemap lists
+    size: tuple[int, int] = (1_500, 40_000)  # bytes of a page: minimum and maximum
+    links: tuple[int, int] = (6, 40)  # of a page: minimum and maximum, without those that connect the tree
+    skew: float = 1.0  # 0: all hosts have the same size; 1: host n has 1/n of the pages of the first
+    slow_seconds: float = 1.0  # duration of a slow response; Retry-After is at least 1 s
+    latency_seconds: float = 0.0  # delay before each page of an ordinary host
     scheme: str = "http"
-    huge: int = 12_000_000  # bytes of the body that is larger than anybody wants
-    bomb_megabytes: int = 256  # what a small gzip body unpacks to
-    trap_depth: int = 10_000  # steps after which even a trap ends
+    huge_bytes: int = 12_000_000  # size of the body that exceeds every limit
+    bomb_megabytes: int = 256  # decompressed size of the gzip bomb
+    trap_depth: int = 10_000  # pages after which a trap ends
     sizes: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.hosts < 1 or self.pages < self.hosts:
-            raise ValueError(f"{self.pages} pages on {self.hosts} hosts: every host needs a page, every web a host")
+            raise ValueError(
+                f"pages={self.pages}, hosts={self.hosts}: a web needs at least one host and one page per host"
+            )
         if self.scheme not in ("http", "https"):
-            raise ValueError(f"scheme {self.scheme!r}: a web is served over http or https")
+            raise ValueError(f"scheme={self.scheme!r} is not valid; use http or https")
         object.__setattr__(self, "sizes", _sizes(self.hosts, self.pages, self.skew))
 
     def url(self, host: str, target: str) -> str:
-        """The absolute form, as the WHATWG standard writes it."""
+        """Return the absolute URL in the normal form of the WHATWG standard."""
         return f"{self.scheme}://{host}{target}"
 
 
-def ordinary_name(number: int) -> str:
+def ordinary_host(number: int) -> str:
     return f"h{number:04d}.{DOMAIN}"
 
 
-def trouble_name(kind: str) -> str:
+def fault_host(kind: str) -> str:
     return f"{kind}.{DOMAIN}"
 
 
 def _sizes(hosts: int, pages: int, skew: float) -> tuple[int, ...]:
-    """Pages per host: one each, the rest in shares that fall with the host's number."""
+    """Return the pages per host: one each, and a share of the rest that falls with the number of the host."""
     shares = list(accumulate((number + 1) ** -skew for number in range(hosts)))
     spare = pages - hosts
     ends = [round(spare * share / shares[-1]) for share in shares]

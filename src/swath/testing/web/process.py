@@ -1,4 +1,4 @@
-"""A web served by a process of its own, for tests whose crawlers come and go."""
+"""Serve the web from a child process, for tests that start and kill crawlers."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from swath.testing.web.log import Entry, read_log
+from swath.testing.web.request_log import LoggedRequest, read_log
 from swath.testing.web.server import LOOPBACK
 from swath.testing.web.web import Web
 
@@ -18,8 +18,8 @@ STOP_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Spawned:
-    """A web that another process serves."""
+class WebProcess:
+    """A web that a child process serves."""
 
     web: Web
     port: int
@@ -31,18 +31,18 @@ class Spawned:
         return f"::{LOOPBACK}:{self.port}"
 
     @property
-    def entries(self) -> list[Entry]:
-        """What its log has so far: every request whose answer a client can have seen to its end."""
+    def requests(self) -> list[LoggedRequest]:
+        """The requests in the log so far. A request is in the log before the client has the whole response."""
         return [] if self.log is None else read_log(self.log)
 
 
 @contextmanager
-def spawn(web: Web, *, log: Path | None = None, port: int = 0) -> Iterator[Spawned]:
-    """Serve in a child process until the block ends, or until this process does, however that happens."""
+def spawn(web: Web, *, log: Path | None = None, port: int = 0) -> Iterator[WebProcess]:
+    """Serve the web in a child process until the block or this process ends, even if it is killed."""
     command = [sys.executable, "-m", "swath.testing.web", "--until-eof", "--port", str(port)]
-    command += ["--settings", to_settings(web), *(() if log is None else ("--log", str(log)))]
+    command += ["--settings", plan_to_json(web), *(() if log is None else ("--log", str(log)))]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    # In a session of its own: Ctrl-C on the terminal is for the crawl, which finishes what it has begun to fetch.
+    # A new session: Ctrl-C on the terminal must reach the crawl only, which finishes its fetches in flight.
     child = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
     )
@@ -51,9 +51,9 @@ def spawn(web: Web, *, log: Path | None = None, port: int = 0) -> Iterator[Spawn
     with child, child.stdin, child.stdout:
         line = child.stdout.readline()
         if not line:
-            raise RuntimeError(f"the web did not start and ended with {child.wait()}; what it said is above")
+            raise RuntimeError(f"the demo web did not start; exit code {child.wait()}. Its error output is above")
         try:
-            yield Spawned(web, json.loads(line)["port"], child.pid, log)
+            yield WebProcess(web, json.loads(line)["port"], child.pid, log)
         finally:
             child.stdin.close()
             try:
@@ -62,16 +62,16 @@ def spawn(web: Web, *, log: Path | None = None, port: int = 0) -> Iterator[Spawn
                 child.kill()
 
 
-def to_settings(web: Web) -> str:
-    """The settings of a web as JSON."""
+def plan_to_json(web: Web) -> str:
+    """Return the plan of a web as JSON."""
     values = {each.name: getattr(web, each.name) for each in fields(web) if each.init}
-    if isinstance(web.trouble, frozenset):
-        values["trouble"] = sorted(web.trouble)
+    if isinstance(web.faults, frozenset):
+        values["faults"] = sorted(web.faults)
     return json.dumps(values)
 
 
-def from_settings(text: str) -> Web:
+def plan_from_json(text: str) -> Web:
     values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in json.loads(text).items()}
-    if isinstance(values.get("trouble"), tuple):
-        values["trouble"] = frozenset(values["trouble"])
+    if isinstance(values.get("faults"), tuple):
+        values["faults"] = frozenset(values["faults"])
     return Web(**values)

@@ -1,4 +1,4 @@
-"""Chance that is decided: the same names give the same draws, in every process and on every Python."""
+"""Reproducible random numbers: the same names give the same numbers in every process and Python version."""
 
 from collections.abc import Sequence
 from hashlib import blake2b
@@ -9,8 +9,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Chance:
-    """Draws from a seed and names. Only `Random.random` is used: its sequence is promised to stay, others' are not."""
+class SeededRandom:
+    """Random values from a seed and names. Uses only `Random.random`, whose sequence Python guarantees to keep."""
 
     __slots__ = ("_next",)
 
@@ -24,11 +24,11 @@ class Chance:
     def pick(self, values: Sequence[T]) -> T:
         return values[int(self._next() * len(values))]
 
-    def happens(self, probability: float) -> bool:
+    def is_true(self, probability: float) -> bool:
         return self._next() < probability
 
-    def skewed(self, least: int, most: int) -> int:
-        """Between the two, small values as likely as large ones on a logarithmic scale."""
+    def log_uniform(self, least: int, most: int) -> int:
+        """Return a number between the two, uniformly distributed on a logarithmic scale."""
         return int(exp(log(least) + self._next() * (log(most) - log(least))))
 
     def bytes(self, length: int) -> bytes:

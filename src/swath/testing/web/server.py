@@ -1,4 +1,4 @@
-"""Serves a web on one loopback port, byte by byte as its answers say."""
+"""Serve a web on one loopback port, byte by byte as its scripted responses say."""
 
 import asyncio
 import socket
@@ -11,50 +11,50 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from swath.testing.web.answer import Answer, Ask, End, Repeat, Wait, reply
-from swath.testing.web.log import Entry, Log
-from swath.testing.web.request import END_OF_HEAD, MAX_HEAD_BYTES, Request, parse
+from swath.testing.web.request_head import END_OF_HEAD, MAX_HEAD_BYTES, RequestHead, parse_head
+from swath.testing.web.request_log import LoggedRequest, RequestLog
+from swath.testing.web.scripted_response import End, Repeat, Request, ScriptedResponse, Wait, reply
 from swath.testing.web.web import Web
 
 LOOPBACK = "127.0.0.1"
 BACKLOG = 4096
-AT_ONCE_BYTES = 1 << 16  # what the kernel takes in one go
-MAX_COUNTED = 100_000  # targets whose requests are counted
+AT_ONCE_BYTES = 1 << 16  # the kernel buffers this much in one call
+MAX_COUNTED = 100_000  # limit on targets with a request count
 
-BAD_REQUEST = replace(reply(400, b"<p>That is no request.</p>"), end=End.CLOSE)
-NOT_ALLOWED = reply(405, b"<p>GET and HEAD are all there is.</p>", headers=[("Allow", "GET, HEAD")])
+BAD_REQUEST = replace(reply(400, b"<p>Bad request.</p>"), end=End.CLOSE)
+NOT_ALLOWED = reply(405, b"<p>Only GET and HEAD are supported.</p>", headers=[("Allow", "GET, HEAD")])
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """A web that is being served."""
+class WebServer:
+    """A running server of a web."""
 
     web: Web
     port: int
-    log: Log
+    log: RequestLog
 
     @property
     def connect_to(self) -> str:
-        """For `--connect-to`, of curl and of swath: every host is here."""
+        """The value for `--connect-to` of curl and swath. It maps every host to this server."""
         return f"::{LOOPBACK}:{self.port}"
 
     @property
-    def requested(self) -> frozenset[str]:
+    def requested_urls(self) -> frozenset[str]:
         """The URLs of all requests so far."""
-        return frozenset(entry.url for entry in self.log.entries)
+        return frozenset(entry.url for entry in self.log.requests)
 
 
 @asynccontextmanager
 async def serve(
-    web: Web, *, port: int = 0, log: Log | None = None, ssl: tls.SSLContext | None = None
-) -> AsyncIterator[Served]:
-    """Serve on 127.0.0.1 until the block ends; port 0 takes a free one. A log that was handed in stays open."""
-    ours = Log() if log is None else log
+    web: Web, *, port: int = 0, log: RequestLog | None = None, ssl: tls.SSLContext | None = None
+) -> AsyncIterator[WebServer]:
+    """Serve on 127.0.0.1 until the block ends. Port 0 selects a free port. A log that the caller passes stays open."""
+    ours = RequestLog() if log is None else log
     state = _State(web, ours)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: _Connection(state), LOOPBACK, port, backlog=BACKLOG, ssl=ssl)
     try:
-        yield Served(web, server.sockets[0].getsockname()[1], ours)
+        yield WebServer(web, server.sockets[0].getsockname()[1], ours)
     finally:
         server.close()
         await state.hang_up()
@@ -64,9 +64,9 @@ async def serve(
 
 
 class _State:
-    """What the server remembers: who was asked how often, and who is connected."""
+    """The state of the server: request counts and open connections."""
 
-    def __init__(self, web: Web, log: Log) -> None:
+    def __init__(self, web: Web, log: RequestLog) -> None:
         self.web = web
         self.log = log
         self.connections: set[_Connection] = set()
@@ -74,7 +74,7 @@ class _State:
         self._asked: Counter[str] = Counter()
         self._asked_for: Counter[tuple[str, str]] = Counter()
 
-    def answer(self, request: Request) -> Answer:
+    def respond(self, request: RequestHead) -> ScriptedResponse:
         site = self.web.sites.get(request.host)
         nth = again = 0
         if site is not None:
@@ -83,8 +83,8 @@ class _State:
             if site.counts_targets and len(self._asked_for) < MAX_COUNTED:
                 again = self._asked_for[request.host, request.target]
                 self._asked_for[request.host, request.target] += 1
-        ask = Ask(request.host, request.target, nth, again, request.accept_encoding, time.time())
-        return self.web.answer(ask)
+        counted = Request(request.host, request.target, nth, again, request.accept_encoding, time.time())
+        return self.web.respond(counted)
 
     async def hang_up(self) -> None:
         for connection in list(self.connections):
@@ -93,7 +93,7 @@ class _State:
 
 
 class _Connection(asyncio.Protocol):
-    """One client. Answers that are one piece are written at once, others by a task of their own."""
+    """One client connection. Responses of one piece are written immediately, others by a task."""
 
     def __init__(self, state: _State) -> None:
         self._state = state
@@ -107,7 +107,7 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        # Paused means that bytes have not left yet. (With high=0 a TLS transport would never be anything else.)
+        # "Paused" then means that some bytes are still unsent. With high=0 a TLS transport would always be paused.
         transport.set_write_buffer_limits(high=1, low=0)
         self._state.connections.add(self)
 
@@ -140,58 +140,60 @@ class _Connection(asyncio.Protocol):
                 if len(self._buffer) > MAX_HEAD_BYTES:
                     self._transport.abort()
                 return
-            request = parse(bytes(self._buffer[:end]), scheme=self._state.web.scheme)
+            request = parse_head(bytes(self._buffer[:end]), scheme=self._state.web.scheme)
             del self._buffer[: end + len(END_OF_HEAD)]
             self._respond(self._transport, request)
 
-    def _respond(self, transport: asyncio.Transport, request: Request | None) -> None:
+    def _respond(self, transport: asyncio.Transport, request: RequestHead | None) -> None:
         if request is None:
-            request, answer = Request("", "", "", "", "", False), BAD_REQUEST
+            request, response = RequestHead("", "", "", "", "", False), BAD_REQUEST
         elif request.method not in ("GET", "HEAD"):
-            answer = NOT_ALLOWED
+            response = NOT_ALLOWED
         else:
-            answer = self._state.answer(request)
-        if not request.keep_alive and answer.end is End.KEEP:
-            answer = replace(answer, end=End.CLOSE)
+            response = self._state.respond(request)
+        if not request.keep_alive and response.end is End.KEEP:
+            response = replace(response, end=End.CLOSE)
         if request.method == "HEAD":
-            answer = _without_body(answer)
-        match answer:
-            case Answer(steps=(bytes(whole),), end=End.KEEP) if len(whole) <= AT_ONCE_BYTES and self._writable.is_set():
-                self._record(request, answer, complete=True)
+            response = _without_body(response)
+        match response:
+            case ScriptedResponse(steps=(bytes(whole),), end=End.KEEP) if (
+                len(whole) <= AT_ONCE_BYTES and self._writable.is_set()
+            ):
+                self._record(request, response, complete=True)
                 transport.write(whole)
             case _:
-                self._start(transport, request, answer)
+                self._start(transport, request, response)
 
-    def _start(self, transport: asyncio.Transport, request: Request, answer: Answer) -> None:
-        task = asyncio.get_running_loop().create_task(self._play(transport, request, answer))
+    def _start(self, transport: asyncio.Transport, request: RequestHead, response: ScriptedResponse) -> None:
+        task = asyncio.get_running_loop().create_task(self._play(transport, request, response))
         self._task = task
         self._state.tasks.add(task)
         task.add_done_callback(self._state.tasks.discard)
 
-    async def _play(self, transport: asyncio.Transport, request: Request, answer: Answer) -> None:
-        """Take the steps of an answer one by one; the client's leaving cancels this."""
+    async def _play(self, transport: asyncio.Transport, request: RequestHead, response: ScriptedResponse) -> None:
+        """Perform the steps of a response one by one. The task is cancelled when the client disconnects."""
         recorded = False
         try:
             await self._writable.wait()
-            *before, last = answer.steps or (b"",)
+            *before, last = response.steps or (b"",)
             for step in before:
                 await self._take(transport, step)
             if isinstance(last, bytes):
                 await self._write(transport, last[:-1])
-                self._record(request, answer, complete=True)
+                self._record(request, response, complete=True)
                 recorded = True
                 await self._write(transport, last[-1:])
             else:
                 await self._take(transport, last)
-                self._record(request, answer, complete=True)
+                self._record(request, response, complete=True)
                 recorded = True
         except ConnectionAbortedError:
             return
         finally:
             if not recorded:
-                self._record(request, answer, complete=False)
+                self._record(request, response, complete=False)
             self._task = None
-        self._finish(transport, answer.end)
+        self._finish(transport, response.end)
 
     async def _take(self, transport: asyncio.Transport, step: bytes | Wait | Repeat) -> None:
         match step:
@@ -206,11 +208,11 @@ class _Connection(asyncio.Protocol):
                 assert_never(step)
 
     async def _write(self, transport: asyncio.Transport, data: bytes) -> None:
-        """Returns when all of it has left."""
+        """Write the data and return when all of it has been sent."""
         transport.write(data)
         await self._writable.wait()
         if transport.is_closing():
-            raise ConnectionAbortedError("the client has gone")
+            raise ConnectionAbortedError("the client disconnected")
 
     def _finish(self, transport: asyncio.Transport, end: End) -> None:
         match end:
@@ -224,33 +226,33 @@ class _Connection(asyncio.Protocol):
             case _:
                 assert_never(end)
 
-    def _record(self, request: Request, answer: Answer, *, complete: bool) -> None:
-        """Before the last byte leaves, so that a client that has its answer finds it in the log."""
+    def _record(self, request: RequestHead, response: ScriptedResponse, *, complete: bool) -> None:
+        """Log a request. Called before the last byte is sent, so a client that has its response finds it in the log."""
         self._state.log.add(
-            Entry(
+            LoggedRequest(
                 started=self._arrived,
                 ended=time.monotonic(),
                 host=request.host,
                 target=request.target,
                 agent=request.agent,
-                status=answer.status,
+                status=response.status,
                 complete=complete,
                 scheme=self._state.web.scheme,
-                retry_after=answer.retry_after,
+                retry_after=response.retry_after,
             )
         )
 
 
-def _without_body(answer: Answer) -> Answer:
-    """The head of an answer, as far as it has one in its first piece."""
-    for step in answer.steps:
+def _without_body(response: ScriptedResponse) -> ScriptedResponse:
+    """Return the response without its body, if its first bytes contain the whole head."""
+    for step in response.steps:
         if isinstance(step, bytes):
-            return replace(answer, steps=(step[: step.find(END_OF_HEAD) + len(END_OF_HEAD)],))
-    return answer
+            return replace(response, steps=(step[: step.find(END_OF_HEAD) + len(END_OF_HEAD)],))
+    return response
 
 
 def _reset(transport: asyncio.Transport) -> None:
-    """Close so that the client sees a reset instead of an end."""
+    """Close the connection with a TCP reset."""
     connection = transport.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     transport.abort()

@@ -1,29 +1,29 @@
-"""The seam between the web and its hosts."""
+"""The interface between the web and its hosts."""
 
 from collections.abc import Iterator
 from typing import Protocol
 
-from swath.testing.web.answer import Answer, Ask
-from swath.testing.web.expectation import Verdict
+from swath.testing.web.expectation import Expectation
+from swath.testing.web.scripted_response import Request, ScriptedResponse
 
 
 class Site(Protocol):
-    """One host: what it answers, and what a perfect crawl makes of it. Both are pure."""
+    """One host: its responses, and the expectations for its URLs. Both are pure functions of their arguments."""
 
     @property
     def host(self) -> str: ...
 
     @property
     def counts_targets(self) -> bool:
-        """Whether answers depend on `Ask.again`."""
+        """Whether responses depend on `Request.target_requests`."""
         ...
 
-    def answer(self, ask: Ask) -> Answer: ...
+    def respond(self, request: Request) -> ScriptedResponse: ...
 
-    def verdict(self, target: str) -> Verdict | None:
-        """The fate of a path and query of this host; None if nothing on the web names it."""
+    def expectation(self, target: str) -> Expectation | None:
+        """Return the expectation for a path and query of this host; None if the web does not mention it."""
         ...
 
-    def verdicts(self) -> Iterator[tuple[str, Verdict]]:
-        """Every target that the web names, without what lies within traps; foreign URLs are given in full."""
+    def expectations(self) -> Iterator[tuple[str, Expectation]]:
+        """Yield every target that the web mentions, except those inside traps. URLs of other hosts are absolute."""
         ...

@@ -1,74 +1,79 @@
-"""Bodies: packed in every way, too large, in charsets that are not what they say, in broken HTML."""
+"""Bodies: every content coding, too large, in undeclared or wrong charsets, duplicated, binary."""
 
 from collections.abc import Callable, Iterator
 from urllib.parse import quote
 
-from swath.testing.web import coding
-from swath.testing.web.answer import Answer, Ask, Repeat, closed, head, reply
-from swath.testing.web.faults.fault_page import Respond, Sketch, Spots
+from swath.testing.web import content_coding
+from swath.testing.web.faults.fault_site import FaultSite, FaultSiteBuilder, Respond
 from swath.testing.web.faults.wire import HTML
-from swath.testing.web.page import plain_page, simple_html
+from swath.testing.web.page import render_html, reply_html
 from swath.testing.web.plan import Plan
-from swath.testing.web.seeded_random import Chance
+from swath.testing.web.scripted_response import Repeat, Request, ScriptedResponse, close_after, format_head, reply
+from swath.testing.web.seeded_random import SeededRandom
 
 PIECE = bytes(b"<p>more and more of it</p>\n" * 2500)  # of a huge body
 
 
-def codings(plan: Plan) -> Iterator[Spots]:
-    """Content codings that clients know, sent only to those who say so; and packed bodies that are broken."""
-    sketch = Sketch(plan, "codings")
+def codings(plan: Plan) -> Iterator[FaultSite]:
+    """Build the host with content codings, sent only if the client accepts them, and with broken compressed bodies."""
+    builder = FaultSiteBuilder(plan, "codings")
     known: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
-        "gzip": ("gzip", coding.gzipped),
-        "x-gzip": ("gzip", coding.gzipped),
-        "deflate": ("deflate", coding.deflated),
-        "deflate-raw": ("deflate", coding.deflated_raw),
-        "br": ("br", coding.brotlied),
-        "zstd": ("zstd", coding.zstandarded),
+        "gzip": ("gzip", content_coding.encode_gzip),
+        "x-gzip": ("gzip", content_coding.encode_gzip),
+        "deflate": ("deflate", content_coding.encode_deflate),
+        "deflate-raw": ("deflate", content_coding.encode_raw_deflate),
+        "br": ("br", content_coding.encode_brotli),
+        "zstd": ("zstd", content_coding.encode_zstd),
     }
     for name, (token, pack) in known.items():
         said = name if name == "x-gzip" else token
-        sketch.must(f"/{name}", _negotiated(token, said, pack, simple_html(name, [f"/{name}/behind"])))
-        sketch.must(f"/{name}/behind", linked=False)
-    page = simple_html("Packed", ["/"], in_body="<p>a page worth packing</p>" * 100)
-    packed = coding.gzipped(page)
-    sketch.attempt("/gzip-cut", _says("gzip", packed[: len(packed) // 2]))
-    sketch.attempt("/gzip-garbage", _says("gzip", packed[:20] + bytes(60) + packed[80:]))
-    sketch.attempt("/gzip-checksum", _says("gzip", packed[:-8] + bytes(8)))
-    sketch.attempt("/gzip-trailing", _says("gzip", packed + b"and then some"))
-    sketch.attempt("/gzip-not", _says("gzip", page))
-    sketch.attempt("/gzip-twice", _says("gzip, gzip", coding.gzipped(packed)))
-    sketch.attempt("/unknown", _says("snail", page))
-    yield sketch.site()
+        builder.must(f"/{name}", _negotiate(token, said, pack, render_html(name, [f"/{name}/behind"])))
+        builder.must(f"/{name}/behind", linked=False)
+    page = render_html("Packed", ["/"], in_body="<p>a page worth packing</p>" * 100)
+    packed = content_coding.encode_gzip(page)
+    builder.attempt("/gzip-cut", _reply_coded("gzip", packed[: len(packed) // 2]))
+    builder.attempt("/gzip-garbage", _reply_coded("gzip", packed[:20] + bytes(60) + packed[80:]))
+    builder.attempt("/gzip-checksum", _reply_coded("gzip", packed[:-8] + bytes(8)))
+    builder.attempt("/gzip-trailing", _reply_coded("gzip", packed + b"and then some"))
+    builder.attempt("/gzip-not", _reply_coded("gzip", page))
+    builder.attempt("/gzip-twice", _reply_coded("gzip, gzip", content_coding.encode_gzip(packed)))
+    builder.attempt("/unknown", _reply_coded("snail", page))
+    yield builder.build()
 
 
-def large(plan: Plan) -> Iterator[Spots]:
-    """Larger than anybody wants: a body, what it unpacks to, headers. Where it is cut is the crawler's affair."""
-    sketch = Sketch(plan, "large")
-    times = -(-plan.huge // len(PIECE))
+def large(plan: Plan) -> Iterator[FaultSite]:
+    """Build the host with oversized bodies, decompressed bodies and headers. The crawler decides where to truncate."""
+    builder = FaultSiteBuilder(plan, "large")
+    times = -(-plan.huge_bytes // len(PIECE))
     total = ("Content-Length", str(times * len(PIECE)))
-    body = simple_html("Large", ["/"])
-    sketch.attempt("/body", Answer(200, (head(200, [HTML, total]), Repeat(PIECE, times))))
-    sketch.attempt("/body-without-length", closed(head(200, [HTML]), Repeat(PIECE, times)))
-    sketch.attempt("/bomb", lambda _: _says("gzip", coding.bomb(plan.bomb_megabytes)))
-    sketch.attempt("/bomb-twice", lambda _: _says("gzip, gzip", coding.gzipped(coding.bomb(plan.bomb_megabytes))))
-    sketch.attempt("/header", reply(200, body, headers=[("X-Long", "x" * 400_000)]))
-    sketch.attempt("/headers", reply(200, body, headers=[(f"X-Flood-{number}", "x" * 40) for number in range(10_000)]))
-    sketch.attempt("/header-endless", closed(b"HTTP/1.1 200 OK\r\nX-Endless: ", Repeat(b"x" * 50_000, times)))
-    sketch.attempt("/line", reply(200, b"<title>" + b"x" * 900_000))
-    sketch.attempt("/deep", reply(200, b"<div>" * 150_000 + b"<a href='/'>x</a>"))
+    body = render_html("Large", ["/"])
+    builder.attempt("/body", ScriptedResponse(200, (format_head(200, [HTML, total]), Repeat(PIECE, times))))
+    builder.attempt("/body-without-length", close_after(format_head(200, [HTML]), Repeat(PIECE, times)))
+    builder.attempt("/bomb", lambda _: _reply_coded("gzip", content_coding.make_gzip_bomb(plan.bomb_megabytes)))
+    builder.attempt(
+        "/bomb-twice",
+        lambda _: _reply_coded(
+            "gzip, gzip", content_coding.encode_gzip(content_coding.make_gzip_bomb(plan.bomb_megabytes))
+        ),
+    )
+    builder.attempt("/header", reply(200, body, headers=[("X-Long", "x" * 400_000)]))
+    builder.attempt("/headers", reply(200, body, headers=[(f"X-Flood-{number}", "x" * 40) for number in range(10_000)]))
+    builder.attempt("/header-endless", close_after(b"HTTP/1.1 200 OK\r\nX-Endless: ", Repeat(b"x" * 50_000, times)))
+    builder.attempt("/line", reply(200, b"<title>" + b"x" * 900_000))
+    builder.attempt("/deep", reply(200, b"<div>" * 150_000 + b"<a href='/'>x</a>"))
     attributes = " ".join(f"a{number}=1" for number in range(60_000))
-    sketch.attempt("/attributes", reply(200, f"<p {attributes}><a href='/'>x</a>".encode()))
-    yield sketch.site()
+    builder.attempt("/attributes", reply(200, f"<p {attributes}><a href='/'>x</a>".encode()))
+    yield builder.build()
 
 
-def charsets(plan: Plan) -> Iterator[Spots]:
-    """Charsets by header, by meta, by mark, wrongly and not at all; what lies behind is found all the same.
+def charsets(plan: Plan) -> Iterator[FaultSite]:
+    """Build the host with charsets declared by header, meta or byte order mark, wrongly, or not at all.
 
-    Where the charset is said rightly, the path of the link has letters in it, so that a page read in the wrong
-    charset leads to a URL that nobody has. Elsewhere the link is plain ASCII.
+    If the declaration is right, the link contains non-ASCII letters, so a page that is decoded wrongly leads to a URL
+    that does not exist. Otherwise the link is ASCII, and a crawl finds it with any charset.
     """
-    sketch = Sketch(plan, "charsets")
-    spoken = {
+    builder = FaultSiteBuilder(plan, "charsets")
+    declared = {
         # name: (Content-Type's charset, meta's charset, codec, word)
         "latin-1": ("iso-8859-1", "", "latin-1", "né"),
         "latin-1-by-meta": ("", "iso-8859-1", "latin-1", "né"),
@@ -85,13 +90,13 @@ def charsets(plan: Plan) -> Iterator[Spots]:
         "header-beats-meta": ("utf-8", "iso-8859-1", "utf-8", "日本"),
         "quoted": ('"utf-8"', "", "utf-8", "日本"),
     }
-    for name, (by_header, by_meta, codec, word) in spoken.items():
+    for name, (by_header, by_meta, codec, word) in declared.items():
         behind = f"/{name}/{word}"
         meta = f'<meta http-equiv="Content-Type" content="text/html; charset={by_meta}">' if by_meta else ""
-        page = simple_html(f"{name} {word}", [behind], in_head=meta).decode().encode(codec)
+        page = render_html(f"{name} {word}", [behind], in_head=meta).decode().encode(codec)
         content_type = f"text/html; charset={by_header}" if by_header else "text/html"
-        sketch.must(f"/{name}", reply(200, page, content_type=content_type))
-        sketch.must(quote(behind), linked=False)
+        builder.must(f"/{name}", reply(200, page, content_type=content_type))
+        builder.must(quote(behind), linked=False)
     text = "<p>größer, schöner, später, naïve, señor</p>" * 20
     wrong = {
         "utf-8-is-latin-1": ("utf-8", "latin-1"),
@@ -101,46 +106,49 @@ def charsets(plan: Plan) -> Iterator[Spots]:
         "utf-7": ("utf-7", "utf-8"),
     }
     for name, (said, codec) in wrong.items():
-        page = simple_html(name, [f"/{name}/behind"], in_body=text).decode().encode(codec)
-        sketch.must(f"/{name}", reply(200, page, content_type=f"text/html; charset={said}" if said else "text/html"))
-        sketch.must(f"/{name}/behind", linked=False)
-    yield sketch.site()
+        page = render_html(name, [f"/{name}/behind"], in_body=text).decode().encode(codec)
+        builder.must(f"/{name}", reply(200, page, content_type=f"text/html; charset={said}" if said else "text/html"))
+        builder.must(f"/{name}/behind", linked=False)
+    yield builder.build()
 
 
-def twins(plan: Plan) -> Iterator[Spots]:
-    """The same bodies on many URLs of two hosts, with links in full that mean the same everywhere."""
-    first, second = Sketch(plan, "twins", "twins-a.demo.test"), Sketch(plan, "twins", "twins-b.demo.test")
+def twins(plan: Plan) -> Iterator[FaultSite]:
+    """Build two hosts with the same bodies on many URLs. Their links are absolute, so they mean the same everywhere."""
+    first, second = (
+        FaultSiteBuilder(plan, "twins", "twins-a.demo.test"),
+        FaultSiteBuilder(plan, "twins", "twins-b.demo.test"),
+    )
     for number in range(4):
-        body = simple_html(f"Twin {number}", [first.url(f"/behind/{number}")], in_body="<p>word for word</p>" * 20)
-        for sketch in (first, second):
+        body = render_html(f"Twin {number}", [first.url(f"/behind/{number}")], in_body="<p>word for word</p>" * 20)
+        for builder in (first, second):
             for copy in ("one", "two", "three"):
-                sketch.must(f"/{copy}/{number}", reply(200, body))
-        first.must(f"/behind/{number}", plain_page(f"Behind {number}", []), linked=False)
-    yield first.site()
-    yield second.site()
+                builder.must(f"/{copy}/{number}", reply(200, body))
+        first.must(f"/behind/{number}", reply_html(f"Behind {number}", []), linked=False)
+    yield first.build()
+    yield second.build()
 
 
-def binary(plan: Plan) -> Iterator[Spots]:
-    """Bytes that are no text, called HTML all the same."""
-    sketch = Sketch(plan, "binary")
-    chance = Chance(plan.seed, "binary")
-    sketch.must("/noise", reply(200, chance.bytes(5000).replace(b"<", b">"), content_type="text/html"))
-    sketch.must("/png", reply(200, b"\x89PNG\r\n\x1a\n" + chance.bytes(2000).replace(b"<", b">")))
-    sketch.must("/zeros", reply(200, bytes(5000)))
-    nul = simple_html("Nul", ["/nul/behind"]).replace(b"<h1>", b"<h1>\0 and \0")
-    sketch.must("/nul", reply(200, nul))
-    sketch.must("/nul/behind", linked=False)
-    sketch.must("/page-called-png.png", plain_page("A page called png", ["/png/behind"]))
-    sketch.must("/png/behind", linked=False)
-    yield sketch.site()
+def binary(plan: Plan) -> Iterator[FaultSite]:
+    """Build the host with binary bodies that are declared as HTML."""
+    builder = FaultSiteBuilder(plan, "binary")
+    random = SeededRandom(plan.seed, "binary")
+    builder.must("/noise", reply(200, random.bytes(5000).replace(b"<", b">"), content_type="text/html"))
+    builder.must("/png", reply(200, b"\x89PNG\r\n\x1a\n" + random.bytes(2000).replace(b"<", b">")))
+    builder.must("/zeros", reply(200, bytes(5000)))
+    nul = render_html("Nul", ["/nul/behind"]).replace(b"<h1>", b"<h1>\0 and \0")
+    builder.must("/nul", reply(200, nul))
+    builder.must("/nul/behind", linked=False)
+    builder.must("/page-called-png.png", reply_html("A page called png", ["/png/behind"]))
+    builder.must("/png/behind", linked=False)
+    yield builder.build()
 
 
-def _negotiated(token: str, said: str, pack: Callable[[bytes], bytes], page: bytes) -> Respond:
-    def respond(ask: Ask) -> Answer:
-        return _says(said, pack(page)) if token in ask.accept_encoding else reply(200, page)
+def _negotiate(token: str, said: str, pack: Callable[[bytes], bytes], page: bytes) -> Respond:
+    def respond(request: Request) -> ScriptedResponse:
+        return _reply_coded(said, pack(page)) if token in request.accept_encoding else reply(200, page)
 
     return respond
 
 
-def _says(content_coding: str, body: bytes) -> Answer:
+def _reply_coded(content_coding: str, body: bytes) -> ScriptedResponse:
     return reply(200, body, headers=[("Content-Encoding", content_coding)])

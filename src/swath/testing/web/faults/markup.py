@@ -1,12 +1,12 @@
-"""HTML that is broken or tricky, URLs that are written oddly, and pages that say how to treat them."""
+"""HTML that is broken or unusual, unusual spellings of URLs, and pages with robots directives."""
 
 from collections.abc import Iterator
 
-from swath.testing.web.answer import reply
-from swath.testing.web.expectation import Fate
-from swath.testing.web.faults.fault_page import Sketch, Spots
-from swath.testing.web.page import plain_page, simple_html
+from swath.testing.web.expectation import Requirement
+from swath.testing.web.faults.fault_site import FaultSite, FaultSiteBuilder
+from swath.testing.web.page import render_html, reply_html
 from swath.testing.web.plan import OUTSIDE_DOMAIN, Plan
+from swath.testing.web.scripted_response import reply
 
 # Markup around a link that an HTML5 parser finds.
 FOUND = {
@@ -35,7 +35,7 @@ FOUND = {
     "nested-quotes": "<a href='{}' onclick='go(\"x\")'>x</a>",
     "svg-before": '<svg><title>t</title></svg><a href="{}">x</a>',
 }
-# And markup that looks like a link and is none.
+# Markup that looks like a link but is not.
 NOT_FOUND_IN = {
     "comment": '<!-- <a href="{}">x</a> -->',
     "script": "<script>var a = '<a href=\"{}\">x</a>';</script>",
@@ -49,34 +49,34 @@ NOT_FOUND_IN = {
 }
 
 
-def html(plan: Plan) -> Iterator[Spots]:
-    """One page for each way to write a link; what lies behind is found, or never asked for."""
-    sketch = Sketch(plan, "html")
+def html(plan: Plan) -> Iterator[FaultSite]:
+    """Build the host with one page per way to write a link. A crawl finds the real links and no others."""
+    builder = FaultSiteBuilder(plan, "html")
     for name, form in FOUND.items():
         behind = f"/behind/{name}"
         page = form.format(behind.removeprefix("/") if name == "entities" else behind)
-        sketch.must(f"/{name}", reply(200, page.encode()))
-        sketch.must(behind, linked=False)
+        builder.must(f"/{name}", reply(200, page.encode()))
+        builder.must(behind, linked=False)
     for name, form in NOT_FOUND_IN.items():
         behind = f"/behind/{name}-is-no-link"
-        sketch.must(f"/{name}", reply(200, form.format(behind, behind).encode()))
-        sketch.never(behind, linked=False)
+        builder.must(f"/{name}", reply(200, form.format(behind, behind).encode()))
+        builder.never(behind, linked=False)
     frames = b'<html><frameset cols="*,*"><frame src="/behind/frame"><frame src="/behind/frame"></frameset></html>'
-    sketch.must("/frameset", reply(200, frames))
-    sketch.must("/behind/frame", linked=False)
+    builder.must("/frameset", reply(200, frames))
+    builder.must("/behind/frame", linked=False)
     xhtml = (
         b'<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><head><title>X</title></head>'
         b'<body><p><a href="/behind/xhtml">x</a><br/></p></body></html>'
     )
-    sketch.must("/xhtml", reply(200, xhtml, content_type="application/xhtml+xml"))
-    sketch.must("/behind/xhtml", linked=False)
-    yield sketch.site()
+    builder.must("/xhtml", reply(200, xhtml, content_type="application/xhtml+xml"))
+    builder.must("/behind/xhtml", linked=False)
+    yield builder.build()
 
 
-def urls(plan: Plan) -> Iterator[Spots]:
-    """Links written in every way that the WHATWG standard reads; each leads to one page, or to none."""
-    sketch = Sketch(plan, "urls")
-    here = sketch.host
+def urls(plan: Plan) -> Iterator[FaultSite]:
+    """Build the host with links in every spelling of the WHATWG URL standard. Each leads to one page or to none."""
+    builder = FaultSiteBuilder(plan, "urls")
+    here = builder.host
     written = {
         "/plain": "/plain",
         "/dots": "/a/b/../../dots",
@@ -106,51 +106,51 @@ def urls(plan: Plan) -> Iterator[Spots]:
         "/plus+%2B": "/plus+%2B",
     }
     for target, href in written.items():
-        sketch.must(target, linked=False)
-        sketch.hrefs.append(href)
-    based = Sketch(plan, "urls", "based.demo.test")
+        builder.must(target, linked=False)
+        builder.hrefs.append(href)
+    based = FaultSiteBuilder(plan, "urls", "based.demo.test")
     based.must("/from/base")
     based.must("/from/base?only=query", linked=False)
     base = f'<base href="{based.url("/from/elsewhere")}"><base href="/second-is-ignored/">'
-    sketch.must("/base", plain_page("Base", ["base", "base?only=query"], in_head=base))
+    builder.must("/base", reply_html("Base", ["base", "base?only=query"], in_head=base))
     for href in (
         "mailto:a@demo.test", "javascript:void(0)", "data:text/html,x", "tel:1", "ftp://demo.test/x", "file:///etc/passwd",
         "about:blank", "blob:null/1", "http://", "http://[", "http://a b/", "http://demo.test:99999/", "//", "http://%00/",
     ):  # fmt: skip
-        sketch.hrefs.append(href)
-    sketch.stranger(f"{plan.scheme}://www.{OUTSIDE_DOMAIN}/")
-    sketch.stranger(f"{plan.scheme}://demo.test.{OUTSIDE_DOMAIN}/")
-    sketch.stranger(f"{plan.scheme}://notdemo.test/")
-    sketch.stranger(f"{plan.scheme}://xn--bcher-kva.example/", written=f"{plan.scheme}://bücher.example/")
-    sketch.may("/long?" + "x" * 10_000)
+        builder.hrefs.append(href)
+    builder.add_outside_link(f"{plan.scheme}://www.{OUTSIDE_DOMAIN}/")
+    builder.add_outside_link(f"{plan.scheme}://demo.test.{OUTSIDE_DOMAIN}/")
+    builder.add_outside_link(f"{plan.scheme}://notdemo.test/")
+    builder.add_outside_link(f"{plan.scheme}://xn--bcher-kva.example/", written=f"{plan.scheme}://bücher.example/")
+    builder.may("/long?" + "x" * 10_000)
     # The standard keeps the small letters; RFC 3986 and libcurl make them capitals on the way.
-    sketch.may("/percent-%c3%bc")
-    sketch.may("/percent-%C3%BC", linked=False)
-    yield sketch.site()
-    yield based.site(introduced=False, front=Fate.NEVER)
+    builder.may("/percent-%c3%bc")
+    builder.may("/percent-%C3%BC", linked=False)
+    yield builder.build()
+    yield based.build(introduced=False, front=Requirement.NEVER)
 
 
-def hints(plan: Plan) -> Iterator[Spots]:
-    """Robots meta and X-Robots-Tag. Obeyed or recorded: what lies behind, and archiving such pages, is open."""
-    sketch = Sketch(plan, "hints")
+def hints(plan: Plan) -> Iterator[FaultSite]:
+    """Build the host with robots meta elements and X-Robots-Tag headers. A crawler may obey or ignore them."""
+    builder = FaultSiteBuilder(plan, "hints")
     for name, content in {"meta-nofollow": "NOFOLLOW", "meta-none": "none", "meta-list": "noindex, nofollow"}.items():
         meta = f'<meta name="Robots" content="{content}">'
-        sketch.must(f"/{name}", plain_page(name, [f"/{name}/behind"], in_head=meta))
-        sketch.may(f"/{name}/behind", linked=False)
+        builder.must(f"/{name}", reply_html(name, [f"/{name}/behind"], in_head=meta))
+        builder.may(f"/{name}/behind", linked=False)
     for name, value in {"tag-nofollow": "nofollow", "tag-none": "none", "tag-ours": "swath: nofollow"}.items():
-        page = simple_html(name, [f"/{name}/behind"])
-        sketch.must(f"/{name}", reply(200, page, headers=[("X-Robots-Tag", value)]))
-        sketch.may(f"/{name}/behind", linked=False)
-    sketch.may("/meta-noarchive", plain_page("Kept by nobody", [], in_head='<meta name=robots content="noarchive">'))
-    sketch.may("/tag-noarchive", reply(200, b"<p>x</p>", headers=[("X-Robots-Tag", "noarchive")]))
+        page = render_html(name, [f"/{name}/behind"])
+        builder.must(f"/{name}", reply(200, page, headers=[("X-Robots-Tag", value)]))
+        builder.may(f"/{name}/behind", linked=False)
+    builder.may("/meta-noarchive", reply_html("Not archived", [], in_head='<meta name=robots content="noarchive">'))
+    builder.may("/tag-noarchive", reply(200, b"<p>x</p>", headers=[("X-Robots-Tag", "noarchive")]))
     for name, value in {"tag-index": "all", "tag-noindex": "noindex", "tag-others": "otherbot: nofollow"}.items():
-        page = simple_html(name, [f"/{name}/behind"])
-        sketch.must(f"/{name}", reply(200, page, headers=[("X-Robots-Tag", value)]))
-        sketch.must(f"/{name}/behind", linked=False)
-    link = f'<a rel="nofollow" href="{sketch.url("/link/behind")}">x</a>'
-    sketch.must("/link-nofollow", plain_page("Link", [], in_body=link))
-    sketch.may("/link/behind", linked=False)
+        page = render_html(name, [f"/{name}/behind"])
+        builder.must(f"/{name}", reply(200, page, headers=[("X-Robots-Tag", value)]))
+        builder.must(f"/{name}/behind", linked=False)
+    link = f'<a rel="nofollow" href="{builder.url("/link/behind")}">x</a>'
+    builder.must("/link-nofollow", reply_html("Link", [], in_body=link))
+    builder.may("/link/behind", linked=False)
     canonical = '<link rel="canonical" href="/canonical/behind">'
-    sketch.must("/canonical", plain_page("Canonical", [], in_head=canonical))
-    sketch.must("/canonical/behind", linked=False)
-    yield sketch.site()
+    builder.must("/canonical", reply_html("Canonical", [], in_head=canonical))
+    builder.must("/canonical/behind", linked=False)
+    yield builder.build()

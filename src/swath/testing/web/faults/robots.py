@@ -1,12 +1,20 @@
-"""robots.txt of all kinds, each on a host of its own. Its pages are under /open and /shut, by what RFC 9309 says."""
+"""robots.txt files of all kinds, one per host. By RFC 9309, pages under /open are allowed and under /shut are not."""
 
 from collections.abc import Callable, Iterator
 
-from swath.testing.web.answer import FOREVER_SECONDS, NOT_FOUND, Answer, Wait, closed, redirect, reply
-from swath.testing.web.expectation import Fate
-from swath.testing.web.faults.fault_page import Respond, Sketch, Spots, at_first
-from swath.testing.web.page import simple_html
+from swath.testing.web.expectation import Requirement
+from swath.testing.web.faults.fault_site import FaultSite, FaultSiteBuilder, Respond, at_first
+from swath.testing.web.page import render_html
 from swath.testing.web.plan import Plan
+from swath.testing.web.scripted_response import (
+    FOREVER_SECONDS,
+    NOT_FOUND,
+    ScriptedResponse,
+    Wait,
+    close_after,
+    redirect,
+    reply,
+)
 
 KIBIBYTE = 1024
 RULES = "User-agent: *\nDisallow: /shut/\n"
@@ -61,7 +69,7 @@ User-agent: swath
 Disallow: /ours-too/
 """
 
-# The kinds that only say differently what RULES says.
+# Other ways to write RULES.
 SPELLINGS: dict[str, bytes] = {
     "bom": b"\xef\xbb\xbf" + RULES.encode(),
     "crlf": RULES.replace("\n", "\r\n").encode(),
@@ -72,156 +80,158 @@ SPELLINGS: dict[str, bytes] = {
     "comments": b"# x\nUser-agent: * # all\n\n# y\nDisallow: /shut/ # z\n",
     "nul": b"\0\xff\xfe\n" + RULES.encode() + b"\0\0",
 }
-# The kinds after which everything is allowed, and those after which nothing is.
-ALLOWING: dict[str, Answer] = {
+# Responses that allow everything, and responses that allow nothing.
+ALLOWING: dict[str, ScriptedResponse] = {
     "404": NOT_FOUND,
     "403": reply(403, SHUT_ALL.encode(), content_type="text/plain"),
     "401": reply(401, b"", content_type="text/plain"),
     "410": reply(410, SHUT_ALL.encode(), content_type="text/plain"),
     "empty": reply(200, b"", content_type="text/plain"),
-    "html": reply(200, simple_html("robots.txt", ["/"], in_body="<pre>\nDisallow: /\n</pre>\n")),
+    "html": reply(200, render_html("robots.txt", ["/"], in_body="<pre>\nDisallow: /\n</pre>\n")),
     "no-group": reply(200, b"Disallow: /\n", content_type="text/plain"),
 }
-FORBIDDING: dict[str, Answer] = {
+FORBIDDING: dict[str, ScriptedResponse] = {
     "500": reply(500, b"User-agent: *\nAllow: /\n", content_type="text/plain"),
     "503": reply(503, b"", content_type="text/plain"),
-    "closed": closed(),
-    "cut": closed(
+    "closed": close_after(),
+    "cut": close_after(
         b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 900\r\n\r\nUser-agent: *\nAllow: /\n"
     ),
-    "timeout": closed(Wait(FOREVER_SECONDS)),
+    "timeout": close_after(Wait(FOREVER_SECONDS)),
     "all": reply(200, SHUT_ALL.encode(), content_type="text/plain"),
 }
 
 
-def spelling(name: str) -> Callable[[Plan], Iterator[Spots]]:
+def spelling(name: str) -> Callable[[Plan], Iterator[FaultSite]]:
     return _host(f"robots-{name}", _text(SPELLINGS[name]))
 
 
-def allowing(name: str) -> Callable[[Plan], Iterator[Spots]]:
-    """Everything may be fetched, /shut/1 as well."""
-    return _host(f"robots-{name}", ALLOWING[name], shut=Fate.MUST)
+def allowing(name: str) -> Callable[[Plan], Iterator[FaultSite]]:
+    """Build a host that allows everything, including /shut/1."""
+    return _host(f"robots-{name}", ALLOWING[name], shut=Requirement.MUST)
 
 
-def forbidding(name: str) -> Callable[[Plan], Iterator[Spots]]:
-    """Nothing may be fetched, the front page included."""
-    return _host(f"robots-{name}", FORBIDDING[name], front=Fate.NEVER, opened=Fate.NEVER)
+def forbidding(name: str) -> Callable[[Plan], Iterator[FaultSite]]:
+    """Build a host that allows nothing, not even the front page."""
+    return _host(f"robots-{name}", FORBIDDING[name], front=Requirement.NEVER, opened=Requirement.NEVER)
 
 
-def some(plan: Plan) -> Iterator[Spots]:
-    """The rules in SOME."""
-    sketch = Sketch(plan, "robots-some")
-    sketch.robots(_text(SOME.encode()))
+def some(plan: Plan) -> Iterator[FaultSite]:
+    """Build the host with the rules in SOME."""
+    builder = FaultSiteBuilder(plan, "robots-some")
+    builder.robots(_text(SOME.encode()))
     for target in SOME_OPEN:
-        sketch.must(target)
+        builder.must(target)
     for target in SOME_SHUT:
-        sketch.never(target)
-    yield sketch.site()
+        builder.never(target)
+    yield builder.build()
 
 
-def agents(plan: Plan) -> Iterator[Spots]:
-    """Two groups for swath, which are one; others whose names only look like it."""
-    sketch = Sketch(plan, "robots-agents")
-    sketch.robots(_text(AGENTS.encode()))
-    sketch.must("/open/1")
-    sketch.must("/star/1")
-    sketch.never("/ours/1")
-    sketch.never("/ours-too/1")
-    yield sketch.site()
+def agents(plan: Plan) -> Iterator[FaultSite]:
+    """Build the host with two groups for swath, which count as one, and groups with similar names."""
+    builder = FaultSiteBuilder(plan, "robots-agents")
+    builder.robots(_text(AGENTS.encode()))
+    builder.must("/open/1")
+    builder.must("/star/1")
+    builder.never("/ours/1")
+    builder.never("/ours-too/1")
+    yield builder.build()
 
 
-def huge(plan: Plan) -> Iterator[Spots]:
-    """A rule just within the first 500 KiB holds; for one beyond 600 KiB a crawler may have stopped reading."""
-    sketch = Sketch(plan, "robots-huge")
+def huge(plan: Plan) -> Iterator[FaultSite]:
+    """Build the host with a rule just before 500 KiB, which applies, and one after 600 KiB, which may be ignored."""
+    builder = FaultSiteBuilder(plan, "robots-huge")
     filler = "# nothing to see in this line of sixty-four characters or so ##\n"
     before = RULES + filler * (499 * KIBIBYTE // len(filler)) + "Disallow: /late/\n"
-    sketch.robots(_text((before + filler * (101 * KIBIBYTE // len(filler)) + "Disallow: /too-late/\n").encode()))
-    sketch.must("/open/1")
-    sketch.never("/shut/1")
-    sketch.never("/late/1")
-    sketch.may("/too-late/1")
-    yield sketch.site()
+    builder.robots(_text((before + filler * (101 * KIBIBYTE // len(filler)) + "Disallow: /too-late/\n").encode()))
+    builder.must("/open/1")
+    builder.never("/shut/1")
+    builder.never("/late/1")
+    builder.may("/too-late/1")
+    yield builder.build()
 
 
-def delay(plan: Plan) -> Iterator[Spots]:
-    """Crawl-delay of twice `patience`; `log.too_close` holds the crawler to it."""
-    sketch = Sketch(plan, "robots-delay")
-    sketch.robots(_text(f"User-agent: *\nCrawl-delay: {plan.patience * 2:g}\nDisallow: /shut/\n".encode()))
+def delay(plan: Plan) -> Iterator[FaultSite]:
+    """Build the host with a Crawl-delay of twice `slow_seconds`; `find_too_close` checks it."""
+    builder = FaultSiteBuilder(plan, "robots-delay")
+    builder.robots(_text(f"User-agent: *\nCrawl-delay: {plan.slow_seconds * 2:g}\nDisallow: /shut/\n".encode()))
     for number in range(4):
-        sketch.must(f"/open/{number}")
-    sketch.never("/shut/1")
-    yield sketch.site()
+        builder.must(f"/open/{number}")
+    builder.never("/shut/1")
+    yield builder.build()
 
 
-def redirected(hops: int) -> Callable[[Plan], Iterator[Spots]]:
-    """robots.txt behind so many redirects. Five are followed; beyond, a crawler may do as if there were none."""
+def redirect_chain(hops: int) -> Callable[[Plan], Iterator[FaultSite]]:
+    """Build a host with robots.txt behind `hops` redirects. A crawl follows five; after that it may ignore it."""
 
-    def sites(plan: Plan) -> Iterator[Spots]:
-        sketch = Sketch(plan, f"robots-redirect-{hops}")
-        sketch.robots(redirect(301, f"/robots-{hops - 1}.txt"))
+    def sites(plan: Plan) -> Iterator[FaultSite]:
+        builder = FaultSiteBuilder(plan, f"robots-redirect-{hops}")
+        builder.robots(redirect(301, f"/robots-{hops - 1}.txt"))
         for left in range(hops - 1, 0, -1):
-            sketch.may(f"/robots-{left}.txt", redirect(302, f"/robots-{left - 1}.txt"), linked=False)
-        sketch.may("/robots-0.txt", _text(RULES.encode()), linked=False)
-        sketch.must("/open/1")
+            builder.may(f"/robots-{left}.txt", redirect(302, f"/robots-{left - 1}.txt"), linked=False)
+        builder.may("/robots-0.txt", _text(RULES.encode()), linked=False)
+        builder.must("/open/1")
         if hops <= 5:
-            sketch.never("/shut/1")
+            builder.never("/shut/1")
         else:
-            sketch.may("/shut/1")
-        yield sketch.site()
+            builder.may("/shut/1")
+        yield builder.build()
 
     return sites
 
 
-def redirected_away(plan: Plan) -> Iterator[Spots]:
-    """The rules come from another host, and hold for the one that was asked first."""
-    keeper = Sketch(plan, "robots-redirect-away", "robots-keeper.demo.test")
+def redirect_to_other_host(plan: Plan) -> Iterator[FaultSite]:
+    """Build the host whose robots.txt redirects to another host. The rules apply to the first host."""
+    keeper = FaultSiteBuilder(plan, "robots-redirect-away", "robots-keeper.demo.test")
     keeper.may("/for-others.txt", _text(RULES.encode()), linked=False)
-    sketch = Sketch(plan, "robots-redirect-away")
-    sketch.robots(redirect(302, keeper.url("/for-others.txt")))
-    sketch.must("/open/1")
-    sketch.never("/shut/1")
-    yield sketch.site()
-    yield keeper.site(introduced=False, front=Fate.NEVER)
+    builder = FaultSiteBuilder(plan, "robots-redirect-away")
+    builder.robots(redirect(302, keeper.url("/for-others.txt")))
+    builder.must("/open/1")
+    builder.never("/shut/1")
+    yield builder.build()
+    yield keeper.build(introduced=False, front=Requirement.NEVER)
 
 
-def redirect_loop(plan: Plan) -> Iterator[Spots]:
-    """A loop is more than five redirects; whether that is a missing file or a failing host is open."""
-    return _host("robots-loop", redirect(302, "/robots.txt"), front=Fate.MAY, opened=Fate.MAY, shut=Fate.MAY)(plan)
+def redirect_loop(plan: Plan) -> Iterator[FaultSite]:
+    """Build the host whose robots.txt redirects to itself. A crawler may treat that as missing or as failing."""
+    return _host(
+        "robots-loop", redirect(302, "/robots.txt"), front=Requirement.MAY, opened=Requirement.MAY, shut=Requirement.MAY
+    )(plan)
 
 
-def failing_at_first(plan: Plan) -> Iterator[Spots]:
-    """500 twice, then the rules. A crawler that asks again before long gets everything; none gets /shut."""
-    answer = at_first(2, reply(500, b"", content_type="text/plain"), _text(RULES.encode()))
-    return _host("robots-500-at-first", answer, front=Fate.MAY, opened=Fate.MAY)(plan)
+def failing_at_first(plan: Plan) -> Iterator[FaultSite]:
+    """Build the host whose robots.txt fails twice with 500. A crawl that retries soon gets all pages except /shut."""
+    response = at_first(2, reply(500, b"", content_type="text/plain"), _text(RULES.encode()))
+    return _host("robots-500-at-first", response, front=Requirement.MAY, opened=Requirement.MAY)(plan)
 
 
 def _host(
     kind: str,
-    answer: Answer | Respond,
+    response: ScriptedResponse | Respond,
     *,
-    front: Fate = Fate.MUST,
-    opened: Fate = Fate.MUST,
-    shut: Fate = Fate.NEVER,
-) -> Callable[[Plan], Iterator[Spots]]:
-    def sites(plan: Plan) -> Iterator[Spots]:
-        sketch = Sketch(plan, kind)
-        sketch.robots(answer)
-        for name, fate in (("open", opened), ("shut", shut)):
+    front: Requirement = Requirement.MUST,
+    opened: Requirement = Requirement.MUST,
+    shut: Requirement = Requirement.NEVER,
+) -> Callable[[Plan], Iterator[FaultSite]]:
+    def sites(plan: Plan) -> Iterator[FaultSite]:
+        builder = FaultSiteBuilder(plan, kind)
+        builder.robots(response)
+        for name, requirement in (("open", opened), ("shut", shut)):
             for number in range(2):
-                _place(sketch, f"/{name}/{number}", fate)
-        yield sketch.site(front=front)
+                _place(builder, f"/{name}/{number}", requirement)
+        yield builder.build(front=front)
 
     return sites
 
 
-def _place(sketch: Sketch, target: str, fate: Fate) -> None:
-    if fate is Fate.MUST:
-        sketch.must(target)
-    elif fate is Fate.MAY:
-        sketch.may(target)
+def _place(builder: FaultSiteBuilder, target: str, requirement: Requirement) -> None:
+    if requirement is Requirement.MUST:
+        builder.must(target)
+    elif requirement is Requirement.MAY:
+        builder.may(target)
     else:
-        sketch.never(target)
+        builder.never(target)
 
 
-def _text(body: bytes) -> Answer:
+def _text(body: bytes) -> ScriptedResponse:
     return reply(200, body, content_type="text/plain; charset=utf-8")

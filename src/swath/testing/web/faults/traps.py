@@ -1,13 +1,13 @@
-"""Pages without end. Each trap has a door that a crawl must find; what lies behind it is open."""
+"""Traps: hosts with unlimited pages. A crawl has to find their entrance and may request the pages behind it."""
 
 import re
 from collections.abc import Callable, Iterator
 
-from swath.testing.web.answer import Answer, Ask
-from swath.testing.web.faults.fault_page import Sketch, Spots
-from swath.testing.web.page import plain_page
+from swath.testing.web.faults.fault_site import FaultSite, FaultSiteBuilder
+from swath.testing.web.page import reply_html
 from swath.testing.web.plan import Plan
-from swath.testing.web.seeded_random import Chance
+from swath.testing.web.scripted_response import Request, ScriptedResponse
+from swath.testing.web.seeded_random import SeededRandom
 
 FIRST_YEAR = 2000
 MONTHS = 12
@@ -20,12 +20,12 @@ _SEGMENTS = re.compile(r"/maze(?:/(?:left|right))+/$")
 _FILTERS = re.compile(r"/filter\?color=\w+(?:&color=\w+)*$")
 _COUNTER = re.compile(r"/counter/(\d{1,9})$")
 
-Trap = Callable[[Plan, Ask], Answer | None]
+Trap = Callable[[Plan, Request], ScriptedResponse | None]
 
 
-def calendar(plan: Plan, ask: Ask) -> Answer | None:
-    """A month links to the next and the one before, in both of two spellings."""
-    found = _CALENDAR.match(ask.target) or _DAYS.match(ask.target)
+def calendar(plan: Plan, request: Request) -> ScriptedResponse | None:
+    """Answer with a month that links to the next and the previous one, in one of two URL styles."""
+    found = _CALENDAR.match(request.target) or _DAYS.match(request.target)
     if found is None or not 1 <= int(found[2]) <= MONTHS:
         return None
     bounds = range(max(0, TODAY - plan.trap_depth), TODAY + plan.trap_depth + 1)
@@ -33,50 +33,50 @@ def calendar(plan: Plan, ask: Ask) -> Answer | None:
     if month not in bounds:
         return None
     dates = [(FIRST_YEAR + each // MONTHS, each % MONTHS + 1) for each in (month - 1, month + 1) if each in bounds]
-    if ask.target.startswith("/archive"):
-        return plain_page(f"Archive {month}", [f"/archive/{year}/{number:02d}/" for year, number in dates])
-    return plain_page(f"Calendar {month}", [f"/calendar?year={year}&month={number}" for year, number in dates])
+    if request.target.startswith("/archive"):
+        return reply_html(f"Archive {month}", [f"/archive/{year}/{number:02d}/" for year, number in dates])
+    return reply_html(f"Calendar {month}", [f"/calendar?year={year}&month={number}" for year, number in dates])
 
 
-def segments(plan: Plan, ask: Ask) -> Answer | None:
-    """A relative link without a slash in front, so that paths repeat themselves."""
-    if _SEGMENTS.match(ask.target) is None:
+def segments(plan: Plan, request: Request) -> ScriptedResponse | None:
+    """Answer with a relative link that lengthens the path with every step."""
+    if _SEGMENTS.match(request.target) is None:
         return None
-    steps = ask.target.count("/") - 2
-    onwards = ["right/" if ask.target.endswith("left/") else "left/"]
-    return plain_page(f"Maze {steps}", onwards if steps < plan.trap_depth else [])
+    steps = request.target.count("/") - 2
+    onwards = ["right/" if request.target.endswith("left/") else "left/"]
+    return reply_html(f"Maze {steps}", onwards if steps < plan.trap_depth else [])
 
 
-def sessions(plan: Plan, ask: Ask) -> Answer | None:
-    """Every page hands out a new session id for the same three pages, also to who comes without one."""
-    found = _SESSION.match(ask.target)
+def sessions(plan: Plan, request: Request) -> ScriptedResponse | None:
+    """Answer with links to the same three pages under a new session id."""
+    found = _SESSION.match(request.target)
     if found is None:
         return None
     step = int(found[2] or "0", 16)
-    onwards = f"{step + 1:08x}{Chance(plan.seed, step).bytes(4).hex()}"
+    onwards = f"{step + 1:08x}{SeededRandom(plan.seed, step).bytes(4).hex()}"
     pages = [f"/shop/{page}?sid={onwards}" for page in ("cart", "offers", "account")]
-    return plain_page(f"Shop {found[1]} {step}", pages if step < plan.trap_depth else [])
+    return reply_html(f"Shop {found[1]} {step}", pages if step < plan.trap_depth else [])
 
 
-def filters(plan: Plan, ask: Ask) -> Answer | None:
-    """A query that grows by a parameter with every click."""
-    if _FILTERS.match(ask.target) is None:
+def filters(plan: Plan, request: Request) -> ScriptedResponse | None:
+    """Answer with a link whose query has one more parameter."""
+    if _FILTERS.match(request.target) is None:
         return None
-    steps = ask.target.count("=")
-    onwards = [f"{ask.target}&color={('red', 'blue')[steps % 2]}"]
-    return plain_page(f"Filter {steps}", onwards if steps < plan.trap_depth else [])
+    steps = request.target.count("=")
+    onwards = [f"{request.target}&color={('red', 'blue')[steps % 2]}"]
+    return reply_html(f"Filter {steps}", onwards if steps < plan.trap_depth else [])
 
 
-def counter(plan: Plan, ask: Ask) -> Answer | None:
-    """A next page, always; only a budget or a depth ends it."""
-    found = _COUNTER.match(ask.target)
+def counter(plan: Plan, request: Request) -> ScriptedResponse | None:
+    """Answer with a link to the next page. Only a limit on pages or depth ends the crawl."""
+    found = _COUNTER.match(request.target)
     if found is None or int(found[1]) > plan.trap_depth:
         return None
     onwards = [f"/counter/{int(found[1]) + 1}"]
-    return plain_page(f"Counter {found[1]}", onwards if int(found[1]) < plan.trap_depth else [])
+    return reply_html(f"Counter {found[1]}", onwards if int(found[1]) < plan.trap_depth else [])
 
 
-DOORS: dict[str, tuple[Trap, tuple[str, ...]]] = {
+ENTRANCES: dict[str, tuple[Trap, tuple[str, ...]]] = {
     "calendar": (calendar, ("/calendar?year=2024&month=6", "/archive/2024/06/")),
     "segments": (segments, ("/maze/left/",)),
     "sessions": (sessions, ("/shop/cart?sid=0000000001234567",)),
@@ -85,14 +85,14 @@ DOORS: dict[str, tuple[Trap, tuple[str, ...]]] = {
 }
 
 
-def trap(kind: str) -> Callable[[Plan], Iterator[Spots]]:
-    """The host `trap-<kind>`. A page of its own shows whether the rest of a trapped host is still crawled."""
-    endless, doors = DOORS[kind]
+def trap(kind: str) -> Callable[[Plan], Iterator[FaultSite]]:
+    """Build the host `trap-<kind>`. Its /sane pages show whether the rest of the host is still crawled."""
+    endless, entrances = ENTRANCES[kind]
 
-    def sites(plan: Plan) -> Iterator[Spots]:
-        sketch = Sketch(plan, f"trap-{kind}")
+    def sites(plan: Plan) -> Iterator[FaultSite]:
+        builder = FaultSiteBuilder(plan, f"trap-{kind}")
         for number in range(3):
-            sketch.must(f"/sane/{number}")
-        yield sketch.site(hrefs=doors, beyond=lambda ask: endless(plan, ask))
+            builder.must(f"/sane/{number}")
+        yield builder.build(hrefs=entrances, endless=lambda request: endless(plan, request))
 
     return sites

@@ -17,8 +17,18 @@ from swath.cli.export import FIELDS
 from swath.crawl import pacing, workspace
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.urls.explain import explain_refusal
-from swath.testing.web import Entry, Fate, Web, by_lane, repeats, spawn, too_close, too_early, too_many_at_once
-from swath.testing.web.log import HOST
+from swath.testing.web import (
+    LoggedRequest,
+    Requirement,
+    Web,
+    find_repeats,
+    find_too_close,
+    find_too_early,
+    find_too_many_at_once,
+    group_by_lane,
+    spawn,
+)
+from swath.testing.web.request_log import HOST
 from tests.crawl.archives import archived_urls, check_archive
 from tests.crawl.driving import crawl_here, explained, swath_command
 
@@ -32,7 +42,7 @@ LONG = "retry-after-odd.demo.test/century"  # asks to be left alone for longer t
 class Crawled:
     web: Web
     settings: CrawlSettings
-    entries: list[Entry]
+    entries: list[LoggedRequest]
     stopped_by: str
 
     @property
@@ -42,10 +52,10 @@ class Crawled:
 
 @pytest.fixture(scope="module")
 def crawled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crawled]:
-    made = tmp_path_factory.mktemp("trouble")
-    web = Web(seed=5, hosts=2, pages=10, patience=0.2, bomb_megabytes=20, huge=2_000_000)
+    made = tmp_path_factory.mktemp("faults")
+    web = Web(seed=5, hosts=2, pages=10, slow_seconds=0.2, bomb_megabytes=20, huge_bytes=2_000_000)
     with pytest.MonkeyPatch.context() as patch, spawn(web, log=made / "requests.jsonl") as spawned:
-        # Hosts in trouble are left alone for longer and longer; the test would be too.
+        # The pause of a failing host doubles; the test does not wait for that.
         patch.setattr(pacing, "MAX_DOUBLINGS", 0)
         patch.setattr(pacing, "MIN_FAILING_INTERVAL", DELAY)
         patch.setattr(pacing, "SLOW_RESPONSE", 60.0)
@@ -54,7 +64,7 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crawled]:
             connect_to=(spawned.connect_to,), allow_private=True, exclude=("/century",), max_pages_per_host=80,
         )  # fmt: skip
         summary, _ = asyncio.run(crawl_here(settings, web.seeds))
-        yield Crawled(web, settings, spawned.entries, summary.stopped_by)
+        yield Crawled(web, settings, spawned.requests, summary.stopped_by)
 
 
 def test_nothing_is_missing_and_nothing_forbidden(crawled: Crawled) -> None:
@@ -67,18 +77,18 @@ def test_nothing_is_missing_and_nothing_forbidden(crawled: Crawled) -> None:
 def test_pacing_holds_on_every_host(crawled: Crawled) -> None:
     """INV-3 and Retry-After from the server's side, whatever the hosts do; also where they close kept connections."""
     entries = crawled.entries
-    assert too_close(entries, DELAY, slack=SLACK) == []
-    assert too_many_at_once(entries, 1) == {}
-    assert too_early(entries, slack=SLACK) == []
+    assert find_too_close(entries, DELAY, slack=SLACK) == []
+    assert find_too_many_at_once(entries, 1) == {}
+    assert find_too_early(entries, slack=SLACK) == []
     asked_for = [entry for entry in entries if entry.retry_after is not None]
     assert len(asked_for) >= 4
     slow = [entry for entry in entries if entry.host == "robots-delay.demo.test"]
     assert len(slow) > 4
-    assert too_close(slow, 2 * crawled.web.patience, slack=SLACK) == []
+    assert find_too_close(slow, 2 * crawled.web.slow_seconds, slack=SLACK) == []
 
 
 def test_robots_comes_before_anything_else_of_a_host(crawled: Crawled) -> None:
-    firsts = {host: entries[0].target for host, entries in by_lane(crawled.entries, HOST).items()}
+    firsts = {host: entries[0].target for host, entries in group_by_lane(crawled.entries, HOST).items()}
     # What another host's robots.txt redirects to is asked for as part of that.
     strays = {host: target for host, target in firsts.items() if target != "/robots.txt"}
     assert strays == {"robots-keeper.demo.test": "/for-others.txt"}
@@ -86,7 +96,7 @@ def test_robots_comes_before_anything_else_of_a_host(crawled: Crawled) -> None:
 
 def test_robots_is_asked_for_again_where_it_failed(crawled: Crawled) -> None:
     """A robots.txt that fails is tried as often as a page, and then nothing of the host is asked for."""
-    count = repeats(crawled.entries)
+    count = find_repeats(crawled.entries)
     for kind in ("500", "503", "closed", "cut", "timeout"):
         assert count[f"http://robots-{kind}.demo.test/robots.txt"] == 1 + RETRIES, kind
     assert any(entry.host == "robots-500-at-first.demo.test" and entry.target == "/" for entry in crawled.entries)
@@ -95,11 +105,11 @@ def test_robots_is_asked_for_again_where_it_failed(crawled: Crawled) -> None:
 def test_pages_are_archived_with_their_status(crawled: Crawled) -> None:
     pages = _pages(crawled)
     wrong = []
-    for url, verdict in crawled.web.verdicts():
-        if verdict.fate is Fate.MUST and verdict.retries <= RETRIES:
+    for url, expectation in crawled.web.expectations():
+        if expectation.requirement is Requirement.MUST and expectation.retries <= RETRIES:
             listed = pages[url]["status"]
-            if listed != verdict.status:
-                wrong.append((url, verdict.status, listed))
+            if listed != expectation.status:
+                wrong.append((url, expectation.status, listed))
     assert wrong == []
 
 

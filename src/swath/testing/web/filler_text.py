@@ -1,11 +1,11 @@
-"""Text that looks like text, in three languages and with the letters that charsets disagree about."""
+"""Filler text in three languages, with characters that charsets encode differently."""
 
 from dataclasses import dataclass
 from functools import lru_cache
 
-from swath.testing.web.seeded_random import Chance
+from swath.testing.web.seeded_random import SeededRandom
 
-SENTENCES = 211  # in the pool of a language
+SENTENCES = 211  # per language
 
 _ENGLISH = (
     "the of and a in is that it was for on are as with they be at one have this from had by word but not what all "
@@ -40,21 +40,21 @@ JAPANESE = Language("ja", tuple(_JAPANESE.split()), "", "。")
 
 
 @lru_cache(maxsize=64)
-def pool(seed: int, language: Language) -> tuple[str, ...]:
-    """The sentences that the pages of a web are made of."""
-    chance = Chance(seed, "prose", language.tag)
+def make_sentences(seed: int, language: Language) -> tuple[str, ...]:
+    """Return the sentences that the pages of a web consist of."""
+    random = SeededRandom(seed, "prose", language.tag)
     sentences = []
     for _ in range(SENTENCES):
-        words = [chance.pick(language.words) for _ in range(6 + chance.below(14))]
+        words = [random.pick(language.words) for _ in range(6 + random.below(14))]
         text = language.space.join(words)
         sentences.append(text[0].upper() + text[1:] + language.stop)
     return tuple(sentences)
 
 
-def paragraph(sentences: tuple[str, ...], chance: Chance) -> str:
-    start = chance.below(SENTENCES)
-    return "".join(sentences[start : start + 3 + chance.below(6)])
+def pick_paragraph(sentences: tuple[str, ...], random: SeededRandom) -> str:
+    start = random.below(SENTENCES)
+    return "".join(sentences[start : start + 3 + random.below(6)])
 
 
-def phrase(language: Language, chance: Chance) -> str:
-    return language.space.join([chance.pick(language.words) for _ in range(3)])
+def pick_phrase(language: Language, random: SeededRandom) -> str:
+    return language.space.join([random.pick(language.words) for _ in range(3)])

@@ -1,4 +1,4 @@
-"""The request head: all that the server reads."""
+"""The head of a request, which is all that the server reads."""
 
 from dataclasses import dataclass
 
@@ -7,17 +7,17 @@ END_OF_HEAD = b"\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RequestHead:
     method: str
-    host: str  # in lower case, without the default port
+    host: str  # lowercase, without the default port
     target: str
     agent: str
     accept_encoding: str
     keep_alive: bool
 
 
-def parse(head: bytes, *, scheme: str) -> Request | None:
-    """The request that a head asks; None if it is no HTTP/1 request with a host."""
+def parse_head(head: bytes, *, scheme: str) -> RequestHead | None:
+    """Parse a request head; None if it is not an HTTP/1 request with a host."""
     first, *lines = head.decode("latin-1").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
@@ -28,14 +28,14 @@ def parse(head: bytes, *, scheme: str) -> Request | None:
         name, _, value = line.partition(":")
         fields[name.lower()] = value.strip()
     host = fields.get("host", "")
-    if not target.startswith("/"):  # as sent to a proxy
+    if not target.startswith("/"):  # absolute form, as sent to a proxy
         _, _, rest = target.partition("://")
         host, slash, path = rest.partition("/")
         target = slash + path or "/"
     if not host:
         return None
     connection = fields.get("connection", "").lower()
-    return Request(
+    return RequestHead(
         method=method,
         host=host.lower().removesuffix(":443" if scheme == "https" else ":80"),
         target=target,

@@ -1,4 +1,4 @@
-"""Content codings, from the standard library alone: Brotli and Zstandard as their uncompressed blocks."""
+"""Content codings with the standard library only. Brotli and Zstandard streams consist of uncompressed blocks."""
 
 import gzip
 import zlib
@@ -9,23 +9,23 @@ _BROTLI_BLOCK = 1 << 16
 _ZSTD_BLOCK = 1 << 17
 
 
-def gzipped(body: bytes) -> bytes:
+def encode_gzip(body: bytes) -> bytes:
     return gzip.compress(body, compresslevel=1, mtime=0)
 
 
-def deflated(body: bytes) -> bytes:
-    """`deflate` as RFC 9110 means it: with the zlib wrapper."""
+def encode_deflate(body: bytes) -> bytes:
+    """Encode `deflate` as RFC 9110 defines it: with the zlib wrapper."""
     return zlib.compress(body, 1)
 
 
-def deflated_raw(body: bytes) -> bytes:
-    """`deflate` as some servers send it: without the wrapper, which clients put up with."""
+def encode_raw_deflate(body: bytes) -> bytes:
+    """Encode `deflate` without the zlib wrapper, as some servers do and most clients accept."""
     press = zlib.compressobj(1, zlib.DEFLATED, -15)
     return press.compress(body) + press.flush()
 
 
-def brotlied(body: bytes) -> bytes:
-    """A valid Brotli stream (RFC 7932) of uncompressed meta-blocks."""
+def encode_brotli(body: bytes) -> bytes:
+    """Return a valid Brotli stream (RFC 7932) of uncompressed meta-blocks."""
     out = bytearray()
     for start in range(0, len(body), _BROTLI_BLOCK):
         block = body[start : start + _BROTLI_BLOCK]
@@ -35,8 +35,8 @@ def brotlied(body: bytes) -> bytes:
     return bytes(out) + (b"\x03" if body else b"\x06")  # last and empty
 
 
-def zstandarded(body: bytes) -> bytes:
-    """A valid Zstandard frame (RFC 8878) of raw blocks."""
+def encode_zstd(body: bytes) -> bytes:
+    """Return a valid Zstandard frame (RFC 8878) of raw blocks."""
     out = bytearray((0xFD2FB528).to_bytes(4, "little"))
     out += b"\xa0" + len(body).to_bytes(4, "little")  # one segment, four bytes of content size, no checksum
     starts = range(0, len(body), _ZSTD_BLOCK) or range(1)
@@ -47,8 +47,8 @@ def zstandarded(body: bytes) -> bytes:
 
 
 @lru_cache(maxsize=4)
-def bomb(megabytes: int) -> bytes:
-    """Gzip that unpacks to so many megabytes of zeros, a thousandth of that in size, made without unpacking it."""
+def make_gzip_bomb(megabytes: int) -> bytes:
+    """Return a gzip stream of `megabytes` MB of zeros. It is a thousand times smaller, and is built without them."""
     press = zlib.compressobj(9, zlib.DEFLATED, -15)
     chunk = press.compress(_MEGABYTE) + press.flush(zlib.Z_FULL_FLUSH)
     check = 0

@@ -1,4 +1,4 @@
-"""Where page number n of an ordinary host lives. Paths are computed both ways, so that nothing is stored."""
+"""The path of page number n of an ordinary host. Paths are computed in both directions, so nothing is stored."""
 
 import re
 from urllib.parse import unquote
@@ -9,8 +9,8 @@ SLUGS = ("quiet", "long", "first", "open", "early", "small", "bright", "north", 
 _NUMBER = re.compile(r"(\d{1,9})(?:\.html|/)?$")
 
 
-def target_of(host: int, number: int) -> str:
-    """The path and query of a page, percent-encoded as WHATWG does it."""
+def page_target(host: int, number: int) -> str:
+    """Return the path and query of a page, percent-encoded as in the WHATWG URL standard."""
     if number == 0:
         return "/"
     section = SECTIONS[(number // 10 + host) % len(SECTIONS)]
@@ -29,19 +29,19 @@ def target_of(host: int, number: int) -> str:
             return f"/%E6%97%A5%E6%9C%AC/{number}"
 
 
-def number_of(host: int, target: str) -> int | None:
-    """The page that has this target; None where no number of page has it."""
+def page_number(host: int, target: str) -> int | None:
+    """Return the number of the page that has this target; None if there is none."""
     if target == "/":
         return 0
     found = _NUMBER.search(target)
     if found is None:
         return None
     number = int(found[1])
-    return number if target_of(host, number) == target else None
+    return number if page_target(host, number) == target else None
 
 
-def spelled_out(target: str, charset: str) -> str:
-    """The target as a careless author writes it, with letters in place of %C3%A9, where the charset has them."""
+def unescape_target(target: str, charset: str) -> str:
+    """Return the target with letters in place of escapes such as %C3%A9, if the charset can encode them."""
     plain = unquote(target)
     try:
         plain.encode(charset)
