@@ -1,7 +1,7 @@
 """Parse robots.txt by RFC 9309, and find the rule that decides about a URL.
 
-If the RFC is ambiguous, the more polite interpretation applies. Parsing and matching take linear time: `*` is matched by
-searching forward, without backtracking.
+If the RFC is ambiguous, the more polite interpretation applies. Parsing and matching take linear time: `*` is matched
+by searching forward, without backtracking.
 """
 
 import re
