@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv crawl test pytest lint format bench bench-crawl bench-backfill bench-scan soak clean
+.PHONY: help venv crawl test pytest lint format record-format bench bench-crawl bench-backfill bench-scan soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ lint: $(INSTALLED) ## Check style, types and the import contracts
 format: $(INSTALLED) ## Mend style
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+
+record-format: $(INSTALLED) ## Record the hashes of tables and stored functions in tests/formats.json
+	$(BIN)/python scripts/record_format.py $(RECORD_ARGS)
 
 # The peers have an environment of their own: tests never run beside them.
 $(MEASURABLE): $(INSTALLED)

@@ -1,4 +1,5 @@
-"""Record the table format of each backend in tests/formats.json, as hashes of its table files.
+"""Record the table format of each backend in tests/formats.json, as hashes of its table files, and the hash of
+PostgreSQL's stored functions.
 
 python scripts/record_format.py            # after raising FORMAT: adds an entry for it
 python scripts/record_format.py --replace  # before a format is released: replaces the entry of the present format
@@ -11,10 +12,13 @@ import sys
 from importlib.resources import files
 from pathlib import Path
 
+from swath.backends.postgres.errors import FORMAT as POSTGRES_FORMAT
+from swath.backends.postgres.statements import FUNCTIONS
 from swath.backends.sqlite.format import FORMAT as SQLITE_FORMAT
 
 MANIFEST = Path(__file__).parents[1] / "tests" / "formats.json"
-FORMATS = {"sqlite": SQLITE_FORMAT}
+FORMATS = {"sqlite": SQLITE_FORMAT, "postgres": POSTGRES_FORMAT}
+FUNCTION_SET = "functions"  # the key of PostgreSQL's stored functions; they may change within a format
 
 Manifest = dict[str, dict[str, dict[str, str]]]  # backend, format, file: hash
 
@@ -45,14 +49,15 @@ def main(replace: bool) -> int:
     for backend, number in FORMATS.items():
         recorded = manifest.setdefault(backend, {})
         hashes = hash_tables(backend)
-        if recorded.get(str(number), hashes) != hashes and not replace:
+        before = {file: text for file, text in recorded.get(str(number), hashes).items() if file != FUNCTION_SET}
+        if before != hashes and not replace:
             print(
                 f"{backend}: format {number} is recorded with other tables. If a release has it, put the change into a "
                 "new migration and raise FORMAT. Otherwise pass --replace",
                 file=sys.stderr,
             )
             return 1
-        recorded[str(number)] = hashes
+        recorded[str(number)] = hashes | ({FUNCTION_SET: FUNCTIONS.hash} if backend == "postgres" else {})
     MANIFEST.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     return 0
 

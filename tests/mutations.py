@@ -554,8 +554,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-4: the inbox is drained and forgotten",
         f"{POSTGRES}/inbox.sql",
-        "        RETURN s;\n    END IF;\n    RETURN {schema}.take_in_{set}(s, ",
-        "    END IF;\n    RETURN s;\n    RETURN {schema}.take_in_{set}(s, ",
+        "        RETURN s;\n    END IF;\n    RETURN {schema}.insert_items_{set}(s, ",
+        "    END IF;\n    RETURN s;\n    RETURN {schema}.insert_items_{set}(s, ",
         "postgres",
     ),
     Mutation(
@@ -662,8 +662,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-3: partition time steps back with the clock",
         f"{POSTGRES}/partition.sql",
-        "s.time := greatest({schema}.store_time_{set}(_given), s.time + 1);",
-        "s.time := {schema}.store_time_{set}(_given);",
+        "s.time := greatest({schema}.store_time_{set}(_test_time), s.time + 1);",
+        "s.time := {schema}.store_time_{set}(_test_time);",
         "postgres",
     ),
     Mutation(

@@ -41,7 +41,7 @@ class ClaimReplyRow(NamedTuple):
     attempts: Sequence[int] | None
     losses: Sequence[int] | None
     spans: Sequence[int] | None
-    besides: Sequence[int] | None
+    lane_in_flights: Sequence[int] | None
     lane_counters: Sequence[str | None] | None
 
 
@@ -68,7 +68,7 @@ class ClaimedItemsRow(NamedTuple):
     spans: Sequence[int]
     losses: Sequence[int]
     visits: Sequence[int]
-    in_flights: Sequence[int]
+    lane_in_flights: Sequence[int]
     lane_counters: Sequence[str | None] | None
 
 
@@ -103,7 +103,7 @@ def read_claimed(row: ClaimReplyRow) -> list[Item]:
     keys, lanes = row.keys, row.lanes
     count = len(keys)
     assert row.partitions is not None
-    besides = [0] * count if row.besides is None else row.besides
+    in_flight = [0] * count if row.lane_in_flights is None else row.lane_in_flights
     return _build_items(
         partitions=chain.from_iterable(map(repeat, row.partitions, row.counts)),
         positions=row.positions,
@@ -115,7 +115,7 @@ def read_claimed(row: ClaimReplyRow) -> list[Item]:
         spans=[1] * count if row.spans is None else row.spans,
         losses=[0] * count if row.losses is None else row.losses,
         visits=row.visits,
-        in_flights=besides if len(set(lanes)) == count else _count_in_flight(lanes, besides),
+        lane_in_flights=in_flight if len(set(lanes)) == count else _count_in_flight(lanes, in_flight),
         lane_counters=read_lane_counters(row.lane_counters, count),
     )
 
@@ -143,10 +143,10 @@ def read_lane_counters(texts: Sequence[str | None] | None, count: int) -> Iterab
     return [known[text] for text in texts]
 
 
-def _count_in_flight(lanes: Sequence[str], besides: Sequence[int]) -> Iterable[int]:
+def _count_in_flight(lanes: Sequence[str], before: Sequence[int]) -> Iterable[int]:
     """Count what is in flight of its lane before each item: what was there before the claim, and the claim's own."""
-    for (_, beside), items in groupby(zip(lanes, besides, strict=True)):
-        yield from range(beside, beside + sum(1 for _ in items))
+    for (_, first), items in groupby(zip(lanes, before, strict=True)):
+        yield from range(first, first + sum(1 for _ in items))
 
 
 def _build_items(
@@ -161,7 +161,7 @@ def _build_items(
     spans: Iterable[int],
     losses: Iterable[int],
     visits: Iterable[int],
-    in_flights: Iterable[int],
+    lane_in_flights: Iterable[int],
     lane_counters: Iterable[Counters],
 ) -> list[Item]:
     """Build many items at once: `Item(…)` would match its arguments by name, at three times the cost."""
@@ -175,7 +175,7 @@ def _build_items(
         attempts,
         losses,
         visits,
-        in_flights,
+        lane_in_flights,
         partitions,
         positions,
         lane_counters,

@@ -1,8 +1,8 @@
--- name: take_in
+-- name: insert_items
 -- INV-4, INV-7. What is new gets a position and a place, in the order given; its lane exists before it does (F11).
 -- `_freed` has a lane for each item that was settled just before, so that a lane that got items as well is written once.
 -- Nested loops are off for the sake of what is known, which would be searched for every item.
-CREATE FUNCTION {schema}.take_in_{set}(
+CREATE FUNCTION {schema}.insert_items_{set}(
     s {schema}.partition_state, _hashes bytea[], _lanes text[], _priorities smallint[], _keys text[], _payloads text[],
     _not_befores bigint[], _spans bigint[], _freed integer[]
 ) RETURNS {schema}.partition_state
@@ -119,17 +119,17 @@ $$;
 
 -- name: add
 CREATE FUNCTION {schema}.add_{set}(
-    _format integer, _given bigint, _partition integer, _hashes bytea[], _lanes text[], _priorities smallint[],
+    _format integer, _test_time bigint, _partition integer, _hashes bytea[], _lanes text[], _priorities smallint[],
     _keys text[], _payloads text[], _not_befores bigint[], _spans bigint[]
 ) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
 SET lock_timeout TO '30s' AS $$
 DECLARE
-    _old {schema}.partition_state := {schema}.lock_partition_{set}(_partition, _format, _given);
+    _old {schema}.partition_state := {schema}.lock_partition_{set}(_partition, _format, _test_time);
     s {schema}.partition_state := _old;
 BEGIN
-    s := {schema}.take_in_{set}(s, _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans, '{}');
+    s := {schema}.insert_items_{set}(s, _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans, '{}');
     PERFORM {schema}.write_state_{set}(s, _old, true);
     RETURN s.ready + s.delayed - _old.ready - _old.delayed;
 END

@@ -14,14 +14,14 @@ $$;
 -- name: change_lane
 -- The lane exists from now on, whether it has items or not. Null leaves a value as it is; -1 goes back to the default.
 CREATE FUNCTION {schema}.change_lane_{set}(
-    _format integer, _given bigint, _partition integer, _name text, _min_interval bigint, _concurrency integer,
+    _format integer, _test_time bigint, _partition integer, _name text, _min_interval bigint, _concurrency integer,
     _paused boolean, _blocked_until bigint, _at_least boolean
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
 SET lock_timeout TO '30s' AS $$
 DECLARE
-    _old {schema}.partition_state := {schema}.lock_partition_{set}(_partition, _format, _given);
+    _old {schema}.partition_state := {schema}.lock_partition_{set}(_partition, _format, _test_time);
     s {schema}.partition_state := _old;
     l {schema}.lane_state;
     _default integer;
@@ -77,7 +77,7 @@ $$;
 -- frontier's row, as `change_lane` does. For a shorter interval, too: then whoever places a lane by the one of before has
 -- committed when the lanes that wait are told.
 CREATE FUNCTION {schema}.change_settings_{set}(
-    _format integer, _given bigint, _min_interval bigint, _concurrency integer, _max_attempts integer, _paused boolean
+    _format integer, _test_time bigint, _min_interval bigint, _concurrency integer, _max_attempts integer, _paused boolean
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
@@ -101,7 +101,7 @@ BEGIN
         signal_version = signal_version + (_paused IS NOT NULL)::integer;
     IF _counts THEN
         FOR _partition IN SELECT partition FROM {schema}.partition LOOP
-            _old := {schema}.read_partition_{set}(_partition, _format, _given);
+            _old := {schema}.read_partition_{set}(_partition, _format, _test_time);
             _lanes := ARRAY(
                 SELECT l.lane FROM (
                     SELECT DISTINCT c.lane FROM {schema}.claimed AS c
@@ -126,13 +126,13 @@ $$;
 
 -- name: place_lanes
 -- INV-3. Lanes that waited under other defaults take the place that is theirs under those of now.
-CREATE FUNCTION {schema}.place_lanes_{set}(_format integer, _given bigint, _partition integer, _lanes bigint[])
+CREATE FUNCTION {schema}.place_lanes_{set}(_format integer, _test_time bigint, _partition integer, _lanes bigint[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
 SET lock_timeout TO '30s' AS $$
 DECLARE
-    _old {schema}.partition_state := {schema}.lock_partition_{set}(_partition, _format, _given);
+    _old {schema}.partition_state := {schema}.lock_partition_{set}(_partition, _format, _test_time);
 BEGIN
     PERFORM {schema}.write_state_{set}(
         {schema}.change_lanes_{set}(_old, _lanes::integer[], NULL, NULL, NULL, NULL, NULL, 'limits'), _old, true
@@ -142,13 +142,13 @@ $$;
 
 -- name: reopen
 -- INV-7. Done or dead items are ready again, with no attempts counted and under new positions.
-CREATE FUNCTION {schema}.reopen_{set}(_format integer, _given bigint, _partition integer, _positions bigint[])
+CREATE FUNCTION {schema}.reopen_{set}(_format integer, _test_time bigint, _partition integer, _positions bigint[])
 RETURNS integer
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
 SET lock_timeout TO '30s' AS $$
 DECLARE
-    _old {schema}.partition_state := {schema}.lock_partition_{set}(_partition, _format, _given);
+    _old {schema}.partition_state := {schema}.lock_partition_{set}(_partition, _format, _test_time);
     s {schema}.partition_state := _old;
     _sum record;
 BEGIN

@@ -66,18 +66,18 @@ $$;
 -- is due, then lanes by priority and turn, and from each as many of its head items as it may start. Nested loops are off
 -- for the sake of the heads of deep lanes, which would be searched for every lane; a look-up can be nothing else.
 CREATE FUNCTION {schema}.claim_{set}(
-    _format integer, _given bigint, _limit integer, _lease bigint, _worker text, _token bigint, _order smallint[],
+    _format integer, _test_time bigint, _limit integer, _lease bigint, _worker text, _token bigint, _order smallint[],
     _wait_for integer, _most_partitions integer, _most_delayed integer, _most_inbox integer,
     OUT now bigint, OUT fence bigint, OUT expires_at bigint, OUT next_ready_at bigint, OUT skipped smallint[],
     OUT recovered integer, OUT died integer, OUT paused boolean, OUT signal_version bigint,
     OUT min_interval bigint, OUT concurrency integer, OUT max_attempts integer, OUT versions bigint[],
     OUT starts_count boolean,
-    -- What was taken, in runs of one partition and one priority, and in each of one lane after the other. `besides` is how
+    -- What was taken, in runs of one partition and one priority, and in each of one lane after the other. `lane_in_flights` is how
     -- many of its lane were in flight before the first one that was taken of it in this run. From the payloads on, a
     -- column is null where all have the usual value, as they mostly do.
     OUT partitions smallint[], OUT priorities smallint[], OUT counts integer[],
     OUT positions bigint[], OUT lanes text[], OUT keys text[], OUT visits integer[], OUT payloads text[],
-    OUT attempts smallint[], OUT losses smallint[], OUT spans bigint[], OUT besides integer[],
+    OUT attempts smallint[], OUT losses smallint[], OUT spans bigint[], OUT lane_in_flights integer[],
     OUT lane_counters text[]
 )
 LANGUAGE plpgsql VOLATILE
@@ -122,7 +122,7 @@ BEGIN
     IF f.format <> _format THEN
         RAISE EXCEPTION 'the store has format %', f.format USING ERRCODE = {WRONG_FORMAT};
     END IF;
-    now := {schema}.store_time_{set}(_given);
+    now := {schema}.store_time_{set}(_test_time);
     fence := 0; recovered := 0; died := 0; skipped := '{}'; versions := '{}';
     paused := f.paused; signal_version := f.signal_version;
     min_interval := f.min_interval; concurrency := f.concurrency; max_attempts := f.max_attempts;
@@ -155,7 +155,7 @@ BEGIN
             skipped := skipped || _partition;
             CONTINUE;
         END IF;
-        _old := {schema}.read_partition_{set}(_partition, _format, _given);
+        _old := {schema}.read_partition_{set}(_partition, _format, _test_time);
         s := _old;
         -- After the lock, which whoever makes starts count holds everywhere (INV-3).
         SELECT d.min_interval, d.concurrency INTO STRICT _min_interval, _concurrency FROM {schema}.frontier AS d;
@@ -164,11 +164,11 @@ BEGIN
             CONTINUE;
         END IF;
         IF s.next_expiry <= s.time THEN
-            s := {schema}.take_back_{set}(s);
+            s := {schema}.take_over_{set}(s);
             recovered := recovered + (_old.claimed - s.claimed)::integer;
             died := died + (s.dead - _old.dead)::integer;
             -- A claim may have been found lost in another partition since the clock was read: its lease ended first.
-            s.time := greatest(s.time, {schema}.store_time_{set}(_given));
+            s.time := greatest(s.time, {schema}.store_time_{set}(_test_time));
         END IF;
         _time := s.time;
         -- Above the high-water mark, a claim only drains: so the inbox cannot outgrow those who fill it (rule 10).
@@ -322,7 +322,7 @@ BEGIN
                     {schema}.lane_level_{set}(b.now_counts, b.paused, b.at_once, b.now_in_flight), b.paused, b.now_counts,
                     CASE
                         WHEN b.heads IS NULL AND b.now_taken < {DEEP_LANE} THEN NULL
-                        ELSE {schema}.raise_heads_{set}(b.heads, _rank, b.returned, b.fresh)
+                        ELSE {schema}.advance_heads_{set}(b.heads, _rank, b.returned, b.fresh)
                     END,
                     b.counters
                 FROM started AS b
@@ -357,8 +357,8 @@ BEGIN
                         || ARRAY(SELECT o.span FROM taken AS o)
                 END,
                 CASE
-                    WHEN max(t.in_flight) > 0 OR claim_{set}.besides IS NOT NULL
-                    THEN coalesce(claim_{set}.besides, array_fill(0, ARRAY[_taken + _count]))
+                    WHEN max(t.in_flight) > 0 OR claim_{set}.lane_in_flights IS NOT NULL
+                    THEN coalesce(claim_{set}.lane_in_flights, array_fill(0, ARRAY[_taken + _count]))
                         || ARRAY(SELECT o.in_flight FROM taken AS o)
                 END,
                 CASE
@@ -367,7 +367,7 @@ BEGIN
                         || ARRAY(SELECT o.counters::text FROM taken AS o)
                 END
             INTO _items, _starts, _moved, _last_ready_at, _last_lane, _last_version,
-                positions, lanes, keys, visits, payloads, attempts, losses, spans, besides, lane_counters
+                positions, lanes, keys, visits, payloads, attempts, losses, spans, lane_in_flights, lane_counters
             FROM taken AS t;
             partitions := partitions || _partition;
             priorities := priorities || _level::smallint;
@@ -413,7 +413,7 @@ BEGIN
             _held := _held || _partition;
         END IF;
         now := greatest(now, s.time);
-        s := {schema}.look_ahead_{set}(s);
+        s := {schema}.compute_next_ready_{set}(s);
         IF _flooded THEN
             s.next_ready_at := s.time;  -- what is left in the inbox may be ready, whatever was taken in
         END IF;
@@ -432,7 +432,7 @@ BEGIN
     IF _taken > {MOST_ITEMS_IN_REPLY} OR pg_column_size(keys) + pg_column_size(lanes)
         + coalesce(pg_column_size(payloads), 0) + coalesce(pg_column_size(lane_counters), 0) > {MOST_BYTES_IN_REPLY} THEN
         partitions := NULL; priorities := NULL; counts := NULL; positions := NULL; lanes := NULL; keys := NULL;
-        payloads := NULL; attempts := NULL; spans := NULL; losses := NULL; visits := NULL; besides := NULL;
+        payloads := NULL; attempts := NULL; spans := NULL; losses := NULL; visits := NULL; lane_in_flights := NULL;
         lane_counters := NULL;
     END IF;
     -- Claims that ended long ago are forgotten, a few with each new one. Where there are so many claims that the first

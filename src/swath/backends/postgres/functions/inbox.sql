@@ -69,7 +69,7 @@ BEGIN
     IF _hashes IS NULL THEN
         RETURN s;
     END IF;
-    RETURN {schema}.take_in_{set}(s, _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans, '{}');
+    RETURN {schema}.insert_items_{set}(s, _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans, '{}');
 END
 $$;
 

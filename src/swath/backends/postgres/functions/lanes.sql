@@ -1,6 +1,6 @@
--- name: raise_heads
+-- name: advance_heads
 -- The first place, of the two ranks of one priority, at which a living item of a deep lane can be.
-CREATE FUNCTION {schema}.raise_heads_{set}(_heads bigint[], _rank integer, _returned bigint, _fresh bigint)
+CREATE FUNCTION {schema}.advance_heads_{set}(_heads bigint[], _rank integer, _returned bigint, _fresh bigint)
 RETURNS bigint[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -145,10 +145,10 @@ BEGIN
 END
 $$;
 
--- name: look_ahead
+-- name: compute_next_ready
 -- INV-8. When this partition has something ready next. The floors rise to the first living entry, never above now, so
 -- that no later scan walks the dead ones before it (rule 8).
-CREATE FUNCTION {schema}.look_ahead_{set}(s {schema}.partition_state) RETURNS {schema}.partition_state
+CREATE FUNCTION {schema}.compute_next_ready_{set}(s {schema}.partition_state) RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE

@@ -1,7 +1,7 @@
--- name: take_back
+-- name: take_over
 -- INV-2, INV-4. Take-over begins on the claim's row, where it meets renewal; lost in one partition is lost in all.
 -- Items are ready again, or dead when this has happened too often.
-CREATE FUNCTION {schema}.take_back_{set}(s {schema}.partition_state) RETURNS {schema}.partition_state
+CREATE FUNCTION {schema}.take_over_{set}(s {schema}.partition_state) RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE
@@ -73,7 +73,7 @@ $$;
 -- Rule 5. A claim whose reply was lost, with its lease begun anew; fence 0 when it was not made, and then it never will
 -- be: the row under its token waits for the one that is under way, and keeps out the one that is yet to arrive.
 CREATE FUNCTION {schema}.find_claim_{set}(
-    _format integer, _given bigint, _token bigint, _lease bigint,
+    _format integer, _test_time bigint, _token bigint, _lease bigint,
     OUT now bigint, OUT fence bigint, OUT expires_at bigint, OUT paused boolean, OUT signal_version bigint
 )
 LANGUAGE plpgsql VOLATILE
@@ -84,7 +84,7 @@ BEGIN
     PERFORM {schema}.check_format_{set}(_format);
     INSERT INTO {schema}.claim (fence, token, expires_at, lost, partitions, worker)
     VALUES (nextval({fence_sequence}), _token, 0, true, '{}', '') ON CONFLICT (token) DO NOTHING;
-    now := {schema}.store_time_{set}(_given);
+    now := {schema}.store_time_{set}(_test_time);
     SELECT f.paused, f.signal_version INTO STRICT paused, signal_version FROM {schema}.frontier AS f;
     UPDATE {schema}.claim AS c SET expires_at = greatest(c.expires_at, now + _lease)
     WHERE c.token = _token AND NOT c.lost AND c.expires_at > now
@@ -100,7 +100,7 @@ CREATE FUNCTION {schema}.claimed_items_{set}(
     _fence bigint,
     OUT partitions smallint[], OUT positions bigint[], OUT lanes text[], OUT priorities smallint[], OUT keys text[],
     OUT payloads text[], OUT attempts smallint[], OUT spans bigint[], OUT losses smallint[], OUT visits integer[],
-    OUT in_flights integer[], OUT lane_counters text[]
+    OUT lane_in_flights integer[], OUT lane_counters text[]
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan AS $$
@@ -109,7 +109,7 @@ BEGIN
     SELECT array_agg(i.partition), array_agg(i.position), array_agg(i.name), array_agg(i.priority), array_agg(i.key),
         array_agg(i.payload), array_agg(i.attempts), array_agg(i.span), array_agg(i.losses), array_agg(i.visits),
         array_agg(i.beside), CASE WHEN count(i.counters) > 0 THEN array_agg(i.counters::text) END
-    INTO partitions, positions, lanes, priorities, keys, payloads, attempts, spans, losses, visits, in_flights,
+    INTO partitions, positions, lanes, priorities, keys, payloads, attempts, spans, losses, visits, lane_in_flights,
         lane_counters
     FROM (
         SELECT
@@ -136,13 +136,13 @@ $$;
 -- name: renew
 -- INV-2. Meets take-over on the claim's row: the lease must be live and must not have ended.
 CREATE FUNCTION {schema}.renew_{set}(
-    _format integer, _given bigint, _fence bigint, _token bigint, _lease bigint
+    _format integer, _test_time bigint, _fence bigint, _token bigint, _lease bigint
 ) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
 SET lock_timeout TO '30s' AS $$
 DECLARE
-    _now bigint := {schema}.store_time_{set}(_given);
+    _now bigint := {schema}.store_time_{set}(_test_time);
     _expires_at bigint;
 BEGIN
     PERFORM {schema}.check_format_{set}(_format);

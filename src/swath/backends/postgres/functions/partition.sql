@@ -1,8 +1,8 @@
 -- name: store_time
--- The seam for tests: `_given` is null in production, and the time is the database's.
-CREATE FUNCTION {schema}.store_time_{set}(_given bigint) RETURNS bigint
+-- The seam for tests: `_test_time` is null in production, and the time is the database's.
+CREATE FUNCTION {schema}.store_time_{set}(_test_time bigint) RETURNS bigint
 LANGUAGE sql VOLATILE AS $$
-    SELECT coalesce(_given, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+    SELECT coalesce(_test_time, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 $$;
 
 -- name: check_format
@@ -22,7 +22,7 @@ $$;
 -- name: read_partition
 -- INV-6. The state of a partition whose lock is held, and the format, by a later statement than the lock (rules 1, 16).
 -- Partition time never stands still.
-CREATE FUNCTION {schema}.read_partition_{set}(_partition integer, _format integer, _given bigint)
+CREATE FUNCTION {schema}.read_partition_{set}(_partition integer, _format integer, _test_time bigint)
 RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
@@ -37,20 +37,20 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the store has format %', (SELECT format FROM {schema}.frontier) USING ERRCODE = {WRONG_FORMAT};
     END IF;
-    s.time := greatest({schema}.store_time_{set}(_given), s.time + 1);
+    s.time := greatest({schema}.store_time_{set}(_test_time), s.time + 1);
     RETURN s;
 END
 $$;
 
 -- name: lock_partition
 -- Lock, then look.
-CREATE FUNCTION {schema}.lock_partition_{set}(_partition integer, _format integer, _given bigint)
+CREATE FUNCTION {schema}.lock_partition_{set}(_partition integer, _format integer, _test_time bigint)
 RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 BEGIN
     PERFORM 1 FROM {schema}.partition WHERE partition = _partition FOR UPDATE;
-    RETURN {schema}.read_partition_{set}(_partition, _format, _given);
+    RETURN {schema}.read_partition_{set}(_partition, _format, _test_time);
 END
 $$;
 

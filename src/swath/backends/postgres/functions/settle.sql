@@ -97,10 +97,10 @@ BEGIN
 END
 $$;
 
--- name: settle_other
+-- name: settle_moves
 -- INV-3, INV-5. Every other outcome: retries, revisits, what is given up, given back or split, and what was done without
 -- being started.
-CREATE FUNCTION {schema}.settle_other_{set}(
+CREATE FUNCTION {schema}.settle_moves_{set}(
     s {schema}.partition_state, _fence bigint, _positions bigint[], _kinds smallint[], _delays bigint[],
     _results text[], _reasons text[], _errors text[], _starteds boolean[], _payloads text[], _rest_hashes bytea[],
     _rest_keys text[], _rest_payloads text[]
@@ -203,7 +203,7 @@ $$;
 -- `_number` rises with each settlement of a claim: one that was applied already answers so and changes nothing. In a
 -- caller's transaction it is 0, because such a settlement is never repeated and others overtake it.
 CREATE FUNCTION {schema}.settle_{set}(
-    _format integer, _given bigint, _partition integer, _fence bigint, _token bigint, _number integer,
+    _format integer, _test_time bigint, _partition integer, _fence bigint, _token bigint, _number integer,
     _done bigint[], _done_results text[],
     _positions bigint[], _kinds smallint[], _delays bigint[], _results text[], _reasons text[], _errors text[],
     _starteds boolean[], _payloads text[], _rest_hashes bytea[], _rest_keys text[], _rest_payloads text[],
@@ -221,7 +221,7 @@ SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_c
 SET lock_timeout TO '30s' AS $$
 #variable_conflict use_column
 DECLARE
-    _old {schema}.partition_state := {schema}.lock_partition_{set}(_partition, _format, _given);
+    _old {schema}.partition_state := {schema}.lock_partition_{set}(_partition, _format, _test_time);
     s {schema}.partition_state := _old;
     _items integer := cardinality(_done) + cardinality(_positions);
     _freed integer[] := '{}';
@@ -251,7 +251,7 @@ BEGIN
         s := {schema}.settle_done_{set}(s, _fence, _done, _done_results);
     END IF;
     IF cardinality(_positions) > 0 THEN
-        s := {schema}.settle_other_{set}(
+        s := {schema}.settle_moves_{set}(
             s, _fence, _positions, _kinds, _delays, _results, _reasons, _errors, _starteds, _payloads, _rest_hashes,
             _rest_keys, _rest_payloads);
     END IF;
@@ -268,7 +268,7 @@ BEGIN
 
     discovered := s.ready + s.delayed;
     IF cardinality(_d_hashes) > 0 THEN
-        s := {schema}.take_in_{set}(
+        s := {schema}.insert_items_{set}(
             s, _d_hashes, _d_lanes, _d_priorities, _d_keys, _d_payloads, _d_not_befores, _d_spans, _freed);
     END IF;
     discovered := s.ready + s.delayed - discovered;
