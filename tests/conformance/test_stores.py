@@ -1,14 +1,12 @@
 """Every store under the suite that is shipped for all."""
 
-import inspect
+import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from swath.conformance import DurableStoreConformance, StoreConformance
-from swath.conformance.counters import Counters
-from swath.conformance.transactions import Transactions
+from swath.conformance import DurableStoreConformance, StoreConformance, TransactionConformance
 from swath.core.clock import Clock
 from swath.core.store import Settings, Store
 from tests.conformance.backends import BESIDE, DURABLE, Backend
@@ -32,18 +30,15 @@ class TestStore(MadeByBackend, StoreConformance):
     """Memory, SQLite in two ways, and PostgreSQL."""
 
 
-@pytest.mark.parametrize("backend", ["memory", "sqlite", BESIDE], indirect=True)
-class TestCounters(MadeByBackend, Counters):
-    """Part of StoreConformance once PostgreSQL has counters."""
-
-
-@pytest.mark.parametrize("backend", ["sqlite", BESIDE], indirect=True)
-class TestTransactions(MadeByBackend, Transactions):
-    """SQLite; PostgreSQL once it has `transaction()`."""
+@pytest.mark.parametrize("backend", [*DURABLE, BESIDE], indirect=True)
+class TestTransactions(MadeByBackend, TransactionConformance):
+    """SQLite in two ways, and PostgreSQL."""
 
     async def execute(self, connection: Any, statement: str) -> Sequence[Any]:
-        rows = connection.execute(statement)
-        return list((await rows if inspect.isawaitable(rows) else rows).fetchall())
+        if isinstance(connection, sqlite3.Connection):
+            return connection.execute(statement).fetchall()
+        cursor = await connection.execute(statement)
+        return list(await cursor.fetchall()) if cursor.description else []
 
 
 @pytest.mark.parametrize("backend", DURABLE, indirect=True)

@@ -36,5 +36,6 @@ pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in _THEMES))
 
 from swath.conformance.durability import DurableStoreConformance  # noqa: E402  (after the line above has its say)
 from swath.conformance.suite import StoreConformance  # noqa: E402
+from swath.conformance.transactions import TransactionConformance  # noqa: E402
 
-__all__ = ["DurableStoreConformance", "StoreConformance"]
+__all__ = ["DurableStoreConformance", "StoreConformance", "TransactionConformance"]

@@ -4,6 +4,7 @@ from swath.conformance.adding import Adding
 from swath.conformance.checkpoints import Checkpoints
 from swath.conformance.claiming import Claiming
 from swath.conformance.clocks import Clocks
+from swath.conformance.counters import Counters
 from swath.conformance.delaying import Delaying
 from swath.conformance.discovering import Discovering
 from swath.conformance.learning import Learning
@@ -20,6 +21,7 @@ class StoreConformance(
     Pacing,
     Leases,
     Settling,
+    Counters,
     Discovering,
     Delaying,
     Splitting,

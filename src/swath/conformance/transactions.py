@@ -11,8 +11,8 @@ from swath.core.errors import InvalidOutcome, LeaseLost, UsageError
 from swath.core.store import Move, MoveKind
 
 
-class Transactions(Conformance):
-    """For stores with a database: `execute` runs a statement of standard SQL on a connection of theirs."""
+class TransactionConformance(Conformance):
+    """For stores with a database; they pass this and StoreConformance."""
 
     async def execute(self, connection: Any, statement: str) -> Sequence[Any]:
         """Run a statement on a connection that `transaction()` returned, and return its rows. Required."""
