@@ -59,6 +59,7 @@ class Lane:
     last_at: int = 0
     started_at: int = 0
     visits: int = 0
+    counters: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)
@@ -68,6 +69,7 @@ class Ledger:
     claims: dict[int, Held] = field(default_factory=dict)
     lanes: dict[str, Lane] = field(default_factory=dict)
     outputs: dict[str, int] = field(default_factory=dict)
+    counters: Counter[str] = field(default_factory=Counter)
     facts: dict[str, str] = field(default_factory=dict)
     checkpoints: dict[int, int] = field(default_factory=dict)
     times: dict[int, int] = field(default_factory=dict)
@@ -120,6 +122,7 @@ class Ledger:
             assert held.position > self.checkpoints.get(held.partition, 0), f"INV-6: the checkpoint passed {name}"
             in_flight = self._check_start(held.lane, starts[held.lane], now)
             assert (held.lane_visits, held.lane_in_flight) == (self.lanes[held.lane].visits, in_flight)
+            assert held.lane_counters == self.lanes[held.lane].counters, "INV-5: a counter of the lane"
             starts[held.lane] += 1
             names[held.partition, held.position] = name
         for held in reply.items:
@@ -196,6 +199,9 @@ class Ledger:
             assert self.outputs.get(output.name, 0) == output.old, "INV-5: an output was written over"
             self.outputs[output.name] = output.new
         self.facts |= dict(settlement.facts)
+        self.counters.update(settlement.counters)
+        for lane, counters in settlement.lane_counters.items():
+            self.lanes[lane].counters.update(counters)
 
     def _settle(self, name: Name, move: Move, now: int) -> None:
         entry = self.entries[name]
@@ -207,6 +213,7 @@ class Ledger:
             entry.attempts = entry.losses = 0
             entry.state = "done" if move.delay is None else "revisit"
             entry.due_at = 0 if move.delay is None else now + move.delay
+            entry.payload = entry.payload if move.payload is None else move.payload
         elif move.kind is MoveKind.RETRY:
             entry.state, entry.attempts, entry.due_at = "waiting", entry.attempts + 1, now + (move.delay or 0)
         elif move.kind is MoveKind.DEAD:
@@ -261,6 +268,7 @@ class Ledger:
         status: Sequence[PartitionStatus],
         lanes: Sequence[tuple[int, LaneRow]],
         outputs: Mapping[str, int],
+        counters: Mapping[str, int],
         facts: Mapping[str, str],
     ) -> None:
         for partition in status:
@@ -269,6 +277,7 @@ class Ledger:
             self._check_place(name, entry, found[name])
         self._check_lanes(found, lanes)
         assert outputs == self.outputs, "INV-5"
+        assert counters == self.counters, "INV-5"
         assert facts == self.facts, "INV-5"
         in_flight = {name for claim in self.claims.values() for name in claim.names.values()}
         assert in_flight == {name for name, entry in self.entries.items() if entry.state == "held"}, "INV-1"
@@ -331,6 +340,7 @@ class Ledger:
             states = Counter(item.state for (lane, _), item in found.items() if lane == name)
             assert (status.waiting, status.in_flight) == (states["ready"], states["claimed"]), f"{status}: {states}"
             assert (status.last_at, status.visits) == (known.last_at, known.visits), f"{status}: {known}"
+            assert status.counters == known.counters, f"INV-5: {status}: {known}"
             assert tuple(status.limits) == (known.min_interval, known.concurrency, known.paused, known.blocked_until)
             if known.paused or not status.waiting:
                 assert status.ready_at is None, f"{status}: {known}"

@@ -317,7 +317,9 @@ class FrontierMachine(Player):
         item = hand.items[which % len(hand.items)]
         news, writes = self.universe[-2:], [OutputMove(FILE, 0, 1)]
         for moves in ([self._move(item, *kind)], []):
-            settlement = Settlement(item.partition, hand.number + 1, moves, news, writes, [UNTRUE])
+            settlement = Settlement(
+                item.partition, hand.number + 1, moves, news, writes, [UNTRUE], *self._miscount(item)
+            )
             self.refuse_settle(hand, settlement, LeaseLost)
         self.refused(lambda store: store.renew(self.ref(store, hand), SECOND), LeaseLost)
 
@@ -346,8 +348,14 @@ class FrontierMachine(Player):
             refuses = LeaseLost
         else:
             outputs, refuses = [OutputMove(FILE, self.ledger.outputs.get(FILE, 0) + 1, 10**6)], OutputConflict
-        settlement = Settlement(item.partition, hand.number + 1, moves, self.universe[-2:], outputs, [UNTRUE])
+        settlement = Settlement(
+            item.partition, hand.number + 1, moves, self.universe[-2:], outputs, [UNTRUE], *self._miscount(item)
+        )
         self.refuse_settle(hand, settlement, refuses)
+
+    def _miscount(self, item: Item) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
+        """Counters of a settlement that is refused: none of them may change."""
+        return {"moves": 1_000}, {item.lane: {"moves": 1_000}}
 
     def _move(self, item: Item, kind: str, extra: int) -> Move:
         at = item.position
@@ -355,7 +363,8 @@ class FrontierMachine(Player):
             case "done":
                 return Move(at, MoveKind.DONE, result=f"[{extra}]" if extra else None)
             case "revisit":
-                return Move(at, MoveKind.DONE, delay=extra * 5 * SECOND, result=f"[{extra}]")
+                payload = f'{{"visit":{extra}}}' if extra % 2 else None
+                return Move(at, MoveKind.DONE, delay=extra * 5 * SECOND, result=f"[{extra}]", payload=payload)
             case "retry":
                 return Move(at, MoveKind.RETRY, delay=extra * 5 * SECOND, reason=f"reason {extra}", error="Traceback")
             case "retry soon":

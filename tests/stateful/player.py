@@ -2,6 +2,7 @@
 exactly as the model does, to the model too."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar, cast
@@ -68,6 +69,7 @@ class Look(NamedTuple):
     lanes: Sequence[tuple[int, LaneRow]]
     dead: Sequence[DeadRow]
     outputs: dict[str, int]
+    counters: dict[str, int]
     facts: dict[str, str]
     signal: Signal
 
@@ -147,13 +149,20 @@ class Player(RuleBasedStateMachine):
         outputs: Sequence[OutputMove] = (),
         facts: Sequence[Fact] = (),
     ) -> None:
-        settlement = Settlement(partition, hand.number + 1, moves, discovered, outputs, facts)
+        lane_counters = {lane: {"moves": count} for lane, count in self.count_moves(hand, partition, moves).items()}
+        counters = {"moves": len(moves), f"claim {hand.ref.fence % 2}": 1}
+        settlement = Settlement(partition, hand.number + 1, moves, discovered, outputs, facts, counters, lane_counters)
         if self.is_lost(hand):
             self.refuse_settle(hand, settlement, LeaseLost)
             return
         reply = self.must(lambda store: store.settle(self.ref(store, hand), settlement))
         hand.number, hand.last = hand.number + 1, settlement
         self.ledger.settled(hand.ref.fence, settlement, reply)
+
+    def count_moves(self, hand: Hand, partition: int, moves: Sequence[Move]) -> Counter[str]:
+        """Count the moves of each lane."""
+        lanes = {item.position: item.lane for item in hand.items if item.partition == partition}
+        return Counter(lanes[move.position] for move in moves)
 
     def refuse_settle(self, hand: Hand, settlement: Settlement, error_type: type[SwathError]) -> None:
         self.refused(lambda store: store.settle(self.ref(store, hand), settlement), error_type)
@@ -229,7 +238,7 @@ class Player(RuleBasedStateMachine):
             return
         look = self.look()
         assert _counters(look.status) == _counters(look.counted), "status is not what is there"
-        self.ledger.check(look.found, look.status, look.lanes, look.outputs, look.facts)
+        self.ledger.check(look.found, look.status, look.lanes, look.outputs, look.counters, look.facts)
         if self.exact:
             self.as_the_model(look)
         self.well = True
@@ -242,7 +251,7 @@ class Player(RuleBasedStateMachine):
         for mine, theirs in zip(look.status, model.status, strict=True):
             assert mine._replace(next_ready_at=None, time=0) == theirs._replace(next_ready_at=None, time=0)
             assert not_later(mine.next_ready_at, theirs.next_ready_at), "F17: it would be slept through"
-        for part in ("lanes", "dead", "outputs", "facts", "signal"):
+        for part in ("lanes", "dead", "outputs", "counters", "facts", "signal"):
             assert whole(getattr(look, part)) == whole(getattr(model, part))
 
     def look(self) -> Look:
@@ -285,6 +294,7 @@ async def _look(store: Store, items: Sequence[EncodedItem]) -> Look:
         lanes=list(await store.lanes()),
         dead=list(await store.dead()),
         outputs=await store.outputs(),
+        counters=await store.counters(),
         facts=await store.facts(FACTS),
         signal=await store.signal(),
     )
