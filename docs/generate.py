@@ -10,12 +10,12 @@ from typing import Any
 
 import typer
 
+from swath.backends.registry import BUILT_IN
 from swath.cli.app import load_commands
 from swath.cli.exit_codes import MEANINGS, get_exit_code
-from swath.core import codec, errors, events
+from swath.core import errors, events, validation
 from swath.core.errors import SwathError
 from swath.core.store import Settings
-from swath.opening import PARTITIONS
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTICE = "<!-- Written by `python -m docs.generate`. Change the code instead. -->"
@@ -137,16 +137,19 @@ or `swath db init`, and changed by giving them again, by `frontier.configure` or
 
 SETTINGS = {
     "partitions": (
-        f"1 to {codec.MAX_PARTITIONS:,}",
+        f"1 to {validation.MAX_PARTITIONS:,}",
         "How many parts of it can be worked on at once without waiting for each other; fixed when it is created.",
     ),
     "min_interval": (
-        f"0 to {codec.MAX_SECONDS:,} s",
+        f"0 to {validation.MAX_SECONDS:,} s",
         "Seconds between items of a lane: after the last settlement where the concurrency is 1, else after the start.",
     ),
-    "concurrency": (f"0 to {codec.MAX_CONCURRENCY:,}", "Items of a lane in flight at once; 0 for any number."),
+    "concurrency": (
+        f"1 to {validation.MAX_CONCURRENCY:,}, or None",
+        "Items of a lane in flight at once; None for no limit.",
+    ),
     "max_attempts": (
-        f"1 to {codec.MAX_ATTEMPTS:,}",
+        f"1 to {validation.MAX_ATTEMPTS:,}",
         "After how many failed attempts an item is dead; lost workers are counted apart, up to as many.",
     ),
 }
@@ -175,15 +178,19 @@ def settings_reference() -> str:
     lines = ["# Settings", "", NOTICE, "", SETTINGS_INTRODUCTION]
     lines += ["| setting | default | values | meaning |", "|---|---|---|---|"]
     for name in Settings._fields:
-        default = Settings._field_defaults.get(name, f"{PARTITIONS['sqlite']}; PostgreSQL: {PARTITIONS['postgresql']}")
+        default = Settings._field_defaults.get(
+            name, f"{BUILT_IN['sqlite'].default_partitions}; PostgreSQL: {BUILT_IN['postgresql'].default_partitions}"
+        )
         values, meaning = SETTINGS[name]
+        default = "None" if name == "concurrency" else default  # stores keep 0
         lines.append(f"| `{name}` | {default} | {values} | {meaning} |")
     return "\n".join([*lines, "", SETTINGS_ELSEWHERE])
 
 
 EVENTS_INTRODUCTION = """\
-What the observer of `swath.open(url, observer=…)` is called with, in order and on the event loop. It must return
-quickly; what it raises is logged. `seconds` is how long the store took, unless the event says otherwise.
+`swath.open(url, observer=…)` takes a function. swath calls it with each of these events, in order, on the event loop's
+thread. The function must return quickly; swath logs exceptions that it raises. `seconds` is the time that the store
+took, unless the event says otherwise.
 """
 
 

@@ -21,7 +21,7 @@ HEADER = f"""\
 
 TYPES = {
     "AsyncIterator": "Iterator",
-    "ItemsIn": "Item | str | Iterable[Item | str]",
+    "NewItems": "NewItem | Iterable[NewItem]",
     "Handler": "Callable[[Item], Outcome | None]",
 }
 # Where a thread is not a task: everything else is passed on as it is.
@@ -42,6 +42,13 @@ BODIES = {
     ("Frontier", "reopen"): """
         wanted = keys if isinstance(keys, str) else list(keys)
         return self._portal.call(self._frontier.reopen(wanted, lane=lane))""",
+    ("Frontier", "reopen_dead"): """
+        wanted = keys if keys is None or isinstance(keys, str) else list(keys)
+        return self._portal.call(self._frontier.reopen_dead(wanted, lane=lane, reason=reason))""",
+    ("Frontier", "encode"): """
+        several = items if isinstance(items, Item | EncodedItem | str) else list(items)
+        return self._portal.call(self._portal.encode(self._frontier, several, drop_known))""",
+    ("Frontier", "knows"): "return self._frontier.knows(item_hash)",
     ("Frontier", "run"): "return self._portal.run(self._frontier, handler, {options})",
     ("Claim", "settle"): """
         settlement = self._claim.settle(list(outcomes), connection=connection, outputs=outputs)
@@ -55,7 +62,10 @@ BODIES = {
 OMITTED = {("Frontier", "run"): ["transaction", "stop"]}
 # What is said otherwise there.
 SAID = {
-    ("Frontier", "add"): ("given as one, as an iterable or as an async iterable", "given as one or as an iterable"),
+    ("Frontier", "add"): (
+        "Add one item, an iterable or an async iterable of items",
+        "Add one item or an iterable of items",
+    ),
     ("Frontier", "run"): (
         "\n        Cancelling the task stops it as cleanly, and so does `stop.request(reason)`.",
         "",
@@ -78,9 +88,10 @@ ALWAYS = [
     "from swath import claim as claims",
     "from swath import frontier as frontiers",
     "from swath.sync.portal import Portal",
-    "from swath.opening import open as opening",
+    "from swath.backends.registry import open as open_async",
     "from collections.abc import Callable, Iterable, Iterator",
     "from swath.core.item import Outcome",
+    "from swath.frontier import NewItem",
 ]
 
 
@@ -97,7 +108,7 @@ def main() -> int:
 
 def surface() -> str:
     frontier, claim = _parsed("frontier.py"), _parsed("claim.py")
-    opening = _parsed("opening.py")
+    opening = _parsed("backends/registry.py")
     body = "\n\n".join(
         [
             _opening(opening),
@@ -118,10 +129,10 @@ def _opening(module: ast.Module) -> str:
     doc = _docstring(function).replace("async with swath.open(url)", "with swath.sync.open(url)")
     return (
         f"def open({_arguments(function.args)}) -> 'Frontier':\n    {doc}\n"
-        f"    opened = opening({passed})\n"
+        f"    opening = open_async({passed})\n"
         "    portal = Portal()\n"
         "    try:\n"
-        "        return Frontier(portal, portal.call(portal.opened(opened)))\n"
+        "        return Frontier(portal, portal.call(portal.open(opening)))\n"
         "    except BaseException:\n"
         "        portal.close()\n"
         "        raise\n"

@@ -34,7 +34,7 @@ class Swath:
 
 
 def contestant(at: str, variant: str) -> Swath:
-    return Swath(at, concurrency=1 if variant == "one" else 0)
+    return Swath(at, concurrency=1 if variant == "one" else None)
 
 
 async def _nothing(item: Item) -> None:

@@ -5,6 +5,7 @@ async with swath.open("sqlite:///work.db") as frontier:
     await frontier.run(handler, workers=100)
 """
 
+from swath.backends.registry import Backend, Opening, StoreURL, describe, migrate, open
 from swath.claim import Claim
 from swath.core import events
 from swath.core.check import CheckReport, Mismatch
@@ -29,14 +30,28 @@ from swath.core.errors import (
     WrongTransaction,
 )
 from swath.core.events import Event, Observer
-from swath.core.item import DEFAULT_LANE, DEFAULT_PRIORITY, Dead, Done, Item, Outcome, Release, Retry, Split
+from swath.core.inspection import DeadItem, LaneInfo, PendingItem
+from swath.core.item import (
+    DEFAULT_LANE,
+    DEFAULT_PRIORITY,
+    UNCHANGED,
+    Dead,
+    Done,
+    Item,
+    Outcome,
+    Release,
+    Retry,
+    Split,
+    Unchanged,
+)
 from swath.core.redact import find_passwords, mask_password
 from swath.core.status import Explanation, PartitionInfo, Status, StoreInfo
-from swath.core.store import OutputMove, Store
-from swath.frontier import Frontier
-from swath.opening import StoreURL, describe, migrate, open
+from swath.core.store import EncodedItem, OutputMove, Settings, Store
+from swath.core.validation import MAX_SECONDS, check_key, check_lane
+from swath.frontier import Frontier, NewItem, NewItems
+from swath.runner.execution import Handler, Transaction
 from swath.runner.output import Output
-from swath.runner.run import Summary
+from swath.runner.run import Summary, Until
 from swath.runner.shutdown import Stop, stop_on_signals
 
 __version__ = "0.1.0"
@@ -44,36 +59,48 @@ __version__ = "0.1.0"
 __all__ = [
     "DEFAULT_LANE",
     "DEFAULT_PRIORITY",
+    "MAX_SECONDS",
+    "UNCHANGED",
+    "Backend",
     "CheckReport",
     "Checkpoint",
     "Claim",
     "Clock",
     "Dead",
+    "DeadItem",
     "Done",
+    "EncodedItem",
     "Event",
     "Explanation",
     "Frontier",
+    "Handler",
     "InvalidItem",
     "InvalidOutcome",
     "InvalidSetting",
     "InvalidStoreURL",
     "Item",
+    "LaneInfo",
     "LeaseLost",
     "ManualClock",
     "Mismatch",
     "MissingExtra",
+    "NewItem",
+    "NewItems",
     "NotAFrontier",
     "Observer",
+    "Opening",
     "Outcome",
     "Output",
     "OutputConflict",
     "OutputMove",
     "PartitionInfo",
+    "PendingItem",
     "Release",
     "Retry",
     "SchemaError",
     "SchemaOutdated",
     "SchemaTooNew",
+    "Settings",
     "Split",
     "Status",
     "Stop",
@@ -84,8 +111,13 @@ __all__ = [
     "StoreUnavailable",
     "Summary",
     "SwathError",
+    "Transaction",
+    "Unchanged",
+    "Until",
     "UsageError",
     "WrongTransaction",
+    "check_key",
+    "check_lane",
     "describe",
     "events",
     "find_passwords",

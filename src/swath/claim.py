@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from swath.core import codec
 from swath.core.clock import lease_clock
 from swath.core.errors import InvalidOutcome, LeaseLost, SwathError
 from swath.core.item import Item, Outcome
 from swath.core.leased_items import EncodedOutcome, LeasedItems
 from swath.core.store import OutputMove
+from swath.core.validation import check_lease, check_outputs
 
 
 class Claim:
@@ -58,7 +58,7 @@ class Claim:
     async def renew(self, *, lease: float | None = None) -> None:
         """Make the lease end `lease` seconds from now, or as many as before if `lease` is not given."""
         try:
-            await self._leased.renew(None if lease is None else codec.check_lease(lease))
+            await self._leased.renew(None if lease is None else check_lease(lease))
         except LeaseLost as lost:
             self._leased.report_lost(lost)
             raise
@@ -77,7 +77,7 @@ class Claim:
         outcomes of some partitions may have been committed; you may hand them in again with the others.
         """
         outcomes = list(outcomes)
-        codec.check_outputs(outputs)
+        check_outputs(outputs)
         if outputs and not outcomes:
             raise InvalidOutcome("outputs were given without an outcome: pass the outcomes that they were written for")
         grouped = self._group(outcomes)

@@ -1,4 +1,4 @@
-"""Frontier: checks what comes in, calls the Store once per move, and tells the observer what happened."""
+"""Frontier: check arguments, call the store, and emit events."""
 
 import asyncio
 import json
@@ -7,49 +7,57 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Ma
 from datetime import datetime
 from time import perf_counter
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from swath.claim import Claim
-from swath.core import codec, events
+from swath.core import events
 from swath.core.check import CheckReport, check_store
 from swath.core.claimer import Claimer
-from swath.core.clock import from_datetime, is_moment
+from swath.core.encoding import encode_facts, encode_item
 from swath.core.errors import InvalidSetting, StoreUnavailable, UsageError
-from swath.core.item import Item
+from swath.core.inspection import (
+    DeadItem,
+    LaneInfo,
+    PendingItem,
+    build_dead_item,
+    build_lane_info,
+    build_pending_item,
+)
+from swath.core.item import UNCHANGED, Item, Unchanged
 from swath.core.lane import address, key_hash
 from swath.core.session import Session
 from swath.core.status import Explanation, Status, explain, explain_unknown, summarize_status
-from swath.core.store import (
-    ADD_CHUNK,
-    DEFAULT,
-    ClaimReply,
-    DeadRow,
-    EncodedItem,
-    Found,
-    LaneChange,
-    LaneRow,
-    PendingRow,
-    Store,
+from swath.core.store import ADD_CHUNK, DEFAULT, ClaimReply, EncodedItem, Found, LaneChange, Store
+from swath.core.validation import (
+    check_concurrency,
+    check_key,
+    check_lane,
+    check_moment,
+    check_seconds,
+    check_settings,
+    show,
 )
 from swath.runner.execution import Handler, Transaction
 from swath.runner.output import Output
 from swath.runner.run import Summary, Until, run
 from swath.runner.shutdown import Stop
 
-ADD_BUFFER = 10_000  # items of a long addition held in memory
+ADD_BUFFER = 10_000  # items that a long addition keeps in memory
 ADD_BYTES = 16_000_000  # of their payloads
-LOOK_AGAIN = (0.001, 0.05)  # seconds between looks for work that is ready and in other hands for a moment: least, most
-BUSY_SECONDS = 30.0  # for which a claim looks again
-FRONTIER_DEFAULT = "default"  # for `limit()`: what the frontier says
+MIN_CLAIM_PAUSE = 0.001  # seconds between two tries of a claim that found every ready partition locked
+MAX_CLAIM_PAUSE = 0.05
+BUSY_SECONDS = 30.0  # for which such a claim tries again
+FRONTIER_DEFAULT = "default"  # for `limit()`: the value of the frontier
 
-ItemIn = Item | EncodedItem | str  # an item, one that was encoded before, or a key
-ItemsIn = ItemIn | Iterable[ItemIn] | AsyncIterable[ItemIn]
+NewItem = Item | EncodedItem | str  # an item, an encoded item or a key
+NewItems = NewItem | Iterable[NewItem] | AsyncIterable[NewItem]
 
 
 class Frontier:
-    """Known but uncovered work. Made by `swath.open`."""
+    """The work that is known but not done. `swath.open` returns it."""
 
     def __init__(self, store: Store, *, observer: events.Observer | None = None, worker: str | None = None) -> None:
+        self._store = store
         self._session = Session(store, observer=observer, worker=worker)
         self._claimer = Claimer(self._session)
 
@@ -57,10 +65,6 @@ class Frontier:
     def worker(self) -> str:
         """The name under which this process claims items."""
         return self._session.worker
-
-    @property
-    def _store(self) -> Store:
-        return self._session.store
 
     async def __aenter__(self) -> Self:
         return self
@@ -71,26 +75,26 @@ class Frontier:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the store. Claims that are not settled stay leased until their lease ends."""
+        """Close the store. Items of unsettled claims become ready again when their lease expires."""
         await self._store.close()
 
-    # the moves
+    # Adding, claiming, running
 
-    async def add(self, items: ItemsIn) -> int:
-        """Add items, given as one, as an iterable or as an async iterable of any length; return how many were new.
+    async def add(self, items: NewItems) -> int:
+        """Add one item, an iterable or an async iterable of items, of any length; return how many were new.
 
-        What was returned for is durable (INV-4). Memory stays bounded however many there are (INV-9). Where the
-        connection broke while some were added, they are sent again, and not counted if they were in already.
+        Items are durable when `add` returns (INV-4). Memory stays bounded (INV-9). If the connection breaks, items
+        are sent again, and those that had arrived are then not counted as new.
         """
         added = 0
         partitions = self._store.settings.partitions
         buffer: list[EncodedItem] = []
         size = 0
         try:
-            async for item in _each(items):
-                new = codec.new_item(item, partitions)
-                buffer.append(new)
-                size += len(new.payload or "")
+            async for item in _iterate(items):
+                encoded = encode_item(item, partitions)
+                buffer.append(encoded)
+                size += len(encoded.payload or "")
                 if len(buffer) == ADD_BUFFER or size >= ADD_BYTES:
                     added += await self._session.add(buffer)
                     buffer, size = [], 0
@@ -99,22 +103,40 @@ class Frontier:
             raise
         return added + await self._session.add(buffer)
 
+    def encode(self, items: NewItem | Iterable[NewItem], *, drop_known: bool = True) -> list[EncodedItem]:
+        """Check and encode items, and leave out those that this process knows the store to hold.
+
+        `add` and `item.done(discovered=…)` take the result. Use it if many of your items were added before, or to
+        check items without adding them.
+        """
+        partitions = self._store.settings.partitions
+        several = [items] if isinstance(items, Item | EncodedItem | str) else items
+        encoded = [encode_item(item, partitions) for item in several]
+        return self._session.drop_known(encoded) if drop_known else encoded
+
+    def knows(self, item_hash: bytes) -> bool:
+        """Return whether this process knows the store to hold an item, by `EncodedItem.hash`.
+
+        False if in doubt: the process remembers the last 100,000 items or more that were confirmed to it.
+        """
+        return self._session.knows(item_hash)
+
     async def claim(self, limit: int = 100, *, lease: float = 60.0) -> Claim | None:
-        """Lease up to `limit` ready items for `lease` seconds; None when nothing is ready."""
-        pause, longest = LOOK_AGAIN
-        patient_until = perf_counter() + BUSY_SECONDS
+        """Lease up to `limit` ready items for `lease` seconds; return None if nothing is ready."""
+        pause = MIN_CLAIM_PAUSE
+        give_up_at = perf_counter() + BUSY_SECONDS
         while True:
             leased, reply = await self._claimer.claim(limit, lease=lease)
             if leased is not None:
                 return Claim(leased)
-            if not _more_is_ready(reply):
+            if not _may_have_missed_items(reply):
                 return None
-            if perf_counter() > patient_until:
+            if perf_counter() > give_up_at:
                 raise StoreUnavailable(
-                    f"what is ready was held by other transactions for {BUSY_SECONDS:g} s: try again"
+                    f"other transactions held every ready item for {BUSY_SECONDS:g} s: try again later"
                 )
             await asyncio.sleep(pause)
-            pause = min(2 * pause, longest)
+            pause = min(2 * pause, MAX_CLAIM_PAUSE)
 
     async def run(
         self,
@@ -130,31 +152,31 @@ class Frontier:
         handle_signals: bool = True,
         stop: Stop | None = None,
     ) -> Summary:
-        """Cover the frontier with `handler`, up to `workers` items at once, and return what became of them.
+        """Run `handler` on the items of the frontier, up to `workers` at once, and return what became of them.
 
         The handler returns an outcome, such as `item.retry(after=60, reason="busy")`; None means `item.done()`. If it
-        raises, or takes longer than `timeout` seconds, the item is retried. Leases of `lease` seconds are renewed while
-        a handler needs them; when this process dies, others have its items once they end.
+        raises an exception, or takes longer than `timeout` seconds, the item is retried. The runner renews leases of
+        `lease` seconds while a handler runs; if this process dies, other workers get its items when they expire.
 
-        `until="done"` ends when nothing is left: also what is delayed, or to be visited again, and what others work on.
-        `until="idle"` ends as soon as nothing can be started and nothing of this run is in flight, `until="stopped"`
-        never by itself.
+        `until="done"` ends the run when no item is left: delayed items, revisits and items of other workers count.
+        `until="idle"` ends it as soon as nothing can be started and nothing of this run is in flight.
+        `until="stopped"` keeps it running until it is stopped.
 
-        SIGINT and SIGTERM stop it cleanly: nothing is started any more, what was claimed ahead is released, handlers
-        have `grace` seconds to finish before they are cancelled and their items released, and all is settled. It ends
-        5 seconds after the grace at the latest, whatever handlers and store do. A second signal ends it at once, with
-        KeyboardInterrupt (SIGINT) or SystemExit (SIGTERM): what was in hand is taken over when its lease ends.
-        `handle_signals=False` leaves signals alone, and so does a run in a thread that is not the main one.
+        SIGINT and SIGTERM stop the run cleanly. It starts nothing more and releases the items that it claimed ahead.
+        Handlers have `grace` seconds to finish; then they are cancelled and their items released. The run ends at most
+        5 seconds after the grace. A second signal ends it at once, with KeyboardInterrupt (SIGINT) or SystemExit
+        (SIGTERM); other workers get its items when their leases expire. `handle_signals=False` leaves signals alone,
+        and so does a run outside the main thread.
         Cancelling the task stops it as cleanly, and so does `stop.request(reason)`.
 
-        What outcomes hand in as `output` is written by `output` and committed with their settlement (INV-5);
-        without one, such an outcome is refused and its item retried.
+        `output` writes what outcomes pass as `output=`; the length of its files commits with the settlement (INV-5).
+        Without `output`, such an outcome is refused and its item retried.
 
-        With `transaction`, a function that opens one on the frontier's own database and returns an async context
-        manager, the handler is called with the connection as a second argument: what it writes there and its outcome
-        commit together, exactly once. If it raises, its writes are rolled back and the item is retried.
+        With `transaction`, a function that opens a transaction on the frontier's own database and returns an async
+        context manager, the handler gets the connection as a second argument. Its writes and its outcome commit
+        together, exactly once. If the handler raises an exception, its writes are rolled back and the item is retried.
 
-        While the store cannot be reached it waits. A handler whose lease ends meanwhile is cancelled.
+        While the store is unavailable the run waits. If a lease expires meanwhile, its handler is cancelled.
         """
         return await run(
             self._session,
@@ -171,13 +193,14 @@ class Frontier:
             stop=stop,
         )
 
-    # what to change
+    # Changing lanes and settings
 
     async def pause(self, lane: str | None = None) -> None:
-        """Start nothing more, of one lane or at all, until `resume`. What is under way goes on."""
+        """Start no more items of a lane, or of the whole frontier, until `resume`. Items in flight continue."""
         await self._pause(lane, paused=True)
 
     async def resume(self, lane: str | None = None) -> None:
+        """End the pause of a lane or of the whole frontier."""
         await self._pause(lane, paused=False)
 
     async def _pause(self, lane: str | None, *, paused: bool) -> None:
@@ -186,21 +209,25 @@ class Frontier:
         else:
             await self._change_lane(lane, LaneChange(paused=paused))
 
-    async def block(self, lane: str, *, until: datetime | float, at_least: bool = False) -> None:
-        """Start nothing of a lane until a time, or for so many seconds; 0 lifts it. Where somebody has blocked it for
-        longer, `at_least` leaves it so."""
-        if isinstance(until, datetime):
-            if not is_moment(until):
-                raise UsageError(f"until={until!r} is {codec.NO_MOMENT}")
-            moment = from_datetime(until)
+    async def block(
+        self, lane: str, *, until: datetime | None = None, seconds: float | None = None, at_least: bool = False
+    ) -> None:
+        """Start no items of a lane until a time, or for a number of seconds; `seconds=0` ends the block.
+
+        With `at_least`, a block that already lasts longer stays as it is.
+        """
+        if (until is None) == (seconds is None):
+            raise UsageError(f"block({lane!r}) takes either until= or seconds=: pass one of them")
+        if until is not None:
+            moment = check_moment("until", until)
         else:
-            seconds = codec.check_seconds("until", until)
-            moment = await self._lane_time(lane) + seconds if seconds else 0
+            duration = check_seconds("seconds", seconds)
+            moment = await self._read_lane_time(lane) + duration if duration else 0
         await self._change_lane(lane, LaneChange(blocked_until=moment, at_least=at_least))
 
-    async def _lane_time(self, lane: str) -> int:
-        """What time it is for a lane: where the store's clock has stepped back, its partition's goes on from before."""
-        codec.check_lane(lane)
+    async def _read_lane_time(self, lane: str) -> int:
+        """Return the time of a lane's partition, which continues from before if the store's clock stepped back."""
+        check_lane(lane)
         status = await self._store.status()
         number, _ = address(lane, self._store.settings.partitions)
         return max([status.now, *(part.time for part in status.partitions if part.partition == number)])
@@ -209,17 +236,23 @@ class Frontier:
         self,
         lane: str,
         *,
-        min_interval: float | str | None = None,
-        concurrency: int | str | None = None,
+        min_interval: float | Literal["default"] | Unchanged = UNCHANGED,
+        concurrency: int | Literal["default"] | Unchanged | None = UNCHANGED,
     ) -> None:
-        """Set a lane's own limits: seconds between items, items at once (0: any number). "default" goes back to the
-        frontier's; what is not given stays."""
-        interval = None if min_interval is None else _limit(min_interval, codec.check_seconds, "min_interval")
-        at_once = None if concurrency is None else _limit(concurrency, codec.check_concurrency, "concurrency")
-        await self._change_lane(lane, LaneChange(min_interval=interval, concurrency=at_once))
+        """Set the limits of one lane: seconds between two starts, and items in flight (None: unlimited).
+
+        "default" goes back to the default of the frontier. What you leave out stays as it is.
+        """
+        change = LaneChange(
+            min_interval=_encode_limit(
+                "min_interval", min_interval, lambda value: check_seconds("min_interval", value)
+            ),
+            concurrency=_encode_limit("concurrency", concurrency, check_concurrency),
+        )
+        await self._change_lane(lane, change)
 
     async def _change_lane(self, lane: str, change: LaneChange) -> None:
-        codec.check_lane(lane)
+        check_lane(lane)
         await self._store.change_lane(address(lane, self._store.settings.partitions)[0], lane, change)
         self._session.emit(events.LaneChanged(lane))
 
@@ -227,86 +260,98 @@ class Frontier:
         self,
         *,
         min_interval: float | None = None,
-        concurrency: int | None = None,
+        concurrency: int | Unchanged | None = UNCHANGED,
         max_attempts: int | None = None,
         paused: bool | None = None,
     ) -> None:
-        """Change the defaults of the whole frontier, for every process that works on it.
+        """Change the defaults of the frontier, for every process that works on it. What you leave out stays as it is.
 
-        Where they allow more than before, lanes that wait are told one by one: with many, that takes a while. Done
-        again with the same values, what was broken off is made good.
+        `concurrency=None` means unlimited. If the new defaults allow more than the old ones, lanes that wait are
+        rescheduled one by one, which takes a while if there are many. If that is interrupted, call again with the same
+        values to finish it.
         """
-        changes = codec.check_settings(min_interval, concurrency, max_attempts)
+        changes = check_settings(min_interval, concurrency, max_attempts)
         await self._change_settings(changes, paused=paused)
         self._session.emit(events.SettingsChanged(paused))
 
-    async def reopen(self, keys: Iterable[str], *, lane: str | None = None) -> int:
-        """Make done or dead items ready again, by one key or several, and reset their attempts; return their number.
+    async def reopen(self, keys: str | Iterable[str], *, lane: str | None = None) -> int:
+        """Make done or dead items ready again by key, with their attempts reset; return how many.
 
-        An item that is scheduled for another visit keeps its time. If the connection breaks in between, the number may
-        be too low, as with `add`.
+        An item that waits for its revisit is not changed. If the connection breaks meanwhile, the number may be too
+        small, as with `add`.
         """
-        return await self._reopen_keys(keys, lane, {"done", "dead"})
+        reopened = 0
+        for key in _list_keys(keys):
+            reopened += await self._reopen_found(key, lane, {"done", "dead"})
+        self._session.emit(events.Reopened(reopened))
+        return reopened
 
     async def reopen_dead(
-        self, keys: Iterable[str] | None = None, *, lane: str | None = None, reason: str | None = None
+        self, keys: str | Iterable[str] | None = None, *, lane: str | None = None, reason: str | None = None
     ) -> int:
-        """Make dead items ready again: those with these keys or all, of one lane or of any, and with `reason` only
-        those whose reason contains that text. Return their number."""
-        if keys is not None:
-            return await self._reopen_keys(keys, lane, {"dead"}, reason)
+        """Make dead items ready again; return how many.
+
+        Choose them by key, by lane, by text that their reason contains, or by several of these; all if none is given.
+        """
+        if keys is None:
+            reopened = await self._reopen_all_dead(lane, reason)
+        else:
+            reopened = 0
+            for key in _list_keys(keys):
+                reopened += await self._reopen_found(key, lane, {"dead"}, reason)
+        self._session.emit(events.Reopened(reopened))
+        return reopened
+
+    async def _reopen_all_dead(self, lane: str | None, reason: str | None) -> int:
         reopened, after = 0, None
-        began = max(part.time for part in (await self._store.status()).partitions)  # an item that dies again stays dead
+        began = max(part.time for part in (await self._store.status()).partitions)  # items that die again stay dead
         while page := await self._store.dead(after=after, limit=ADD_CHUNK):
             after = (page[-1].partition, page[-1].position)
-            places = [
-                (item.partition, item.position)
-                for item in page
-                if item.settled_at <= began and lane in (None, item.lane) and (reason is None or reason in item.reason)
+            chosen = [
+                (row.partition, row.position)
+                for row in page
+                if row.settled_at <= began and lane in (None, row.lane) and (reason is None or reason in row.reason)
             ]
-            reopened += await self._store.reopen(places) if places else 0
-        self._session.emit(events.Reopened(reopened))
+            reopened += await self._store.reopen(chosen) if chosen else 0
         return reopened
 
-    async def _reopen_keys(
-        self, keys: Iterable[str], lane: str | None, states: set[str], reason: str | None = None
-    ) -> int:
-        reopened = 0
-        for key in _keys(keys):
-            places = [
-                (found.partition, found.position)
-                for found in await self._find(key, lane)
-                if found.state in states
-                and found.position is not None
-                and (reason is None or reason in (found.reason or ""))
-            ]
-            reopened += await self._store.reopen(places) if places else 0
-        self._session.emit(events.Reopened(reopened))
-        return reopened
+    async def _reopen_found(self, key: str, lane: str | None, states: set[str], reason: str | None = None) -> int:
+        chosen = [
+            (found.partition, found.position)
+            for found in await self._find(key, lane)
+            if found.state in states
+            and found.position is not None
+            and (reason is None or reason in (found.reason or ""))
+        ]
+        return await self._store.reopen(chosen) if chosen else 0
 
     async def learn(self, facts: Mapping[str, Any]) -> None:
-        """Keep what a job knows, by key, for everybody who works on the frontier; what was known before gives way."""
-        known = codec.facts(facts)
-        for start in range(0, len(known), ADD_CHUNK):
-            await self._store.learn(known[start : start + ADD_CHUNK])
+        """Store facts by key, for every process that works on the frontier. A newer value replaces the older one."""
+        encoded = encode_facts(facts)
+        for start in range(0, len(encoded), ADD_CHUNK):
+            await self._store.learn(encoded[start : start + ADD_CHUNK])
 
-    # what to ask
+    # Reading
 
-    async def facts(self, keys: Iterable[str]) -> dict[str, Any]:
-        """What is known of these keys."""
-        wanted = list(_keys(keys))
-        known: dict[str, Any] = {}
+    async def facts(self, keys: str | Iterable[str]) -> dict[str, Any]:
+        """Return the facts with these keys; a key without a fact is left out."""
+        wanted = _list_keys(keys)
+        facts: dict[str, Any] = {}
         for start in range(0, len(wanted), ADD_CHUNK):
             found = await self._store.facts(wanted[start : start + ADD_CHUNK])
-            known |= {key: json.loads(value) for key, value in found.items()}
-        return known
+            facts |= {key: json.loads(value) for key, value in found.items()}
+        return facts
 
     async def outputs(self) -> dict[str, int]:
-        """The committed length of every output file: what an `Output` restores its own to before a run."""
+        """Return the committed length of every output file. An `Output` truncates its files to it before a run."""
         return await self._store.outputs()
 
+    async def counters(self) -> dict[str, int]:
+        """Return the counters of the frontier: the sums of what outcomes passed as `counters=`."""
+        return await self._store.counters()
+
     async def status(self) -> Status:
-        """Exact counters and checkpoints, in a time that grows with the partitions only."""
+        """Return exact counts and checkpoints, in a time that depends only on the number of partitions."""
         return summarize_status(await self._store.status())
 
     async def check(self) -> CheckReport:
@@ -318,7 +363,7 @@ class Frontier:
         return await check_store(self._store)
 
     async def explain(self, key: str, *, lane: str | None = None) -> Explanation:
-        """Where a key is, and why it is not being worked on."""
+        """Return where a key is, and why it is not being worked on."""
         found = await self._find(key, lane)
         if not found:
             return explain_unknown(key, lane, await self._find(key, None) if lane is not None else ())
@@ -326,73 +371,80 @@ class Frontier:
         return explain(key, found, now=status.now, paused=status.signal.paused)
 
     async def _find(self, key: str, lane: str | None) -> Sequence[Found]:
-        codec.check_key(key)
+        check_key(key)
         if lane is not None:
-            codec.check_lane(lane)
+            check_lane(lane)
         lane_hash = None if lane is None else address(lane, self._store.settings.partitions)[1]
         return await self._store.find(key_hash(key), lane_hash)
 
-    async def lane(self, lane: str) -> LaneRow | None:
-        """A lane's limits and counters; None when there is no such lane."""
-        codec.check_lane(lane)
-        return await self._store.lane(address(lane, self._store.settings.partitions)[0], lane)
+    async def lane(self, lane: str) -> LaneInfo | None:
+        """Return the limits, the state and the counters of a lane; None if there is no such lane."""
+        check_lane(lane)
+        row = await self._store.lane(address(lane, self._store.settings.partitions)[0], lane)
+        return None if row is None else build_lane_info(row, (await self._store.status()).settings)
 
-    async def lanes(self) -> AsyncIterator[LaneRow]:
-        """Every lane, page by page."""
+    async def lanes(self) -> AsyncIterator[LaneInfo]:
+        """Iterate over all lanes, page by page."""
+        settings = (await self._store.status()).settings
         after: tuple[int, int] | None = None
         while page := await self._store.lanes(after=after, limit=ADD_CHUNK):
             number, last = page[-1]
             after = (last.partition, number)
-            for _, status in page:
-                yield status
+            for _, row in page:
+                yield build_lane_info(row, settings)
 
-    async def dead(self) -> AsyncIterator[DeadRow]:
-        """Every dead item, page by page."""
+    async def dead(self) -> AsyncIterator[DeadItem]:
+        """Iterate over all dead items, page by page."""
         after: tuple[int, int] | None = None
         while page := await self._store.dead(after=after, limit=ADD_CHUNK):
             after = (page[-1].partition, page[-1].position)
-            for item in page:
-                yield item
+            for row in page:
+                yield build_dead_item(row)
 
-    async def pending(self) -> AsyncIterator[PendingRow]:
-        """Every item that is ready, delayed or claimed and holds the checkpoint back, page by page."""
+    async def pending(self) -> AsyncIterator[PendingItem]:
+        """Iterate over the items that hold the checkpoint back, page by page: ready, delayed or claimed ones.
+
+        Items that were done and wait for their revisit are not among them.
+        """
         after: tuple[int, int] | None = None
         while page := await self._store.pending(after=after, limit=ADD_CHUNK):
             after = (page[-1].partition, page[-1].position)
-            for item in page:
-                yield item
+            for row in page:
+                yield build_pending_item(row)
 
     async def _change_settings(self, changes: Mapping[str, int], *, paused: bool | None = None) -> None:
         before = await self._store.status()
         await self._store.change_settings(**changes, paused=paused)
         interval = before.settings.min_interval
         if "concurrency" in changes or changes.get("min_interval", interval + 1) <= interval:
-            await self._place_lanes(before.now)
+            await self._reschedule_lanes(before.now)
 
-    async def _place_lanes(self, now: int) -> None:
-        """Let lanes under the frontier's defaults that rest, or have as many in flight as they might, start by those of
-        now."""
+    async def _reschedule_lanes(self, now: int) -> None:
+        """Let lanes that use the frontier's defaults and cannot start now start by the new defaults."""
         after: tuple[int, int] | None = None
         while page := await self._store.lanes(after=after, limit=ADD_CHUNK):
             after = (page[-1][1].partition, page[-1][0])
-            resting: defaultdict[int, list[int]] = defaultdict(list)
+            late: defaultdict[int, list[int]] = defaultdict(list)
             for number, lane in page:
-                late = lane.ready_at is None or lane.ready_at > now
-                if late and lane.waiting and not lane.limits.paused and None in lane.limits:
-                    resting[lane.partition].append(number)
-            for partition, numbers in resting.items():
+                is_late = lane.ready_at is None or lane.ready_at > now
+                if is_late and lane.waiting and not lane.limits.paused and None in lane.limits:
+                    late[lane.partition].append(number)
+            for partition, numbers in late.items():
                 await self._store.place_lanes(partition, numbers)
 
 
-def _more_is_ready(reply: ClaimReply) -> bool:
-    """Whether a claim that got nothing has not seen all that is ready: somebody held a partition, more was due or had
-    been discovered than one look takes in, or it was only looked up that an earlier claim was not made."""
+def _may_have_missed_items(reply: ClaimReply) -> bool:
+    """Return whether items may be ready although the claim got none.
+
+    Another transaction held a partition, or more items were due or discovered than one claim takes in, or the store
+    only looked up that an earlier claim had not been made.
+    """
     if reply.signal.paused:
         return False
     return bool(reply.skipped) or (reply.next_ready_at is not None and reply.next_ready_at <= reply.now)
 
 
-async def _each(items: ItemsIn) -> AsyncIterator[ItemIn]:
+async def _iterate(items: NewItems) -> AsyncIterator[NewItem]:
     if isinstance(items, Item | EncodedItem | str):
         yield items
     elif isinstance(items, AsyncIterable):
@@ -402,17 +454,20 @@ async def _each(items: ItemsIn) -> AsyncIterator[ItemIn]:
         for item in items:
             yield item
     else:
-        raise UsageError(f"{items!r} is neither an item, nor a key, nor an iterable of them")
+        raise UsageError(f"{show(items)} is not an item, a key or an iterable of them")
 
 
-def _keys(keys: Iterable[str]) -> Iterable[str]:
-    """A text is one key, as in `add`, and not so many of one letter."""
-    return [keys] if isinstance(keys, str) else keys
+def _list_keys(keys: str | Iterable[str]) -> list[str]:
+    """Treat a bare string as one key instead of iterating over its characters."""
+    return [keys] if isinstance(keys, str) else list(keys)
 
 
-def _limit(value: Any, check: Callable[[str, Any], int], name: str) -> int:
+def _encode_limit(name: str, value: Any, check: Callable[[Any], int]) -> int | None:
+    """Return a limit as LaneChange takes it: None leaves it unchanged."""
+    if value is UNCHANGED:
+        return None
     if isinstance(value, str):
         if value != FRONTIER_DEFAULT:
-            raise InvalidSetting(f'{name}={value!r}: a number, or "{FRONTIER_DEFAULT}" for the frontier\'s')
+            raise InvalidSetting(f'{name}={show(value)}: pass a number, or "{FRONTIER_DEFAULT}" for the default')
         return DEFAULT
-    return check(name, value)
+    return check(value)

@@ -153,7 +153,7 @@ async def test_those_who_wait_for_our_locks_have_fewer_to_wait_for(a_database: D
             await one._look()
             lane = await frontier.lane(LANE)
             assert lane is not None
-            assert lane.limits.concurrency == 1
+            assert lane.concurrency == 1
             assert said == ["slower: 1 session waits for locks of ours"]
             await ours.execute(b"ROLLBACK; BEGIN")
             await waits
@@ -161,7 +161,7 @@ async def test_those_who_wait_for_our_locks_have_fewer_to_wait_for(a_database: D
             await one._look()
         lane = await frontier.lane(LANE)
         assert lane is not None
-        assert lane.limits.concurrency is None
+        assert not lane.overrides
         assert said[1:] == ["back to full speed, step by step"]
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from swath import check_key
 from swath.backfill.ranges import MAX_SHOWN, Slice, Step, work_of
-from swath.core import codec
 from swath.tables.table import Key
 
 
@@ -20,7 +20,7 @@ from swath.tables.table import Key
 def test_a_slice_is_called_by_its_range(lo: Key | None, hi: Key, key: str) -> None:
     item = Slice(3, lo, lo, hi, 10, 20).item()
     assert item.key == key
-    codec.check_key(item.key)
+    check_key(item.key)
 
 
 def test_an_item_is_what_it_was_made_of() -> None:

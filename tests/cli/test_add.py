@@ -10,7 +10,7 @@ import pytest
 
 from swath import InvalidItem
 from swath.cli.add_input import ItemDefaults
-from swath.core import codec
+from swath.core.encoding import encode_item
 from tests.cli.conftest import COMMAND, Run, environment, look, sqlite_only, wait_until_added, where
 
 
@@ -116,7 +116,7 @@ def test_json_lines(url: str, swath: Run) -> None:
 )
 def test_bad_json_lines(line: str, complaint: str) -> None:
     with pytest.raises(InvalidItem) as error:
-        codec.new_item(ItemDefaults().parse_item(line), 1)
+        encode_item(ItemDefaults().parse_item(line), 1)
     assert complaint in str(error.value)
 
 

@@ -49,11 +49,14 @@ def test_the_option_goes_before_the_environment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "hint"),
     [
-        ("sqlit:///work.db", "names no store that swath knows: use sqlite:///work.db"),
-        ("sqlite://work.db", "a file has three slashes"),
-        ("sqlite:///", "names no file"),
-        ("work.db", "names no store"),
-        ("sqlite:///work.db?sync=off", "sync is not known here"),
+        (
+            "sqlit:///work.db",
+            "no backend for the scheme 'sqlit' (did you mean 'sqlite'?). The known schemes are memory",
+        ),
+        ("sqlite://work.db", "write three slashes before a relative path"),
+        ("sqlite:///", "does not name a file"),
+        ("work.db", "has no scheme"),
+        ("sqlite:///work.db?sync=off", "unknown parameter 'sync'"),
         ("memory:", "lives inside one process"),
         ("postgresql://localhost/db?schema=a-b", "no name for a schema"),
     ],

@@ -1,11 +1,10 @@
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from swath import Item
+from swath import Item, LaneInfo
 from swath.cli.lanes import state
-from swath.core.lane import LaneLimits
-from swath.core.store import LaneRow
 from tests.cli.conftest import Run, add, on, sqlite_only
 
 
@@ -81,9 +80,9 @@ def test_set_and_default(url: str, swath: Run) -> None:
 
 def test_defaults_are_shown_and_changed(url: str, swath: Run) -> None:
     fill(url, a=2)
-    assert swath("lanes", "defaults", "--json").json() == {"min_interval": 0.0, "concurrency": 0, "max_attempts": 5}
+    assert swath("lanes", "defaults", "--json").json() == {"min_interval": 0.0, "concurrency": None, "max_attempts": 5}
     changed = swath("lanes", "defaults", "--min-interval", "2m", "--max-attempts", "9").facts()
-    assert changed == {"min_interval": "120", "concurrency": "0", "max_attempts": "9"}
+    assert changed == {"min_interval": "120", "concurrency": "unlimited", "max_attempts": "9"}
     assert swath("lanes", "a").facts()["min_interval"] == "120 (default)"
 
 
@@ -109,7 +108,7 @@ def test_block_and_unblock(url: str, swath: Run) -> None:
         (("set", "a", "--min-interval", "soon"), "is not a duration"),
         (("set", "a", "--min-interval", "-3"), "is not a duration"),
         (("set", "a", "--concurrency", "some"), "is not a whole number"),
-        (("set", "a", "--concurrency", "-3"), "a whole number of items at once"),
+        (("set", "a", "--concurrency", "-3"), "pass a whole number from 1"),
         (("set", "a\x07", "--concurrency", "1"), "control characters"),
         (("set", "", "--concurrency", "1"), "the lane is empty"),
         (("block", "a"), "give --for TIME or --until MOMENT"),
@@ -129,13 +128,14 @@ def test_wrong_ways(url: str, swath: Run, args: tuple[str, ...], complaint: str)
 
 
 def test_states() -> None:
-    def lane(waiting: int = 1, ready_at: int | None = 5, in_flight: int = 0, **limits: int) -> LaneRow:
-        return LaneRow("a", 0, LaneLimits(**limits), waiting, in_flight, 0, ready_at, 0)  # type: ignore[arg-type]
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    past, future = now - timedelta(seconds=5), now + timedelta(seconds=5)
+    lane = LaneInfo("a", 0, 0.0, None, frozenset(), False, None, 1, 0, 0, past, None)
 
-    assert state(lane(), 10) == "ready"
-    assert state(lane(ready_at=15), 10) == "resting"
-    assert state(lane(ready_at=None, in_flight=1), 10) == "busy"
-    assert state(lane(waiting=0, ready_at=None), 10) == "empty"
-    assert state(lane(ready_at=15, blocked_until=15), 10) == "blocked"
-    assert state(lane(waiting=0, ready_at=None, blocked_until=15), 10) == "blocked"
-    assert state(lane(ready_at=None, paused=True), 10) == "paused"
+    assert state(lane, now) == "ready"
+    assert state(replace(lane, ready_at=future), now) == "resting"
+    assert state(replace(lane, ready_at=None, in_flight=1), now) == "busy"
+    assert state(replace(lane, waiting=0, ready_at=None), now) == "empty"
+    assert state(replace(lane, ready_at=future, blocked_until=future), now) == "blocked"
+    assert state(replace(lane, waiting=0, ready_at=None, blocked_until=future), now) == "blocked"
+    assert state(replace(lane, ready_at=None, paused=True), now) == "paused"

@@ -52,7 +52,7 @@ def test_json_is_complete(url: str, swath: Run) -> None:
         "store", "now", "paused", "ready", "delayed", "claimed", "inbox", "done", "dead", "lanes", "waiting", "lag",
         "next_ready_at", "defaults", "checkpoint", "partitions",
     }  # fmt: skip
-    assert data["defaults"] == {"min_interval": 0.0, "concurrency": 0, "max_attempts": 5}
+    assert data["defaults"] == {"min_interval": 0.0, "concurrency": None, "max_attempts": 5}
     assert data["waiting"] == data["ready"] + data["delayed"] + data["claimed"] + data["inbox"]
     assert len(data["partitions"]) == 4
     for name in ("ready", "done", "dead", "lanes"):

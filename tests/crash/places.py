@@ -10,8 +10,8 @@ from typing import NamedTuple
 import psycopg
 
 import swath
+from swath import Opening
 from swath.backends.postgres.location import PostgresLocation
-from swath.opening import Opening
 from tests.crash.workload import DEFAULT_CONCURRENCY
 
 DONE = "SELECT key, result, settled_at FROM {s}done"

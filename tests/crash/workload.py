@@ -100,7 +100,7 @@ class Workload:
 
     async def begin(self, frontier: Frontier) -> None:
         for lane, limits in LIMITS.items():
-            await frontier.limit(lane, min_interval=limits.min_interval, concurrency=limits.concurrency)
+            await frontier.limit(lane, min_interval=limits.min_interval, concurrency=limits.concurrency or None)
         await frontier.add([self.item(number) for number in range(min(self._first_found, self.items))])
 
     @property

@@ -23,13 +23,13 @@ Say = Callable[[str], Response]
 
 
 class Actor:
-    """Takes the place of a fetcher: returns made-up responses and records the requests. `names` maps hosts to
-    addresses, and a test can change it; other hosts do not exist."""
+    """In place of a fetcher: says what it is told to, and remembers what it was asked. `names` are the addresses of
+    hosts, which a test can change; whoever is not among them does not exist."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
         self.asked: list[str] = []
-        self.fresh: list[bool] = []  # whether each asked for a new connection
+        self.fresh: list[bool] = []  # whether each was to have a new connection
         self.names: dict[str, list[str]] = {}
 
     async def fetch(self, url: str, *, fresh: bool = False, address: str | None = None, size: int = 0) -> Response:
@@ -46,13 +46,15 @@ class Actor:
 async def handling(say: Say, **options: Any) -> AsyncIterator[tuple[Frontier, PageHandler, Actor]]:
     settings = CrawlSettings(out="nowhere", scope="any", **options)
     actor = Actor(say)
-    opening = swath.open("memory:", min_interval=settings.min_interval, concurrency=settings.max_workers_per_host)
+    opening = swath.open(
+        "memory:", min_interval=settings.min_interval, concurrency=settings.max_workers_per_host or None
+    )
     async with opening as frontier:
         yield frontier, handler_on(frontier, settings, actor), actor
 
 
 def handler_on(frontier: Frontier, settings: CrawlSettings, actor: Actor) -> PageHandler:
-    """Return the page handler of one process."""
+    """One process of a crawl."""
     stats = CrawlStats()
     host_lanes = HostLanes() if settings.lane == "ip" else None
     lane_of = lane_naming(settings.lane) if host_lanes is None else host_lanes.lane_of
@@ -61,7 +63,7 @@ def handler_on(frontier: Frontier, settings: CrawlSettings, actor: Actor) -> Pag
 
 
 async def settle(claim: Claim, outcome: Outcome) -> None:
-    """Settle an outcome without its output."""
+    """Settle what came of a visit, without what it would archive."""
     await claim.settle([outcome if isinstance(outcome, Retry | Split) else outcome._replace(output=None)])
 
 

@@ -1,4 +1,4 @@
-"""Kill crawls repeatedly and check what must hold afterwards."""
+"""Crawls that are killed again and again, and what must hold all the same."""
 
 import asyncio
 import os

@@ -8,7 +8,7 @@ from typing import get_args
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from swath.core import codec
+from swath.core.encoding import encode_outcome
 from swath.core.item import Item, Outcome
 from swath.crawl.archive.record import Capture, Exchange, build_records, format_page_line
 from swath.crawl.http.response import FailureKind, Response, make_failure
@@ -157,7 +157,7 @@ def test_every_visit_has_an_outcome(said_first: list[Response], retries: int, at
 
 def _check(outcome: object) -> None:
     assert isinstance(outcome, Outcome)
-    codec.move(outcome, max_attempts=5, partitions=1)
+    encode_outcome(outcome, max_attempts=5, partitions=1)
     captures: list[Capture] = getattr(outcome, "output", None) or []
     for capture in captures:
         assert format_page_line(capture.page).endswith(b"\n")

@@ -1,8 +1,8 @@
 """Attempts are kept in two bytes: as many as a frontier allows, of retries and of losses together, fit in."""
 
 from swath.conformance.trial import LEASE, retry
-from swath.core.codec import MAX_ATTEMPTS
 from swath.core.store import Settings
+from swath.core.validation import MAX_ATTEMPTS
 from tests.postgres.site import Site
 
 

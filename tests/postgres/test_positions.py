@@ -6,8 +6,8 @@ import pytest
 
 from swath.conformance.trial import Trial, done
 from swath.core.clock import SECOND
-from swath.core.codec import MAX_SPAN
 from swath.core.store import ClaimRequest
+from swath.core.validation import MAX_SPAN
 from tests.postgres.site import Site
 from tests.recorder import PATIENCE
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from swath.core.codec import new_item
+from swath.core.encoding import encode_item
 from swath.core.errors import InvalidOutcome, LeaseLost, OutputConflict, SwathError
 from swath.core.item import Item
 from swath.core.store import (
@@ -284,7 +284,7 @@ class FrontierMachine(Player):
     # What the rules share
 
     def _item(self, key: str, lane: str, priority: int, span: int, later: int | None) -> EncodedItem:
-        item = new_item(Item(key, lane, priority, {"lo": 0, "hi": 9}, span=span), self.partitions)
+        item = encode_item(Item(key, lane, priority, {"lo": 0, "hi": 9}, span=span), self.partitions)
         return item._replace(not_before=None if later is None else self.clock.now() + later)
 
     def _one_of(self, choices: Sequence[T], which: int) -> T:
@@ -378,7 +378,7 @@ class FrontierMachine(Player):
             case "later":
                 return Move(at, MoveKind.RELEASE, delay=extra * 5 * SECOND, started=extra % 2 == 0)
             case _:
-                rest = new_item(
+                rest = encode_item(
                     Item(f"{item.key}|{self.steps}.{item.position}", item.lane, item.priority), self.partitions
                 )
                 rest = rest._replace(payload=f'{{"lo":{extra}}}', span=item.span)

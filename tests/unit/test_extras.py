@@ -70,7 +70,7 @@ def test_without_psycopg_it_says_what_to_install() -> None:
         sys.modules["psycopg"] = None
 
         import asyncio, swath, swath.sync
-        from swath.opening import migrate
+        from swath import migrate
 
         async def main():
             async with swath.open("postgresql://nobody@nowhere/nothing"):

@@ -285,7 +285,7 @@ async def test_a_block_for_some_seconds_holds_when_the_clock_has_stepped_back() 
     async with bench(partitions=2) as b:
         await b.frontier.add([Item("a", lane="x"), Item("b", lane="y")])
         b.clock.advance(-3_600)
-        await b.frontier.block("x", until=60)
+        await b.frontier.block("x", seconds=60)
         assert [item.key for item in (await claimed(b, lease=600)).items] == ["b"]
         b.clock.advance(3_661)
         assert [item.key for item in (await claimed(b)).items] == ["a"]
@@ -295,7 +295,7 @@ async def test_pausing_and_blocking_lanes() -> None:
     async with bench() as b:
         await b.frontier.add([Item("a", lane="x"), Item("b", lane="y")])
         await b.frontier.pause("x")
-        await b.frontier.block("y", until=60)
+        await b.frontier.block("y", seconds=60)
         assert await b.frontier.claim() is None
         await b.frontier.resume("x")
         assert [item.key for item in (await claimed(b, lease=600)).items] == ["a"]
@@ -304,10 +304,10 @@ async def test_pausing_and_blocking_lanes() -> None:
         await b.frontier.block("y", until=datetime(2100, 1, 1, tzinfo=UTC))
         with pytest.raises(swath.UsageError, match="time zone"):
             await b.frontier.block("y", until=datetime(2100, 1, 1))  # noqa: DTZ001
-        await b.frontier.block("y", until=0)
+        await b.frontier.block("y", seconds=0)
         lane = await b.frontier.lane("y")
         assert lane is not None
-        assert lane.limits.blocked_until == 0
+        assert lane.blocked_until is None
         assert await b.frontier.lane("z") is None
 
 
@@ -346,7 +346,7 @@ async def test_limits_of_a_lane_and_back_to_the_default() -> None:
         await b.frontier.limit("x", concurrency="default")
         lane = await b.frontier.lane("x")
         assert lane is not None
-        assert (lane.limits.min_interval, lane.limits.concurrency) == (1_500_000, None)
+        assert (lane.min_interval, lane.concurrency, lane.overrides) == (1.5, None, frozenset({"min_interval"}))
         wrong: dict[str, Any]
         for wrong in ({"min_interval": -1}, {"concurrency": 1.5}, {"concurrency": "many"}):
             with pytest.raises(swath.InvalidSetting):

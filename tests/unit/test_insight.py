@@ -98,7 +98,7 @@ async def test_ready_in_a_lane_that_waits_for_its_interval(desk: Desk) -> None:
 
 async def test_ready_in_a_lane_that_is_blocked(desk: Desk) -> None:
     await desk.frontier.add(Item("a", lane="x"))
-    await desk.frontier.block("x", until=3 * 3_600)
+    await desk.frontier.block("x", seconds=3 * 3_600)
     assert await desk.says("a") == (
         "a is waiting behind no other in lane x, which is blocked until 1970-01-12 16:46:40 UTC, in 3 h."
     )

@@ -63,7 +63,7 @@ def test_a_url_is_refused_without_its_password(url: str) -> None:
 def test_what_is_no_text_is_refused_without_its_password() -> None:
     """As the settings of an application may hold it: bytes, or a URL of some library's."""
     for url in (f"postgresql://user:{SECRET}@host/db".encode(), [f"postgresql://host/db?password={SECRET}"]):
-        with pytest.raises(swath.InvalidStoreURL, match=r"postgresql://.*\*\*\*.* and no URL: use") as caught:
+        with pytest.raises(swath.InvalidStoreURL, match=r"postgresql://.*\*\*\*.*, not a URL: use") as caught:
             swath.open(url)  # type: ignore[arg-type]
         assert SECRET not in str(caught.value)
 

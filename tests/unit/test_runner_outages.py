@@ -10,8 +10,9 @@ import pytest
 
 import swath
 from swath.backends.memory import MemoryStore
-from swath.core import codec, events
+from swath.core import events
 from swath.core.clock import lease_clock
+from swath.core.encoding import encode_item
 from swath.core.errors import InvalidOutcome, LeaseLost, SchemaOutdated, StoreFull, StoreUnavailable, SwathError
 from swath.core.item import Item, Outcome
 from swath.core.store import SettleReply
@@ -576,7 +577,7 @@ async def test_what_a_store_that_was_set_back_has_lost_is_discovered_again(error
         await b.frontier.add("a")
         claim = await b.frontier.claim()
         assert claim is not None
-        b.frontier._session.known_keys.remember([codec.new_item("gone", 1).hash])
+        b.frontier._session.known_keys.update([encode_item("gone", 1).hash])
 
         def set_back(reply: SettleReply) -> SettleReply:
             b.store.generation = 1

@@ -51,7 +51,7 @@ async def test_a_clean_stop_finishes_what_runs_and_releases_the_rest() -> None:
         stop.request("SIGTERM")
         await b.seen.saw(events.Settled)  # what was claimed ahead is free before the handlers are through
         (shutdown,) = b.seen.of(events.Stopping)
-        assert (shutdown.reason, shutdown.in_hand) == ("SIGTERM", 4)
+        assert (shutdown.reason, shutdown.in_flight) == ("SIGTERM", 4)
         assert (await b.frontier.status()).claimed == 2
         gate.open.set()
         summary = await running

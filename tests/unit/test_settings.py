@@ -20,9 +20,9 @@ import swath
     + [
         (
             {"concurrency": value},
-            f"concurrency={value!r}: a whole number of items at once, up to 1,000,000, or 0 for no limit",
+            f"concurrency={value!r}: pass a whole number from 1 to 1,000,000, or None for no limit",
         )
-        for value in ("1", 1.5, -1, 1_000_001)
+        for value in ("1", 1.5, -1, 0, 1_000_001)
     ],
 )
 def test_an_invalid_setting_is_refused_with_the_valid_range(setting: dict[str, Any], complaint: str) -> None:

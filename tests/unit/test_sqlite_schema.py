@@ -153,7 +153,9 @@ async def test_a_name_that_is_not_there(path: str) -> None:
 
 
 def test_unknown_words_in_a_url_are_named() -> None:
-    with pytest.raises(InvalidStoreURL, match="scheme is not known here; schema, synchronous is"):
+    with pytest.raises(
+        InvalidStoreURL, match=r"unknown parameter 'scheme' \(did you mean 'schema'\?\); use schema, synchronous"
+    ):
         swath.open("sqlite:///app.db?scheme=x")
 
 
@@ -227,9 +229,9 @@ async def test_each_frontier_has_its_own_format(path: str, monkeypatch: pytest.M
     known = list_migrations()
     extra = known[-1]._replace(number=2, name="0002_extra", script="CREATE TABLE swath_extra (a);\n")
     monkeypatch.setattr("swath.backends.sqlite.migration.list_migrations", lambda: [*known, extra])
-    assert await swath.opening.migrate(f"sqlite:///{path}?schema=mail") == ["0002_extra"]
+    assert await swath.migrate(f"sqlite:///{path}?schema=mail") == ["0002_extra"]
     edit(path, "INSERT INTO mail_extra VALUES (1)")
-    assert await swath.opening.migrate(f"sqlite:///{path}?schema=post") == ["0002_extra"]
+    assert await swath.migrate(f"sqlite:///{path}?schema=post") == ["0002_extra"]
     edit(path, "UPDATE mail_frontier SET format = 99")
     with pytest.raises(SchemaTooNew, match=r"frontier mail in .*app\.db has format 99"):
         await SqliteStore.open(path, schema="mail")

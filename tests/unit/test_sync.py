@@ -70,7 +70,7 @@ def test_the_same_names_do_the_same(url: str) -> None:
         frontier.limit("default", concurrency=3)
         lane = frontier.lane("default")
         assert lane is not None
-        assert lane.limits.concurrency == 3
+        assert lane.concurrency == 3
         assert [status.lane for status in frontier.lanes()] == ["default"]
         summary = frontier.run(lambda item: item.done(result=1), workers=3)
         assert (summary.done, summary.stopped_by) == (4, "done")
@@ -242,7 +242,7 @@ def test_errors_are_those_of_swath() -> None:
     with pytest.raises(swath.InvalidStoreURL):
         swath.sync.open("nonsense:")
     for path in (Path("work.db"), b"sqlite:///work.db", None):
-        with pytest.raises(swath.InvalidStoreURL, match="and no URL: use sqlite:///"):
+        with pytest.raises(swath.InvalidStoreURL, match="not a URL: use sqlite:///"):
             swath.sync.open(path)  # type: ignore[arg-type]
     with pytest.raises(swath.InvalidSetting), swath.sync.open("memory:", partitions=0):
         pass

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
-from swath.core.checkpoint import halves
+from swath.core.checkpoint import halve_span
 from swath.core.clock import SECOND, Clock, SystemClock
 from swath.core.counters import NO_COUNTERS, Counters
 from swath.core.errors import InvalidOutcome, LeaseLost, OutputConflict, UsageError, WrongTransaction
@@ -440,7 +440,7 @@ class MemoryStore:
             row.settled_at, row.payload = None, move.rest.payload
             self._make_ready(partition, row, RETURNED)
             return
-        keeps, left = halves(row.span)
+        keeps, left = halve_span(row.span)
         position = row.position + keeps
         rest = move.rest._replace(span=left)
         row.state, row.result, row.attempts, row.losses = "done", move.result, 0, 0

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import swath
+from swath import StoreURL
 from swath.backfill import preflight, timeouts
 from swath.backfill.handler import PAUSE_SECONDS, Cover
 from swath.backfill.load_signals import Health
@@ -25,7 +26,6 @@ from swath.core.item import Item, Outcome
 from swath.core.redact import mask_password
 from swath.frontier import Frontier
 from swath.import_path import function
-from swath.opening import StoreURL
 from swath.runner.run import Summary
 from swath.runner.shutdown import Stop
 from swath.tables.open import open_table
@@ -249,7 +249,7 @@ class Open(NamedTuple):
             await asyncio.sleep(REPORT_SECONDS)
 
 
-def opened(settings: BackfillSettings, *, create: bool = True) -> swath.opening.Opening:
+def opened(settings: BackfillSettings, *, create: bool = True) -> swath.Opening:
     """The frontier of a backfill. One partition: what is covered is one key."""
     if not create:
         return swath.open(settings.store_url, create=False)

@@ -1,14 +1,13 @@
 """Progress: how far a backfill is, as its frontier tells anybody who asks."""
 
-import json
 import math
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from swath import DeadItem, PendingItem
 from swath.backfill.ranges import BEGIN, LANE, Slice, Work, key, work_of
-from swath.core.store import DeadRow, PendingRow
 from swath.frontier import Frontier
 from swath.tables.table import Key
 
@@ -45,9 +44,9 @@ async def progress(frontier: Frontier) -> Progress | None:
     return summed_up(told, works, [*dead, *dead_now])._replace(dead=len(dead_now))
 
 
-async def _works(items: AsyncIterator[DeadRow] | AsyncIterator[PendingRow]) -> list[Work]:
+async def _works(items: AsyncIterator[DeadItem] | AsyncIterator[PendingItem]) -> list[Work]:
     """Those of the backfill, in whose frontier somebody may have put other items."""
-    return [work_of(json.loads(item.payload or "")) async for item in items if item.lane == LANE]
+    return [work_of(item.payload) async for item in items if item.lane == LANE]
 
 
 def summed_up(told: dict[str, Any], works: list[Work], dead: list[Work]) -> Progress:

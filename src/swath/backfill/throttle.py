@@ -57,13 +57,14 @@ class Governor:
         self._tell(complaint)
         self.complaint = complaint
         if complaint is not None and complaint.pause:
-            await self._frontier.block(LANE, until=BLOCK_SECONDS)
+            await self._frontier.block(LANE, seconds=BLOCK_SECONDS)
             return
         lane = await self._frontier.lane(LANE)
         if lane is None:
             return
-        wanted = allowance(lane.limits.concurrency, lane.in_flight, complaint)
-        if wanted != lane.limits.concurrency:
+        limit = lane.concurrency if "concurrency" in lane.overrides else None
+        wanted = allowance(limit, lane.in_flight, complaint)
+        if wanted != limit:
             await self._frontier.limit(LANE, concurrency=wanted if wanted is not None else "default")
 
     def _tell(self, complaint: Complaint | None) -> None:

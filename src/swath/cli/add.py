@@ -17,7 +17,14 @@ from swath.cli.add_progress import AddProgress
 from swath.cli.command import check_lane, open_frontier, run_command
 from swath.cli.exit_codes import ExitCode
 from swath.cli.formatting import pluralize
-from swath.cli.options import ConcurrencyOption, JSONOption, MinIntervalOption, PartitionsOption, StoreOption
+from swath.cli.options import (
+    ConcurrencyOption,
+    JSONOption,
+    MinIntervalOption,
+    PartitionsOption,
+    StoreOption,
+    get_concurrency,
+)
 from swath.cli.parsers import parse_json, parse_time_or_duration
 from swath.cli.terminal import print_error, print_json
 
@@ -93,7 +100,7 @@ def add(
         priority=priority,
         payload=None if payload is None else payload.value,
     )
-    settings = {"partitions": partitions, "min_interval": min_interval, "concurrency": concurrency}
+    settings = {"partitions": partitions, "min_interval": min_interval, "concurrency": get_concurrency(concurrency)}
     work = _add(store, keys or [], file, defaults, not_before, settings, InputFormat(jsonl, skip_bad), json=json)
     run_command(store, work)
 
@@ -122,9 +129,7 @@ async def _add(
         async with open_frontier(store, create=True, **settings) as frontier:
             defaults = replace(defaults, not_before=await _not_before(frontier, not_before))
             interrupt = Interrupt()
-            reader = ItemReader(
-                sources, defaults, format, partitions=frontier._store.settings.partitions, interrupt=interrupt
-            )
+            reader = ItemReader(sources, defaults, format, check=frontier.encode, interrupt=interrupt)
             add_run = _AddRun(reader, AddProgress(total_bytes=_measure(sources)))
             with interrupt.catch():
                 await add_run.run(frontier)

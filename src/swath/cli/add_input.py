@@ -10,7 +10,7 @@ import json
 import os
 import select
 import signal
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,12 +20,12 @@ from urllib.parse import urlsplit
 
 import typer
 
-from swath import DEFAULT_LANE, DEFAULT_PRIORITY, InvalidItem, Item, UsageError
+from swath import DEFAULT_LANE, DEFAULT_PRIORITY, InvalidItem, Item, UsageError, check_lane
 from swath.cli.parsers import parse_time
-from swath.core import codec
-from swath.frontier import ADD_BUFFER, ADD_BYTES
 
 BLOCK_BYTES = 65_536
+ADD_BUFFER = 10_000  # items of one batch
+ADD_BYTES = 16_000_000  # of input in one batch
 MAX_LINE_BYTES = 4 * 1024 * 1024  # a longer line is rejected before it fills the memory
 MAX_REPORTED = 20  # bad lines that are reported one by one; further ones are only counted
 STANDARD_INPUT = "-"
@@ -96,7 +96,7 @@ class ItemDefaults:
             data["not_before"] = _parse_not_before(data["not_before"])
         lane = data.get("lane")
         if lane is not None:
-            codec.check_lane(lane)
+            check_lane(lane)
         return self.make_item(data.pop("key"), **data)
 
 
@@ -154,7 +154,7 @@ class ItemReader:
         defaults: ItemDefaults,
         format: InputFormat,
         *,
-        partitions: int,
+        check: Callable[[Item], object],
         interrupt: Interrupt,
     ) -> None:
         self.bad = 0
@@ -163,7 +163,7 @@ class ItemReader:
         self.reports: list[str] = []  # bad lines that were not printed yet
         self._sources = sources
         self._defaults = defaults
-        self._partitions = partitions
+        self._check = check
         self._format = format
         self._interrupt = interrupt
 
@@ -195,7 +195,7 @@ class ItemReader:
                     if source.fd is not None and not text.strip():
                         continue
                     item = make(text)
-                    codec.new_item(item, self._partitions)
+                    self._check(item)
                 except InvalidItem as error:
                     self.bad += 1
                     report = f"{source.describe_line(number)}: {error}"

@@ -10,12 +10,10 @@ import typer
 from typer.core import TyperGroup
 
 import swath
+from swath import InvalidStoreURL, Opening, StoreURL, SwathError
 from swath.cli.exit_codes import ExitCode, get_exit_code
 from swath.cli.formatting import mask_secrets
 from swath.cli.terminal import print_error
-from swath.core import codec
-from swath.core.errors import InvalidStoreURL, SwathError
-from swath.opening import Opening, StoreURL
 
 EXAMPLE = "sqlite:///work.db"
 
@@ -37,7 +35,7 @@ def require_store(store: str | None) -> str:
     """Return the URL of the store, or raise InvalidStoreURL if there is none that another process can open."""
     if not store:
         raise InvalidStoreURL(f"no store: give --store URL or set SWATH_STORE, for example --store {EXAMPLE}")
-    if StoreURL.parse(store).backend == "memory":
+    if StoreURL.parse(store).scheme == "memory":
         raise InvalidStoreURL(f"{store} lives inside one process: give a persistent store, such as {EXAMPLE}")
     return store
 
@@ -54,7 +52,7 @@ def open_frontier(store: str | None, *, create: bool = False, **options: Any) ->
 
 def check_lane(lane: str) -> str:
     """Return the name of a lane, or raise UsageError if a lane cannot have it."""
-    codec.check_lane(lane)
+    swath.check_lane(lane)
     return lane
 
 

@@ -16,6 +16,7 @@ from swath.cli.options import (
     MinIntervalOption,
     PartitionsOption,
     StoreOption,
+    get_concurrency,
 )
 from swath.cli.terminal import print_facts, print_json
 
@@ -38,7 +39,7 @@ def init(
     settings = {
         "partitions": partitions,
         "min_interval": min_interval,
-        "concurrency": concurrency,
+        "concurrency": get_concurrency(concurrency),
         "max_attempts": max_attempts,
     }
     run_command(store, _init(store, settings, json))

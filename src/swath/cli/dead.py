@@ -1,6 +1,5 @@
 """`swath dead`: list dead items, and make them ready again."""
 
-import json as json_decoder
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -8,7 +7,7 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from swath import Frontier, UsageError
+from swath import DeadItem, Frontier, UsageError
 from swath.cli.command import GroupWithDefault, check_lane, open_frontier, run_command
 from swath.cli.exit_codes import ExitCode
 from swath.cli.explain import explain_key
@@ -23,8 +22,6 @@ from swath.cli.terminal import (
     print_note,
     print_rows,
 )
-from swath.core.clock import as_datetime
-from swath.core.store import DeadRow
 
 LIMIT = 100
 COLUMNS = ("key", "lane", "attempts", "since", "reason")
@@ -103,7 +100,7 @@ def _describe_none(reason: str | None, lane: str | None) -> str:
     return f"no dead items{where}" + ("" if reason is None else f" whose reason contains {reason!r}")
 
 
-async def _select(frontier: Frontier, limit: int, reason: str | None, lane: str | None) -> AsyncIterator[DeadRow]:
+async def _select(frontier: Frontier, limit: int, reason: str | None, lane: str | None) -> AsyncIterator[DeadItem]:
     count = 0
     async for item in frontier.dead():
         if lane in (None, item.lane) and (reason is None or reason in item.reason):
@@ -147,7 +144,7 @@ async def _retry_key(frontier: Frontier, key: str, lane: str | None) -> int:
     return reopened
 
 
-async def _print_with_errors(items: AsyncIterator[DeadRow]) -> int:
+async def _print_with_errors(items: AsyncIterator[DeadItem]) -> int:
     """Print items one below the other, so that tracebacks have the full width."""
     console = make_console()
     count = 0
@@ -163,21 +160,21 @@ async def _print_with_errors(items: AsyncIterator[DeadRow]) -> int:
     return count
 
 
-def item_to_json(item: DeadRow) -> dict[str, Any]:
+def item_to_json(item: DeadItem) -> dict[str, Any]:
     return {
         "key": item.key,
         "lane": item.lane,
         "attempts": item.attempts,
-        "since": as_datetime(item.settled_at).isoformat(),
+        "since": item.settled_at.isoformat(),
         "reason": item.reason,
         "error": item.error,
         "priority": item.priority,
-        "payload": None if item.payload is None else json_decoder.loads(item.payload),
+        "payload": item.payload,
         "partition": item.partition,
         "position": item.position,
     }
 
 
-def item_to_row(item: DeadRow, errors: bool) -> tuple[str, ...]:
-    cells = (item.key, item.lane, f"{item.attempts}", format_time(as_datetime(item.settled_at)), item.reason)
+def item_to_row(item: DeadItem, errors: bool) -> tuple[str, ...]:
+    cells = (item.key, item.lane, f"{item.attempts}", format_time(item.settled_at), item.reason)
     return (*cells, item.error or "") if errors else cells

@@ -1,16 +1,23 @@
 """`swath lanes`: list lanes, and change their limits."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 
+from swath import UNCHANGED, Frontier, LaneInfo, UsageError
 from swath.cli.command import GroupWithDefault, check_lane, open_frontier, run_command
 from swath.cli.exit_codes import ExitCode
-from swath.cli.formatting import format_duration, format_time
-from swath.cli.options import ConcurrencyOption, JSONOption, MaxAttemptsOption, MinIntervalOption, StoreOption
+from swath.cli.formatting import format_concurrency, format_duration, format_time
+from swath.cli.options import (
+    ConcurrencyOption,
+    JSONOption,
+    MaxAttemptsOption,
+    MinIntervalOption,
+    StoreOption,
+    get_concurrency,
+)
 from swath.cli.parsers import parse_concurrency, parse_duration, parse_interval, parse_time
 from swath.cli.terminal import (
     make_console,
@@ -21,11 +28,6 @@ from swath.cli.terminal import (
     print_note,
     print_rows,
 )
-from swath.core.clock import SECOND, as_datetime
-from swath.core.errors import UsageError
-from swath.core.status import lane_data
-from swath.core.store import LaneRow
-from swath.frontier import Frontier
 
 LIMIT = 100
 COLUMNS = ("lane", "waiting", "in flight", "state", "min interval", "concurrency")
@@ -43,15 +45,6 @@ app = typer.Typer(
 )
 
 LaneArgument = Annotated[str, typer.Argument(metavar="LANE", help="The lane; it need not exist yet")]
-
-
-@dataclass(frozen=True, slots=True)
-class Now:
-    """What a lane's state is judged by."""
-
-    moment: int
-    min_interval: float
-    concurrency: int
 
 
 @app.command("list")
@@ -77,11 +70,11 @@ def list_lanes(
         run_command(store, _one(store, lane, [name for name, given in options.items() if given], json))
         return
 
-    def wanted(found: LaneRow, now: int) -> bool:
+    def wanted(found: LaneInfo, now: datetime) -> bool:
         return (
             (not waiting or found.waiting > 0)
-            and (not paused or found.limits.paused)
-            and (not blocked or found.limits.blocked_until > now)
+            and (not paused or found.paused)
+            and (not blocked or is_blocked(found, now))
         )
 
     run_command(store, _list(store, LIMIT if limit is None else limit, wanted, json))
@@ -121,7 +114,8 @@ def set_limits(
     async def change(frontier: Frontier) -> None:
         if min_interval is None and concurrency is None:
             raise UsageError("nothing to set: give --min-interval, --concurrency or both")
-        await frontier.limit(lane, min_interval=min_interval, concurrency=concurrency)
+        interval = UNCHANGED if min_interval is None else min_interval
+        await frontier.limit(lane, min_interval=interval, concurrency=get_concurrency(concurrency))
 
     run_command(store, _change(store, lane, change, json))
 
@@ -154,7 +148,7 @@ def block(
     async def change(frontier: Frontier) -> None:
         if (seconds is None) == (until is None):
             raise UsageError("a block ends: give --for TIME or --until MOMENT, one of them")
-        await frontier.block(lane, until=seconds if until is None else until)  # type: ignore[arg-type]
+        await frontier.block(lane, until=until, seconds=seconds)
 
     run_command(store, _change(store, lane, change, json))
 
@@ -168,7 +162,7 @@ def unblock(
     """Lift the block of a lane."""
 
     async def change(frontier: Frontier) -> None:
-        await frontier.block(lane, until=0)
+        await frontier.block(lane, seconds=0)
 
     run_command(store, _change(store, lane, change, json, must_exist=True))
 
@@ -182,13 +176,17 @@ def defaults(
     json: JSONOption = False,
 ) -> None:
     """Show or change what holds for lanes without limits of their own."""
-    changes = {"min_interval": min_interval, "concurrency": concurrency, "max_attempts": max_attempts}
+    changes = {
+        "min_interval": min_interval,
+        "concurrency": get_concurrency(concurrency),
+        "max_attempts": max_attempts,
+    }
     run_command(store, _defaults(store, json, changes))
 
 
 async def _defaults(store: str | None, json: bool, changes: Mapping[str, Any]) -> None:
     async with open_frontier(store) as frontier:
-        if any(value is not None for value in changes.values()):
+        if any(value not in (None, UNCHANGED) for value in changes.values()) or changes["concurrency"] is None:
             with make_console(stderr=True).status("changing the defaults"):  # lanes are told one by one
                 await frontier.configure(**changes)
         status = await frontier.status()
@@ -196,13 +194,15 @@ async def _defaults(store: str | None, json: bool, changes: Mapping[str, Any]) -
     if json:
         print_json(data)
     else:
-        print_facts("lane defaults", [(name, f"{value:g}") for name, value in data.items()])
+        shown = {name: f"{value:g}" for name, value in data.items() if value is not None}
+        shown["concurrency"] = format_concurrency(status.concurrency)
+        print_facts("lane defaults", [(name, shown[name]) for name in data])
 
 
-async def _list(store: str | None, limit: int, wanted: Callable[[LaneRow, int], bool], json: bool) -> None:
+async def _list(store: str | None, limit: int, wanted: Callable[[LaneInfo, datetime], bool], json: bool) -> None:
     async with open_frontier(store) as frontier:
         now = await _now(frontier)
-        found = _wanted(frontier, limit, lambda lane: wanted(lane, now.moment))
+        found = _wanted(frontier, limit, lambda lane: wanted(lane, now))
         if json:
             count = await print_json_lines(as_json(lane, now) async for lane in found)
         else:
@@ -214,7 +214,7 @@ async def _list(store: str | None, limit: int, wanted: Callable[[LaneRow, int], 
             print_note(f"the first {limit:,}; --limit 0 lists all", always=True)
 
 
-async def _wanted(frontier: Frontier, limit: int, wanted: Callable[[LaneRow], bool]) -> AsyncIterator[LaneRow]:
+async def _wanted(frontier: Frontier, limit: int, wanted: Callable[[LaneInfo], bool]) -> AsyncIterator[LaneInfo]:
     count = 0
     async for lane in frontier.lanes():
         if wanted(lane):
@@ -253,12 +253,11 @@ async def _change(
     return ExitCode.OK
 
 
-async def _now(frontier: Frontier) -> Now:
-    status = await frontier._store.status()
-    return Now(status.now, status.settings.min_interval / SECOND, status.settings.concurrency)
+async def _now(frontier: Frontier) -> datetime:
+    return (await frontier.status()).now
 
 
-def _print(lane: LaneRow, now: Now, json: bool) -> None:
+def _print(lane: LaneInfo, now: datetime, json: bool) -> None:
     if json:
         print_json(as_json(lane, now))
     else:
@@ -266,30 +265,39 @@ def _print(lane: LaneRow, now: Now, json: bool) -> None:
         print_facts(f"lane {lane.lane}", zip(names, row(lane, now), strict=True))
 
 
-def as_json(lane: LaneRow, now: Now) -> dict[str, Any]:
-    return {**lane_data(lane), "state": state(lane, now.moment)}
+def as_json(lane: LaneInfo, now: datetime) -> dict[str, Any]:
+    own_concurrency = "concurrency" in lane.overrides
+    return {
+        "lane": lane.lane,
+        "partition": lane.partition,
+        "waiting": lane.waiting,
+        "in_flight": lane.in_flight,
+        "ready_at": None if lane.ready_at is None else lane.ready_at.isoformat(),
+        "min_interval": lane.min_interval if "min_interval" in lane.overrides else None,
+        "concurrency": (lane.concurrency or 0) if own_concurrency else None,
+        "paused": lane.paused,
+        "blocked_until": None if lane.blocked_until is None else lane.blocked_until.isoformat(),
+        "state": state(lane, now),
+    }
 
 
-def row(lane: LaneRow, now: Now) -> tuple[str, ...]:
-    limits = lane.limits
-    interval = now.min_interval if limits.min_interval is None else limits.min_interval / SECOND
-    at_once = now.concurrency if limits.concurrency is None else limits.concurrency
+def row(lane: LaneInfo, now: datetime) -> tuple[str, ...]:
     return (
         lane.lane,
         f"{lane.waiting}",
         f"{lane.in_flight}",
-        in_words(lane, now.moment),
-        f"{interval:g}{' (default)' if limits.min_interval is None else ''}",
-        f"{at_once or 'any'}{' (default)' if limits.concurrency is None else ''}",
+        in_words(lane, now),
+        f"{lane.min_interval:g}{'' if 'min_interval' in lane.overrides else ' (default)'}",
+        f"{lane.concurrency or 'any'}{'' if 'concurrency' in lane.overrides else ' (default)'}",
     )
 
 
-def state(lane: LaneRow, now: int) -> str:
+def state(lane: LaneInfo, now: datetime) -> str:
     """What keeps a lane from starting an item: paused, blocked, empty, busy (at its concurrency), resting (its
     interval), or nothing: ready."""
-    if lane.limits.paused:
+    if lane.paused:
         return "paused"
-    if lane.limits.blocked_until > now:
+    if is_blocked(lane, now):
         return "blocked"
     if not lane.waiting:
         return "empty"
@@ -298,11 +306,15 @@ def state(lane: LaneRow, now: int) -> str:
     return "resting" if lane.ready_at > now else "ready"
 
 
-def in_words(lane: LaneRow, now: int) -> str:
+def is_blocked(lane: LaneInfo, now: datetime) -> bool:
+    return lane.blocked_until is not None and lane.blocked_until > now
+
+
+def in_words(lane: LaneInfo, now: datetime) -> str:
     match name := state(lane, now):
-        case "blocked":
-            return f"blocked until {format_time(as_datetime(lane.limits.blocked_until))}"
+        case "blocked" if lane.blocked_until is not None:
+            return f"blocked until {format_time(lane.blocked_until)}"
         case "resting" if lane.ready_at is not None:
-            return f"ready in {format_duration((lane.ready_at - now) / SECOND)}"
+            return f"ready in {format_duration((lane.ready_at - now).total_seconds())}"
         case _:
             return name

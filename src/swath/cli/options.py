@@ -1,9 +1,10 @@
 """Options that several commands share."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from swath import UNCHANGED
 from swath.cli.parsers import parse_duration
 
 StoreOption = Annotated[
@@ -37,6 +38,13 @@ ConcurrencyOption = Annotated[
         help="Default for lanes: maximum items in flight; 0 for no limit",
     ),
 ]
+
+
+def get_concurrency(given: Any) -> Any:
+    """Return the argument for `concurrency=`: on the command line 0 means no limit, and no option means unchanged."""
+    return UNCHANGED if given is None else given or None
+
+
 MaxAttemptsOption = Annotated[
     int | None,
     typer.Option("--max-attempts", metavar="N", show_default=False, help="Maximum attempts before an item is dead"),

@@ -8,9 +8,10 @@ from typing import Any
 
 import typer
 
+from swath import MAX_SECONDS
 from swath.core.clock import is_moment
-from swath.core.codec import MAX_SECONDS
-from swath.frontier import FRONTIER_DEFAULT
+
+FRONTIER_DEFAULT = "default"
 
 _UNITS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
 _SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,

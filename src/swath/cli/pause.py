@@ -50,7 +50,7 @@ async def describe_pause(frontier: Frontier, lane: str | None) -> tuple[dict[str
         )
         return {"lane": None, "paused": status.paused, "frontier_paused": status.paused}, text
     found = await frontier.lane(lane)
-    paused = found is not None and found.limits.paused
+    paused = found is not None and found.paused
     text = f"Lane {lane} is {'paused' if paused else 'not paused'}"
     text += f", with {found.waiting:,} waiting and {found.in_flight:,} in flight." if found else "."
     if status.paused:

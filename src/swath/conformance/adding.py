@@ -3,8 +3,8 @@
 import asyncio
 
 from swath.conformance.trial import Conformance, Start, dead, done, retry
-from swath.core.codec import MAX_KEY_BYTES, MAX_LANE_BYTES, MAX_PAYLOAD_BYTES
 from swath.core.store import ADD_CHUNK
+from swath.core.validation import MAX_KEY_BYTES, MAX_LANE_BYTES, MAX_PAYLOAD_BYTES
 
 ODD_TEXTS = [
     'it\'s "quoted" \\ and 100%s %(x)s :name ?1 $1',

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from swath.conformance.trial import Conformance, Start, dead, done, release, retry
-from swath.core.codec import MAX_ERROR_CHARS, MAX_RESULT_BYTES
 from swath.core.errors import InvalidOutcome, LeaseLost, OutputConflict
 from swath.core.store import Move, MoveKind, OutputMove
+from swath.core.validation import MAX_ERROR_CHARS, MAX_RESULT_BYTES
 
 
 class Settling(Conformance):

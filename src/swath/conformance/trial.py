@@ -8,8 +8,8 @@ from typing import Any
 import pytest_asyncio
 
 from swath.core.clock import Clock, ManualClock, microseconds
-from swath.core.codec import new_item
 from swath.core.counters import NO_COUNTERS, NO_LANE_COUNTERS
+from swath.core.encoding import encode_item
 from swath.core.item import DEFAULT_PRIORITY, Item
 from swath.core.lane import address, key_hash
 from swath.core.store import (
@@ -95,7 +95,7 @@ def split(
     rest_payload: str | None = None,
     result: str | None = None,
 ) -> Move:
-    other = new_item(Item(rest, item.lane, item.priority, span=item.span), partitions)._replace(payload=rest_payload)
+    other = encode_item(Item(rest, item.lane, item.priority, span=item.span), partitions)._replace(payload=rest_payload)
     return Move(item.position, MoveKind.SPLIT, payload=payload, rest=other, result=result)
 
 
@@ -185,7 +185,7 @@ class Trial:
         after: float | None = None,
     ) -> EncodedItem:
         """`payload` is a JSON text; `after` keeps the item back for so many seconds."""
-        item = new_item(Item(key, lane, priority, span=span), self.partitions)
+        item = encode_item(Item(key, lane, priority, span=span), self.partitions)
         not_before = None if after is None else self.clock.now() + microseconds(after)
         return item._replace(payload=payload, not_before=not_before)
 

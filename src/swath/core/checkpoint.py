@@ -1,11 +1,11 @@
-"""Checkpoint: up to which position a partition is covered (INV-6)."""
+"""Checkpoint: the position up to which everything in a partition is settled (INV-6)."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Everything at or below `position` is settled; of that, `dead` items are dead."""
+    """Everything at or below `position` is settled, and `dead` of these items are dead. `end` is the last position."""
 
     partition: int
     position: int
@@ -14,10 +14,10 @@ class Checkpoint:
 
     @property
     def lag(self) -> int:
-        """How many positions lie between the checkpoint and the end."""
+        """The number of positions between the checkpoint and the end."""
         return self.end - self.position
 
 
-def halves(span: int) -> tuple[int, int]:
-    """The spans of the two parts of a range that is split: they add up, and only of a span of 1 the first is empty."""
+def halve_span(span: int) -> tuple[int, int]:
+    """Return the spans of the two parts of a range that is split. They add up; the first is 0 only for a span of 1."""
     return span // 2, span - span // 2

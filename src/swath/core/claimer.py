@@ -7,12 +7,13 @@ import secrets
 from collections.abc import Sequence
 from time import perf_counter
 
-from swath.core import codec, events
+from swath.core import events
 from swath.core.clock import lease_clock, microseconds
 from swath.core.errors import StoreUnavailable, UsageError
 from swath.core.leased_items import LeasedItems
 from swath.core.session import Session
 from swath.core.store import MAX_CLAIM, ClaimReply, ClaimRequest
+from swath.core.validation import check_lease
 
 log = logging.getLogger("swath")
 
@@ -38,7 +39,7 @@ class Claimer:
         """
         if type(limit) is not int or not 1 <= limit <= MAX_CLAIM:
             raise UsageError(f"limit={limit!r}: a claim takes 1 to {MAX_CLAIM:,} items")
-        codec.check_lease(lease)
+        check_lease(lease)
         # If an earlier request got no answer, the store may have made that claim: ask for it again by its token.
         token = self._unanswered.pop() if self._unanswered else secrets.randbits(63)
         session = self._session

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, assert_never
 
 from swath.core.errors import InvalidItem, InvalidOutcome
-from swath.core.item import LEVELS, Dead, Done, Item, Outcome, Release, Retry, Split
+from swath.core.item import LEVELS, UNCHANGED, Dead, Done, Item, Outcome, Release, Retry, Split
 from swath.core.lane import KEY_HASH_BYTES, whereabouts
 from swath.core.retry_policy import compute_backoff, count_tries
 from swath.core.store import EncodedItem, Fact, Move, MoveKind
@@ -84,12 +84,23 @@ def _decode_payload(item: Item) -> Item:
     return tuple.__new__(Item, fields)  # half the time of item._replace(…), which binds arguments by name
 
 
-def encode_done(item: Item, result: Any, revisit_after: float | None, started: bool) -> Move:
+def encode_done(item: Item, result: Any, revisit_after: float | None, started: bool, payload: Any = UNCHANGED) -> Move:
     """Encode `done`, the outcome of nearly every item."""
     delay = None if revisit_after is None else check_delay("revisit_after", revisit_after)
     text = None if result is None else _encode_result(item, result)
-    fields = (item.position, _DONE, delay, text, None, None, started, None, None)
+    next_payload = None if payload is UNCHANGED else _encode_next_payload(item, payload, revisit_after)
+    fields = (item.position, _DONE, delay, text, None, None, started, next_payload, None)
     return tuple.__new__(Move, fields)  # half the time of Move(…), as above
+
+
+def _encode_next_payload(item: Item, payload: Any, revisit_after: float | None) -> str:
+    """Encode the payload of the next visit. None becomes "null", because a store keeps the old payload for None."""
+    if revisit_after is None:
+        raise InvalidOutcome(
+            f"done(payload=…) of {show(item.key)} without revisit_after: the payload is for the next visit, "
+            "so pass revisit_after as well, or keep the value as the result"
+        )
+    return encode_json("payload", item.key, payload, MAX_PAYLOAD_BYTES)
 
 
 def encode_outcome(outcome: Outcome, *, max_attempts: int, partitions: int) -> Move:
@@ -97,7 +108,7 @@ def encode_outcome(outcome: Outcome, *, max_attempts: int, partitions: int) -> M
     item = outcome.item
     match outcome:
         case Done():
-            return encode_done(item, outcome.result, outcome.revisit_after, outcome.started)
+            return encode_done(item, outcome.result, outcome.revisit_after, outcome.started, outcome.payload)
         case Retry():
             return _encode_retry(outcome, max_attempts)
         case Dead():

@@ -1,49 +1,49 @@
-"""Every exception swath raises. The branches follow the caller's next move.
+"""Every exception that swath raises. The branches of the tree follow what the caller does next.
 
 SwathError
 ├── UsageError              fix the call
-│   ├── InvalidItem         a key, lane, priority, payload … that cannot be stored
+│   ├── InvalidItem         a key, lane, priority, payload … that a store cannot hold
 │   ├── InvalidOutcome      an outcome that does not fit the claim it is settled with
-│   ├── InvalidSetting      a frontier or lane setting out of range, or an unknown one
-│   ├── InvalidStoreURL     a store URL that names no store
-│   ├── WrongTransaction    `settle(connection=)` on a transaction that cannot carry it
-│   └── MissingExtra        a part of swath whose `pip install` has not been run
-├── LeaseLost               drop this work: somebody else has it
-├── OutputConflict          drop this work: the output file has moved on
-├── StoreUnavailable        wait, and try again
-├── StoreFull               make room, and try again
+│   ├── InvalidSetting      a setting that is unknown or out of range
+│   ├── InvalidStoreURL     a store URL that swath cannot open
+│   ├── WrongTransaction    `settle(connection=)` with a transaction that cannot carry it
+│   └── MissingExtra        an optional part of swath that is not installed
+├── LeaseLost               discard the results: another worker has the items
+├── OutputConflict          discard the results: the output file has grown in the meantime
+├── StoreUnavailable        wait and retry
+├── StoreFull               free some space and retry
 └── SchemaError             run a command
     ├── SchemaOutdated      `swath db migrate`
     ├── SchemaTooNew        upgrade swath
-    └── NotAFrontier        the file or schema belongs to something else
+    └── NotAFrontier        choose another file or schema
 """
 
 
 class SwathError(Exception):
-    """What every error of swath descends from."""
+    """The base class of all errors that swath raises."""
 
 
 class UsageError(SwathError, ValueError):
-    """The call cannot be carried out as it stands; nothing was changed, except for what `added` counts: items that a
-    long addition had taken in before it met the one that was wrong."""
+    """The call is invalid. Nothing was changed, except that `add` may have added the items before the invalid one:
+    `added` is their number."""
 
     added = 0
 
 
 class InvalidItem(UsageError):
-    """An item that cannot be stored."""
+    """A store cannot hold this item."""
 
 
 class InvalidOutcome(UsageError):
-    """An outcome that does not fit the claim it is settled with."""
+    """The outcome does not fit the claim that it is settled with."""
 
 
 class InvalidSetting(UsageError):
-    """A setting that is unknown or out of range."""
+    """A setting is unknown or out of range."""
 
 
 class InvalidStoreURL(UsageError):
-    """A store URL that names no store."""
+    """swath cannot open this store URL."""
 
 
 class WrongTransaction(UsageError):
@@ -51,36 +51,36 @@ class WrongTransaction(UsageError):
 
 
 class MissingExtra(UsageError, ImportError):
-    """A part of swath that is not installed; the message names the `pip install` to run."""
+    """An optional part of swath is not installed. The message names the `pip install` command."""
 
 
 class LeaseLost(SwathError):
-    """The claim is no longer this worker's. Its items are somebody else's: discard the results (INV-2)."""
+    """This worker no longer holds the claim. Another worker may have its items: discard the results (INV-2)."""
 
 
 class OutputConflict(SwathError):
-    """An output file is not as long as this settlement believes; nothing was settled (INV-5)."""
+    """An output file does not have the length that the settlement expects. Nothing was settled (INV-5)."""
 
 
 class StoreUnavailable(SwathError):
-    """The store cannot be reached or is busy beyond its time limit. Nothing is known to have changed: try again."""
+    """The store cannot be reached, or was busy for too long. It is not known whether the call took effect: retry."""
 
 
 class StoreFull(SwathError):
-    """The store has no room left. Nothing was changed."""
+    """The store has no space left. Nothing was changed."""
 
 
 class SchemaError(SwathError):
-    """The store's format is not the one this version of swath works with."""
+    """This version of swath cannot use the store's format."""
 
 
 class SchemaOutdated(SchemaError):
-    """The store was written by an older swath: `swath db migrate` brings it up to date."""
+    """The store was written by an older swath. `swath db migrate` upgrades it."""
 
 
 class SchemaTooNew(SchemaError):
-    """The store was written by a newer swath."""
+    """The store was written by a newer swath. Upgrade swath."""
 
 
 class NotAFrontier(SchemaError):
-    """The file or schema holds something that is not swath's; it was left alone."""
+    """The file or schema does not belong to swath. It was not changed."""

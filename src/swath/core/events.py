@@ -1,4 +1,4 @@
-"""What happens, as values, and the Observer that is told of it."""
+"""Events: what swath tells an observer. docs/reference/events.md is generated from the docstrings here."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -6,12 +6,12 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened."""
+    """The base class of all events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Added(Event):
-    """Items were offered to the store; `added` of them were new. A long addition is several of these."""
+    """Items were sent to the store, and `added` of the `offered` ones were new. A long addition emits several."""
 
     offered: int
     added: int
@@ -20,7 +20,7 @@ class Added(Event):
 
 @dataclass(frozen=True, slots=True)
 class Claimed(Event):
-    """A claim was made."""
+    """A claim leased items to this worker."""
 
     fence: int
     items: int
@@ -29,7 +29,8 @@ class Claimed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Recovered(Event):
-    """Items were taken back from claims whose lease had ended; `died` of them had failed too often."""
+    """A claim took items back from claims whose lease had expired. `died` of them had lost too many workers and are
+    dead now."""
 
     items: int
     died: int
@@ -45,8 +46,8 @@ class Renewed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Settled(Event):
-    """One settlement was committed; in a caller's own transaction, it is about to be. `discovered` counts what was sent
-    to the store: all but what this process knows to be there."""
+    """A settlement was committed, or was sent inside a caller's transaction that has yet to commit. `discovered` counts
+    the discovered items that were sent to the store, without those that this process knows the store to hold."""
 
     fence: int
     partition: int
@@ -61,7 +62,8 @@ class Settled(Event):
 
 @dataclass(frozen=True, slots=True)
 class Lost(Event):
-    """A claim was not this worker's any more; its results were dropped (INV-2)."""
+    """The lease of a claim expired and another worker may have its items, so the results of this worker were discarded
+    (INV-2)."""
 
     fence: int
     items: int
@@ -70,7 +72,7 @@ class Lost(Event):
 
 @dataclass(frozen=True, slots=True)
 class HandlerFailed(Event):
-    """A handler raised, ran out of time or returned something that is not an outcome; the item is retried."""
+    """A handler raised an exception, exceeded its timeout or returned an invalid outcome. The item is retried."""
 
     key: str
     reason: str
@@ -79,14 +81,15 @@ class HandlerFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class LaneChanged(Event):
-    """A lane was paused, resumed, blocked or given limits."""
+    """A lane was paused, resumed or blocked, or its limits were changed."""
 
     lane: str
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsChanged(Event):
-    """Defaults of the frontier were changed, or all of it was paused or resumed; `paused` is None where it was not."""
+    """The defaults of the frontier were changed, or the whole frontier was paused or resumed. `paused` is None if
+    neither was."""
 
     paused: bool | None
 
@@ -100,14 +103,15 @@ class Reopened(Event):
 
 @dataclass(frozen=True, slots=True)
 class ClockStepped(Event):
-    """The store's clock moved by `seconds` more than this process's: leases may have ended early (INV-3)."""
+    """The store's clock moved forward by `seconds` more than this machine's clock, so leases may have expired early
+    (INV-3)."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting(Event):
-    """The store cannot be reached; the runner tries again after `seconds`."""
+    """The store is unavailable. The runner tries again after `seconds`."""
 
     reason: str
     seconds: float
@@ -115,20 +119,21 @@ class Waiting(Event):
 
 @dataclass(frozen=True, slots=True)
 class Reached(Event):
-    """The store can be reached again, after `seconds`."""
+    """The store is available again. The outage lasted `seconds`."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Stopping(Event):
-    """The runner takes no more work; it finishes or releases what is in hand."""
+    """The runner is stopping: it claims nothing more, and finishes or releases the `in_flight` items it holds."""
 
     reason: str
-    in_hand: int
+    in_flight: int
 
 
 class Observer(Protocol):
-    """Is told of every event, in order, on the event loop. It must return quickly; what it raises is logged."""
+    """A callable that receives every event in order, on the event loop's thread. It must return quickly; exceptions
+    that it raises are logged."""
 
     def __call__(self, event: Event, /) -> None: ...

@@ -1,26 +1,40 @@
-"""Item, the unit of work, and the outcomes a worker can give it."""
+"""Item, the unit of work, and the outcomes that a worker can give it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from swath.core.counters import NO_COUNTERS
 
 if TYPE_CHECKING:
-    from swath.core.store import EncodedItem  # which is built on this module
+    from swath.core.store import EncodedItem  # that module imports this one
 
 DEFAULT_LANE = "default"
 DEFAULT_PRIORITY = 3
+LEVELS = 8  # priorities are 0 to 7; higher is claimed first
 NOTHING: tuple[()] = ()
-LEVELS = 8  # priorities are levels 0 to 7, higher first
+
+
+class Unchanged(Enum):
+    """The type of UNCHANGED, the default of arguments for which None has a meaning of its own."""
+
+    UNCHANGED = "unchanged"
+
+    def __repr__(self) -> str:
+        return "UNCHANGED"
+
+
+UNCHANGED: Final = Unchanged.UNCHANGED
 
 
 class Item(NamedTuple):
-    """One unit of work. `key` and `lane` name it; it enters its lane once (INV-7).
+    """One unit of work. `key` and `lane` identify it; a key enters its lane once (INV-7).
 
-    The fields from `attempts` on are set on items that a claim hands out. A named tuple, because a page has many links:
-    it is made in a quarter of the time of a frozen dataclass.
+    A claim sets the fields from `attempts` on. `payload` is any JSON value.
     """
+
+    # A named tuple, because a page has many links: a frozen dataclass takes four times as long to create.
 
     key: str
     lane: str = DEFAULT_LANE
@@ -28,13 +42,13 @@ class Item(NamedTuple):
     payload: Any = None
     not_before: datetime | None = None
     span: int = 1
-    attempts: int = 0
-    losses: int = 0  # of the attempts: how often its worker was lost
-    lane_visits: int = 0  # how often an item of its lane was started and done before
-    lane_in_flight: int = 0  # items of its lane that were in flight when it was claimed
+    attempts: int = 0  # how often it was tried before
+    losses: int = 0  # how many of these attempts ended with a lost worker
+    lane_visits: int = 0  # how many items of its lane had been started and done
+    lane_in_flight: int = 0  # how many other items of its lane were in flight
     partition: int = -1
     position: int = -1
-    lane_counters: Mapping[str, int] = NO_COUNTERS  # of its lane, when it was claimed
+    lane_counters: Mapping[str, int] = NO_COUNTERS  # the counters of its lane
 
     def done(
         self,
@@ -42,43 +56,84 @@ class Item(NamedTuple):
         result: Any = None,
         discovered: "Item | str | Iterable[Item | EncodedItem | str]" = NOTHING,
         revisit_after: float | None = None,
+        payload: Any = UNCHANGED,
         facts: Mapping[str, Any] | None = None,
         output: Any = None,
+        rows: Sequence[Any] = NOTHING,
+        counters: Mapping[str, int] = NO_COUNTERS,
+        lane_counters: Mapping[str, int] = NO_COUNTERS,
         started: bool = True,
     ) -> "Done":
-        """Covered. `discovered`, `facts` and `output` are committed with it (INV-5); `revisit_after` seconds opens it
-        again. What needed no work, `started=False`, is no visit of its lane. Where that has a concurrency of 1, the
-        next may start at once; elsewhere the interval runs from the claim all the same.
+        """The item is covered. Everything that you pass commits together with it (INV-5).
+
+        `result` is kept with the item. `discovered` items are added. `facts` are stored as by `frontier.learn`.
+        `output` goes to the output of the run, `rows` to its sink. `counters` are added to the counters of the
+        frontier, and `lane_counters` to those of the item's lane.
+
+        With `revisit_after`, the item is ready again that many seconds later, and `payload` replaces its payload.
+
+        Pass `started=False` if the item needed no work, so that it does not count as a visit of its lane. In a lane
+        with a concurrency of 1 the next item may then start at once; in others the interval has begun with the claim.
         """
         if discovered is not NOTHING:
-            # A text is one key, as in `add`, and not so many of one letter. An item is a tuple, but one item.
+            # A string is one key, and an Item is a tuple but one item.
             discovered = (discovered,) if isinstance(discovered, str | Item) else tuple(discovered)
-        fields = (self, result, discovered, revisit_after, facts, output, started)
-        return tuple.__new__(Done, fields)  # one for each item: Done(…) names its arguments first, at twice the cost
+        fields = (
+            self, result, discovered, revisit_after, facts, output, started, payload, rows, counters, lane_counters,
+        )  # fmt: skip
+        return tuple.__new__(Done, fields)  # half the time of Done(…), which binds arguments by name
 
     def retry(self, *, after: float | None = None, reason: str = "retry", error: str | None = None) -> "Retry":
-        """Failed for now: again `after` seconds, or after a growing, jittered pause; dead after too many attempts."""
+        """The item failed for now. Try it again `after` seconds, or after a pause that doubles with each failure.
+
+        After `max_attempts` failures the item is dead.
+        """
         return Retry(self, after=after, reason=reason, error=error)
 
-    def dead(self, *, reason: str, error: str | None = None, output: Any = None) -> "Dead":
-        """Given up, with the reason; listed by `dead()` and re-openable."""
-        return Dead(self, reason=reason, error=error, output=output)
+    def dead(
+        self,
+        *,
+        reason: str,
+        error: str | None = None,
+        output: Any = None,
+        counters: Mapping[str, int] = NO_COUNTERS,
+        lane_counters: Mapping[str, int] = NO_COUNTERS,
+    ) -> "Dead":
+        """Give the item up. `frontier.dead()` lists it with its reason, and `reopen()` makes it ready again."""
+        return Dead(self, reason, error, output, counters, lane_counters)
 
-    def release(self, *, started: bool = True, after: float | None = None, output: Any = None) -> "Release":
-        """Given back, for `after` seconds from now if that is given; no attempt is counted. Work that never started,
-        `started=False`, leaves a lane with a concurrency of 1 ready at once, as with `done`."""
-        return Release(self, started=started, after=after, output=output)
+    def release(
+        self,
+        *,
+        started: bool = True,
+        after: float | None = None,
+        output: Any = None,
+        counters: Mapping[str, int] = NO_COUNTERS,
+        lane_counters: Mapping[str, int] = NO_COUNTERS,
+    ) -> "Release":
+        """Give the item back without counting an attempt. It is ready at once, or `after` seconds.
 
-    def split(self, *, at: Any, result: Any = None) -> "Split":
-        """Covered below `at`; the rest of the range becomes an item of its own, free to be claimed.
-
-        The payload of a range is a mapping with `lo` and `hi`; the rest has `at` as its `lo`.
+        Pass `started=False` if the work never began: a lane with a concurrency of 1 may then start at once.
         """
-        return Split(self, at=at, result=result)
+        return Release(self, started, after, output, counters, lane_counters)
+
+    def split(
+        self,
+        *,
+        at: Any,
+        result: Any = None,
+        counters: Mapping[str, int] = NO_COUNTERS,
+        lane_counters: Mapping[str, int] = NO_COUNTERS,
+    ) -> "Split":
+        """The range is covered below `at`; the rest becomes an item of its own, which any worker can claim.
+
+        The payload of a range is a mapping with `lo` and `hi`. The rest has `at` as its `lo`.
+        """
+        return Split(self, at, result, counters, lane_counters)
 
 
 class Done(NamedTuple):
-    """Covered, with what came of it and what it discovered."""
+    """The item is covered. See `Item.done`."""
 
     item: Item
     result: Any = None
@@ -87,10 +142,14 @@ class Done(NamedTuple):
     facts: Mapping[str, Any] | None = None
     output: Any = None
     started: bool = True
+    payload: Any = UNCHANGED
+    rows: Sequence[Any] = NOTHING
+    counters: Mapping[str, int] = NO_COUNTERS
+    lane_counters: Mapping[str, int] = NO_COUNTERS
 
 
 class Retry(NamedTuple):
-    """Failed for now."""
+    """The item failed for now. See `Item.retry`."""
 
     item: Item
     after: float | None = None
@@ -99,29 +158,35 @@ class Retry(NamedTuple):
 
 
 class Dead(NamedTuple):
-    """Given up."""
+    """The item is given up. See `Item.dead`."""
 
     item: Item
     reason: str
     error: str | None = None
     output: Any = None
+    counters: Mapping[str, int] = NO_COUNTERS
+    lane_counters: Mapping[str, int] = NO_COUNTERS
 
 
 class Release(NamedTuple):
-    """Given back as it was."""
+    """The item is given back. See `Item.release`."""
 
     item: Item
     started: bool = True
     after: float | None = None
     output: Any = None
+    counters: Mapping[str, int] = NO_COUNTERS
+    lane_counters: Mapping[str, int] = NO_COUNTERS
 
 
 class Split(NamedTuple):
-    """A range covered below `at`."""
+    """The range is covered below `at`. See `Item.split`."""
 
     item: Item
     at: Any
     result: Any = None
+    counters: Mapping[str, int] = NO_COUNTERS
+    lane_counters: Mapping[str, int] = NO_COUNTERS
 
 
 Outcome = Done | Retry | Dead | Release | Split

@@ -5,18 +5,21 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from swath.core import codec, events
+from swath.core import events
 from swath.core.clock import as_datetime, lease_clock, microseconds
+from swath.core.counters import NO_COUNTERS, NO_LANE_COUNTERS
+from swath.core.encoding import decode_items, encode_done, encode_facts, encode_item, encode_outcome
 from swath.core.errors import InvalidOutcome, LeaseLost, StoreFull, StoreUnavailable, SwathError
-from swath.core.item import Dead, Done, Item, Outcome, Release
+from swath.core.item import NOTHING, Dead, Done, Item, Outcome, Release, Retry
 from swath.core.session import Session
 from swath.core.store import ClaimRef, ClaimReply, EncodedItem, Fact, Move, MoveKind, OutputMove, Settlement
+from swath.core.validation import check_counters
 
 _COUNT_NAMES = {
     MoveKind.DONE: "done",
@@ -38,6 +41,9 @@ class EncodedOutcome(NamedTuple):
     output: Any
     # Set if a transaction whose commit got no reply may have settled the item already: call it to count that.
     count_if_settled: Callable[[], None] | None = None
+    rows: Sequence[Any] = NOTHING  # for the sink of the run
+    counters: Mapping[str, int] = NO_COUNTERS
+    lane_counters: Mapping[str, int] = NO_COUNTERS
 
 
 class _Attempt(NamedTuple):
@@ -53,13 +59,14 @@ class LeasedItems:
     """The items of one claim. Only the holder of the claim can settle or renew them (INV-2)."""
 
     def __init__(self, session: Session, reply: ClaimReply, *, token: int, lease: float, asked_at: float) -> None:
-        self.items: Sequence[Item] = codec.held_items(reply.items)
+        self.items: Sequence[Item] = decode_items(reply.items)
         self.fence = reply.fence
         self.expires_at: datetime = as_datetime(reply.expires_at)
         # On `lease_clock`. It counts from before the request was sent, so it is never later than the store's time.
         self.ends_at = asked_at + lease
         self.counts = dict.fromkeys([*_COUNT_NAMES.values(), "discovered"], 0)  # what was settled
         self.accepts_output = False  # whether a runner writes the `output` of outcomes
+        self.accepts_rows = False  # whether a runner passes the `rows` of outcomes to a sink
         self._session = session
         self._ref = ClaimRef(reply.fence, token)
         self._lease = lease
@@ -108,19 +115,28 @@ class LeasedItems:
         """Check an outcome: the store can hold it, and this claim still holds its item."""
         if not isinstance(outcome, Done):  # nearly all are, and checking one class takes a tenth of checking them all
             return self._encode_other(outcome)
-        item, result, discovered, revisit_after, facts, output, started = outcome
+        item, result, discovered, revisit_after, facts, output, started, payload, rows, counters, lane_counters = (
+            outcome
+        )
         # Not `holds()`: for every item, calling a method would cost as much as the check.
         if self._unsettled.get(item.partition, _EMPTY).get(item.position) != item.key:
             raise self._not_held(item)
         new_items: Sequence[EncodedItem] = ()
         if discovered:
             partitions = self._session.store.settings.partitions
-            new_items = [codec.new_item(new, partitions) for new in discovered]
-        encoded_facts = codec.facts(facts) if facts else ()
+            new_items = [encode_item(new, partitions) for new in discovered]
+        encoded_facts = encode_facts(facts) if facts else ()
         if output is not None:
             self._check_output(item)
-        move = codec.done(item, result, revisit_after, started)
-        return tuple.__new__(EncodedOutcome, (item, move, new_items, encoded_facts, output, None))
+        if rows is not NOTHING:
+            self._check_rows(item)
+        if counters is not NO_COUNTERS:
+            check_counters("counters", item.key, counters)
+        if lane_counters is not NO_COUNTERS:
+            check_counters("lane_counters", item.key, lane_counters)
+        move = encode_done(item, result, revisit_after, started, payload)
+        fields = (item, move, new_items, encoded_facts, output, None, rows, counters, lane_counters)
+        return tuple.__new__(EncodedOutcome, fields)  # half the time of EncodedOutcome(…), which binds by name
 
     def _encode_other(self, outcome: object) -> EncodedOutcome:
         if not isinstance(outcome, Outcome):
@@ -129,11 +145,21 @@ class LeasedItems:
         if not self.holds(item):
             raise self._not_held(item)
         settings = self._session.store.settings
-        move = codec.move(outcome, max_attempts=settings.max_attempts, partitions=settings.partitions)
+        move = encode_outcome(outcome, max_attempts=settings.max_attempts, partitions=settings.partitions)
         output = outcome.output if isinstance(outcome, Dead | Release) else None
         if output is not None:
             self._check_output(item)
-        return EncodedOutcome(item, move, (), (), output)
+        if isinstance(outcome, Retry):
+            return EncodedOutcome(item, move, (), (), output)
+        return EncodedOutcome(
+            item,
+            move,
+            (),
+            (),
+            output,
+            counters=check_counters("counters", item.key, outcome.counters),
+            lane_counters=check_counters("lane_counters", item.key, outcome.lane_counters),
+        )
 
     def _not_held(self, item: Item) -> InvalidOutcome:
         return InvalidOutcome(
@@ -145,6 +171,13 @@ class LeasedItems:
             raise InvalidOutcome(
                 f"the outcome of {item.key!r} has an output, but nothing writes it: give `run()` an `output=`, "
                 "or write the file yourself and settle with `outputs=`"
+            )
+
+    def _check_rows(self, item: Item) -> None:
+        if not self.accepts_rows:
+            raise InvalidOutcome(
+                f"the outcome of {item.key!r} has rows, but nothing stores them: give `run()` a `sink=`, "
+                "or write them yourself and settle with `connection=`"
             )
 
     # Committing
@@ -209,6 +242,8 @@ class LeasedItems:
             discovered=self._session.drop_known(discovered) if number else list(discovered),
             outputs=outputs,
             facts=list({fact.key: fact for outcome in outcomes if outcome.facts for fact in outcome.facts}.values()),
+            counters=_sum_counters(outcomes),
+            lane_counters=_sum_lane_counters(outcomes),
         )
 
     async def _send_until_resolved(self, attempt: _Attempt) -> None:
@@ -265,6 +300,29 @@ def _index_keys(items: Iterable[Item]) -> dict[int, dict[int, str]]:
     for item in items:
         keys[item.partition][item.position] = item.key
     return dict(keys)
+
+
+def _sum_counters(outcomes: Sequence[EncodedOutcome]) -> Mapping[str, int]:
+    counted = [outcome.counters for outcome in outcomes if outcome.counters]
+    return _add_up(counted) if counted else NO_COUNTERS
+
+
+def _sum_lane_counters(outcomes: Sequence[EncodedOutcome]) -> Mapping[str, Mapping[str, int]]:
+    counted = [outcome for outcome in outcomes if outcome.lane_counters]
+    if not counted:
+        return NO_LANE_COUNTERS
+    by_lane: defaultdict[str, list[Mapping[str, int]]] = defaultdict(list)
+    for outcome in counted:
+        by_lane[outcome.item.lane].append(outcome.lane_counters)
+    return {lane: _add_up(counters) for lane, counters in by_lane.items()}
+
+
+def _add_up(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for counters in several:
+        for name, count in counters.items():
+            total[name] = total.get(name, 0) + count
+    return total
 
 
 def _settled_event(fence: int, settlement: Settlement, seconds: float) -> events.Settled:

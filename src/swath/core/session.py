@@ -14,7 +14,7 @@ from time import perf_counter
 
 from swath.core import events
 from swath.core.clock import SECOND, lease_clock
-from swath.core.known_keys import Recent
+from swath.core.known_keys import KnownKeys
 from swath.core.store import ADD_CHUNK, EncodedItem, Store
 
 log = logging.getLogger("swath")
@@ -28,7 +28,7 @@ class Session:
     def __init__(self, store: Store, *, observer: events.Observer | None = None, worker: str | None = None) -> None:
         self.store = store
         self.worker = worker or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
-        self.known_keys = Recent()
+        self.known_keys = KnownKeys()
         self._generation = store.generation
         self._observer = observer
         self._clocks: tuple[float, float] | None = None  # ours and the store's at the last reply
@@ -64,18 +64,28 @@ class Session:
 
     def drop_known(self, items: Iterable[EncodedItem]) -> list[EncodedItem]:
         """Return the items that the store is not known to hold, each once and in order."""
-        if self._generation != self.store.generation:
-            self._generation = self.store.generation
-            self.known_keys.clear()
+        self._check_generation()
         fresh: dict[bytes, EncodedItem] = {}
         for item in items:
             if item.hash not in self.known_keys:
                 fresh.setdefault(item.hash, item)  # of two items with one key the first counts, as in the store
         return list(fresh.values())
 
+    def knows(self, item_hash: bytes) -> bool:
+        """Return whether the store is known to hold an item, by its hash."""
+        if self._generation != self.store.generation:  # asked for every link, so not by a call of _check_generation
+            self._check_generation()
+        return item_hash in self.known_keys
+
+    def _check_generation(self) -> None:
+        """Forget the known keys if the store may have lost items since they were confirmed."""
+        if self._generation != self.store.generation:
+            self._generation = self.store.generation
+            self.known_keys.clear()
+
     def remember(self, items: Sequence[EncodedItem]) -> None:
         """Note that the store holds these items, so that they are not sent again."""
-        self.known_keys.remember(item.hash for item in items)
+        self.known_keys.update(item.hash for item in items)
 
     def watch_clock(self, now: int, seconds: float) -> None:
         """Compare the store's clock with this machine's, and report when the store's stepped forward.

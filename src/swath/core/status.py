@@ -41,7 +41,7 @@ class Status:
     inbox: int
     paused: bool
     min_interval: float
-    concurrency: int
+    concurrency: int | None  # None: unlimited
     max_attempts: int
     checkpoints: Sequence[Checkpoint]
     next_ready_at: datetime | None
@@ -82,7 +82,7 @@ def summarize_status(store: StoreStatus) -> Status:
         inbox=total("inbox"),
         paused=store.signal.paused,
         min_interval=store.settings.min_interval / SECOND,
-        concurrency=store.settings.concurrency,
+        concurrency=store.settings.concurrency or None,
         max_attempts=store.settings.max_attempts,
         checkpoints=[_checkpoint(part) for part in parts],
         next_ready_at=as_datetime(min(moments)) if moments else None,

@@ -6,6 +6,7 @@ from typing import TypeGuard
 
 from swath.core.clock import SECOND, from_datetime, is_moment, microseconds
 from swath.core.errors import InvalidItem, InvalidOutcome, InvalidSetting, UsageError
+from swath.core.item import UNCHANGED, Unchanged
 from swath.core.store import OutputMove
 
 MAX_KEY_BYTES = 8_192
@@ -115,6 +116,20 @@ def check_concurrency(concurrency: object) -> int:
             f"concurrency={show(concurrency)}: pass a whole number from 1 to {MAX_CONCURRENCY:,}, or None for no limit"
         )
     return concurrency
+
+
+def check_settings(
+    min_interval: float | None, concurrency: int | Unchanged | None, max_attempts: int | None
+) -> dict[str, int]:
+    """Return the given defaults of a frontier as a store keeps them."""
+    given: dict[str, int] = {}
+    if min_interval is not None:
+        given["min_interval"] = check_seconds("min_interval", min_interval)
+    if concurrency is not UNCHANGED:
+        given["concurrency"] = check_concurrency(concurrency)
+    if max_attempts is not None:
+        given["max_attempts"] = check_attempts(max_attempts)
+    return given
 
 
 def check_attempts(attempts: object) -> int:

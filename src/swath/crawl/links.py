@@ -7,9 +7,7 @@ or the hash under which the frontier knows the item. It leaves out an item only 
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from swath import DEFAULT_PRIORITY, Frontier, Item
-from swath.core import codec
-from swath.core.store import EncodedItem
+from swath import DEFAULT_PRIORITY, EncodedItem, Frontier, Item
 from swath.crawl.urls import normalise
 from swath.crawl.urls.scope import Scope
 from swath.crawl.urls.traps import find_trap
@@ -44,15 +42,15 @@ class LinkFilter:
 
     def new_items(self, links: Iterable[str], *, depth: int, referrer: str, **payload: object) -> list[EncodedItem]:
         """Return items for the links that belong to the crawl, without those known to be in the frontier."""
-        partitions = self._frontier._store.settings.partitions
-        decisions, recent = self._decisions, self._frontier._session.known_keys
+        decisions, knows = self._decisions, self._frontier.knows
         if self._scope.depth is not None and depth > self._scope.depth:
             self._refused["depth"] += 1
             return []
-        items = []
+        kept: list[str] = []
+        items: list[Item] = []
         for link in links:
             known = decisions.get(link, b"")
-            if known is None or (known and known in recent):
+            if known is None or (known and knows(known)):
                 continue
             url = self._strip(link)
             reason = self.find_refusal(url, depth)
@@ -60,13 +58,12 @@ class LinkFilter:
                 self._refused[reason] += 1
                 self._remember(link, None)
                 continue
-            item = codec.new_item(
-                Item(url, self.lane_of(url), DEFAULT_PRIORITY, {"depth": depth, "from": referrer, **payload}),
-                partitions,
-            )
+            kept.append(link)
+            items.append(Item(url, self.lane_of(url), DEFAULT_PRIORITY, {"depth": depth, "from": referrer, **payload}))
+        encoded = self._frontier.encode(items, drop_known=False)
+        for link, item in zip(kept, encoded, strict=True):
             self._remember(link, item.hash)
-            items.append(item)
-        return items
+        return encoded
 
     def _strip(self, url: str) -> str:
         """Remove session ids, and tracking parameters if the settings say so."""

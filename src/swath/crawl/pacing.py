@@ -146,4 +146,4 @@ class LanePacing:
         until = time.monotonic() + seconds
         if seconds and until > pace.blocked_until:
             pace.blocked_until = until
-            await self._frontier.block(lane, until=seconds, at_least=True)
+            await self._frontier.block(lane, seconds=seconds, at_least=True)

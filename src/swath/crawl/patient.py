@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
+from swath import Frontier, NewItems
 from swath.core.errors import StoreFull, StoreUnavailable
-from swath.frontier import Frontier, ItemsIn
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
@@ -30,18 +30,20 @@ class Patient:
     async def learn(self, facts: Mapping[str, Any]) -> None:
         await _outlast(lambda: self._frontier.learn(facts))
 
-    async def add(self, items: ItemsIn) -> int:
+    async def add(self, items: NewItems) -> int:
         return await _outlast(lambda: self._frontier.add(items))
 
     async def limit(self, lane: str, *, min_interval: float) -> None:
         await _outlast(lambda: self._frontier.limit(lane, min_interval=min_interval))
 
-    async def block(self, lane: str, *, until: datetime | float, at_least: bool = False) -> None:
-        await _outlast(lambda: self._frontier.block(lane, until=until, at_least=at_least))
+    async def block(
+        self, lane: str, *, until: datetime | None = None, seconds: float | None = None, at_least: bool = False
+    ) -> None:
+        await _outlast(lambda: self._frontier.block(lane, until=until, seconds=seconds, at_least=at_least))
 
-    async def blocked_until(self, lane: str) -> int:
+    async def blocked_until(self, lane: str) -> datetime | None:
         found = await _outlast(lambda: self._frontier.lane(lane))
-        return 0 if found is None else found.limits.blocked_until
+        return None if found is None else found.blocked_until
 
 
 async def _outlast(ask: Callable[[], Awaitable[T]]) -> T:

@@ -108,7 +108,7 @@ async def _check_is_crawl(frontier: Frontier, settings: CrawlSettings) -> bool:
 def _frontier_settings(settings: CrawlSettings) -> dict[str, Any]:
     return {
         "min_interval": settings.min_interval,
-        "concurrency": settings.max_workers_per_host,
+        "concurrency": settings.max_workers_per_host or None,
         "max_attempts": max(MIN_ATTEMPTS, settings.retries + 1),
     }
 

@@ -7,11 +7,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from swath.core import codec, events
+from swath.core import events
 from swath.core.claimer import Claimer
 from swath.core.clock import SECOND, lease_clock
 from swath.core.errors import InvalidSetting, UsageError
 from swath.core.session import Session
+from swath.core.validation import check_lease, check_seconds
 from swath.runner.dispatcher import Broker
 from swath.runner.execution import Handler, Transaction, described
 from swath.runner.output import Output
@@ -85,9 +86,9 @@ def _check(handler: object, workers: object, lease: float, timeout: object, grac
         raise UsageError(f"{handler!r} cannot be called: a handler is an async function that takes an item")
     if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= MAX_WORKERS:
         raise InvalidSetting(f"workers={workers!r}: a whole number from 1 to {MAX_WORKERS:,}")
-    codec.check_lease(lease)
-    codec.check_seconds("grace", grace)
-    if timeout is not None and codec.check_seconds("timeout", timeout) < MIN_TIMEOUT * SECOND:
+    check_lease(lease)
+    check_seconds("grace", grace)
+    if timeout is not None and check_seconds("timeout", timeout) < MIN_TIMEOUT * SECOND:
         raise InvalidSetting(f"timeout={timeout!r}: at least {MIN_TIMEOUT} s, or None for no limit")
     if until not in get_args(Until):
         raise InvalidSetting(f'until={until!r}: "done", "idle" or "stopped"')

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from swath import StoreURL
 from swath.core.errors import InvalidSetting, UsageError
 from swath.core.redact import mask_password
-from swath.opening import StoreURL
 
 OUTS = (".jsonl", ".parquet")
 STORE_SUFFIXES = ("", "-wal", "-shm", "-turn")  # of the files of a frontier in SQLite
@@ -72,7 +72,7 @@ class ScanSettings:
     def store_files(self) -> Sequence[str]:
         """What the frontier is kept in, as far as that is files."""
         url = StoreURL.parse(self.store_url)
-        return [url.path + suffix for suffix in STORE_SUFFIXES] if url.backend == "sqlite" else []
+        return [url.path + suffix for suffix in STORE_SUFFIXES] if url.scheme == "sqlite" else []
 
     def saved(self) -> dict[str, Any]:
         """What makes it this scan and no other."""

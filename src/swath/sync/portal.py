@@ -12,11 +12,11 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from swath.core import codec
+from swath.core.encoding import encode_item
 from swath.core.errors import UsageError, WrongTransaction
 from swath.core.item import Item, Outcome
 from swath.core.store import EncodedItem
-from swath.frontier import ADD_BUFFER, ADD_BYTES, Frontier
+from swath.frontier import ADD_BUFFER, ADD_BYTES, Frontier, NewItem
 from swath.runner.run import Summary
 from swath.runner.shutdown import Stop, stop_on_signals
 from swath.worker_threads import Threads
@@ -117,7 +117,7 @@ class Portal:
 
     # what differs between threads and tasks
 
-    async def opened(self, opening: Awaitable[Answer]) -> Answer:
+    async def open(self, opening: Awaitable[Answer]) -> Answer:
         return await opening
 
     def iterate(self, values: AsyncIterator[Answer]) -> Iterator[Answer]:
@@ -134,9 +134,15 @@ class Portal:
         while found := self.call(page()):
             yield from found
 
-    def add(self, frontier: Frontier, items: Item | str | Iterable[Item | str]) -> int:
+    async def encode(
+        self, frontier: Frontier, items: NewItem | Iterable[NewItem], drop_known: bool
+    ) -> list[EncodedItem]:
+        """Encode on the event loop's thread, which owns the set of known keys."""
+        return frontier.encode(items, drop_known=drop_known)
+
+    def add(self, frontier: Frontier, items: NewItem | Iterable[NewItem]) -> int:
         """An iterable may block, or belong to a thread: it is drawn from in the caller's."""
-        if isinstance(items, Item | str):
+        if isinstance(items, Item | EncodedItem | str):
             return self.call(frontier.add(items))
         if not hasattr(items, "__iter__"):
             raise UsageError(f"{items!r} is neither an item, nor a key, nor an iterable of them")
@@ -219,13 +225,13 @@ class Portal:
             wait([future])
 
 
-def _drawn(source: Iterator[Item | str], partitions: int) -> list[Item | EncodedItem | str]:
+def _drawn(source: Iterator[NewItem], partitions: int) -> list[NewItem]:
     """The next items, as many as are held in memory at a time. One that is wrong is the last: `add` says so."""
-    drawn: list[Item | EncodedItem | str] = []
+    drawn: list[NewItem] = []
     size = 0
     for item in islice(source, ADD_BUFFER):
         try:
-            new = codec.new_item(item, partitions)
+            new = encode_item(item, partitions)
         except UsageError:
             return [*drawn, item]
         drawn.append(new)

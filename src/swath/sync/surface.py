@@ -3,41 +3,49 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from swath import claim as claims
 from swath import frontier as frontiers
+from swath.backends.registry import open as open_async
 from swath.core.check import CheckReport
 from swath.core.clock import Clock
 from swath.core.events import Observer
-from swath.core.item import Item, Outcome
+from swath.core.inspection import DeadItem, LaneInfo, PendingItem
+from swath.core.item import UNCHANGED, Item, Outcome, Unchanged
 from swath.core.status import Explanation, Status
-from swath.core.store import DeadRow, LaneRow, OutputMove, PendingRow
-from swath.opening import open as opening
+from swath.core.store import EncodedItem, OutputMove, Store
+from swath.frontier import NewItem
 from swath.runner.output import Output
 from swath.runner.run import Summary, Until
 from swath.sync.portal import Portal
 
 
 def open(
-    url: str,
+    url: str | None = None,
     *,
+    store: Store | None = None,
     partitions: int | None = None,
     min_interval: float | None = None,
-    concurrency: int | None = None,
+    concurrency: int | Unchanged | None = UNCHANGED,
     max_attempts: int | None = None,
     create: bool = True,
     observer: Observer | None = None,
     worker: str | None = None,
     clock: Clock | None = None,
 ) -> "Frontier":
-    """Open the frontier at `url` and create it if it is not there: `with swath.sync.open(url) as frontier`.
+    """Open the frontier at `url`, and create it if it does not exist: `with swath.sync.open(url) as frontier`.
 
-    `partitions` is fixed from then on; `min_interval`, `concurrency` and `max_attempts` are its defaults, and are
-    changed when given for a frontier that exists. `clock` is for tests: it takes the place of the store's.
+    Pass `store` instead of a URL to use a Store that you have opened; closing the frontier closes it.
+
+    `partitions` is fixed when the frontier is created. `min_interval`, `concurrency` (None: unlimited) and
+    `max_attempts` are the defaults of the frontier; if it exists already, those that you pass are changed.
+    `create=False` raises NotAFrontier if the frontier does not exist. `observer` receives every event, and `worker`
+    is the name that claims carry. `clock` replaces the store's clock in tests.
     """
-    opened = opening(
+    opening = open_async(
         url,
+        store=store,
         partitions=partitions,
         min_interval=min_interval,
         concurrency=concurrency,
@@ -49,7 +57,7 @@ def open(
     )
     portal = Portal()
     try:
-        return Frontier(portal, portal.call(portal.opened(opened)))
+        return Frontier(portal, portal.call(portal.open(opening)))
     except BaseException:
         portal.close()
         raise
@@ -120,7 +128,7 @@ class Claim:
 
 
 class Frontier:
-    """Known but uncovered work. Made by `swath.sync.open`."""
+    """The work that is known but not done. `swath.sync.open` returns it."""
 
     def __init__(self, portal: Portal, frontier: frontiers.Frontier) -> None:
         self._portal = portal
@@ -143,23 +151,39 @@ class Frontier:
         return self._frontier.worker
 
     def close(self) -> None:
-        """Let go of the store. Claims that are not settled stay leased until their lease ends."""
+        """Close the store. Items of unsettled claims become ready again when their lease expires."""
         if not self._portal.closed:
             try:
                 self._portal.call(self._frontier.close())
             finally:
                 self._portal.close()
 
-    def add(self, items: Item | str | Iterable[Item | str]) -> int:
-        """Add items, given as one or as an iterable of any length; return how many were new.
+    def add(self, items: NewItem | Iterable[NewItem]) -> int:
+        """Add one item or an iterable of items, of any length; return how many were new.
 
-        What was returned for is durable (INV-4). Memory stays bounded however many there are (INV-9). Where the
-        connection broke while some were added, they are sent again, and not counted if they were in already.
+        Items are durable when `add` returns (INV-4). Memory stays bounded (INV-9). If the connection breaks, items
+        are sent again, and those that had arrived are then not counted as new.
         """
         return self._portal.add(self._frontier, items)
 
+    def encode(self, items: NewItem | Iterable[NewItem], *, drop_known: bool = True) -> list[EncodedItem]:
+        """Check and encode items, and leave out those that this process knows the store to hold.
+
+        `add` and `item.done(discovered=…)` take the result. Use it if many of your items were added before, or to
+        check items without adding them.
+        """
+        several = items if isinstance(items, Item | EncodedItem | str) else list(items)
+        return self._portal.call(self._portal.encode(self._frontier, several, drop_known))
+
+    def knows(self, item_hash: bytes) -> bool:
+        """Return whether this process knows the store to hold an item, by `EncodedItem.hash`.
+
+        False if in doubt: the process remembers the last 100,000 items or more that were confirmed to it.
+        """
+        return self._frontier.knows(item_hash)
+
     def claim(self, limit: int = 100, *, lease: float = 60.0) -> Claim | None:
-        """Lease up to `limit` ready items for `lease` seconds; None when nothing is ready."""
+        """Lease up to `limit` ready items for `lease` seconds; return None if nothing is ready."""
         claim = self._portal.call(self._frontier.claim(limit, lease=lease))
         return None if claim is None else Claim(self._portal, claim)
 
@@ -175,26 +199,26 @@ class Frontier:
         output: Output | None = None,
         handle_signals: bool = True,
     ) -> Summary:
-        """Cover the frontier with `handler`, up to `workers` items at once, and return what became of them.
+        """Run `handler` on the items of the frontier, up to `workers` at once, and return what became of them.
 
         The handler returns an outcome, such as `item.retry(after=60, reason="busy")`; None means `item.done()`. If it
-        raises, or takes longer than `timeout` seconds, the item is retried. Leases of `lease` seconds are renewed while
-        a handler needs them; when this process dies, others have its items once they end.
+        raises an exception, or takes longer than `timeout` seconds, the item is retried. The runner renews leases of
+        `lease` seconds while a handler runs; if this process dies, other workers get its items when they expire.
 
-        `until="done"` ends when nothing is left: also what is delayed, or to be visited again, and what others work on.
-        `until="idle"` ends as soon as nothing can be started and nothing of this run is in flight, `until="stopped"`
-        never by itself.
+        `until="done"` ends the run when no item is left: delayed items, revisits and items of other workers count.
+        `until="idle"` ends it as soon as nothing can be started and nothing of this run is in flight.
+        `until="stopped"` keeps it running until it is stopped.
 
-        SIGINT and SIGTERM stop it cleanly: nothing is started any more, what was claimed ahead is released, handlers
-        have `grace` seconds to finish before they are cancelled and their items released, and all is settled. It ends
-        5 seconds after the grace at the latest, whatever handlers and store do. A second signal ends it at once, with
-        KeyboardInterrupt (SIGINT) or SystemExit (SIGTERM): what was in hand is taken over when its lease ends.
-        `handle_signals=False` leaves signals alone, and so does a run in a thread that is not the main one.
+        SIGINT and SIGTERM stop the run cleanly. It starts nothing more and releases the items that it claimed ahead.
+        Handlers have `grace` seconds to finish; then they are cancelled and their items released. The run ends at most
+        5 seconds after the grace. A second signal ends it at once, with KeyboardInterrupt (SIGINT) or SystemExit
+        (SIGTERM); other workers get its items when their leases expire. `handle_signals=False` leaves signals alone,
+        and so does a run outside the main thread.
 
-        What outcomes hand in as `output` is written by `output` and committed with their settlement (INV-5);
-        without one, such an outcome is refused and its item retried.
+        `output` writes what outcomes pass as `output=`; the length of its files commits with the settlement (INV-5).
+        Without `output`, such an outcome is refused and its item retried.
 
-        While the store cannot be reached it waits. A handler whose lease ends meanwhile is cancelled.
+        While the store is unavailable the run waits. If a lease expires meanwhile, its handler is cancelled.
 
         The handler is a plain function, called in up to `workers` threads. A function that runs cannot be cancelled:
         past its time limit, or its lease, it goes on to its end and only then makes room for another; at a stop it is
@@ -216,36 +240,48 @@ class Frontier:
         )
 
     def pause(self, lane: str | None = None) -> None:
-        """Start nothing more, of one lane or at all, until `resume`. What is under way goes on."""
+        """Start no more items of a lane, or of the whole frontier, until `resume`. Items in flight continue."""
         self._portal.call(self._frontier.pause(lane))
 
     def resume(self, lane: str | None = None) -> None:
+        """End the pause of a lane or of the whole frontier."""
         self._portal.call(self._frontier.resume(lane))
 
-    def block(self, lane: str, *, until: datetime | float, at_least: bool = False) -> None:
-        """Start nothing of a lane until a time, or for so many seconds; 0 lifts it. Where somebody has blocked it for
-        longer, `at_least` leaves it so."""
-        self._portal.call(self._frontier.block(lane, until=until, at_least=at_least))
+    def block(
+        self, lane: str, *, until: datetime | None = None, seconds: float | None = None, at_least: bool = False
+    ) -> None:
+        """Start no items of a lane until a time, or for a number of seconds; `seconds=0` ends the block.
+
+        With `at_least`, a block that already lasts longer stays as it is.
+        """
+        self._portal.call(self._frontier.block(lane, until=until, seconds=seconds, at_least=at_least))
 
     def limit(
-        self, lane: str, *, min_interval: float | str | None = None, concurrency: int | str | None = None
+        self,
+        lane: str,
+        *,
+        min_interval: float | Literal["default"] | Unchanged = UNCHANGED,
+        concurrency: int | Literal["default"] | Unchanged | None = UNCHANGED,
     ) -> None:
-        """Set a lane's own limits: seconds between items, items at once (0: any number). "default" goes back to the
-        frontier's; what is not given stays."""
+        """Set the limits of one lane: seconds between two starts, and items in flight (None: unlimited).
+
+        "default" goes back to the default of the frontier. What you leave out stays as it is.
+        """
         self._portal.call(self._frontier.limit(lane, min_interval=min_interval, concurrency=concurrency))
 
     def configure(
         self,
         *,
         min_interval: float | None = None,
-        concurrency: int | None = None,
+        concurrency: int | Unchanged | None = UNCHANGED,
         max_attempts: int | None = None,
         paused: bool | None = None,
     ) -> None:
-        """Change the defaults of the whole frontier, for every process that works on it.
+        """Change the defaults of the frontier, for every process that works on it. What you leave out stays as it is.
 
-        Where they allow more than before, lanes that wait are told one by one: with many, that takes a while. Done
-        again with the same values, what was broken off is made good.
+        `concurrency=None` means unlimited. If the new defaults allow more than the old ones, lanes that wait are
+        rescheduled one by one, which takes a while if there are many. If that is interrupted, call again with the same
+        values to finish it.
         """
         self._portal.call(
             self._frontier.configure(
@@ -253,37 +289,44 @@ class Frontier:
             )
         )
 
-    def reopen(self, keys: Iterable[str], *, lane: str | None = None) -> int:
-        """Make done or dead items ready again, by one key or several, and reset their attempts; return their number.
+    def reopen(self, keys: str | Iterable[str], *, lane: str | None = None) -> int:
+        """Make done or dead items ready again by key, with their attempts reset; return how many.
 
-        An item that is scheduled for another visit keeps its time. If the connection breaks in between, the number may
-        be too low, as with `add`.
+        An item that waits for its revisit is not changed. If the connection breaks meanwhile, the number may be too
+        small, as with `add`.
         """
         wanted = keys if isinstance(keys, str) else list(keys)
         return self._portal.call(self._frontier.reopen(wanted, lane=lane))
 
     def reopen_dead(
-        self, keys: Iterable[str] | None = None, *, lane: str | None = None, reason: str | None = None
+        self, keys: str | Iterable[str] | None = None, *, lane: str | None = None, reason: str | None = None
     ) -> int:
-        """Make dead items ready again: those with these keys or all, of one lane or of any, and with `reason` only
-        those whose reason contains that text. Return their number."""
-        return self._portal.call(self._frontier.reopen_dead(keys, lane=lane, reason=reason))
+        """Make dead items ready again; return how many.
+
+        Choose them by key, by lane, by text that their reason contains, or by several of these; all if none is given.
+        """
+        wanted = keys if keys is None or isinstance(keys, str) else list(keys)
+        return self._portal.call(self._frontier.reopen_dead(wanted, lane=lane, reason=reason))
 
     def learn(self, facts: Mapping[str, Any]) -> None:
-        """Keep what a job knows, by key, for everybody who works on the frontier; what was known before gives way."""
+        """Store facts by key, for every process that works on the frontier. A newer value replaces the older one."""
         self._portal.call(self._frontier.learn(facts))
 
-    def facts(self, keys: Iterable[str]) -> dict[str, Any]:
-        """What is known of these keys."""
+    def facts(self, keys: str | Iterable[str]) -> dict[str, Any]:
+        """Return the facts with these keys; a key without a fact is left out."""
         wanted = keys if isinstance(keys, str) else list(keys)
         return self._portal.call(self._frontier.facts(wanted))
 
     def outputs(self) -> dict[str, int]:
-        """The committed length of every output file: what an `Output` restores its own to before a run."""
+        """Return the committed length of every output file. An `Output` truncates its files to it before a run."""
         return self._portal.call(self._frontier.outputs())
 
+    def counters(self) -> dict[str, int]:
+        """Return the counters of the frontier: the sums of what outcomes passed as `counters=`."""
+        return self._portal.call(self._frontier.counters())
+
     def status(self) -> Status:
-        """Exact counters and checkpoints, in a time that grows with the partitions only."""
+        """Return exact counts and checkpoints, in a time that depends only on the number of partitions."""
         return self._portal.call(self._frontier.status())
 
     def check(self) -> CheckReport:
@@ -295,21 +338,24 @@ class Frontier:
         return self._portal.call(self._frontier.check())
 
     def explain(self, key: str, *, lane: str | None = None) -> Explanation:
-        """Where a key is, and why it is not being worked on."""
+        """Return where a key is, and why it is not being worked on."""
         return self._portal.call(self._frontier.explain(key, lane=lane))
 
-    def lane(self, lane: str) -> LaneRow | None:
-        """A lane's limits and counters; None when there is no such lane."""
+    def lane(self, lane: str) -> LaneInfo | None:
+        """Return the limits, the state and the counters of a lane; None if there is no such lane."""
         return self._portal.call(self._frontier.lane(lane))
 
-    def lanes(self) -> Iterator[LaneRow]:
-        """Every lane, page by page."""
+    def lanes(self) -> Iterator[LaneInfo]:
+        """Iterate over all lanes, page by page."""
         return self._portal.iterate(self._frontier.lanes())
 
-    def dead(self) -> Iterator[DeadRow]:
-        """Every dead item, page by page."""
+    def dead(self) -> Iterator[DeadItem]:
+        """Iterate over all dead items, page by page."""
         return self._portal.iterate(self._frontier.dead())
 
-    def pending(self) -> Iterator[PendingRow]:
-        """Every item that is ready, delayed or claimed and holds the checkpoint back, page by page."""
+    def pending(self) -> Iterator[PendingItem]:
+        """Iterate over the items that hold the checkpoint back, page by page: ready, delayed or claimed ones.
+
+        Items that were done and wait for their revisit are not among them.
+        """
         return self._portal.iterate(self._frontier.pending())

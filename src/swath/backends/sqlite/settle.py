@@ -8,7 +8,7 @@ from swath.backends.sqlite.add import enter, group_by_partition, take_in
 from swath.backends.sqlite.admin import learn
 from swath.backends.sqlite.claim import find_claim, require_held
 from swath.backends.sqlite.state import Lane, Lanes, Partition, Session
-from swath.core.checkpoint import halves
+from swath.core.checkpoint import halve_span
 from swath.core.errors import InvalidOutcome, OutputConflict
 from swath.core.lane import RETURNED, starts_count
 from swath.core.store import ClaimRef, EncodedItem, Move, MoveKind, OutputMove, Settlement, SettleReply
@@ -204,7 +204,7 @@ class _MoveWriter:
             turn = self._lanes.make_ready(lane, row.priority, RETURNED)
             self._collect("settle_smaller", move, *turn, move.rest.payload)
             return False
-        keeps, rest = halves(row.span)
+        keeps, rest = halve_span(row.span)
         self._partition.done += 1
         self._collect("settle_split", move, move.payload, keeps, self._now, move.result)
         # In the order of the moves, since each that becomes ready takes the next place.

@@ -158,12 +158,14 @@ class RobotsGate:
 
         A block that ends at another moment than the hop has another reason, such as a Retry-After: leave it.
         """
-        if await self._frontier.blocked_until(lane) != before.until:
+        if await self._frontier.blocked_until(lane) != as_datetime(before.until):
             return
         if isinstance(known, CachedRobots):
-            await self._frontier.block(lane, until=self._seconds_to_retry(known))
+            await self._frontier.block(lane, seconds=self._seconds_to_retry(known))
+        elif hop_again:
+            await self._frontier.block(lane, until=as_datetime(known.until))
         else:
-            await self._frontier.block(lane, until=as_datetime(known.until) if hop_again else 0.0)
+            await self._frontier.block(lane, seconds=0)
 
     # what both need
 

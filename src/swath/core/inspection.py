@@ -1,0 +1,114 @@
+"""Lanes and items as the methods of Frontier return them: seconds, datetimes and decoded payloads."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from swath.core.clock import SECOND, as_datetime
+from swath.core.counters import NO_COUNTERS
+from swath.core.lane import Pacing
+from swath.core.store import DeadRow, LaneRow, PendingRow, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class LaneInfo:
+    """A lane: its limits, its state and its counters."""
+
+    lane: str
+    partition: int
+    min_interval: float  # seconds; the limits are those in force, whether the lane or the frontier sets them
+    concurrency: int | None  # None: unlimited
+    overrides: frozenset[str]  # the limits that the lane sets itself: "min_interval", "concurrency"
+    paused: bool
+    blocked_until: datetime | None  # may have passed
+    waiting: int
+    in_flight: int
+    visits: int  # how often an item was started and done
+    ready_at: datetime | None  # when the next item may start; None if the lane is empty, busy or paused
+    last_at: datetime | None  # the last settlement, or the last start unless concurrency is 1; None: not yet
+    counters: Mapping[str, int] = NO_COUNTERS
+
+
+@dataclass(frozen=True, slots=True)
+class DeadItem:
+    """An item that was given up."""
+
+    key: str
+    lane: str
+    priority: int
+    payload: Any
+    attempts: int
+    reason: str
+    error: str | None
+    settled_at: datetime
+    partition: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class PendingItem:
+    """An item that is ready, delayed or claimed and was not done before: it holds the checkpoint back."""
+
+    key: str
+    lane: str
+    priority: int
+    payload: Any
+    attempts: int
+    state: str  # ready, delayed, claimed
+    partition: int
+    position: int
+
+
+def build_lane_info(row: LaneRow, settings: Settings) -> LaneInfo:
+    limits = row.limits
+    pacing = limits.pacing(Pacing(settings.min_interval, settings.concurrency))
+    own = {"min_interval": limits.min_interval, "concurrency": limits.concurrency}
+    return LaneInfo(
+        lane=row.lane,
+        partition=row.partition,
+        min_interval=pacing.min_interval / SECOND,
+        concurrency=pacing.concurrency or None,
+        overrides=frozenset(name for name, value in own.items() if value is not None),
+        paused=limits.paused,
+        blocked_until=as_datetime(limits.blocked_until) if limits.blocked_until else None,
+        waiting=row.waiting,
+        in_flight=row.in_flight,
+        visits=row.visits,
+        ready_at=None if row.ready_at is None else as_datetime(row.ready_at),
+        last_at=as_datetime(row.last_at) if row.last_at else None,
+        counters=row.counters,
+    )
+
+
+def build_dead_item(row: DeadRow) -> DeadItem:
+    return DeadItem(
+        key=row.key,
+        lane=row.lane,
+        priority=row.priority,
+        payload=decode_payload(row.payload),
+        attempts=row.attempts,
+        reason=row.reason,
+        error=row.error,
+        settled_at=as_datetime(row.settled_at),
+        partition=row.partition,
+        position=row.position,
+    )
+
+
+def build_pending_item(row: PendingRow) -> PendingItem:
+    return PendingItem(
+        key=row.key,
+        lane=row.lane,
+        priority=row.priority,
+        payload=decode_payload(row.payload),
+        attempts=row.attempts,
+        state=row.state,
+        partition=row.partition,
+        position=row.position,
+    )
+
+
+def decode_payload(payload: str | None) -> Any:
+    return None if payload is None else json.loads(payload)
