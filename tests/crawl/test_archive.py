@@ -107,7 +107,7 @@ def test_recovery_refuses_a_file_that_has_lost_records_and_changes_nothing(tmp_p
     (tmp_path / FIRST).write_bytes(b"x" * 50)
     (tmp_path / SECOND).write_bytes(b"x" * 50)
     with OutputDirectory(tmp_path, series=[ONE], timestamp=lambda: STAMP) as archive:
-        with pytest.raises(OutputDamaged, match="is 50 bytes long and 60 are committed"):
+        with pytest.raises(OutputDamaged, match="is 50 bytes long, but 60 bytes are committed"):
             archive.recover({FIRST: 60})
         assert len(files_of(tmp_path)) == 2
         with pytest.raises(UsageError, match="before recover"):
@@ -116,7 +116,8 @@ def test_recovery_refuses_a_file_that_has_lost_records_and_changes_nothing(tmp_p
 
 @pytest.mark.parametrize("first", [[b"b"], []])
 @pytest.mark.parametrize(
-    ("change", "said"), [(Path.unlink, "is gone"), (lambda path: os.truncate(path, 5), "is 5 bytes long and not")]
+    ("change", "said"),
+    [(Path.unlink, "was deleted"), (lambda path: os.truncate(path, 5), "is 5 bytes long instead of")],
 )
 def test_a_file_that_is_changed_while_it_is_written_to(
     tmp_path: Path, first: list[bytes], change: Callable[[Path], None], said: str
@@ -128,7 +129,7 @@ def test_a_file_that_is_changed_while_it_is_written_to(
         archive.append("warc", first)
         change(tmp_path / FIRST)
         after = files_of(tmp_path)
-        with pytest.raises(OutputDamaged, match=f"{FIRST} {said}.*something else has changed it"):
+        with pytest.raises(OutputDamaged, match=f"{FIRST} {said}.*another program changed it"):
             archive.append("warc", [b"c"])
         archive.rollback()
         assert files_of(tmp_path) == after
@@ -161,7 +162,7 @@ def test_what_was_not_committed_is_decided_on_by_the_store(tmp_path: Path) -> No
 
 
 def test_a_second_owner_is_refused(tmp_path: Path) -> None:
-    with an_archive(tmp_path), pytest.raises(OutputBusy, match=f"is being written to by process {os.getpid()} on"):
+    with an_archive(tmp_path), pytest.raises(OutputBusy, match=f"is locked by process {os.getpid()} on"):
         an_archive(tmp_path)
     an_archive(tmp_path).close()
 

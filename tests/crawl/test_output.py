@@ -139,5 +139,5 @@ def test_a_list_of_pages_that_is_not_as_it_was_written_is_no_shorter_list(
     assert [page["url"] for page in index.read_pages(tmp_path, committed)] == ["a", "b"]
     path = tmp_path / moves[0].name
     path.write_bytes(damage(path.read_bytes(), moves[0].new))
-    with pytest.raises(OutputDamaged, match=f"{path.name} is not as it was written"):
+    with pytest.raises(OutputDamaged, match=f"{path.name} is damaged"):
         list(index.read_pages(tmp_path, committed))

@@ -87,8 +87,8 @@ def test_excluded_hosts_cover_their_subdomains_and_only_those() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"kind": "web"}, "'web' is none of page, prefix, host, domain, any"),
-        ({"include": ["("]}, r"include pattern '\(' is no regular expression"),
+        ({"kind": "web"}, "'web' is not one of page, prefix, host, domain, any"),
+        ({"include": ["("]}, r"include pattern '\(' is not a regular expression"),
         ({"exclude": ["[a"]}, "exclude pattern"),
         ({"excluded_hosts": ["ok.example", "two words"]}, "line 2"),
         ({"excluded_hosts": ["a@b"]}, "line 1"),

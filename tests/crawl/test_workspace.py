@@ -106,7 +106,7 @@ def test_a_run_that_is_refused_leaves_the_pace_of_the_other_alone(tmp_path: Path
     for more in ([], [Capture({"url": "https://h0.example/"}, None)]):  # before its first page, and then
         crawling.restore({})
         crawling.write([[more]])
-        with pytest.raises(OutputBusy, match="is being written to by process"):
+        with pytest.raises(OutputBusy, match="is locked by process"):
             asyncio.run(prepare(CrawlSettings(out=str(tmp_path), delay=0.0), _seeds(0, 2)))
         status = asyncio.run(read_status(settings))
         assert (status.min_interval, status.ready) == (70.0, 1)

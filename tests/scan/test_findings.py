@@ -267,11 +267,11 @@ def test_a_file_that_is_changed_while_it_is_written_to(tmp_path: Path) -> None:
     output.write([[Entry(b"one\n", Counts())]])
     output.keep()
     os.truncate(tmp_path / "out.jsonl", 2)
-    with pytest.raises(OutputDamaged, match=r"is 2 bytes long and"):
+    with pytest.raises(OutputDamaged, match=r"is 2 bytes long, but"):
         output.write([[Entry(b"two\n", Counts())]])
     (tmp_path / "out.jsonl").write_bytes(b"one\n")
     (tmp_path / "out.jsonl").unlink()
-    with pytest.raises(OutputDamaged, match=r"is gone"):
+    with pytest.raises(OutputDamaged, match=r"was deleted"):
         output.write([[Entry(b"two\n", Counts())]])
     output.close()
 

@@ -1,7 +1,7 @@
-"""One file that grows with the settlements, and holds exactly what was settled (INV-5).
+"""A single file that holds exactly what was settled (INV-5).
 
-`append`, `sync`, settle with the length, then `commit`; after a crash or a refusal `restore` to the length that the
-store holds. Everything here blocks. Calls come one at a time.
+For each settlement: `append`, `sync`, settle with the new length, then `commit`. After a crash or a failed settlement,
+`restore` the length that the store has committed. All calls block, and only one may run at a time.
 """
 
 import fcntl
@@ -12,8 +12,7 @@ from swath.files.output_directory import OutputBusy, OutputDamaged, check_undama
 
 
 class AppendFile:
-    """A file that this process alone writes to. What lies beyond `committed` is not there yet, as far as anybody is
-    told."""
+    """A file that only this process writes to. Bytes after `committed` are not part of the output yet."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -27,18 +26,18 @@ class AppendFile:
         except BlockingIOError:
             os.close(self._descriptor)
             raise OutputBusy(
-                f"{path} is being written to by another process. Wait until that has ended, or give another file."
+                f"{path} is locked by another process that writes to it. Wait until it ends, or use another file."
             ) from None
         if new:
             _sync_directory(path.parent)
 
     def restore(self, length: int) -> None:
-        """Bring the file to the length that the store holds."""
+        """Truncate the file to the length that the store has committed."""
         found = os.fstat(self._descriptor).st_size
         if found < length:
             raise OutputDamaged(
-                f"{self.path} is {found} bytes long and {length} are committed: lines are gone. "
-                "Put the file back from a copy."
+                f"{self.path} is {found} bytes long, but {length} bytes are committed: lines are missing. "
+                "Restore the file from a copy."
             )
         if found > length:
             os.ftruncate(self._descriptor, length)
@@ -54,18 +53,18 @@ class AppendFile:
             view = view[taken:]
 
     def sync(self) -> None:
-        """Return when all that was appended is on disk."""
+        """Write all appended bytes to disk."""
         if self._synced < self.end:
             os.fdatasync(self._descriptor)
             self._synced = self.end
 
     def commit(self) -> None:
-        """The store has confirmed the settlement: what was appended stays."""
+        """Keep the appended bytes, after the store has confirmed the settlement."""
         self.committed = self.end
 
     def close(self) -> None:
-        """Let another owner in. What was appended and not committed stays, for `restore` to decide on: a settlement
-        whose reply nobody waited for may have taken place."""
+        """Release the lock. Uncommitted bytes stay in the file until `restore` decides whether to keep them: their
+        settlement may have succeeded although its reply was lost."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -1,15 +1,15 @@
-"""Writing: what keeps an output from being written is said in one line."""
+"""Turn errors of the file system into one-line messages."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from swath.core.errors import UsageError
+from swath import UsageError
 
 
 @contextmanager
 def translate_write_errors(out: str | Path) -> Iterator[None]:
-    """A full disk, or whatever else the system refuses, is a UsageError that names the output."""
+    """Raise UsageError with the name of the output for any OSError, such as a full disk."""
     try:
         yield
     except OSError as error:

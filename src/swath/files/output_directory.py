@@ -1,10 +1,10 @@
-"""The output files of one directory, kept in step with what the store has committed (INV-5).
+"""The output files of one directory, which hold exactly what the store has committed (INV-5).
 
-For every settlement: `append` its records, `sync`, settle with `moves()`, then `commit`; or `cut` when the settlement
-did not take place. After a crash `recover` is told what the store holds and takes away everything beyond it. So the
-files hold each settled record exactly once, whatever happened at whatever moment.
+For each settlement: `append` its records, `sync`, settle with `moves()`, then `commit`, or `rollback` if the settlement
+failed. After a crash, `recover` truncates the files to the lengths that the store has committed. So the files contain
+each settled record exactly once, whenever the crash happened.
 
-Everything here blocks: an event loop hands it to a thread. Calls come one at a time.
+All calls block, so an event loop runs them in a thread. Only one call may run at a time.
 """
 
 import fcntl
@@ -14,23 +14,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from swath.core.errors import SwathError, UsageError
-from swath.core.store import OutputMove
+from swath import OutputMove, SwathError, UsageError
 from swath.files.rotation import FileSeries
 
-BUFFERS_AT_ONCE = 512  # below what any system takes in one call
+BUFFERS_AT_ONCE = 512  # below IOV_MAX of every system
 
 
 class OutputBusy(SwathError):
-    """Another process writes to this directory."""
+    """Another process writes to this directory or file."""
 
 
 class OutputDamaged(SwathError):
-    """A file is shorter than what was committed: something else has cut it."""
+    """A file is shorter than its committed length: another program has changed it."""
 
 
 class RecordLocation(NamedTuple):
-    """Where a record went."""
+    """Where a record was written."""
 
     file: str
     offset: int
@@ -38,7 +37,7 @@ class RecordLocation(NamedTuple):
 
 
 class Recovery(NamedTuple):
-    """What `recover` did, and which committed files are no longer in the directory."""
+    """The changes that `recover` made, and the committed files that are missing from the directory."""
 
     truncated: list[OutputMove]
     removed: list[str]
@@ -46,7 +45,7 @@ class Recovery(NamedTuple):
 
 
 class _OpenFile:
-    """A file that is open for appending. What lies beyond `committed` is not there yet, as far as anybody is told."""
+    """A file that is open for appending. Bytes after `committed` are not part of the output yet."""
 
     __slots__ = ("committed", "descriptor", "end", "name", "synced")
 
@@ -59,27 +58,27 @@ class _OpenFile:
 
 
 class _SeriesWriter:
-    """One series: the file that is written to, and those that this settlement has filled."""
+    """The open files of one series: the current file, and those that this settlement wrote to."""
 
     __slots__ = ("current", "serial", "series", "touched")
 
     def __init__(self, series: FileSeries) -> None:
         self.series = series
-        self.serial = 0  # the next one
+        self.serial = 0  # of the next file
         self.current: _OpenFile | None = None
-        self.touched: list[_OpenFile] = []  # in the order in which they were written to
+        self.touched: list[_OpenFile] = []  # in the order of writing
 
 
 class OutputDirectory:
-    """The owner of a directory's output files. A second owner is refused."""
+    """The output files of a directory. A lock file ensures that only one process owns them."""
 
     def __init__(self, directory: Path, *, series: Sequence[FileSeries], timestamp: Callable[[], str]) -> None:
-        """`timestamp` gives the 17 digits of a new file's name."""
+        """`timestamp` returns 17 digits for the name of a new file."""
         self.directory = directory
         self._timestamp = timestamp
         self._writers = {one.name: _SeriesWriter(one) for one in series}
         if len(self._writers) < len(series):
-            raise UsageError(f"two series have one name: {', '.join(one.name for one in series)}")
+            raise UsageError(f"two series have the same name: {', '.join(one.name for one in series)}")
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._lock = _acquire_lock(directory / f"{series[0].unique}.lock")
@@ -87,9 +86,9 @@ class OutputDirectory:
         self._new_names = False
 
     def recover(self, committed: Mapping[str, int]) -> Recovery:
-        """Bring the files to the lengths that the store holds: before anything is written, or after the store itself
-        has gone back. Files of our series that the store does not know are removed; files that it knows and that are
-        gone are reported."""
+        """Truncate the files to the lengths that the store has committed. Call it before the first write, and again
+        after the store was restored to an earlier state. Files of these series that the store does not know are
+        removed; files that it knows but that do not exist are reported as missing."""
         self._close_files()
         present = set(os.listdir(self.directory))
         self._check_lengths(committed, present)
@@ -115,9 +114,9 @@ class OutputDirectory:
         return Recovery(cut, removed, sorted(committed.keys() - present))
 
     def append(self, series: str, records: Iterable[bytes]) -> list[RecordLocation]:
-        """Write records after what is there. They count once `commit` has been called."""
+        """Append records. They are part of the output after `commit`."""
         if not self._recovered:
-            raise UsageError("append() before recover(): what a crash may have left would be kept")
+            raise UsageError("append() was called before recover(); bytes that a crash left behind would be kept")
         writer = self._writers[series]
         placed: list[RecordLocation] = []
         pending: list[bytes] = []
@@ -137,7 +136,7 @@ class OutputDirectory:
         return placed
 
     def sync(self) -> None:
-        """Return when all that was appended is on disk."""
+        """Write all appended bytes to disk."""
         for file in self._touched_files():
             if file.synced < file.end:
                 os.fdatasync(file.descriptor)
@@ -147,11 +146,11 @@ class OutputDirectory:
             self._new_names = False
 
     def moves(self) -> list[OutputMove]:
-        """What the settlement has to commit: every file that grew, from which length to which."""
+        """Return what the settlement has to commit: each file that grew, with its old and new length."""
         return [OutputMove(file.name, file.committed, file.end) for file in self._touched_files()]
 
     def commit(self) -> None:
-        """The store has confirmed the settlement: what was appended stays."""
+        """Keep the appended bytes, after the store has confirmed the settlement."""
         for writer in self._writers.values():
             for file in writer.touched:
                 file.committed = file.end
@@ -160,12 +159,12 @@ class OutputDirectory:
             writer.touched.clear()
 
     def rollback(self) -> None:
-        """The settlement did not take place: back to what the store holds."""
+        """Remove the appended bytes, after the settlement failed."""
         for writer in self._writers.values():
             while writer.touched:
                 file = writer.touched[-1]
                 if file.committed:
-                    if os.fstat(file.descriptor).st_size > file.committed:  # else it would grow
+                    if os.fstat(file.descriptor).st_size > file.committed:  # truncating would extend a shorter file
                         os.ftruncate(file.descriptor, file.committed)
                     file.end = file.synced = file.committed
                     writer.current = file
@@ -177,8 +176,8 @@ class OutputDirectory:
                 writer.touched.pop()
 
     def close(self) -> None:
-        """Let another owner in. What was appended and not committed stays, for `recover` to decide on: a settlement
-        whose reply nobody waited for may have taken place."""
+        """Release the lock. Uncommitted bytes stay in the files until `recover` decides whether to keep them: their
+        settlement may have succeeded although its reply was lost."""
         if self._lock >= 0:
             self._close_files()
             os.close(self._directory)
@@ -186,7 +185,7 @@ class OutputDirectory:
             self._lock = -1
 
     def _close_files(self) -> None:
-        """Close all files as they are."""
+        """Close all files without changing them."""
         for writer in self._writers.values():
             opened = {file.descriptor for file in writer.touched}
             if writer.current is not None:
@@ -211,7 +210,7 @@ class OutputDirectory:
         return self.directory / name
 
     def _next_file(self, writer: _SeriesWriter) -> _OpenFile:
-        """Begin a file. The one before it is closed by `commit`, or now if this settlement has not written to it."""
+        """Open a new file. `commit` closes the previous one, or this method if the settlement has not written to it."""
         if writer.current is not None and writer.current not in writer.touched:
             os.close(writer.current.descriptor)
             writer.current = None
@@ -231,22 +230,22 @@ class OutputDirectory:
         return _OpenFile(name, os.open(name, flags | os.O_CLOEXEC, 0o644, dir_fd=self._directory), committed)
 
     def _check_lengths(self, committed: Mapping[str, int], present: set[str]) -> None:
-        """Before anything is changed: nothing can be appended where committed records are gone."""
+        """Raise OutputDamaged if a file is shorter than its committed length, before any file is changed."""
         for name, length in committed.items():
             if name in present and (found := self._path(name).stat().st_size) < length:
                 raise OutputDamaged(
-                    f"{self._path(name)} is {found} bytes long and {length} are committed: records are gone. "
-                    "Put the file back from a copy, or move it away to go on without it."
+                    f"{self._path(name)} is {found} bytes long, but {length} bytes are committed: records are missing. "
+                    "Restore the file from a copy, or move it away to continue without it."
                 )
 
 
 def check_undamaged(path: Path, descriptor: int, end: int) -> None:
-    """Before anything is written: it would go into a file that nobody finds, or beyond a gap."""
+    """Raise OutputDamaged if the file was deleted or truncated, before anything is written to it."""
     found = os.fstat(descriptor)
-    gone = not found.st_nlink and not path.exists()  # some file systems have no number of links
+    gone = not found.st_nlink and not path.exists()  # some file systems always report 0 links
     if gone or found.st_size < end:
-        how = "is gone" if gone else f"is {found.st_size} bytes long and not {end}"
-        raise OutputDamaged(f"{path} {how}: something else has changed it while it was written to")
+        how = "was deleted" if gone else f"is {found.st_size} bytes long instead of {end}"
+        raise OutputDamaged(f"{path} {how}: another program changed it during the run")
 
 
 def _acquire_lock(path: Path) -> int:
@@ -257,7 +256,7 @@ def _acquire_lock(path: Path) -> int:
         owner = os.read(descriptor, 100).decode(errors="replace").strip() or "an unknown process"
         os.close(descriptor)
         raise OutputBusy(
-            f"{path.parent} is being written to by {owner}. Wait until that has ended, or give another directory."
+            f"{path.parent} is locked by {owner}, which writes to it. Wait until it ends, or use another directory."
         ) from None
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"process {os.getpid()} on {os.uname().nodename}\n".encode(), 0)
@@ -271,7 +270,7 @@ def _flush(file: _OpenFile | None, pending: list[bytes]) -> None:
 
 
 def _write(descriptor: int, records: Sequence[bytes], offset: int) -> None:
-    """All of the records, at `offset`; the system may take fewer bytes at a time than it is given."""
+    """Write all records at `offset`. The system may write fewer bytes per call than it is given."""
     for start in range(0, len(records), BUFFERS_AT_ONCE):
         buffers: list[bytes | memoryview] = [*records[start : start + BUFFERS_AT_ONCE]]
         while buffers:

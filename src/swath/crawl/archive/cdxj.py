@@ -1,6 +1,6 @@
-"""The CDXJ index of an archive: one line a capture, sorted by key and time, so that readers can search it by halving.
+"""Write the CDXJ index of an archive: one line per record, sorted by key and time, for binary search.
 
-The lines of a large crawl do not fit in memory. They are sorted in chunks that do, and the chunks are merged.
+The lines of a large crawl do not fit in memory, so this is an external merge sort.
 """
 
 import json
@@ -13,13 +13,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-CHUNK = 200_000  # lines sorted in memory, some 80 MB
-FAN_IN = 200  # files merged at once; more chunks than that are merged in rounds
+CHUNK = 200_000  # lines sorted in memory, about 80 MB
+FAN_IN = 200  # files merged at a time; more are merged in rounds
 REVISIT_TYPE = "warc/revisit"
 
 
 class IndexEntry(NamedTuple):
-    """One record of the archive that answers a URL. `mime` is REVISIT_TYPE for a revisit."""
+    """One response or revisit record of the archive. `mime` is REVISIT_TYPE for a revisit."""
 
     url: str
     time: float
@@ -32,7 +32,7 @@ class IndexEntry(NamedTuple):
 
 
 def format_line(capture: IndexEntry, *, surt: Callable[[str], str]) -> str:
-    """The line of one capture, without its end."""
+    """Return the line of one record, without the line break."""
     fields = {
         "url": capture.url,
         "mime": capture.mime,
@@ -54,8 +54,8 @@ def sorted_lines(
     chunk: int = CHUNK,
     fan_in: int = FAN_IN,
 ) -> Iterator[str]:
-    """The lines of all captures in the order of their bytes. `directory` is where chunks wait; the system's own
-    otherwise. UTF-8 sorts like the characters it codes, so the order is that of the bytes as well."""
+    """Yield the lines of all records, sorted. `directory` is for temporary files; the default is that of the system.
+    UTF-8 preserves the order of code points, so the lines are sorted by bytes as well."""
     unsorted = (format_line(capture, surt=surt) for capture in captures)
     first = sorted(islice(unsorted, chunk))
     if len(first) < chunk:
@@ -69,9 +69,9 @@ def sorted_lines(
             runs.append(_write_run(part, Path(waiting, str(next(serial)))))
         del part
         while len(runs) > fan_in:
-            together, runs = runs[:fan_in], runs[fan_in:]
-            runs.append(_write_run(_merge_runs(together), Path(waiting, str(next(serial)))))
-            for run in together:
+            batch, runs = runs[:fan_in], runs[fan_in:]
+            runs.append(_write_run(_merge_runs(batch), Path(waiting, str(next(serial)))))
+            for run in batch:
                 run.unlink()
         yield from _merge_runs(runs)
 

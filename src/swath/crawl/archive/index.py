@@ -1,4 +1,4 @@
-"""Index: the lists of pages of a crawl, read back, and the CDXJ index made from them."""
+"""Read the page lists of a crawl, and write the CDXJ index from them."""
 
 import gzip
 import io
@@ -17,7 +17,7 @@ FILE = "index.cdxj"
 
 
 def read_pages(directory: Path, committed: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-    """Every page of the crawl that was settled and whose list is in this directory, in the order of settlement."""
+    """Yield every settled page in the lists of this directory, in the order of settlement."""
     for path in list_outputs(directory):
         if path.name.startswith("pages-") and path.name in committed:
             with path.open("rb") as file:
@@ -26,13 +26,13 @@ def read_pages(directory: Path, committed: Mapping[str, int]) -> Iterator[dict[s
                     yield from map(json.loads, gzip.GzipFile(mode="rb", fileobj=there))
                 except (EOFError, gzip.BadGzipFile, zlib.error, ValueError) as error:
                     raise OutputDamaged(
-                        f"{path} is not as it was written ({error}): pages are gone. "
-                        "Put it back from a copy, or move it away to go on without it"
+                        f"{path} is damaged ({error}): pages are missing. "
+                        "Restore it from a copy, or move it away to continue without it"
                     ) from error
 
 
 class _CommittedPart(io.RawIOBase):
-    """A file as far as it is committed: what lies beyond is not there."""
+    """The committed part of a file. Bytes after it are not read."""
 
     def __init__(self, file: BinaryIO, length: int) -> None:
         self._file = file
@@ -44,14 +44,14 @@ class _CommittedPart(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         data = self._file.read(min(len(buffer), self._left))
         if self._left and not data:
-            raise EOFError(f"it ends {self._left:,} bytes too early")
+            raise EOFError(f"{self._left:,} bytes are missing at the end")
         buffer[: len(data)] = data
         self._left -= len(data)
         return len(data)
 
 
 def write_index(directory: Path, committed: Mapping[str, int]) -> Path:
-    """Write the index of all archived pages, sorted."""
+    """Write the sorted index of all archived pages."""
     made = directory / f"{FILE}.new"
     with made.open("w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in read_cdxj_lines(directory, committed))

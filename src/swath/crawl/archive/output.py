@@ -1,4 +1,4 @@
-"""Output: the archive of one process, grown and cut in step with the settlements (INV-5)."""
+"""The output files of one crawl process, which hold exactly what was settled (INV-5)."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ from typing import Final
 from isal import igzip
 
 import swath
-from swath.core.store import OutputMove
+from swath import OutputMove
 from swath.crawl.archive import warc
 from swath.crawl.archive.record import Capture, Exchange, build_records, format_page_line
 from swath.files.errors import translate_write_errors
@@ -21,28 +21,28 @@ Captures = Sequence[Capture]
 
 
 class CrawlOutput:
-    """WARC files and lists of pages in one directory, written by this process alone."""
+    """WARC files and page lists in one directory. Only this process writes to them."""
 
     def __init__(self, directory: Path, *, unique: str, warc_size: int | None, about: Mapping[str, str]) -> None:
-        """`warc_size` None: pages are listed and not archived."""
+        """With `warc_size` None, pages are listed but not archived."""
         self._about = {"software": f"swath/{swath.__version__}", **about}
         pages = FileSeries("pages", "pages", unique, ".jsonl.gz", PAGES_SIZE)
         series = [pages]
         if warc_size is not None:
             series.append(FileSeries("warc", "swath", unique, ".warc.gz", warc_size, self._warcinfo))
         self._files = OutputDirectory(directory, series=series, timestamp=lambda: warc.timestamp17(time.time()))
-        self._one_at_a_time = threading.Lock()  # a write may still be under way when a run is given up
+        self._write_lock = threading.Lock()  # a write may still be in flight when a run is aborted
 
     def _warcinfo(self, name: str) -> bytes:
         return warc.build_warcinfo(name, record_id=warc.new_record_id(), time=time.time(), fields=self._about)
 
-    # what the runner calls
+    # The Output protocol, which the runner calls.
 
     def size(self, entry: Captures) -> int:
         return sum(capture.size for capture in entry)
 
     def write(self, settlements: Sequence[Sequence[Captures]]) -> Sequence[Sequence[OutputMove]]:
-        with self._one_at_a_time, translate_write_errors(self._files.directory):
+        with self._write_lock, translate_write_errors(self._files.directory):
             ends: dict[str, int] = {}
             moves = []
             try:
@@ -51,7 +51,7 @@ class CrawlOutput:
                     moves.append(self._growth(ends))
                 self._files.sync()
             except BaseException:
-                self._files.rollback()  # none of it will be settled
+                self._files.rollback()  # the settlement will not take place
                 raise
             return moves
 
@@ -59,11 +59,11 @@ class CrawlOutput:
         self._files.commit()
 
     def restore(self, committed: Mapping[str, int]) -> None:
-        with self._one_at_a_time, translate_write_errors(self._files.directory):
+        with self._write_lock, translate_write_errors(self._files.directory):
             self._files.recover(committed)
 
     def close(self) -> None:
-        with self._one_at_a_time:
+        with self._write_lock:
             self._files.close()
 
     def _append(self, captures: Sequence[Capture]) -> None:
@@ -74,14 +74,14 @@ class CrawlOutput:
         for page, archived_as in captures:
             if archived_as is not None:
                 place = next(placed)
-                next(placed)  # of the request
+                next(placed)  # skip the location of the request record
                 page = {**page, "file": place.file, "offset": place.offset, "length": place.length}
             lines.append(format_page_line(page))
         if lines:
             self._files.append("pages", [igzip.compress(b"".join(lines), compresslevel=1)])
 
     def _growth(self, ends: dict[str, int]) -> list[OutputMove]:
-        """How files grew since they were last looked at in this batch."""
+        """Return how the files grew since the previous call in this batch."""
         grown = []
         for move in self._files.moves():
             old = ends.get(move.name, move.old)

@@ -1,4 +1,4 @@
-"""Record: what a visit hands to the output, and how that becomes WARC records and one line a page."""
+"""What the page handler passes to the output, and how it becomes WARC records and one line of the page list."""
 
 import json
 from collections.abc import Sequence
@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 from swath.crawl.archive import warc
 from swath.crawl.http.response import Response
 
-PAGE_LINE_BYTES: Final = 2_000  # of memory that a page's line takes before it is one
+PAGE_LINE_BYTES: Final = 2_000  # estimated memory of a page before it is formatted
 
 
 class OriginalRecord(NamedTuple):
-    """The record that has a body which came again: what a revisit refers to. Without an id it is in no archive."""
+    """The record that a revisit refers to, with the same body. Without an id it is not in the archive."""
 
     record_id: str | None
     url: str
@@ -19,7 +19,7 @@ class OriginalRecord(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """One exchange to be archived. With an original it is a revisit of that."""
+    """One exchange to archive. With `original` it becomes a revisit record."""
 
     response: Response
     record_id: str
@@ -28,8 +28,7 @@ class Exchange(NamedTuple):
 
 
 class Capture(NamedTuple):
-    """What is said of an exchange in the list of pages, and the exchange, where it is archived as well: its records, or
-    what they are yet to be made of."""
+    """A page for the page list and, if it is archived, its WARC records or the exchange to build them from."""
 
     page: dict[str, Any]
     archived: Sequence[bytes] | Exchange | None
@@ -45,7 +44,7 @@ class Capture(NamedTuple):
 
 
 def build_records(exchange: Exchange) -> tuple[bytes, bytes]:
-    """The answer's record and the request's, in this order: the first is what the list of pages points to."""
+    """Return the response record and the request record. The page list points to the first."""
     response, record_id, digest, original = exchange
     if original is not None and original.record_id is not None:
         first = warc.build_revisit(

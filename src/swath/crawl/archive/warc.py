@@ -1,14 +1,13 @@
-"""WARC 1.1 records, each a gzip member of its own, as pure functions from values to bytes.
+"""Build WARC 1.1 records, each a gzip member, with pure functions from values to bytes.
 
-What is stored is what came, with two exceptions that every reader wants:
+Records store the bytes as received, with two exceptions that readers expect:
 
-- A body is stored without its transfer coding, since that belongs to the connection and not to the page; the header
-  that named it is kept as `X-Archive-Orig-Transfer-Encoding`, so that no reader takes off what is not there. Content
-  codings stay on.
-- HTTP/2 has no text form: its status line reads `HTTP/1.1`, and `WARC-Protocol: h2` says what was spoken.
+- A body is stored without its transfer coding, which belongs to the connection and not to the page. The header becomes
+  `X-Archive-Orig-Transfer-Encoding`, so that readers do not try to decode it. Content codings stay.
+- HTTP/2 has no text form: the status line says `HTTP/1.1`, and `WARC-Protocol: h2` records the real protocol.
 
-`WARC-Payload-Digest` is of the body as stored. Records are packed by ISA-L at level 1, whose output depends on nothing
-but its input.
+`WARC-Payload-Digest` is that of the stored body. ISA-L compresses the records at level 1; its output depends only on
+its input.
 """
 
 import re
@@ -20,7 +19,7 @@ from random import getrandbits
 
 from isal import igzip_lib, isal_zlib
 
-from swath.core.errors import UsageError
+from swath import UsageError
 
 LEVEL = 1
 GZIP = 31
@@ -28,15 +27,15 @@ STREAMED = 1024 * 1024
 REVISIT_PROFILE = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
 CONFORMS_TO = "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"
 ORIGINAL = b"X-Archive-Orig-"
-WITHOUT_TEXT = re.compile(rb"\AHTTP/[23][^ \r\n]*")  # a host may say so and no more in HTTP/1.1, too
+WITHOUT_TEXT = re.compile(rb"\AHTTP/[23][^ \r\n]*")  # a host may write this in an HTTP/1.1 status line too
 TRANSFER_ENCODING = re.compile(rb"^transfer-encoding(?=[ \t]*:)", re.IGNORECASE | re.MULTILINE)
 END_OF_RECORD = b"\r\n\r\n"
 _CRLF = "\r\n"
 
 
 def new_record_id() -> str:
-    """A record id that nothing else has: a random UUID. It keeps no secret, so it need not come from the system, which
-    would cost more than the rest of a small record."""
+    """Return a random UUID as a record id. It is not a secret, so it does not use the system's random source, which
+    would cost more time than the rest of a small record."""
     bits = getrandbits(128)
     digits = f"{bits:032x}"
     variant = "89ab"[bits & 3]
@@ -44,23 +43,23 @@ def new_record_id() -> str:
 
 
 def payload_digest(body: bytes) -> str:
-    """The digest of a body as the records state it: `sha1:` and 32 letters."""
+    """Return the digest of a body in the form of WARC: `sha1:` and 32 base32 characters."""
     return "sha1:" + b32encode(sha1(body, usedforsecurity=False).digest()).decode()
 
 
 def timestamp17(time: float) -> str:
-    """Seconds since the epoch as year to milliseconds, in UTC."""
+    """Format seconds since the epoch as 17 digits, from year to millisecond, in UTC."""
     moment = datetime.fromtimestamp(time, UTC)
     return f"{moment:%Y%m%d%H%M%S}{moment.microsecond // 1000:03d}"
 
 
 def warc_date(time: float) -> str:
-    """Seconds since the epoch as a WARC-Date, to the microsecond."""
+    """Format seconds since the epoch as a WARC-Date with microseconds."""
     return datetime.fromtimestamp(time, UTC).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
 def build_warcinfo(name: str, *, record_id: str, time: float, fields: Mapping[str, str]) -> bytes:
-    """The first record of the file `name`: who wrote it, with what, under which settings."""
+    """Build the first record of the file `name`: the software, operator and settings."""
     described = {"format": "WARC File Format 1.1", "conformsTo": CONFORMS_TO} | dict(fields)
     block = "".join(f"{_check_line(key)}: {_check_line(value)}\r\n" for key, value in described.items()).encode()
     head = (
@@ -83,7 +82,7 @@ def build_response(
     protocol: str | None = None,
     truncated: str | None = None,
 ) -> bytes:
-    """What a server answered. `digest` is the payload_digest of `body`, `truncated` why it is not all of it."""
+    """Build a response record. `digest` is the payload_digest of `body`, `truncated` the reason if it is incomplete."""
     stored = rewrite_head(head)
     block_digest = sha1(stored, usedforsecurity=False)
     block_digest.update(body)
@@ -110,7 +109,7 @@ def build_revisit(
     address: str | None = None,
     protocol: str | None = None,
 ) -> bytes:
-    """An answer whose body is that of an earlier record: its headers, and where the body is."""
+    """Build a revisit record: the headers of a response, and a reference to the record with the same body."""
     stored = rewrite_head(head)
     fields = (
         f"{_common_fields('revisit', url, record_id, time, address, protocol)}"
@@ -133,7 +132,7 @@ def build_request(
     address: str | None = None,
     protocol: str | None = None,
 ) -> bytes:
-    """What the server was asked. `concurrent_to` is the record of its answer."""
+    """Build a request record. `concurrent_to` is the id of the response record."""
     fields = (
         f"{_common_fields('request', url, record_id, time, address, protocol)}"
         f"Content-Type: application/http;msgtype=request\r\nWARC-Concurrent-To: {concurrent_to}\r\n"
@@ -143,7 +142,7 @@ def build_request(
 
 
 def rewrite_head(head: bytes) -> bytes:
-    """Status line and headers as they go into a record."""
+    """Return the status line and headers in the form that records store."""
     head = WITHOUT_TEXT.sub(b"HTTP/1.1", head, count=1)
     if b"transfer-encoding" in head.lower():
         return TRANSFER_ENCODING.sub(lambda found: ORIGINAL + found[0], head)
@@ -160,14 +159,14 @@ def _common_fields(kind: str, url: str, record_id: str, time: float, address: st
 
 
 def _check_line(value: str) -> str:
-    """A header's value, which must be one line: a line break would start a header of its own."""
+    """Return the value if it is a single line. A line break would start another header."""
     if "\n" in value or "\r" in value:
-        raise UsageError(f"{value[:200]!r} has a line break, which no WARC header can hold; normalise URLs first")
+        raise UsageError(f"{value[:200]!r} contains a line break, which a WARC header cannot; normalise URLs first")
     return value
 
 
 def _compress_record(fields: bytes, head: bytes, body: bytes) -> bytes:
-    """One gzip member. A large body is packed from where it lies; a small one costs less to copy than to stream."""
+    """Compress a record to one gzip member. A large body is streamed without a copy; copying a small one is cheaper."""
     if len(body) < STREAMED:
         return igzip_lib.compress(b"".join((fields, head, body, END_OF_RECORD)), LEVEL, igzip_lib.COMP_GZIP)
     packer = isal_zlib.compressobj(LEVEL, wbits=GZIP)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple, Self
 
-from swath.core.errors import UsageError
+from swath import UsageError
 
 # Strict, so that libcurl cannot parse another host from the URL than this pattern does. Every normalised URL matches,
 # except a few whose hosts cannot exist in DNS.

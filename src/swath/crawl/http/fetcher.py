@@ -21,7 +21,7 @@ from typing import Self
 
 import pycurl
 
-from swath.core.errors import UsageError
+from swath import UsageError
 from swath.crawl.http.address import is_public, parse_ip_literal
 from swath.crawl.http.connect_to import ConnectTo, UrlParts, split_url
 from swath.crawl.http.curl_loop import CurlLoop

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol, Self
 import aiodns
 import pycares
 
-from swath.core.errors import SwathError
+from swath import SwathError
 
 MIN_TTL_SECONDS = 60.0
 MAX_TTL_SECONDS = 86_400.0

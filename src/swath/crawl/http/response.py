@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from swath.core.errors import UsageError
+from swath import UsageError
 
 BLANK: Final = (b"\r\n", b"\n")
 FOLDED: Final = re.compile(r"\r?\n[ \t]+")

@@ -8,11 +8,10 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from swath.core.clock import SECOND
 from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.http.response import Response
 from swath.crawl.robots.parser import RobotsTxt
-from swath.crawl.robots.policy import RobotsPolicy, policy_from_response
+from swath.crawl.robots.policy import SECOND, RobotsPolicy, policy_from_response
 from swath.crawl.urls import normalise
 
 KEY_PREFIX = "robots "  # followed by the origin: key of a fact, and of an item that follows a redirect

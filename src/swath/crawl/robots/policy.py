@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, Self
 
-from swath.core.clock import SECOND
 from swath.crawl.robots.parser import ALLOWED, RobotsDecision, RobotsTxt, clean_body
 
+SECOND = 1_000_000  # microseconds, the unit of all times here
 HOUR = 3_600 * SECOND
 DAY = 24 * HOUR
 

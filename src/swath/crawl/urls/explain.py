@@ -1,4 +1,4 @@
-"""Refusal: why a crawl never took up a URL, said from what the crawl goes by."""
+"""Explain why a crawl did not add a URL, from the settings and seeds of the crawl."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,10 +11,10 @@ from swath.crawl.urls.traps import TRAPS, find_trap
 
 
 def explain_refusal(text: str, known: Mapping[str, Any], *, year: int) -> tuple[str, str]:
-    """The name of the rule that keeps a URL out of a crawl, and a sentence; `known` is the fact of its settings."""
+    """Return the name of the rule that excludes a URL, and a sentence. `known` is the fact with the settings."""
     url = normalise.parse_seed(text)
     if url is None:
-        return "url", "It is no URL that can be crawled."
+        return "url", "It is not a URL that can be crawled."
     kept: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in known.items()}
     settings = CrawlSettings(**kept)
     tidy = normalise.strip_session(url)
@@ -31,4 +31,4 @@ def explain_refusal(text: str, known: Mapping[str, Any], *, year: int) -> tuple[
     if (found := scope.reason(url, 0)) is not None:
         return found, f"It is refused ({found}): {REASONS[found]}."
     deep = "" if settings.depth is None else f" within --depth {settings.depth}"
-    return "unlinked", f"Nothing refuses it: no page that was read links to it{deep}."
+    return "unlinked", f"No rule excludes it: no crawled page links to it{deep}."

@@ -1,7 +1,7 @@
-"""URLs: one spelling each, and the parts that the crawler asks for.
+"""Normalise URLs, and return parts of normalised URLs.
 
-`normalise` makes the spelling, by the WHATWG standard (ada) and a few steps beyond it that make no difference to a
-server. Everything else here takes normalised URLs, and is therefore little more than slicing.
+`normalise` applies the WHATWG URL standard (with ada) and a few more steps that make no difference to a server. The
+other functions take normalised URLs, so most of them only slice strings.
 """
 
 import re
@@ -14,14 +14,14 @@ from ada_url import join_url, normalize_url
 from publicsuffixlist import PublicSuffixList
 
 MAX_URL = 2_048
-MAX_TEXT = 4 * MAX_URL  # a link may shrink when normalised, but nobody gains from parsing a megabyte to find out
+MAX_TEXT = 4 * MAX_URL  # a link may shrink when it is normalised, but longer ones are not worth parsing
 MAX_ORIGIN = 512
 MAX_HOST = 253
 MAX_LABEL = 63
 ORIGINS_CACHED = 4_096
 SITES_CACHED = 16_384
 
-# Ports that other protocols listen on. The Fetch standard blocks them, lest a link make us talk HTTP to a mail server.
+# Ports of other protocols. The Fetch standard blocks them, so a link cannot make a client send HTTP to a mail server.
 _PORTS = (
     "0 1 7 9 11 13 15 17 19 20 21 22 23 25 37 42 43 53 69 77 79 87 95 101 102 103 104 109 110 111 113 115 117 119 123 "
     "135 137 139 143 161 179 389 427 465 512 513 514 515 526 530 531 532 540 548 554 556 563 587 601 636 989 990 993 "
@@ -36,11 +36,11 @@ _TRIPLETS = {
     for high in _HEX
     for low in _HEX
 }
-# A triplet right behind a stray "%" stays as it is: decoding it could complete another triplet, and the result would
-# not be its own normal form.
+# A triplet directly after a stray "%" stays unchanged: decoding it could complete another triplet, and the result would
+# not be in normal form.
 _TRIPLET = re.compile(r"(?<!%)(?<!%[0-9A-Fa-f])%[0-9A-Fa-f]{2}")
 _ORIGIN = re.compile(r"(https?)://(?:[^/]*@)?(\[[0-9a-f:.]+\]|[^/:]+)(?::(\d+))?")
-# Most links are written in normal form, whole or from the root on, in characters that mean nothing but themselves.
+# Most links are in normal form already: absolute or root-relative, without special characters. They skip the parser.
 _PLAIN = re.compile(
     r"(https?://[a-z0-9.-]++(?::[0-9]++)?)?+/(?!/)[A-Za-z0-9_~!$&()*+,;=:@/.-]*+(?:\?[A-Za-z0-9_~!$&()*+,;=:@/?.-]++)?+"
 )
@@ -52,15 +52,15 @@ _LOST_COLON = re.compile(r"[^/.:]+//")
 
 
 def normalise_escapes(text: str) -> str:
-    """The text with escaped letters, digits and `-._~` unescaped, and the other escapes in capitals."""
+    """Unescape letters, digits and `-._~`, and write the other escapes in uppercase."""
     return _TRIPLET.sub(lambda found: _TRIPLETS[found[0]], text)
 
 
 def normalise(text: str, base: str | None = None) -> str | None:
-    """The one spelling of the http or https URL that `text` means on the page `base`; None when it means none.
+    """Return the normal form of an http or https URL, relative to `base`; None if it is not a valid URL.
 
-    Beyond the standard: the fragment, credentials and the dot that may end a host are dropped,
-    and needless percent-encoding is undone. Hosts that DNS could not know and ports of other protocols are refused.
+    In addition to the standard, the fragment, credentials and a trailing dot of the host are dropped, and unnecessary
+    percent-encoding is removed. Hosts that cannot exist in DNS and ports of other protocols give None.
     """
     if len(text) > MAX_TEXT:
         return None
@@ -74,7 +74,7 @@ def normalise(text: str, base: str | None = None) -> str | None:
 
 
 def normalise_all(texts: Iterable[str], base: str) -> list[str | None]:
-    """`normalise` for all links of one page: what they have in common is looked at once."""
+    """Normalise all links of one page. The origin of the page is checked once for all of them."""
     start = base[: base.find("/", 8)]
     if len(start) > MAX_ORIGIN or not _is_normal_origin(start):
         return [normalise(text, base) for text in texts]
@@ -87,7 +87,7 @@ def normalise_all(texts: Iterable[str], base: str) -> list[str | None]:
 
 
 def normalise_with_ada(text: str, base: str | None) -> str | None:
-    """What `normalise` does to every link that is not plain already."""
+    """Normalise a link that is not in normal form already."""
     try:
         url = normalize_url(text) if base is None else join_url(base, text)
     except ValueError:
@@ -111,17 +111,17 @@ def normalise_with_ada(text: str, base: str | None) -> str | None:
 
 
 def parse_seed(text: str) -> str | None:
-    """The URL that a person means by a line of a seed list: `example.com` is `https://example.com/`, and
-    `localhost:8000` is `http://localhost:8000/`.
+    """Parse a line of a seed list: `example.com` means `https://example.com/`, and `localhost:8000` means
+    `http://localhost:8000/`.
 
-    None when it is no URL to crawl, credentials included, or has a slip in it that would make a host of its scheme.
+    Return None if it is not a URL to crawl, has credentials, or has a typo that would turn its scheme into a host.
     """
     text = text.strip().lstrip("\ufeff")
     if _SCHEME.match(text):
         url = normalise(text)
         return None if url is None or host(url) in _SCHEMES else url
     rest = text.lstrip("/")
-    # Without a scheme, "mailto:someone@example.com" would read as a host with credentials.
+    # Without this check, "mailto:someone@example.com" would be a host with credentials.
     if not rest or "@" in rest.partition("/")[0] or _LOST_COLON.match(rest):
         return None
     url = normalise(f"https://{rest}")
@@ -129,7 +129,7 @@ def parse_seed(text: str) -> str | None:
 
 
 def suggest_seed(text: str) -> str | None:
-    """The URL that somebody had in mind who wrote a seed that is none: `https//example.com`, `htps://example.com`."""
+    """Return the URL that an invalid seed probably means, such as `https//example.com` or `htps://example.com`."""
     word, slashes, rest = text.partition("//")
     close = get_close_matches(word.rstrip(":;,. ").lower(), _SCHEMES, n=1)
     if not slashes or not close:
@@ -138,17 +138,17 @@ def suggest_seed(text: str) -> str | None:
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port of a normalised URL: what one robots.txt speaks for."""
+    """Return the scheme, host and port of a normalised URL, to which one robots.txt applies."""
     return url[: url.find("/", 8)]
 
 
 def authority(url: str) -> str:
-    """The host of a normalised URL, with its port unless that is the default."""
+    """Return the host of a normalised URL, with the port unless it is the default."""
     return url[url.find("/") + 2 : url.find("/", 8)]
 
 
 def host(url: str) -> str:
-    """The host of a normalised URL, without the port; IPv6 addresses keep their brackets."""
+    """Return the host of a normalised URL without the port. IPv6 addresses keep their brackets."""
     name = authority(url)
     if ":" in name and name[-1] != "]":
         name = name[: name.rindex(":")]
@@ -156,13 +156,13 @@ def host(url: str) -> str:
 
 
 def site(url: str) -> str:
-    """The registrable domain of a normalised URL by the public suffix list; hosts that have none are their own."""
+    """Return the registrable domain of a normalised URL by the public suffix list, or its host if it has none."""
     return site_of_host(host(url))
 
 
 @lru_cache(maxsize=SITES_CACHED)
 def site_of_host(name: str) -> str:
-    """The registrable domain of a host; an address, a public suffix or a bare word is its own."""
+    """Return the registrable domain of a host, or the host if it is an address, a public suffix or a single label."""
     # By the standard, a host whose last label is a number is an IPv4 address.
     if name[:1] == "[" or name[name.rfind(".") + 1 :].isdecimal():
         return name
@@ -171,7 +171,7 @@ def site_of_host(name: str) -> str:
 
 @lru_cache(maxsize=ORIGINS_CACHED)
 def _clean_origin(given: str) -> str | None:
-    """Scheme, host and port without credentials and final dot, the same object if there were none; None if refused."""
+    """Remove credentials and a trailing dot. Return the same object if there were none, and None if it is refused."""
     parts = _ORIGIN.fullmatch(given)
     if parts is None:
         return None
@@ -188,7 +188,7 @@ def _clean_origin(given: str) -> str | None:
 
 @lru_cache(maxsize=ORIGINS_CACHED)
 def _is_normal_origin(start: str) -> bool:
-    """Whether scheme, host and port are written as they would be normalised."""
+    """Return whether scheme, host and port are in normal form."""
     return normalise_with_ada(start + "/", None) == start + "/"
 
 
@@ -206,7 +206,7 @@ TRACKING = frozenset(_TRACKING.split())
 
 
 def strip_tracking(url: str) -> str:
-    """The URL without the parameters that only tell where a visitor came from."""
+    """Return the URL without parameters that only track visitors."""
     path, mark, query = url.partition("?")
     if not mark:
         return url
@@ -218,7 +218,7 @@ def _is_tracking(name: str) -> bool:
     return name.startswith("utm_") or name in TRACKING
 
 
-# Names that mean a session whatever the value is, and those that only do with a long random value.
+# Names that always mean a session, and names that do so only with a long random value.
 _SESSION = re.compile(
     r"(?:;jsessionid=[^/?;&]*"
     r"|(?<=[?&;])(?:(?:jsessionid|phpsessid|aspsessionid[a-z]*|oscsid|zenid|cfid|cftoken)=[^&;]*"
@@ -230,13 +230,13 @@ _SESSION = re.compile(
 
 
 def strip_session(url: str) -> str:
-    """The URL without the session id that a server wrote into its path parameters or query."""
+    """Return the URL without session ids in path parameters and query."""
     if "?" not in url and ";" not in url:
         return url
     if not _SESSION.search(url):
         return url
     stripped = _SESSION.sub("", url).rstrip("?&")
-    # What is left of `..;jsessionid=1` leads up.
+    # `..;jsessionid=1` becomes `..`, which has to be resolved.
     return normalise_with_ada(stripped, None) or stripped if "/." in stripped else stripped
 
 
@@ -246,9 +246,9 @@ _SURT_SAFE = "!\"$&'()*+,/:;<=>?@[\\]^`{|}"
 
 
 def surt(url: str) -> str:
-    """The key of a normalised URL in a CDXJ index, as the Wayback tools make it: `com,example)/path?a=1&b=2`.
+    """Return the CDXJ key of a normalised URL as the Wayback tools do: `com,example)/path?a=1&b=2`.
 
-    Their key is coarser than a URL: without scheme, `www`, session ids, letter case and the order of parameters.
+    The key ignores the scheme, `www`, session ids, letter case and the order of parameters.
     """
     name = host(url)
     port = authority(url)[len(name) :]
@@ -264,7 +264,7 @@ def surt(url: str) -> str:
 
 
 def _unescape_for_surt(text: str) -> str:
-    """Unescaped as long as that changes anything, then escaped as little as possible."""
+    """Unescape until nothing changes, then escape as little as possible."""
     if "%" not in text:
         return text
     octets = text.encode()

@@ -1,15 +1,15 @@
-"""Scope: which of the URLs that are found belong to the crawl.
+"""The scope of a crawl: which URLs belong to it.
 
-A crawl stays around its seeds. How closely is its kind:
+The kind of scope says how far from its seeds a crawl may go:
 
     page     the seeds themselves
-    prefix   what lies in or under the directory of a seed
+    prefix   everything in or below the directory of a seed
     host     the hosts of the seeds, each with its port
     domain   the registrable domains of the seeds, on any port
     any      everything
 
-The scheme makes no difference, nor does a leading `www.`: a site moves from one to the other by a redirect, and a
-crawl of `example.com` that ended at `www.example.com` would be a disappointment.
+The scheme and a leading `www.` are ignored: sites redirect from one to the other, and a crawl of `example.com` should
+not end at `www.example.com`.
 """
 
 import re
@@ -20,13 +20,13 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, Literal, get_args
 
-from swath.core.errors import InvalidSetting
+from swath import InvalidSetting
 from swath.crawl.urls.normalise import host, parse_seed, site
 
 ScopeKind = Literal["page", "prefix", "host", "domain", "any"]
 
 REASONS: Final = {
-    "scope": "it lies outside the scope around the seeds",
+    "scope": "it is outside the scope of the seeds",
     "host": "its host, or a domain above it, is in the list of excluded hosts",
     "exclude": "an --exclude pattern matches it",
     "include": "no --include pattern matches it",
@@ -39,13 +39,14 @@ _ADDRESS = re.compile(r"[0-9A-Fa-f.:]+")
 
 
 class NameSet:
-    """A set of names in eight bytes each, so that a million seeds fit; a stranger's name is in it once in 10^13."""
+    """A set of names at eight bytes each, for millions of seeds. With a million names, 1 in 10^13 lookups is a false
+    positive."""
 
     __slots__ = ("_covered", "_digests", "_known")
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._digests = array("Q", sorted(map(_digest, names)))
-        # The links of a page name few hosts, so most questions have just been answered.
+        # The links of a page have few hosts, so most lookups are in these caches.
         self._known: dict[str, bool] = {}
         self._covered: dict[str, bool] = {}
 
@@ -62,7 +63,7 @@ class NameSet:
         return known
 
     def covers(self, name: str) -> bool:
-        """Whether the host or a domain above it is in the set."""
+        """Return whether the host or one of its parent domains is in the set."""
         covered = self._covered.get(name)
         if covered is None:
             labels = name.split(".")
@@ -78,13 +79,13 @@ def _cache_result(answers: dict[str, bool], name: str, answer: bool) -> None:
 
 
 def _digest(name: str) -> int:
-    # Python's own hash differs between processes, and the processes of a crawl share their scope.
+    # Python's own hash differs between processes, but all processes of a crawl need the same scope.
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What belongs to a crawl. `scope_of` makes one from what a person writes."""
+    """The scope of a crawl. `build_scope` creates one from settings."""
 
     kind: ScopeKind = "any"
     footprint: NameSet = field(default_factory=NameSet)
@@ -94,8 +95,8 @@ class Scope:
     depth: int | None = None
 
     def reason(self, url: str, depth: int) -> str | None:
-        """None when the normalised URL, found so many links from a seed, is in scope; else one of `REASONS`."""
-        if self.kind != "any" and not self._near(url):
+        """Return None if the normalised URL, `depth` links away from a seed, is in scope, or one of `REASONS`."""
+        if self.kind != "any" and not self._is_near_seed(url):
             return "scope"
         if len(self.excluded_hosts) and self.excluded_hosts.covers(host(url)):
             return "host"
@@ -108,11 +109,11 @@ class Scope:
             return "depth"
         return None
 
-    def _near(self, url: str) -> bool:
+    def _is_near_seed(self, url: str) -> bool:
         name = scope_name(url, self.kind)
         if self.kind != "prefix":
             return name in self.footprint
-        # The seed may lie in any directory above.
+        # The seed may be in any parent directory.
         while name not in self.footprint:
             end = name.rfind("/", 0, -1)
             if end < 0:
@@ -122,7 +123,7 @@ class Scope:
 
 
 def scope_name(url: str, kind: ScopeKind) -> str:
-    """What a normalised URL is called in a footprint of that kind."""
+    """Return the name that stands for a normalised URL in a scope of this kind."""
     start = url.find("/") + 2
     match kind:
         case "host":
@@ -145,15 +146,15 @@ def build_scope(
     excluded_hosts: Iterable[str] = (),
     depth: int | None = None,
 ) -> Scope:
-    """The scope around normalised seeds, which are read once and not kept; for `any` they are not read at all.
+    """Build a scope from normalised seeds, which are read once and not kept; for `any` they are not read.
 
-    `excluded_hosts` are lines: a host each, which covers its subdomains, comments behind `#`; the form of
-    /etc/hosts, an address and then hosts, is taken too.
+    `excluded_hosts` are lines with one host each, which includes its subdomains. Comments start with `#`. Lines of
+    /etc/hosts, an address followed by hosts, are accepted too.
     """
     if kind not in get_args(ScopeKind):
-        raise InvalidSetting(f"scope {kind!r} is none of {', '.join(get_args(ScopeKind))}.")
+        raise InvalidSetting(f"scope {kind!r} is not one of {', '.join(get_args(ScopeKind))}.")
     if depth is not None and depth < 0:
-        raise InvalidSetting(f"depth {depth} is negative. 0 crawls the seeds alone, no depth is no limit.")
+        raise InvalidSetting(f"depth {depth} is negative. Use 0 to crawl only the seeds, or omit it for no limit.")
     known: ScopeKind = next(one for one in get_args(ScopeKind) if one == kind)
     return Scope(
         kind=known,
@@ -169,7 +170,7 @@ def _compile_pattern(text: str, option: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
-        raise InvalidSetting(f"{option} pattern {text!r} is no regular expression: {error}.") from error
+        raise InvalidSetting(f"{option} pattern {text!r} is not a regular expression: {error}.") from error
 
 
 def _parse_hosts(lines: Iterable[str]) -> Iterator[str]:
@@ -179,7 +180,7 @@ def _parse_hosts(lines: Iterable[str]) -> Iterator[str]:
             names = names[1:] if _ADDRESS.fullmatch(names[0]) else [" ".join(names)]
         for name in names:
             url = parse_seed(name.removeprefix("*."))
-            # An exclusion that is silently none would be found out by the excluded.
+            # An exclusion that is ignored silently would be noticed only by the excluded host.
             if url is None:
-                raise InvalidSetting(f"line {number} of the excluded hosts names no host: {line.strip()[:100]!r}.")
+                raise InvalidSetting(f"line {number} of the excluded hosts is not a host: {line.strip()[:100]!r}.")
             yield host(url)

@@ -1,9 +1,9 @@
-"""Traps: URLs that a site can make without end, and that no reader would miss.
+"""Detect traps: URLs that a site can generate without end and that no reader would miss.
 
-Each rule looks at one normalised URL alone, so that every machine decides alike and `explain` can say why; what only
-shows in numbers (a host that is all trap) is the business of depth and of the budget per host. Session ids that sit
-in parameters are stripped (`urls.strip_session`) rather than refused, because the page behind them is real; those
-that a server writes as a directory are refused, because it redirects whoever leaves them out to a new one.
+Each rule looks at a single normalised URL, so all machines decide alike and `explain` can give the reason. Traps that
+show only in numbers are limited by --depth and --max-pages-per-host. Session ids in parameters are removed
+(`normalise.strip_session`), because the page is real. Session ids in directories are refused, because the server would
+redirect a URL without one to a new one.
 """
 
 import re
@@ -15,9 +15,9 @@ TRAPS: Final = {
     "query-length": "its query is too long",
     "query-params": "its query has too many parameters",
     "query-repeats": "its query repeats a parameter",
-    "query-nested": "its query holds an address within an address within an address",
-    "calendar": "it is a page of an endless calendar",
-    "session": "its path holds a session id",
+    "query-nested": "its query contains a URL that is nested twice",
+    "calendar": "it belongs to an endless calendar",
+    "session": "its path contains a session id",
 }
 
 MAX_SEGMENTS = 20
@@ -28,12 +28,12 @@ MAX_PARAMS = 20
 MAX_SAME_PARAM = 5
 MAX_SAME_PAIR = 2
 MAX_DATES = 3
-FUTURE_YEARS = 3  # events are announced that far ahead
-OLDEST_YEAR = 1_700  # newspapers are digitised that far back
+FUTURE_YEARS = 3  # events are announced up to this far ahead
+OLDEST_YEAR = 1_700  # digitised newspapers go back to about this year
 
-# What was escaped, escaped twice more: each turn through a login or a language switch adds one.
+# Escaped three times: each pass through a login or language switch escapes the URL again.
 _NESTED = "%25252"
-# Each begins with a set of characters, which is what lets the search skip most of a URL quickly.
+# Each starts with a character class, so the regex search can skip most of a URL quickly.
 _DATE = re.compile(r"[-/=_.]([0-9]{4})([-/_.]?)(?:0?[1-9]|1[0-2])(?:(?<=[0-9]{2})\2(0[1-9]|[12][0-9]|3[01]))?(?![0-9])")
 _YEAR = re.compile(r"[?&;_-](?:year|yr|jahr|annee|cal_?y|y)=([0-9]{4,5})(?![0-9])", re.IGNORECASE)
 _WITH_YEAR = re.compile(r"[?&;_-](?:month|mon|monat|mois|cal_?m|m|week|day)=", re.IGNORECASE)
@@ -44,7 +44,7 @@ _SESSION_SEGMENT = re.compile(
 
 
 def find_trap(url: str, *, year: int) -> str | None:
-    """None for a normalised URL that may be crawled in that year; else one of `TRAPS`."""
+    """Return None if a normalised URL may be crawled in this year; otherwise one of `TRAPS`."""
     path = url
     newest = year + FUTURE_YEARS
     if "?" in url:
@@ -52,7 +52,7 @@ def find_trap(url: str, *, year: int) -> str | None:
         found = _find_query_trap(query, newest)
         if found is not None:
             return found
-    # A short path cannot break a rule about repeats, and is most of what is asked.
+    # Most paths are short, and cannot repeat segments too often.
     if path.count("/") >= 5:
         found = _find_path_trap(path)
         if found is not None:
@@ -61,7 +61,7 @@ def find_trap(url: str, *, year: int) -> str | None:
         return "session"
     days = 0
     for date in _DATE.finditer(url, url.find("/", 8)):
-        if date[2]:  # without separators it is more likely an id
+        if date[2]:  # without separators it is probably an id
             days += date[3] is not None
             if days > MAX_DATES or (not OLDEST_YEAR <= int(date[1]) <= newest and _is_date(url, date)):
                 return "calendar"
@@ -69,7 +69,7 @@ def find_trap(url: str, *, year: int) -> str | None:
 
 
 def _is_date(url: str, date: re.Match[str]) -> bool:
-    """Whether it is a whole date, or a year and a month where calendars are kept; /forum/4321/12 is neither."""
+    """Return whether the match is a full date, or a year and month in a calendar URL; /forum/4321/12 is neither."""
     return date[3] is not None or _CALENDAR.search(url) is not None
 
 
@@ -81,7 +81,7 @@ def _find_path_trap(path: str) -> str | None:
         return "path-depth"
     if len(set(segments)) == len(segments):
         return None
-    # Numbers repeat in honest paths: /2012/12/12/12.
+    # Numbers may repeat in real paths: /2012/12/12/12.
     if any(segments.count(one) > MAX_SAME_SEGMENT for one in segments if not one.isdecimal()):
         return "path-repeats"
     for period in range(1, len(segments) // (MAX_CYCLES + 1) + 1):
