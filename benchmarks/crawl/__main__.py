@@ -1,4 +1,4 @@
-"""`python -m benchmarks.crawl`: the crawlers that were asked for on one site, saved, and written into the docs."""
+"""`python -m benchmarks.crawl`: run the chosen crawlers on one site, save the figures, and write them into the docs."""
 
 import shutil
 import signal
@@ -25,7 +25,7 @@ PACKAGES = (
 )  # fmt: skip
 COMMAND = "make bench-crawl"
 WORKERS = (500, 5_000)
-IN_ROUNDS = ("bare-warc", "swath", "swath-2", "swath-postgres")  # what goals are about
+IN_ROUNDS = ("bare-warc", "swath", "swath-2", "swath-postgres")  # those with goals are measured several times
 
 
 def main() -> int:
@@ -40,13 +40,15 @@ def main() -> int:
         **machine.describe(trial=settings.trial, packages=PACKAGES, module="benchmarks.crawl"),
         "settings": {"nginx": _nginx_version(), "pages": f"{settings.pages:,}", "hosts": str(HOSTS)},
     }
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # servers are ended on the way out
+    signal.signal(
+        signal.SIGTERM, lambda number, frame: sys.exit(128 + number)
+    )  # so that `finally` blocks stop the servers
     directory = Path(tempfile.mkdtemp(prefix="swath-bench-crawl-"))
     code = 1
     try:
         code = Run(settings, about, directory).all()
     except KeyboardInterrupt:
-        say("broken off: what was measured so far is saved")
+        say("interrupted: the figures so far are saved")
         code = 130
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -68,17 +70,17 @@ class Run:
     def all(self) -> int:
         parts = set(self._settings.parts)
         if parts - {"tls", "slow"}:
-            with self._served(self._settings.pages) as (course, _):
+            with self._serve(self._settings.pages) as (course, _):
                 self._race(course)
                 if "profile" in parts:
                     results = self._results("crawl-profile")
-                    self._guarded("profile", results, lambda: race.profiled(course))
+                    self._measure("profile", results, lambda: race.profile(course))
         if "tls" in parts:
             self._tls()
         if "slow" in parts:
             results = self._results("crawl-slow")
             for workers in WORKERS:
-                self._guarded(f"slow hosts, {workers:,} workers", results, lambda: self._slow(workers))  # noqa: B023
+                self._measure(f"slow hosts, {workers:,} workers", results, lambda: self._slow(workers))  # noqa: B023
         return 1 if self._failed else 0
 
     def _race(self, course: Course) -> None:
@@ -99,7 +101,7 @@ class Run:
         for turn in range(self._settings.rounds):
             for name in chosen:
                 if turn == 0 or name in IN_ROUNDS:
-                    self._guarded(name, results, lambda: contestants[name](course))  # noqa: B023
+                    self._measure(name, results, lambda: contestants[name](course))  # noqa: B023
 
     def _tls(self) -> None:
         results = self._results("crawl-tls")
@@ -109,8 +111,8 @@ class Run:
             ("HTTPS, connections kept", True, True),
             ("HTTPS, a new connection for every page", False, True),
         ):
-            with self._served(self._settings.tls_pages, secure=secure, keep_alive=keep_alive) as (course, authority):
-                self._guarded(
+            with self._serve(self._settings.tls_pages, secure=secure, keep_alive=keep_alive) as (course, authority):
+                self._measure(
                     name, results, lambda: race.over_tls(course, authority=authority, name=name)  # noqa: B023
                 )  # fmt: skip
 
@@ -120,8 +122,8 @@ class Run:
         )
 
     @contextmanager
-    def _served(self, pages: int, *, secure: bool = False, keep_alive: bool = True) -> Iterator[tuple[Course, Path]]:
-        """The site with nginx before it, and the authority of its certificate."""
+    def _serve(self, pages: int, *, secure: bool = False, keep_alive: bool = True) -> Iterator[tuple[Course, Path]]:
+        """Serve a new site with nginx; yield the course and the certificate authority of the site."""
         home = Path(tempfile.mkdtemp(prefix="site-", dir=self._directory))
         site = Site(pages, HOSTS, nginx.free_port(), "https" if secure else "http")
         say(f"writing {pages:,} pages")
@@ -129,21 +131,21 @@ class Run:
         addresses = [address(host) for host in range(HOSTS)]
         authority, certificate = home / "ca.pem", None
         if secure:
-            authority, *pair = race.certificate(home, addresses)
+            authority, *pair = race.make_certificate(home, addresses)
             certificate = (pair[0], pair[1])
-        listening = nginx.Listening(site.port, keep_alive=keep_alive, certificate=certificate)
+        config = nginx.ServerConfig(site.port, keep_alive=keep_alive, certificate=certificate)
         course = Course(site, home / "nginx" / nginx.ERRORS, home / "course")
         course.directory.mkdir()
         course.seeds.write_text("".join(f"{seed}\n" for seed in site.seeds()))
-        with nginx.serving(home / "nginx", root=home / "site", addresses=addresses, servers=[listening]):
+        with nginx.run_server(home / "nginx", root=home / "site", addresses=addresses, servers=[config]):
             yield course, authority
         shutil.rmtree(home, ignore_errors=True)
 
     def _results(self, part: str) -> Results:
         return Results(self._settings.results / f"{part}.json", {"part": part, **self._about})
 
-    def _guarded(self, name: str, results: Results, measure: Callable[[], Figure]) -> None:
-        """One crawler that fails does not take the others with it."""
+    def _measure(self, name: str, results: Results, measure: Callable[[], Figure]) -> None:
+        """Measure one crawler and save its figure. If it fails, report that and continue with the others."""
         began = time.monotonic()
         try:
             figure = measure()
@@ -152,13 +154,15 @@ class Run:
             self._failed += 1
             return
         results.add(figure)
-        said = f"{figure['pages_per_cpu_s']:,.0f} pages per CPU-second" if "pages_per_cpu_s" in figure else str(figure)
-        say(f"{name}: {figure['pages']:,} pages, {said}, {time.monotonic() - began:.0f} s")
+        result = (
+            f"{figure['pages_per_cpu_s']:,.0f} pages per CPU-second" if "pages_per_cpu_s" in figure else str(figure)
+        )
+        say(f"{name}: {figure['pages']:,} pages, {result}, {time.monotonic() - began:.0f} s")
 
 
 def _nginx_version() -> str:
-    said = subprocess.run([nginx.program(), "-v"], capture_output=True, text=True, check=False)
-    return (said.stderr or said.stdout).strip().rpartition("/")[2]
+    shown = subprocess.run([nginx.find_program(), "-v"], capture_output=True, text=True, check=False)
+    return (shown.stderr or shown.stdout).strip().rpartition("/")[2]
 
 
 if __name__ == "__main__":

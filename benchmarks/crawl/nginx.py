@@ -1,4 +1,4 @@
-"""nginx: the server of the site, from Debian, in a directory of its own and on the loopback network only."""
+"""nginx: serves the site from a temporary directory, on loopback addresses only."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.progress import say
 
 WORKERS = 2
-PLACES = ("/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/local/nginx/sbin/nginx")
+PATHS = ("/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/local/nginx/sbin/nginx")
 START_SECONDS = 20.0
 ERRORS = "error.log"
 
@@ -49,8 +49,8 @@ SERVER = """\
 """
 
 
-def program() -> str:
-    """nginx, wherever it is; where it is missing and we may, it is installed."""
+def find_program() -> str:
+    """Return the path of nginx. Install it with apt-get if it is missing and we are root."""
     if found := _find():
         return found
     if os.geteuid() == 0 and shutil.which("apt-get"):
@@ -58,7 +58,7 @@ def program() -> str:
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         subprocess.run(["apt-get", "update", "-qq"], check=False, env=environment, stdout=subprocess.DEVNULL)
         command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "nginx-light"]
-        # Debian starts what it installs; a policy that says no keeps it from that.
+        # Debian starts a server when it is installed, unless a policy forbids it.
         policy = Path("/usr/sbin/policy-rc.d")
         ours = not policy.exists()
         if ours:
@@ -71,22 +71,22 @@ def program() -> str:
                 policy.unlink()
         if found := _find():
             return found
-    raise SystemExit("the site is served by nginx, which is not here. On Debian: sudo apt-get install nginx-light")
+    raise SystemExit("the benchmark needs nginx. On Debian: sudo apt-get install nginx-light")
 
 
 def _find() -> str | None:
-    return shutil.which("nginx") or next((place for place in PLACES if os.access(place, os.X_OK)), None)
+    return shutil.which("nginx") or next((path for path in PATHS if os.access(path, os.X_OK)), None)
 
 
-class Listening:
-    """One server of the running nginx: the port is the same on all addresses."""
+class ServerConfig:
+    """One `server` block of nginx.conf, with the same port on all addresses."""
 
     def __init__(self, port: int, *, keep_alive: bool = True, certificate: tuple[Path, Path] | None = None) -> None:
         self.port = port
         self._keep_alive = keep_alive
         self._certificate = certificate
 
-    def written(self, root: Path, addresses: Sequence[str]) -> str:
+    def format(self, root: Path, addresses: Sequence[str]) -> str:
         tls = ""
         if self._certificate is not None:
             tls = f"ssl_certificate {self._certificate[0]}; ssl_certificate_key {self._certificate[1]};"
@@ -97,8 +97,10 @@ class Listening:
 
 
 @contextmanager
-def serving(directory: Path, *, root: Path, addresses: Sequence[str], servers: Sequence[Listening]) -> Iterator[int]:
-    """Serve `root` while the context lasts; the process id is of the one that the workers are children of."""
+def run_server(
+    directory: Path, *, root: Path, addresses: Sequence[str], servers: Sequence[ServerConfig]
+) -> Iterator[int]:
+    """Serve `root` while the context lasts; yield the process id of the nginx master."""
     directory.mkdir(parents=True)
     user = "user root;" if os.geteuid() == 0 else ""
     text = CONFIGURATION.format(
@@ -106,13 +108,13 @@ def serving(directory: Path, *, root: Path, addresses: Sequence[str], servers: S
         directory=directory,
         errors=ERRORS,
         user=user,
-        servers="".join(one.written(root, addresses) for one in servers),
+        servers="".join(one.format(root, addresses) for one in servers),
     )
     (directory / "nginx.conf").write_text(text)
-    command = [program(), "-p", str(directory), "-c", str(directory / "nginx.conf"), "-e", str(directory / ERRORS)]
+    command = [find_program(), "-p", str(directory), "-c", str(directory / "nginx.conf"), "-e", str(directory / ERRORS)]
     server = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
-        _wait(server, servers[-1].port, addresses[-1], directory)
+        _wait_until_listening(server, servers[-1].port, addresses[-1], directory)
         yield server.pid
     finally:
         server.terminate()
@@ -123,7 +125,7 @@ def serving(directory: Path, *, root: Path, addresses: Sequence[str], servers: S
             server.wait()
 
 
-def _wait(server: "subprocess.Popen[bytes]", port: int, address: str, directory: Path) -> None:
+def _wait_until_listening(server: "subprocess.Popen[bytes]", port: int, address: str, directory: Path) -> None:
     ends = time.monotonic() + START_SECONDS
     while time.monotonic() < ends and server.poll() is None:
         try:
@@ -133,7 +135,7 @@ def _wait(server: "subprocess.Popen[bytes]", port: int, address: str, directory:
         else:
             return
     log = directory / ERRORS
-    raise RuntimeError(f"nginx did not start: {log.read_text()[-2000:] if log.exists() else 'it left no log'}")
+    raise RuntimeError(f"nginx did not start: {log.read_text()[-2000:] if log.exists() else 'no log'}")
 
 
 def free_port() -> int:

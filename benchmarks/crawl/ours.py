@@ -1,4 +1,4 @@
-"""swath's crawl in this process, for what the command line has no option for: a certificate authority, and a profile.
+"""A crawl in this process, with settings that the command line lacks: a certificate authority, and a profiler.
 
 python -m benchmarks.crawl.ours SETTINGS.json SEEDS [PROFILE.json]
 """

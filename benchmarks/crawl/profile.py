@@ -1,7 +1,7 @@
 """CPU time of a crawl by part: samples of the main thread, and the kernel's counters for the other threads.
 
-Every few milliseconds of processor time a signal looks at the main thread's stack; the innermost frame of swath says
-which part the time belongs to, C code included that this frame called. Threads belong to one part each.
+A signal samples the main thread's stack every 2 ms of CPU time. The innermost frame of swath decides which part the
+sample counts for, including the C code that the frame called. Every other thread belongs to one part.
 """
 
 import os

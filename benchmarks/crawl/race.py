@@ -1,4 +1,4 @@
-"""The race: every crawler on the same site, one after the other."""
+"""The race: each crawler runs on the same site, one after the other."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from benchmarks.results import Figure
 from tests.postgres_server import PostgresServer
 
 AT_ONCE = 100  # requests of the bare loop and of the peers
-TIMEOUT = 900.0  # seconds after which a crawler counts as stuck
+TIMEOUT = 900.0  # seconds; a crawler that takes longer counts as stuck
 OPEN = {
     "delay": 0.0,
     "max_workers_per_host": 0,
@@ -28,7 +28,7 @@ OPEN = {
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Where a race is run: the site, what its server logs of errors, and a directory for what a crawler leaves."""
+    """What a crawler runs on: the site, the error log of its server, and a directory for the crawler's files."""
 
     site: Site
     errors: Path
@@ -38,8 +38,8 @@ class Course:
     def seeds(self) -> Path:
         return self.directory / "seeds.txt"
 
-    def home(self, name: str) -> Path:
-        """An empty directory."""
+    def make_home(self, name: str) -> Path:
+        """Create an empty directory."""
         home = self.directory / name
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(parents=True)
@@ -50,7 +50,7 @@ Contestant = Callable[[Course], Figure]
 
 
 def environment() -> dict[str, str]:
-    """Ours, with this tree's swath in front, whichever is installed."""
+    """Return the environment of this process, in which `import swath` finds this tree first."""
     root = HERE.parent.parent
     before = os.environ.get("PYTHONPATH")
     paths = [str(root / "src"), str(root), *([before] if before else [])]
@@ -59,48 +59,48 @@ def environment() -> dict[str, str]:
 
 
 def bare(course: Course, *, warc: bool = False) -> Figure:
-    home = course.home("bare")
+    home = course.make_home("bare")
     archive = ["--warc", str(home / "bare.warc.gz")] if warc else []
     command = [sys.executable, "-m", "benchmarks.crawl.bare", "--at-once", str(AT_ONCE), *archive, str(course.seeds)]
     return _peer(course, "bare loop, the same WARC" if warc else "bare loop", command, home)
 
 
 def scrapy(course: Course, *, jobdir: bool = False) -> Figure:
-    home = course.home("scrapy")
+    home = course.make_home("scrapy")
     command = [sys.executable, str(HERE / "peers" / "scrapy_crawl.py"), str(course.seeds), str(AT_ONCE)]
     return _peer(course, "Scrapy, JOBDIR" if jobdir else "Scrapy, memory", command + ["job"] * jobdir, home)
 
 
 def crawlee(course: Course) -> Figure:
     command = [sys.executable, str(HERE / "peers" / "crawlee_crawl.py"), str(course.seeds), str(AT_ONCE)]
-    return _peer(course, "Crawlee, memory", command, course.home("crawlee"))
+    return _peer(course, "Crawlee, memory", command, course.make_home("crawlee"))
 
 
 def _peer(course: Course, name: str, command: list[str], home: Path) -> Figure:
     used = tree.run(command, environment=environment(), cwd=home, timeout=TIMEOUT, codes={0})
-    return figure(course, name, used, _said(used)["pages"])
+    return build_figure(course, name, used, _read_result(used)["pages"])
 
 
 def swath(course: Course, *, processes: int = 1) -> Figure:
-    """The command that anybody would give, on its own frontier in a SQLite file, with WARC, list of pages and index."""
-    home = course.home("swath")
+    """Run `swath crawl` like a user: with SQLite, WARC files, page list and index."""
+    home = course.make_home("swath")
     name = "swath, SQLite, WARC" + (f", {processes} processes" if processes > 1 else "")
     used = tree.run(
         _crawl(course, home, "--processes", str(processes)),
         environment=environment(), cwd=home, timeout=TIMEOUT, codes={0},
     )  # fmt: skip
-    return figure(course, name, used, _summary(used))
+    return build_figure(course, name, used, _check_summary(used))
 
 
 def swath_postgres(course: Course, *, settings: Mapping[str, str]) -> Figure:
-    home = course.home("swath-postgres")
+    home = course.make_home("swath-postgres")
     with PostgresServer(settings=settings) as server:
         store = f"{server.dsn()}&schema=crawl"
         before = tree.cpu_seconds(server.pid)
         used = tree.run(
             _crawl(course, home, "--store", store), environment=environment(), cwd=home, timeout=TIMEOUT, codes={0}
         )
-        made = figure(course, "swath, PostgreSQL, WARC", used, _summary(used))
+        made = build_figure(course, "swath, PostgreSQL, WARC", used, _check_summary(used))
         return {**made, "server_cpu_seconds": tree.cpu_seconds(server.pid) - before}
 
 
@@ -112,15 +112,15 @@ def _crawl(course: Course, home: Path, *more: str) -> list[str]:
     ]  # fmt: skip
 
 
-def profiled(course: Course) -> Figure:
-    """The same crawl once more, with samples of where its time goes."""
-    home = course.home("profile")
+def profile(course: Course) -> Figure:
+    """Run the same crawl again, with a sampling profiler."""
+    home = course.make_home("profile")
     figures = _ours(course, home, "swath, profiled", profile=home / "profile.json")
     return {**figures, "parts": json.loads((home / "profile.json").read_text())}
 
 
 def over_tls(course: Course, *, authority: Path, name: str) -> Figure:
-    return _ours(course, course.home("tls"), name, verify=True, ca_file=str(authority))
+    return _ours(course, course.make_home("tls"), name, verify=True, ca_file=str(authority))
 
 
 def _ours(course: Course, home: Path, name: str, *, profile: Path | None = None, **more: object) -> Figure:
@@ -129,13 +129,15 @@ def _ours(course: Course, home: Path, name: str, *, profile: Path | None = None,
     if profile is not None:
         command.append(str(profile))
     used = tree.run(command, environment=environment(), cwd=home, timeout=TIMEOUT, codes={0})
-    return figure(course, name, used, _said(used)["pages"])
+    return build_figure(course, name, used, _read_result(used)["pages"])
 
 
-def figure(course: Course, name: str, used: Used, pages: int) -> Figure:
+def build_figure(course: Course, name: str, used: Used, pages: int) -> Figure:
     failures = [line for line in course.errors.read_text().splitlines() if "[crit]" in line]
     if failures:
-        raise ContestantFailed(f"{len(failures)} errors of the server spoil the figures; the last: {failures[-1]}")
+        raise ContestantFailed(
+            f"{len(failures)} server errors, so the figures are not valid; the last one: {failures[-1]}"
+        )
     return {
         "name": name,
         "pages": pages,
@@ -149,24 +151,24 @@ def figure(course: Course, name: str, used: Used, pages: int) -> Figure:
     }
 
 
-def _said(used: Used) -> dict[str, int]:
+def _read_result(used: Used) -> dict[str, int]:
     try:
-        said: dict[str, int] = json.loads(used.output.splitlines()[-1])
+        result: dict[str, int] = json.loads(used.output.splitlines()[-1])
     except (IndexError, ValueError):
-        raise ContestantFailed(f"it did not say how many pages it got: {used.output[-500:]!r}") from None
-    return said
+        raise ContestantFailed(f"its last line has no number of pages: {used.output[-500:]!r}") from None
+    return result
 
 
-def _summary(used: Used) -> int:
+def _check_summary(used: Used) -> int:
     summary = json.loads(used.output.splitlines()[-1])
     if summary["stopped_by"] != "done" or summary["queued"]:
-        raise ContestantFailed(f"the crawl ended by {summary['stopped_by']} with {summary['queued']} URLs waiting")
+        raise ContestantFailed(f"the crawl was stopped by {summary['stopped_by']} with {summary['queued']} URLs queued")
     pages: int = summary["pages"]
     return pages
 
 
-def certificate(directory: Path, addresses: list[str]) -> tuple[Path, Path, Path]:
-    """An authority of our own, and a certificate of it for all hosts: authority, certificate, key."""
+def make_certificate(directory: Path, addresses: list[str]) -> tuple[Path, Path, Path]:
+    """Create a certificate authority and a certificate for all hosts; return authority, certificate and key."""
 
     def openssl(*arguments: str) -> None:
         subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=directory)

@@ -1,4 +1,4 @@
-"""The tables of the crawl benchmark, out of saved figures."""
+"""The tables of the crawl benchmark, built from saved figures."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.report import Saved, Sections, about, rate, table
 
-# What the issue asks for; a figure that falls short of it says so.
+# The goals. The tables mark a figure that misses one.
 OF_BARE = 0.6
 OF_ONE_PROCESS = 0.85
 OF_SQLITE = 0.85
@@ -23,7 +23,7 @@ def _race(found: Sequence[Saved]) -> str:
     file = _file("crawl-race", found)
     if file is None:
         return ""
-    figures = summed(file["figures"])
+    figures = median_figures(file["figures"])
     head = ["crawler", "pages per CPU-second", "pages/s", "peak RSS, MB", "pages of those that exist"]
     rows = [
         [
@@ -31,15 +31,15 @@ def _race(found: Sequence[Saved]) -> str:
             rate(one["pages_per_cpu_s"]) + _server(one),
             rate(one["pages_per_s"]),
             rate(one["rss_mb"]),
-            _fetched(one),
+            _format_pages(one),
         ]
         for name, one in figures.items()
     ]
     return "\n\n".join([table(head, rows), _goals(figures), about(file)])
 
 
-def summed(figures: Sequence[Saved]) -> dict[str, dict[str, Any]]:
-    """Each crawler's medians over its rounds, in the order of their first."""
+def median_figures(figures: Sequence[Saved]) -> dict[str, dict[str, Any]]:
+    """Return the medians of each crawler over its rounds, in the order of their first round."""
     by_name: dict[str, list[Saved]] = {}
     for one in figures:
         by_name.setdefault(one["name"], []).append(one)
@@ -53,7 +53,7 @@ def _medians(rounds: Sequence[Saved]) -> dict[str, Any]:
     }
 
 
-def _fetched(one: Mapping[str, Any]) -> str:
+def _format_pages(one: Mapping[str, Any]) -> str:
     return f"{one['pages']:,.0f} of {one['exist']:,.0f}"
 
 
@@ -81,7 +81,8 @@ def _tls(found: Sequence[Saved]) -> str:
         return ""
     head = ["", "pages per CPU-second", "pages/s", "pages of those that exist"]
     rows = [
-        [one["name"], rate(one["pages_per_cpu_s"]), rate(one["pages_per_s"]), _fetched(one)] for one in file["figures"]
+        [one["name"], rate(one["pages_per_cpu_s"]), rate(one["pages_per_s"]), _format_pages(one)]
+        for one in file["figures"]
     ]
     return f"{table(head, rows)}\n\n{about(file)}"
 

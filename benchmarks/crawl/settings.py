@@ -1,4 +1,4 @@
-"""What a run measures, from the environment."""
+"""What a run measures, read from environment variables."""
 
 import os
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ PARTS = (
 HOSTS = 200
 FULL_PAGES = 20_000
 TLS_PAGES = 4_000
-ROUNDS = 3  # of what decides the gate, in turn
+ROUNDS = 3  # of the crawlers with goals, in turn
 
 HERE = Path(__file__).parent
 
@@ -31,7 +31,7 @@ class Settings:
 
     @property
     def trial(self) -> bool:
-        """Whether the run is too small to say how fast anything is."""
+        """Whether the run is too small for meaningful figures."""
         return self.pages < FULL_PAGES
 
     @property

@@ -1,7 +1,7 @@
-"""The site that everybody crawls: pages as files, the same for the same number of pages on any machine.
+"""The site that all crawlers crawl: static files, identical on any machine for the same number of pages.
 
-A host is an address of the loopback network, so that no crawler needs a resolver. Page 0 of each host is its front page
-and a seed; every other page is linked from the page before it in a tree of three, and by chance from many more.
+A host is a loopback address, so that no crawler needs a resolver. Page 0 of each host is its front page and a seed. The
+pages of a host form a tree in which each page links to three others; the remaining links are random.
 """
 
 import random
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LINKS = 60
-ELSEWHERE = 20  # of them lead to other hosts, as whole URLs
+ELSEWHERE = 20  # of them are absolute URLs of other hosts
 BRANCHES = 3
-LEAST_BYTES = 25_000
-MOST_BYTES = 40_000
+MIN_BYTES = 25_000
+MAX_BYTES = 40_000
 PARAGRAPHS = 3_000  # to choose from
 WORDS = 5_000
 SEED = 20_261_115
@@ -22,7 +22,7 @@ ROBOTS = "User-agent: *\nDisallow: /private/\nDisallow: /*?sort=\nAllow: /\n"
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """So many pages on so many hosts, all on one port."""
+    """A number of pages on a number of hosts, all on one port."""
 
     pages: int
     hosts: int
@@ -43,7 +43,7 @@ class Site:
         return f"{self.scheme}://{address(host)}:{self.port}"
 
     def write(self, directory: Path) -> None:
-        """All files, each host's in a directory that is named like its address."""
+        """Write all files, those of a host in a directory named after its address."""
         draw = random.Random(SEED)
         paragraphs = _paragraphs(draw)
         for host in range(self.hosts):
@@ -56,7 +56,7 @@ class Site:
 
     def _page(self, host: int, page: int, paragraphs: Sequence[str], draw: random.Random) -> str:
         links = self._links(host, page, draw)
-        size = draw.randint(LEAST_BYTES, MOST_BYTES)
+        size = draw.randint(MIN_BYTES, MAX_BYTES)
         text = [f"<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8><title>Page {page} of host {host}</title>"]
         text.append("<link rel=stylesheet href=/style.css></head><body><h1>")
         text.append(f"{host}, {page}</h1>\n")
@@ -73,7 +73,7 @@ class Site:
         return "".join(text)
 
     def _links(self, host: int, page: int, draw: random.Random) -> list[str]:
-        """Distinct, in no order; those that the tree needs are always among them."""
+        """Return distinct links in random order, including those of the tree."""
         here = [one for one in range(BRANCHES * page + 1, BRANCHES * page + BRANCHES + 1) if one < self.each]
         others = [one for one in range(self.each) if one not in here and one != page]
         here += draw.sample(others, min(len(others), LINKS - ELSEWHERE - len(here)))

@@ -1,9 +1,9 @@
-"""Thousands of workers and hosts that take ten seconds to answer: how many requests are under way, and what they cost.
+"""Thousands of workers and hosts that take ten seconds to respond: how many requests are in flight, at what cost.
 
     python -m benchmarks.crawl.slow serve
 
-The server is a process of its own that counts the requests it has not answered yet. Each host has one page, which links
-nowhere, and a robots.txt, which is as slow; so a worker is with a host for twice ten seconds.
+The server is a separate process that counts the requests in flight. Each host has one page without links, and a
+robots.txt that is as slow, so a worker spends twenty seconds on a host.
 """
 
 import asyncio
@@ -21,17 +21,17 @@ from benchmarks.crawl.tree import ContestantFailed
 from benchmarks.results import Figure
 
 ANSWER_SECONDS = 10.0
-SETTLED_SECONDS = 10.0  # after the first request, before it counts how many there are
+SETTLED_SECONDS = 10.0  # after the first request, before requests in flight are counted
 LOOK_SECONDS = 0.25
-ROOM = 1.3  # hosts beyond those that can be reached in the time
-PORTS = 8  # one would run out of addresses for its connections
+ROOM = 1.3  # more hosts than can be fetched in the time
+PORTS = 8  # a single one would run out of ephemeral ports
 BODY = b"<!DOCTYPE html><title>Slow</title><p>Here I am.</p>"
 ANSWER = (b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: %d\r\n\r\n" % len(BODY)) + BODY
 ROBOTS = b"HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n\r\n"
 
 
 class Serving(asyncio.Protocol):
-    open = 0  # requests that wait for their answer, of all connections
+    open = 0  # requests without a response, of all connections
     heard = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -58,7 +58,7 @@ class Serving(asyncio.Protocol):
 
 
 async def serve() -> None:
-    """Serve until standard input ends; a line a look: seconds, requests that wait, requests so far."""
+    """Serve until standard input ends. Print a line per sample: seconds, requests in flight, requests so far."""
     loop = asyncio.get_running_loop()
     servers = [await loop.create_server(Serving, "127.0.0.1", 0, backlog=8_000) for _ in range(PORTS)]
     print(json.dumps([server.sockets[0].getsockname()[1] for server in servers]), flush=True)
@@ -70,7 +70,7 @@ async def serve() -> None:
 
 
 def measure(directory: Path, *, workers: int, seconds: float, environment: Mapping[str, str]) -> Figure:
-    """Crawl slow hosts for some time with so many workers."""
+    """Crawl slow hosts for some seconds with a number of workers."""
     home = directory / f"slow-{workers}"
     home.mkdir()
     hosts = int(ROOM * workers * seconds / (2 * ANSWER_SECONDS)) + workers
@@ -98,7 +98,7 @@ def measure(directory: Path, *, workers: int, seconds: float, environment: Mappi
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
-    tally = json.loads(used.output.splitlines()[-1])
+    stats = json.loads(used.output.splitlines()[-1])
     share, most, began = _share(looks, workers, seconds)
     return {
         "name": f"{workers:,} workers",
@@ -107,8 +107,8 @@ def measure(directory: Path, *, workers: int, seconds: float, environment: Mappi
         "in_flight_share": share,
         "most_in_flight": most,
         "requests": began,
-        "pages": tally["pages"],
-        "errors": tally["errors"],
+        "pages": stats["pages"],
+        "errors": stats["errors"],
         "rss_mb": used.peak_rss_mb,
         "cpu_seconds": used.cpu_seconds,
         "seconds": used.seconds,
@@ -127,7 +127,7 @@ def _ports(looks: Path) -> list[int]:
 
 
 def _share(looks: Path, workers: int, seconds: float) -> tuple[float, int, int]:
-    """The share of requests that could be under way that were, once the first answers have come; the most; and all."""
+    """Return the average requests in flight per worker after the first responses, their maximum, and all requests."""
     seen = [json.loads(line) for line in looks.read_text().splitlines()[1:]]
     first = next((at for at, _, heard in seen if heard), None)
     if first is None:

@@ -1,4 +1,4 @@
-"""A process and all its descendants: what they used of the processor, and how much memory they had at once."""
+"""CPU time and peak memory of a process and all its descendants."""
 
 import os
 import signal
@@ -12,16 +12,16 @@ from pathlib import Path
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 LOOK_SECONDS = 0.1
-ABORT_SECONDS = 30.0  # that a program has to say where it was
+ABORT_SECONDS = 30.0  # for the traceback of an aborted program
 
 
 class ContestantFailed(Exception):
-    """A crawler that was to be measured ended with an error, or not in time."""
+    """A crawler failed or did not finish in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What a program and its children needed."""
+    """What a program and its children used."""
 
     cpu_seconds: float
     system_seconds: float  # of these
@@ -31,9 +31,9 @@ class Used:
 
 
 def run(command: Sequence[str], *, environment: Mapping[str, str], cwd: Path, timeout: float, codes: set[int]) -> Used:
-    """Run a program to its end. Its CPU time is the kernel's own account of it and of every child it waited for.
+    """Run a program and measure it. Its CPU time is the kernel's, including every child it waited for.
 
-    One that takes longer than `timeout` is aborted, which makes Python say where each of its threads was.
+    A program that takes longer than `timeout` is aborted, so that Python prints the stack of each thread.
     """
     began = time.monotonic()
     errors = cwd / "errors.log"
@@ -62,14 +62,14 @@ def run(command: Sequence[str], *, environment: Mapping[str, str], cwd: Path, ti
     seconds = time.monotonic() - began
     program.returncode = os.waitstatus_to_exitcode(status)
     if program.returncode not in codes:
-        said = errors.read_text(errors="replace")[-2000:]
-        ended = f"did not end within {timeout:g} s" if seconds >= timeout else f"ended with {program.returncode}"
-        raise ContestantFailed(f"{' '.join(command[:3])} … {ended}: {said}")
+        message = errors.read_text(errors="replace")[-2000:]
+        ended = f"did not finish within {timeout:g} s" if seconds >= timeout else f"exited with {program.returncode}"
+        raise ContestantFailed(f"{' '.join(command[:3])} … {ended}: {message}")
     return Used(used.ru_utime + used.ru_stime, used.ru_stime, seconds, watch.peak / 2**20, output)
 
 
 class Watch:
-    """The most memory that a process and its descendants had at one time, looked at ten times a second."""
+    """Peak memory of a process and its descendants, sampled ten times a second."""
 
     def __init__(self, pid: int) -> None:
         self.peak = 0
@@ -88,7 +88,7 @@ class Watch:
 
 
 def tree(pid: int) -> list[int]:
-    """A process and all its descendants that live."""
+    """Return the ids of a process and its living descendants."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and (fields := _stat(int(name))):
@@ -100,7 +100,7 @@ def tree(pid: int) -> list[int]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """What a server and its children have used so far, those included that have ended."""
+    """Return the CPU time of a server and its children so far, including those that have exited."""
     ticks = 0
     for one in tree(pid):
         if fields := _stat(one):
@@ -111,7 +111,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the state on; none where it has ended."""
+    """Return the fields of /proc/PID/stat after the name; none if the process has exited."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

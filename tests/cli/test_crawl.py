@@ -1,4 +1,4 @@
-"""`swath crawl` as people meet it: the demo, the display, and what is said when something is wrong."""
+"""`swath crawl` as users see it: the demo, the display, and the error messages."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ DEMO = Path(__file__).parents[2] / "examples/demo_crawl.py"
 SMALL = ("--delay", "0.05s", "--max-pages-per-host", "3", "--retries", "0")
 
 
-# A locale in which Python takes texts for ASCII, unless it is told otherwise.
+# In this locale Python uses ASCII, unless a program chooses another encoding.
 PLAIN = environment(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
 del PLAIN["PYTHONIOENCODING"]
 
@@ -52,13 +52,13 @@ class Green(BaseHTTPRequestHandler):
 
 
 def demo(out: Path, *args: str) -> subprocess.Popen[str]:
-    """The demo, smaller. The web has its standard error, so that it is read to its end when both have ended."""
+    """Start a smaller demo. The web inherits its standard error, so the pipe closes when both have exited."""
     command = [sys.executable, str(DEMO), "--out", str(out), *SMALL, *args]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, env=environment(), stdout=pipe, stderr=pipe, text=True, start_new_session=True)
 
 
-def test_the_demo_is_crawled_and_the_second_time_it_is_complete(tmp_path: Path) -> None:
+def test_the_demo_crawl_completes_and_a_second_run_has_nothing_to_do(tmp_path: Path) -> None:
     out = tmp_path / "crawl"
     first = demo(out)
     said, remarks = first.communicate(timeout=TIMEOUT)
@@ -74,19 +74,19 @@ def test_the_demo_is_crawled_and_the_second_time_it_is_complete(tmp_path: Path) 
     assert "pages since the crawl started" in said
 
 
-def test_an_interrupt_ends_both_and_the_same_command_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_demo_resumes(tmp_path: Path) -> None:
     out = tmp_path / "crawl"
     process = demo(out, "--delay", "0.2s")
     try:
         assert process.stderr is not None
         assert "starts" in process.stderr.readline()
-        os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does: to all that run in the foreground
+        os.killpg(process.pid, signal.SIGINT)  # like Ctrl-C, to the whole foreground process group
         said, remarks = process.communicate(timeout=TIMEOUT)
     finally:
         process.kill()
     assert process.returncode == 130, remarks
     assert "run the same command again to continue" in remarks
-    assert "refused" not in said  # the web was still there for what was in flight
+    assert "refused" not in said  # the web served the pages in flight
     process = demo(out, "--delay", "0.2s")
     said, remarks = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 0, remarks
@@ -94,7 +94,7 @@ def test_an_interrupt_ends_both_and_the_same_command_goes_on(tmp_path: Path) -> 
     assert look(f"sqlite:///{out}/frontier.db").waiting == 0
 
 
-def test_the_demo_does_not_answer_for_another_crawl(tmp_path: Path) -> None:
+def test_the_demo_refuses_the_directory_of_another_crawl(tmp_path: Path) -> None:
     (tmp_path / "seeds.txt").write_text("https://example.com/\n")
     process = demo(tmp_path)
     _, remarks = process.communicate(timeout=TIMEOUT)
@@ -126,7 +126,7 @@ def test_the_demo_does_not_answer_for_another_crawl(tmp_path: Path) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_what_is_wrong_is_one_line(tmp_path: Path, args: tuple[str, ...], said: str) -> None:
+def test_an_error_is_one_line(tmp_path: Path, args: tuple[str, ...], said: str) -> None:
     result = run_swath("crawl", *args, "--out", str(tmp_path / "crawl"))
     assert result.code == 2
     assert result.err.startswith("swath: ")
@@ -135,7 +135,7 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, args: tuple[str, ...], said: 
     assert result.out == ""
 
 
-def test_a_seed_that_is_wrong_is_named_with_its_line(tmp_path: Path) -> None:
+def test_a_bad_seed_is_reported_with_its_line(tmp_path: Path) -> None:
     seeds = tmp_path / "hosts.txt"
     seeds.write_text("# mine\n\nexample.com\nhttp//example.org/x\n")
     result = run_swath("crawl", "--seeds", str(seeds), "--out", str(tmp_path / "crawl"))
@@ -145,14 +145,14 @@ def test_a_seed_that_is_wrong_is_named_with_its_line(tmp_path: Path) -> None:
     assert not (tmp_path / "crawl").exists()
 
 
-def test_a_directory_that_cannot_be_written_to(tmp_path: Path) -> None:
+def test_an_unwritable_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     result = run_swath("crawl", "example.com", "--out", str(tmp_path / "file"))
     assert result.code == 2
     assert result.err == f"swath: --out {tmp_path / 'file'} cannot be written to: File exists\n"
 
 
-def test_a_store_that_is_down(tmp_path: Path) -> None:
+def test_an_unreachable_store_is_reported(tmp_path: Path) -> None:
     result = run_swath("crawl", "example.com", "--out", str(tmp_path), "--store", "postgresql://u:secret@127.0.0.1:1/x")
     assert result.code == 3
     assert "cannot be reached" in result.err
@@ -160,7 +160,7 @@ def test_a_store_that_is_down(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-def test_a_frontier_of_other_work_is_left_as_it_is(url: str, tmp_path: Path) -> None:
+def test_a_frontier_with_other_work_is_not_changed(url: str, tmp_path: Path) -> None:
     add(url, "a", "b")
     before = look(url)
     result = run_swath("crawl", "example.com", "--delay", "9s", "--out", str(tmp_path / "crawl"), store=url)
@@ -171,10 +171,8 @@ def test_a_frontier_of_other_work_is_left_as_it_is(url: str, tmp_path: Path) -> 
     assert not (tmp_path / "crawl").exists()
 
 
-def test_a_crawl_that_was_lost_while_it_queued_its_seeds_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What tells its frontier from that of other work is there before any URL is."""
+def test_a_crawl_that_was_killed_while_it_added_seeds_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fact that marks the frontier as a crawl's is stored before the first URL."""
     settings = CrawlSettings(out=str(tmp_path))
 
     async def some(_settings: CrawlSettings, _new: Path) -> AsyncIterator[Item]:
@@ -200,7 +198,7 @@ def test_a_crawl_that_was_lost_while_it_queued_its_seeds_goes_on(
     ],
     ids=lambda args: args[-1],
 )
-def test_a_crawl_that_is_refused_leaves_nothing_behind(tmp_path: Path, args: tuple[str, ...]) -> None:
+def test_a_refused_crawl_leaves_nothing_behind(tmp_path: Path, args: tuple[str, ...]) -> None:
     assert run_swath("crawl", *args, "--out", str(tmp_path / "new" / "crawl")).code in (2, 3)
     assert not (tmp_path / "new").exists()
     (tmp_path / "mine").mkdir()
@@ -219,7 +217,7 @@ def test_a_crawl_that_fetched_nothing_says_why(tmp_path: Path) -> None:
     assert summary["stopped_by"] == "done"
 
 
-def test_a_crawl_that_never_fetched_anything_says_so_also_when_it_is_resumed(tmp_path: Path) -> None:
+def test_a_resumed_crawl_that_fetched_nothing_says_why(tmp_path: Path) -> None:
     closed = ("--connect-to", "::127.0.0.1:1", "--allow-private", "--retries", "0", "--delay", "0s")
     first, again = (run_swath("crawl", "example.com", *closed, "--out", str(tmp_path)) for _ in range(2))
     assert "nothing is left to fetch" in again.err
@@ -239,7 +237,7 @@ def test_an_address_that_is_not_public_is_given_up_at_once(tmp_path: Path, more:
     assert (summary["dead"], summary["robots_fetched"], summary["errors"]) == (1, 0, {"private": 1})
 
 
-def test_what_is_not_fetched_is_not_counted_as_robots_txt(tmp_path: Path) -> None:
+def test_a_failed_robots_txt_is_not_counted_as_fetched(tmp_path: Path) -> None:
     closed = ("--connect-to", "::127.0.0.1:1", "--allow-private", "--retries", "0", "--delay", "0s", "--json")
     result = run_swath("crawl", "example.com", *closed, "--out", str(tmp_path))
     summary = json.loads(result.out.splitlines()[-1])
@@ -264,14 +262,14 @@ def test_export_is_utf_8_in_any_locale(tmp_path: Path) -> None:
     assert {(page["depth"], page["title"]) for page in pages if page["kind"] == "page"} == {(0, "Grün")}
 
 
-def test_export_leaves_out_what_there_is_not(tmp_path: Path) -> None:
+def test_export_omits_empty_fields(tmp_path: Path) -> None:
     closed = ("--connect-to", "::127.0.0.1:1", "--allow-private", "--retries", "0", "--delay", "0s")
     run_swath("crawl", "example.com", *closed, "--out", str(tmp_path))
     robots = json.loads(run_swath("export", "--out", str(tmp_path)).out)
     assert (robots["kind"], robots["status"], None in robots.values()) == ("robots", 0, False)
 
 
-def test_an_index_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_an_unwritable_index_is_reported(tmp_path: Path) -> None:
     (tmp_path / "index.cdxj.new").mkdir()
     with ThreadingHTTPServer(("127.0.0.1", 0), Green) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -281,7 +279,7 @@ def test_an_index_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     assert (ran.code, ran.err) == (2, f"swath: --out {tmp_path} cannot be written to: Is a directory\n")
 
 
-def test_explain_knows_what_a_crawl_refuses(tmp_path: Path) -> None:
+def test_explain_names_the_rule_that_refuses_a_url(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/frontier.db"
     limits = ("--exclude", "/private/", "--connect-to", "::127.0.0.1:1", "--allow-private", "--retries", "0")
     run_swath("crawl", "example.com", *limits, "--delay", "0s", "--out", str(tmp_path))
@@ -296,12 +294,12 @@ def test_explain_knows_what_a_crawl_refuses(tmp_path: Path) -> None:
         assert reason in explained.words
 
 
-def test_export_says_what_is_wrong(tmp_path: Path) -> None:
+def test_export_reports_errors(tmp_path: Path) -> None:
     assert "--format txt: must be one of" in run_swath("export", "pages.txt", "--out", str(tmp_path)).err
     assert "there is no frontier" in run_swath("export", "--out", str(tmp_path)).err
 
 
-def test_parquet_is_exported_to_a_file_of_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_can_be_exported_to_a_file_with_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(prepare(CrawlSettings(out=str(tmp_path)), ["https://a.example/"]))
     monkeypatch.chdir(tmp_path)
     for name in ("at-12:30.parquet", "\udcff.parquet"):
@@ -321,21 +319,21 @@ def status(*, ready: int = 0, delayed: int = 0, claimed: int = 0, lanes: int = 0
     )  # fmt: skip
 
 
-def shown(settings: CrawlSettings, tally: dict[str, object], now: Status, *, workers: int = 500) -> str:
+def shown(settings: CrawlSettings, stats: dict[str, object], now: Status, *, workers: int = 500) -> str:
     console = Console(width=100, file=StringIO(), record=True)
-    console.print(view.build_panel(settings, tally, now, workers=workers))
+    console.print(view.build_panel(settings, stats, now, workers=workers))
     return console.export_text()
 
 
-def test_the_panel_names_the_sizing_law_when_hosts_are_few() -> None:
+def test_the_panel_explains_the_limit_when_hosts_are_few() -> None:
     settings = CrawlSettings(out="crawl", scope="any", contact="me@example.com")
     text = " ".join(shown(settings, {"in_flight": 2}, status(ready=5_000, lanes=700)).replace("│", " ").split())
     assert "at most 700 hosts ÷ 70 s = 10.0 pages/s; to use 500 workers, crawl 35,000 hosts" in text
     assert "hosts 700 seen, at most 700 with URLs left, some ready now" in text
 
 
-def test_the_panel_knows_that_all_hosts_wait_though_not_how_many_have_work() -> None:
-    """As when a few hosts of very many are left, with many pages each."""
+def test_the_panel_shows_when_every_host_waits() -> None:
+    """For example when a few hosts of many remain, with many pages each."""
     settings = CrawlSettings(out="crawl", scope="any", contact="me@example.com", lane="domain")
     now = status(ready=90_000, lanes=60_000, wait=3.0)
     text = " ".join(shown(settings, {"in_flight": 2}, now).replace("│", " ").split())
@@ -343,14 +341,14 @@ def test_the_panel_knows_that_all_hosts_wait_though_not_how_many_have_work() -> 
     assert "every domain with URLs left waits 70 s between pages" in text
 
 
-def test_the_panel_says_when_it_waits_for_hosts_in_trouble() -> None:
+def test_the_panel_says_when_every_host_is_paused() -> None:
     text = shown(CrawlSettings(out="crawl"), {}, status(ready=1, lanes=44, wait=16.53))
     assert "next one ready in 16.5 s" in text
     assert "every host with URLs left is paused" in text
 
 
-def test_the_panel_takes_no_lease_for_a_wait() -> None:
-    """As in every crawl of one site: its only host is busy, and the next moment that is known is the lease's end."""
+def test_the_panel_does_not_show_a_lease_as_a_wait() -> None:
+    """In a crawl of one site the only host is in flight, and the next known moment is the end of the lease."""
     text = shown(CrawlSettings(out="crawl"), {"in_flight": 1}, status(ready=9, claimed=1, lanes=1, wait=89.8))
     assert "at most 1 with URLs left " in text
     assert "next one ready" not in text
@@ -359,19 +357,19 @@ def test_the_panel_takes_no_lease_for_a_wait() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tally", "now"),
+    ("stats", "now"),
     [
         ({"in_flight": 400}, {"ready": 5_000, "lanes": 700}),  # the workers are busy
-        ({}, {"ready": 90_000, "lanes": 60_000}),  # hosts enough
-        ({}, {"ready": 0, "delayed": 3, "lanes": 700}),  # only retries are left
+        ({}, {"ready": 90_000, "lanes": 60_000}),  # enough hosts
+        ({}, {"ready": 0, "delayed": 3, "lanes": 700}),  # only retries remain
     ],
 )
-def test_the_panel_is_silent_when_politeness_is_not_the_limit(tally: dict[str, object], now: dict[str, int]) -> None:
+def test_the_panel_has_no_hint_when_politeness_is_not_the_limit(stats: dict[str, object], now: dict[str, int]) -> None:
     settings = CrawlSettings(out="crawl", scope="any", contact="me@example.com")
-    assert "politeness" not in shown(settings, tally, status(**now))
+    assert "politeness" not in shown(settings, stats, status(**now))
 
 
-def test_nothing_that_a_host_is_called_steers_the_terminal() -> None:
+def test_host_names_cannot_send_escape_sequences_to_the_terminal() -> None:
     text = shown(CrawlSettings(out="\x1b[2J"), {"slow": {"\x1b]0;owned\x07": 9.0}}, status())
     assert "\x1b" not in text
     assert r"\x1b]0;owned\x07 9.0 s" in text

@@ -1,4 +1,4 @@
-"""Crawls for tests: as a user runs them, as a process that can be killed, or within the test."""
+"""Run crawls in tests: as a command, as a process that can be killed, or inside the test."""
 
 import json
 import os
@@ -19,12 +19,12 @@ from swath.crawl.workspace import Workspace, open_workspace
 from swath.testing.web import WebProcess
 
 TIMEOUT = 120.0
-LEASE_SECONDS = 3.0  # short, so that what a killed process held is free again before long
+LEASE_SECONDS = 3.0  # short, so that the pages of a killed process are soon taken over
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A `swath` command that has ended."""
+    """The result of a `swath` command."""
 
     code: int
     out: str
@@ -53,14 +53,14 @@ def crawl_words(spawned: WebProcess, out: Path, *options: str, urls: Sequence[st
 
 
 def crawl(spawned: WebProcess, out: Path, *options: str, urls: Sequence[str] = ()) -> Ran:
-    """`swath crawl` of a web, to its end."""
+    """Run `swath crawl` on a web."""
     ran = swath_command(*crawl_words(spawned, out, *options, urls=urls))
     assert ran.code in (0, 1), ran.err
     return ran
 
 
 def begin(words: Sequence[str], *, lease: float = LEASE_SECONDS) -> "subprocess.Popen[str]":
-    """A `swath` command as a process to be killed, in a group of its own."""
+    """Start a `swath` command in its own process group, so that a test can kill it."""
     return subprocess.Popen(
         [sys.executable, "-m", "swath", *words, "--lease", str(lease)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, env=environment(),
@@ -72,7 +72,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 async def crawl_here(settings: CrawlSettings, seeds: Iterable[str]) -> tuple[Summary, CrawlJob]:
-    """A whole crawl in this process, where a test can change what it likes."""
+    """Run a whole crawl in this process, so that a test can patch it."""
     async with open_workspace(settings, read_seeds(seeds)) as workspace:
         job = CrawlJob(settings, workspace.frontier)
         summary = await job.run()

@@ -23,13 +23,13 @@ Say = Callable[[str], Response]
 
 
 class Actor:
-    """In place of a fetcher: says what it is told to, and remembers what it was asked. `names` are the addresses of
-    hosts, which a test can change; whoever is not among them does not exist."""
+    """Takes the place of a fetcher: returns made-up responses and records the requests. `names` maps hosts to
+    addresses, and a test can change it; other hosts do not exist."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
         self.asked: list[str] = []
-        self.fresh: list[bool] = []  # whether each was to have a new connection
+        self.fresh: list[bool] = []  # whether each asked for a new connection
         self.names: dict[str, list[str]] = {}
 
     async def fetch(self, url: str, *, fresh: bool = False, address: str | None = None, size: int = 0) -> Response:
@@ -54,7 +54,7 @@ async def handling(say: Say, **options: Any) -> AsyncIterator[tuple[Frontier, Pa
 
 
 def handler_on(frontier: Frontier, settings: CrawlSettings, actor: Actor) -> PageHandler:
-    """One process of a crawl."""
+    """Return the page handler of one process."""
     stats = CrawlStats()
     host_lanes = HostLanes() if settings.lane == "ip" else None
     lane_of = lane_naming(settings.lane) if host_lanes is None else host_lanes.lane_of
@@ -63,7 +63,7 @@ def handler_on(frontier: Frontier, settings: CrawlSettings, actor: Actor) -> Pag
 
 
 async def settle(claim: Claim, outcome: Outcome) -> None:
-    """Settle what came of a visit, without what it would archive."""
+    """Settle an outcome without its output."""
     await claim.settle([outcome if isinstance(outcome, Retry | Split) else outcome._replace(output=None)])
 
 

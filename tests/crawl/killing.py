@@ -1,4 +1,4 @@
-"""Crawls that are killed again and again, and what must hold all the same."""
+"""Kill crawls repeatedly and check what must hold afterwards."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Facts asked for by many visits at once, through outages."""
+"""Facts that many pages read and write at once, also during outages."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from swath.crawl.patient import Patient
 from tests.bench import bench
 
 
-async def test_many_questions_become_few() -> None:
+async def test_many_reads_become_one_transaction() -> None:
     async with bench() as b:
         await b.frontier.learn({f"key {n}": n for n in range(50)})
         asked = FactBatcher(Patient(b.frontier))
@@ -19,7 +19,7 @@ async def test_many_questions_become_few() -> None:
         assert b.faults.calls["facts"] == 1
 
 
-async def test_no_more_than_so_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_batch_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fact_batcher, "MAX_BATCH", 10)
     async with bench() as b:
         asked = FactBatcher(Patient(b.frontier))
@@ -27,7 +27,7 @@ async def test_no_more_than_so_many_wait(monkeypatch: pytest.MonkeyPatch) -> Non
         assert b.faults.calls["facts"] == 3
 
 
-async def test_one_who_stops_waiting_takes_no_answer_from_the_others() -> None:
+async def test_a_cancelled_reader_does_not_affect_the_others() -> None:
     async with bench() as b:
         await b.frontier.learn({"key": "known"})
         asked = FactBatcher(Patient(b.frontier))
@@ -37,7 +37,7 @@ async def test_one_who_stops_waiting_takes_no_answer_from_the_others() -> None:
         assert await stays == "known"
 
 
-async def test_an_outage_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_calls_are_retried_during_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patient, "FIRST_PAUSE", 0.001)
     async with bench() as b:
         await b.frontier.learn({"key": "known"})
@@ -58,7 +58,7 @@ async def test_an_outage_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
         assert await b.frontier.facts(["other"]) == {"other": 1}
 
 
-async def test_what_many_learn_is_told_at_once() -> None:
+async def test_many_writes_become_one_transaction() -> None:
     async with bench() as b:
         told = FactBatcher(Patient(b.frontier))
         await asyncio.gather(*(told.learn({f"key {n}": n}) for n in range(100)))

@@ -1,4 +1,4 @@
-"""The descriptor budget, in processes of its own: a limit once lowered stays so."""
+"""The descriptor limit, tested in child processes: a lowered hard limit cannot be raised again."""
 
 import subprocess
 import sys
@@ -25,11 +25,11 @@ def test_the_soft_limit_is_raised_as_far_as_needed() -> None:
     assert run(soft=256, hard=4096, wanted=500) == (500, 1128, "None")
 
 
-def test_a_limit_that_suffices_is_left_alone() -> None:
+def test_a_sufficient_limit_is_not_changed() -> None:
     assert run(soft=2000, hard=4096, wanted=500) == (500, 2000, "None")
 
 
-def test_workers_are_capped_with_a_word_when_the_hard_limit_is_too_low() -> None:
+def test_a_low_hard_limit_reduces_the_workers_with_a_warning() -> None:
     allowed, limit, warning = run(soft=256, hard=512, wanted=500)
     assert (allowed, limit) == ((512 - 128) // 2, 512)
     assert "500 workers need 1128 open files" in warning

@@ -40,7 +40,7 @@ def as_settings(out: Path, store: str | None = None) -> CrawlSettings:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_crawl_is_whole_however_often_it_is_killed(spawned: WebProcess, tmp_path: Path, seed: int) -> None:
+def test_a_crawl_is_complete_after_many_kills(spawned: WebProcess, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     out = tmp_path / "out"
     after = partial(mended, as_settings(out))
@@ -50,7 +50,7 @@ def test_a_crawl_is_whole_however_often_it_is_killed(spawned: WebProcess, tmp_pa
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_processes_die_one_by_one_and_all_at_once(
+def test_a_crawl_survives_the_death_of_its_processes(
     spawned: WebProcess, database: str, tmp_path: Path, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -63,8 +63,10 @@ def test_processes_die_one_by_one_and_all_at_once(
     check_whole(spawned, [out], killed=killed)
 
 
-def test_a_crawl_outlasts_its_database(spawned: WebProcess, start_postgres: StartPostgres, tmp_path: Path) -> None:
-    """The server drops everything, twice, and comes back; the crawl waits and goes on."""
+def test_a_crawl_survives_restarts_of_its_database(
+    spawned: WebProcess, start_postgres: StartPostgres, tmp_path: Path
+) -> None:
+    """The server closes every connection twice and returns; the crawl waits and continues."""
     server = start_postgres()
     out = tmp_path / "out"
     process = begin(words(spawned, out, "--store", f"{server.dsn()}&schema=crawl"))

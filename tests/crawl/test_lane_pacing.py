@@ -1,4 +1,4 @@
-"""The pace of hosts: what they asked for and how they answered, over the whole fleet and across restarts (INV-3)."""
+"""The pace of hosts, shared by all processes and kept across restarts (INV-3)."""
 
 from swath.core.clock import as_datetime
 from swath.crawl.fact_batcher import FactBatcher
@@ -8,7 +8,7 @@ from tests.bench import Bench, bench
 
 
 def process(b: Bench, delay: float = 1.0) -> LanePacing:
-    """A process of the crawl, which knows nothing at first."""
+    """Return the pacing of a new process."""
     frontier = Patient(b.frontier)
     return LanePacing(frontier, FactBatcher(frontier), delay=delay)
 
@@ -18,7 +18,7 @@ async def interval(b: Bench, lane: str = "host") -> float | None:
     return None if found is None or "min_interval" not in found.overrides else found.min_interval
 
 
-async def test_a_slow_host_is_left_alone_for_longer_and_a_fast_one_is_not() -> None:
+async def test_a_slow_host_gets_a_longer_interval() -> None:
     async with bench() as b:
         pacing = process(b)
         await pacing.load("host")
@@ -30,8 +30,8 @@ async def test_a_slow_host_is_left_alone_for_longer_and_a_fast_one_is_not() -> N
         assert await interval(b) == 1
 
 
-async def test_another_process_knows_the_pace() -> None:
-    """What was slow when a crawl was killed becomes fast again; what asked for a delay keeps it."""
+async def test_another_process_uses_the_same_pace() -> None:
+    """A host that was slow when the crawl was killed speeds up again; a host with a Crawl-delay keeps it."""
     async with bench() as b:
         first = process(b)
         await first.load("host")
@@ -54,8 +54,8 @@ async def test_another_process_knows_the_pace() -> None:
         assert await interval(b) == 1
 
 
-async def test_a_little_more_that_is_asked_for_is_given() -> None:
-    """By the host, and by whoever goes on with a crawl at a slower pace."""
+async def test_a_slightly_longer_required_interval_is_applied() -> None:
+    """Whether the host asks for it or the crawl is resumed with a longer --delay."""
     async with bench() as b:
         pacing = process(b)
         pacing.of("host").crawl_delay = 1.1
@@ -69,8 +69,8 @@ async def test_a_little_more_that_is_asked_for_is_given() -> None:
         assert await interval(b) == 1.3
 
 
-async def test_a_delay_that_was_heard_of_elsewhere_speeds_up_no_host() -> None:
-    """One that fails is left alone as before, also by a process that did not meet it yet."""
+async def test_a_crawl_delay_from_another_host_never_speeds_up() -> None:
+    """A failing host keeps its longer interval, also in a process that has not visited it."""
     async with bench() as b:
         first = process(b)
         for _ in range(6):

@@ -1,4 +1,4 @@
-"""Lanes of addresses: one for all names of a server, the same for the whole fleet, for good."""
+"""Lanes of IP addresses: one for all hosts on an address, the same in every process, permanently."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -40,11 +40,11 @@ SLACK = 0.003  # between the server's clock readings and the client's
     ],
     ids=["one", "two", "both-families", "ipv6"],
 )
-def test_a_lane_is_named_alike_by_machines_that_hear_other_orders(addresses: list[str], lane: str) -> None:
+def test_the_order_of_addresses_does_not_change_the_lane(addresses: list[str], lane: str) -> None:
     assert ip_lane_name(addresses) == lane == ip_lane_name(addresses[::-1])
 
 
-def test_behind_a_proxy_nobody_knows_addresses() -> None:
+def test_lane_ip_is_refused_with_a_proxy() -> None:
     with pytest.raises(InvalidSetting, match=r"--lane ip .* --proxy"):
         CrawlSettings(out="nowhere", lane="ip", proxy="http://127.0.0.1:3128")
 
@@ -66,8 +66,8 @@ def passed_to(outcome: Outcome) -> str:
     return onward.lane
 
 
-async def test_the_first_address_of_a_host_stays() -> None:
-    """Also for a process that hears of another, and for pages that were found before it was known."""
+async def test_the_first_settled_address_of_a_host_is_final() -> None:
+    """Also for a process that resolves another address, and for pages that were discovered before."""
     async with handling(answered, lane="ip", delay=0.0, max_workers_per_host=3) as (frontier, first, actor):
         actor.names = {"a.example": ["192.0.2.1"], "b.example": ["192.0.2.1"]}
         await frontier.add([Item(f"http://a.example/{number}", "a.example") for number in range(3)])
@@ -86,8 +86,8 @@ async def test_the_first_address_of_a_host_stays() -> None:
         assert [item.lane for item in found] == ["192.0.2.1", "b.example"]
 
 
-async def test_an_address_that_was_decided_on_and_not_settled_is_nobodys() -> None:
-    """A worker that lost its lease while it resolved (INV-2); it does not go by that address either."""
+async def test_an_address_that_was_not_settled_is_not_used() -> None:
+    """A worker that lost its lease while it resolved the host (INV-2) does not use its address either."""
     async with bench() as b:
         slow, quick = Actor(answered), Actor(answered)
         slow.names, quick.names = {"a.example": ["192.0.2.1"]}, {"a.example": ["192.0.2.2"]}
@@ -109,7 +109,7 @@ async def test_an_address_that_was_decided_on_and_not_settled_is_nobodys() -> No
 
 
 @pytest.mark.parametrize(("retries", "kind"), [(1, Retry), (0, Dead)], ids=["again", "given-up"])
-async def test_a_host_without_an_address_is_tried_like_any_other(retries: int, kind: type[Outcome]) -> None:
+async def test_a_host_that_cannot_be_resolved_is_retried_like_any_other(retries: int, kind: type[Outcome]) -> None:
     async with handling(answered, lane="ip", retries=retries) as (_, handler, actor):
         outcome = await handler(Item("http://gone.example/", "gone.example"))
     assert isinstance(outcome, kind)
@@ -124,8 +124,8 @@ def hopping(url: str) -> Response:
 
 
 @pytest.mark.parametrize("names", [["192.0.2.1"], ["192.0.2.2"], []], ids=["same-address", "another", "none"])
-async def test_a_robots_is_followed_in_the_lane_of_the_address_it_leads_to(names: list[str]) -> None:
-    """In the turn of the page where that is the same lane, which would wait for itself otherwise."""
+async def test_a_robots_txt_redirect_is_followed_in_the_lane_of_its_target(names: list[str]) -> None:
+    """In the turn of the page if that is the same lane, which would otherwise wait for itself."""
     async with handling(hopping, lane="ip", delay=0.0, retries=0) as (frontier, handler, actor):
         actor.names = {"a.example": ["192.0.2.1"], "b.example": names}
         page = Item("http://a.example/", "192.0.2.1", payload={"depth": 0})
@@ -151,7 +151,7 @@ def boomerang(url: str) -> Response:
     return answered(url, 302, Location=targets[url]) if url in targets else answered(url, 404)
 
 
-async def test_a_robots_that_leads_away_and_back_does_not_wait_for_itself() -> None:
+async def test_a_robots_txt_redirect_away_and_back_does_not_deadlock() -> None:
     async with handling(boomerang, delay=0.0) as (frontier, handler, actor):
         await frontier.add([page := Item("http://a.example/page", "a.example", payload={"depth": 0})])
         for _ in range(2):
@@ -165,8 +165,8 @@ async def test_a_robots_that_leads_away_and_back_does_not_wait_for_itself() -> N
     assert actor.asked == ["http://a.example/robots.txt", "http://b.example/", "http://a.example/rules", page.key]
 
 
-async def test_pages_wait_longer_for_a_robots_that_takes_longer() -> None:
-    """Each by itself, since others are in the lane; many that come back all the time would be all that is claimed."""
+async def test_pages_wait_longer_for_a_robots_txt_that_takes_longer() -> None:
+    """Each page waits by itself, because other hosts share the lane. Frequent rechecks would fill every claim."""
     async with handling(hopping, lane="domain", delay=0.0) as (frontier, handler, _):
         page = Item("http://a.example/", "a.example", payload={"depth": 0})
         assert isinstance(await handler(page), Release)  # it took the turn for the redirect
@@ -180,7 +180,7 @@ async def test_pages_wait_longer_for_a_robots_that_takes_longer() -> None:
     assert (soon.after or 0.0) < 50 < 100 <= (late.after or 0.0)
 
 
-async def test_a_robots_that_came_does_not_end_the_peace_that_its_lane_was_promised() -> None:
+async def test_a_fetched_robots_txt_does_not_end_the_block_of_a_shared_lane() -> None:
     async with handling(hopping, lane="domain", delay=0.0) as (frontier, handler, _):
         await frontier.add([page := Item("http://a.example/", "a.example", payload={"depth": 0})])
         for _ in range(2):
@@ -217,7 +217,7 @@ async def forwarded(port: int) -> AsyncIterator[None]:
         yield
 
 
-async def test_all_names_of_an_address_are_paced_together(tmp_path: Path) -> None:
+async def test_all_hosts_of_an_address_share_one_pace(tmp_path: Path) -> None:
     """INV-3 from the server's side: seeds, links, redirects and robots.txt of many names, by two processes."""
     web = Web(seed=3, hosts=6, pages=24, faults=frozenset({"redirects", "robots-redirect-away"}), slow_seconds=0.2)
     out, store = tmp_path / "out", f"sqlite:///{tmp_path / 'out' / 'frontier.db'}"
@@ -249,8 +249,8 @@ async def test_all_names_of_an_address_are_paced_together(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("lane", ["domain", "ip"])
-async def test_a_robots_that_is_long_in_coming_holds_up_its_own_host_only(lane: str, tmp_path: Path) -> None:
-    """The lane that it leads to is busy until everything else of the lane that it comes from was asked for."""
+async def test_a_late_robots_txt_delays_its_own_host_only(lane: str, tmp_path: Path) -> None:
+    """The target's lane is busy until every other page of the waiting lane was fetched."""
     rest = {f"b.shop.test/{number}" for number in range(5)}
     at = dict.fromkeys(("a.shop.test", "b.shop.test"), HERE)
     at |= dict.fromkeys(("www.other.test", "rules.other.test"), THERE)

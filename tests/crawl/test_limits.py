@@ -1,4 +1,4 @@
-"""The limits of a crawl, its clean end, and what it refuses to begin."""
+"""The limits of a crawl, how it stops, and what it refuses to start."""
 
 import asyncio
 import gzip
@@ -40,7 +40,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebProcess]:
 
 @pytest.fixture
 def spawned(shared: WebProcess) -> WebProcess:
-    """The web, with a log that has nothing from before."""
+    """The web, with an empty log."""
     assert shared.log is not None
     os.truncate(shared.log, 0)
     return shared
@@ -54,11 +54,11 @@ def hosts_of(urls: set[str]) -> Counter[str]:
     return Counter(url.split("/")[2] for url in urls)
 
 
-# how much
+# how many pages
 
 
-def test_a_host_has_no_more_pages_than_it_may(tmp_path: Path) -> None:
-    """Exact, also with several in flight; and the pace holds from start to start (INV-3)."""
+def test_max_pages_per_host_is_exact(tmp_path: Path) -> None:
+    """Also with several pages in flight. The interval holds from start to start (INV-3)."""
     web = Web(seed=11, hosts=3, pages=60, faults=False, skew=0.0, sitemaps=False, latency_seconds=0.4)
     out = tmp_path / "out"
     options = ("--scope", "domain", "--delay", "0.1", "--max-pages-per-host", "7", "--max-workers-per-host", "3")
@@ -73,8 +73,8 @@ def test_a_host_has_no_more_pages_than_it_may(tmp_path: Path) -> None:
     assert set(find_too_many_at_once(entries, 2)) == {f"h000{number}.demo.test" for number in range(3)}
 
 
-def test_a_crawl_has_no_more_pages_than_it_may(spawned: WebProcess, tmp_path: Path) -> None:
-    """At most so many plus what is in flight; the same command with more goes on."""
+def test_max_pages_stops_a_crawl(spawned: WebProcess, tmp_path: Path) -> None:
+    """At most that many pages, plus those in flight. The command without the limit continues."""
     out = tmp_path / "out"
     ran = crawl(spawned, out, "--scope", "domain", "--delay", DELAY, "--max-pages", "20", urls=WEB.seeds)
     assert (ran.code, ran.summary["stopped_by"]) == (1, "max-pages")
@@ -85,7 +85,7 @@ def test_a_crawl_has_no_more_pages_than_it_may(spawned: WebProcess, tmp_path: Pa
 
 
 @pytest.mark.parametrize("coded", [False, True])
-async def test_a_robots_is_read_whole_however_small_pages_have_to_be(tmp_path: Path, coded: bool) -> None:
+async def test_max_size_does_not_truncate_robots_txt(tmp_path: Path, coded: bool) -> None:
     rules = b"User-agent: *\n#" + b"x" * 2_000 + b"\nDisallow: /secret\n"
 
     async def answer(exchange: Exchange) -> None:
@@ -101,7 +101,7 @@ async def test_a_robots_is_read_whole_however_small_pages_have_to_be(tmp_path: P
     assert job.stats.refused == {"robots": 1}
 
 
-def test_a_crawl_ends_in_time(spawned: WebProcess, tmp_path: Path) -> None:
+def test_max_duration_stops_a_crawl(spawned: WebProcess, tmp_path: Path) -> None:
     out = tmp_path / "out"
     began = time.monotonic()
     ran = crawl(spawned, out, "--scope", "domain", "--delay", "1s", "--max-duration", "1.5s", urls=WEB.seeds)
@@ -144,7 +144,9 @@ SCOPES: list[tuple[Within, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("within", "options"), SCOPES, ids=[str(options) for _, options in SCOPES])
-async def test_scope_is_kept(spawned: WebProcess, tmp_path: Path, options: dict[str, Any], within: Within) -> None:
+async def test_a_crawl_stays_in_scope(
+    spawned: WebProcess, tmp_path: Path, options: dict[str, Any], within: Within
+) -> None:
     out = tmp_path / "out"
     seed = WEB.seeds[0]
     await crawl_here(
@@ -157,7 +159,7 @@ async def test_scope_is_kept(spawned: WebProcess, tmp_path: Path, options: dict[
 
 
 def _reachable(seed: str, options: dict[str, Any], within: Within) -> set[str]:
-    """What links lead to, by the web's own account."""
+    """Return the pages that links lead to, computed from the web's own data."""
     most = options.get("depth", 99)
     found, fresh = {seed}, {seed}
     for _ in range(most):
@@ -168,7 +170,7 @@ def _reachable(seed: str, options: dict[str, Any], within: Within) -> set[str]:
     return found
 
 
-def test_prefix_is_kept(spawned: WebProcess, tmp_path: Path) -> None:
+def test_a_crawl_stays_below_the_prefix(spawned: WebProcess, tmp_path: Path) -> None:
     """The directory of the seed, and what lies below."""
     out = tmp_path / "out"
     inside = next(url for url in sorted(WEB.urls_to_archive()) if url.count("/") > 4)
@@ -178,11 +180,11 @@ def test_prefix_is_kept(spawned: WebProcess, tmp_path: Path) -> None:
     assert {url for url in pages_of(out) if not url.startswith(directory)} == set()
 
 
-# how it ends
+# how it stops
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_ctrl_c_ends_politely_and_says_how_to_go_on(spawned: WebProcess, tmp_path: Path, processes: str) -> None:
+def test_ctrl_c_stops_cleanly_and_says_how_to_continue(spawned: WebProcess, tmp_path: Path, processes: str) -> None:
     out = tmp_path / "out"
     words = crawl_words(spawned, out, "--scope", "domain", "--delay", "0.3", "--processes", processes, urls=WEB.seeds)
     process = begin([word for word in words if word != "--json"])
@@ -198,8 +200,8 @@ def test_ctrl_c_ends_politely_and_says_how_to_go_on(spawned: WebProcess, tmp_pat
     check_records(out)
 
 
-def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
-    """Also while answers are outstanding that never come."""
+def test_a_second_ctrl_c_aborts(tmp_path: Path) -> None:
+    """Even while the crawl waits for responses that never come."""
     web = Web(seed=1, hosts=1, pages=1, faults=frozenset({"slow"}))
     with spawn(web, log=tmp_path / "requests.jsonl") as spawned:
         out = tmp_path / "out"
@@ -216,9 +218,7 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
         assert process.returncode == 130
 
 
-def test_when_all_processes_are_killed_it_is_said_and_the_crawl_is_not_over(
-    spawned: WebProcess, tmp_path: Path
-) -> None:
+def test_a_crawl_whose_processes_were_all_killed_fails(spawned: WebProcess, tmp_path: Path) -> None:
     words = crawl_words(spawned, tmp_path / "out", "--scope", "domain", "--processes", "2", urls=WEB.seeds)
     process = begin(words)
     assert wait(lambda: len(spawned.requests) > 2, 60.0)
@@ -232,7 +232,7 @@ def test_when_all_processes_are_killed_it_is_said_and_the_crawl_is_not_over(
     assert '"stopped_by": "failed"' in out
 
 
-async def test_what_all_processes_fail_with_is_what_the_crawl_fails_with(tmp_path: Path) -> None:
+async def test_a_crawl_fails_with_the_error_type_of_its_processes(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "frontier.db") as foreign:
         foreign.execute("CREATE TABLE theirs (x)")
     foreign.close()
@@ -242,7 +242,7 @@ async def test_what_all_processes_fail_with_is_what_the_crawl_fails_with(tmp_pat
             await fleet.run()
 
 
-def test_what_changed_since_the_last_run_is_told(spawned: WebProcess, tmp_path: Path) -> None:
+def test_changed_settings_are_printed(spawned: WebProcess, tmp_path: Path) -> None:
     out = tmp_path / "out"
     crawl(spawned, out, "--delay", "0", "--scope", "page", urls=WEB.seeds)
     ran = crawl(spawned, out, "--delay", "0", "--scope", "host", "--depth", "0", "--workers", "9", urls=WEB.seeds)
@@ -251,12 +251,12 @@ def test_what_changed_since_the_last_run_is_told(spawned: WebProcess, tmp_path: 
     assert "--workers" not in ran.err
 
 
-# what it does not begin
+# what it refuses to start
 
 
 @pytest.mark.parametrize("options", [("--scope", "any"), ("--scope", "host")])
-def test_many_hosts_want_a_contact(tmp_path: Path, options: tuple[str, ...]) -> None:
-    """Refused before anything is added, however late in a list the hosts come."""
+def test_many_hosts_require_a_contact(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """The run is refused before anything is added, wherever in the list the hosts are."""
     out = tmp_path / "out"
     seeds = "".join(f"h{max(0, number - 2_000)}.example/{number}\n" for number in range(2_011))
     ran = swath_command("crawl", "--seeds", "-", "--out", str(out), "--json", *options, stdin=seeds)
@@ -265,7 +265,7 @@ def test_many_hosts_want_a_contact(tmp_path: Path, options: tuple[str, ...]) -> 
     assert not (out / "seeds.txt").exists()
 
 
-def test_one_bad_seed_is_told_before_anything_is_added(tmp_path: Path) -> None:
+def test_a_bad_seed_is_reported_before_anything_is_added(tmp_path: Path) -> None:
     out = tmp_path / "out"
     seeds = "# mine\n\n" + "".join(f"h0.example/{number}\n" for number in range(2_000)) + "mailto:me@example.org\n"
     ran = swath_command("crawl", "--seeds", "-", "--out", str(out), "--json", stdin=seeds)
@@ -273,8 +273,8 @@ def test_one_bad_seed_is_told_before_anything_is_added(tmp_path: Path) -> None:
     assert not (out / "frontier.db").exists()
 
 
-async def test_a_machine_that_joins_wants_the_seeds(tmp_path: Path) -> None:
-    """Without them nothing would be in scope, and nobody would be told."""
+async def test_a_machine_that_joins_needs_the_seeds(tmp_path: Path) -> None:
+    """Without them nothing would be in scope, without an error."""
     store = f"sqlite:///{tmp_path}/frontier.db"
     await prepare(CrawlSettings(out=str(tmp_path / "one"), store=store), ["https://h0.example/"])
     with pytest.raises(UsageError, match="the same seeds"):
@@ -286,8 +286,8 @@ async def test_a_machine_that_joins_wants_the_seeds(tmp_path: Path) -> None:
     assert (tmp_path / "two" / seeds.FILE).read_text() == "https://h0.example/\n"
 
 
-def test_host_names_load_in_a_stream(tmp_path: Path) -> None:
-    """Line by line, into a file and from there into the frontier: a list of millions is never in memory."""
+def test_seeds_are_streamed(tmp_path: Path) -> None:
+    """Line by line into a file, and from there into the frontier: a list of millions is never in memory."""
     out = tmp_path / "out"
     settings = CrawlSettings(out=str(out), scope="host", contact="me@example.org")
 
@@ -312,7 +312,7 @@ runpy.run_module("swath", run_name="__main__")
 """
 
 
-def test_few_descriptors_slow_a_crawl_and_do_not_end_it(spawned: WebProcess, tmp_path: Path) -> None:
+def test_a_low_descriptor_limit_reduces_workers(spawned: WebProcess, tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = crawl_words(spawned, out, "--scope", "domain", "--delay", "0", "--workers", "500", urls=WEB.seeds)
     ran = subprocess.run(

@@ -1,4 +1,4 @@
-"""How long a host is left alone."""
+"""How the interval between requests to a host is chosen."""
 
 from datetime import UTC, datetime
 
@@ -27,7 +27,7 @@ NOW = datetime(2030, 1, 31, 12, tzinfo=UTC)
         (1.0, 1e9, 0.1, 0, MAX_CRAWL_DELAY),
         (1.0, None, 3.0, 0, 15.0),
         (70.0, None, 3.0, 0, 70.0),
-        (1.0, None, 0.1, 1, 1.0),  # one error is an accident
+        (1.0, None, 0.1, 1, 1.0),  # a single error changes nothing
         (1.0, None, 0.1, 2, 2.0),
         (1.0, None, 0.1, 4, 8.0),
         (1.0, None, 0.1, 1_000, 16.0),
@@ -35,7 +35,7 @@ NOW = datetime(2030, 1, 31, 12, tzinfo=UTC)
         (0.0, None, 0.1, 3, 2.0),
         (0.0, None, 9.0, 0, 0.0),
         (70.0, None, 29.0, 1_000, MAX_INTERVAL),
-        (1_000.0, None, 0.1, 5, 1_000.0),  # never less than was asked for
+        (1_000.0, None, 0.1, 5, 1_000.0),  # never less than required
     ],
 )
 def test_interval(delay: float, crawl_delay: float | None, seconds: float, errors: int, expected: float) -> None:
@@ -51,7 +51,7 @@ def test_small_changes_are_not_worth_a_transaction() -> None:
     assert not needs_change(0.0, wanted=0.0, required=0.0)
 
 
-def test_an_interval_is_never_shorter_than_was_asked_for() -> None:
+def test_an_interval_is_never_shorter_than_required() -> None:
     assert needs_change(1.0, wanted=1.1, required=1.1)
 
 
@@ -68,8 +68,8 @@ def test_an_interval_is_never_shorter_than_was_asked_for() -> None:
         ("Thu, 31 Jan 2130 11:00:00 GMT", MAX_RETRY_AFTER),
         ("soon", None),
         ("-5", None),
-        ("١٢", None),  # digits to Python, and to nobody else
-        ("Thu, 31 Jan 2030 12:02:00", None),  # whose time it is, is not said
+        ("١٢", None),  # digits to Python only
+        ("Thu, 31 Jan 2030 12:02:00", None),  # without a time zone
         ("", None),
     ],
 )

@@ -1,4 +1,4 @@
-"""One visit at a time: robots.txt that is waited for, that leads elsewhere, and that fails there."""
+"""The page handler, one page at a time: waiting for robots.txt, its redirects, and its failures."""
 
 import asyncio
 import gc
@@ -28,8 +28,8 @@ def item(url: str, *, attempts: int = 0, losses: int = 0) -> Item:
     return Item(url, lane, payload={"depth": 0}, attempts=attempts, losses=losses, partition=0, position=1)
 
 
-async def test_pages_that_waited_for_robots_do_not_all_go_at_once() -> None:
-    """INV-3 where a host may be visited several times at once: whoever waited has had its turn."""
+async def test_pages_that_waited_for_robots_txt_do_not_all_start_at_once() -> None:
+    """INV-3 with several pages of a host in flight: a page that waited has used its turn."""
     arrived = asyncio.Event()
 
     async with handling(answered, delay=1.0, max_workers_per_host=3) as (_, handler, actor):
@@ -49,8 +49,8 @@ async def test_pages_that_waited_for_robots_do_not_all_go_at_once() -> None:
     assert all(isinstance(outcome, Release) and outcome.started for outcome in outcomes)
 
 
-async def test_a_robots_that_fails_where_it_was_redirected_to_is_asked_for_again() -> None:
-    """As often as one that fails at home, and then everything is excluded."""
+async def test_the_target_of_a_robots_txt_redirect_is_retried() -> None:
+    """As often as a robots.txt without a redirect; then every page is excluded."""
 
     def say(url: str) -> Response:
         return answered(url, 302, Location="http://b.example/rules") if "a.example" in url else answered(url, 500)
@@ -76,8 +76,8 @@ async def test_a_robots_that_fails_where_it_was_redirected_to_is_asked_for_again
 
 
 @pytest.mark.parametrize("lane", ["host", "domain"])
-async def test_a_robots_that_came_from_elsewhere_speaks_for_its_own_host(lane: str) -> None:
-    """How often to come, and where its sitemaps are. How long its keeper took to answer slows down nobody else."""
+async def test_a_redirected_robots_txt_applies_to_its_own_host(lane: str) -> None:
+    """Its Crawl-delay and sitemaps apply. The response time of the other host does not slow this one down."""
     body = b"Sitemap: http://a.example/map.xml\nUser-agent: *\nDisallow: /private\nCrawl-delay: 20\n"
 
     def say(url: str) -> Response:
@@ -108,7 +108,7 @@ def leading_away(url: str) -> Response:
     return answered(url, 302, Location="http://b.example/rules") if "robots.txt" in url else answered(url, 404)
 
 
-async def test_hops_that_piled_up_are_followed_once() -> None:
+async def test_only_one_of_several_waiting_hops_is_fetched() -> None:
     """Their lane was blocked for longer than one is waited for, so that the origin was asked anew each time. Those that
     come late change nothing of the origin's lane, which may have been promised peace since."""
     async with handling(leading_away, delay=0.0, max_workers_per_host=0) as (frontier, handler, actor):
@@ -132,8 +132,8 @@ async def test_hops_that_piled_up_are_followed_once() -> None:
         assert await blocked_until(frontier, "a.example") > 0
 
 
-async def test_a_hop_that_was_lost_with_its_process_is_followed_again() -> None:
-    """The rules may be known by it, but what it was answered is not in the archive."""
+async def test_a_hop_that_was_lost_with_its_process_is_fetched_again() -> None:
+    """The rules may be known, but the response is not in the archive."""
     async with handling(leading_away, delay=0.0) as (frontier, handler, actor):
         for _ in range(2):
             assert isinstance(await handler(item("http://a.example/")), Release)
@@ -147,8 +147,8 @@ async def test_a_hop_that_was_lost_with_its_process_is_followed_again() -> None:
 
 
 @pytest.mark.parametrize("busy_first", [True, False], ids=["before", "meanwhile"])
-async def test_a_hop_does_not_end_the_peace_that_its_host_was_promised(busy_first: bool) -> None:
-    """Another page of the host was in flight, in another process, and answered so before or while the hop waited."""
+async def test_a_hop_does_not_end_a_block_for_another_reason(busy_first: bool) -> None:
+    """Another process received a Retry-After from the host, before or while the hop waited."""
 
     def say(url: str) -> Response:
         return answered(url, 503, Retry_After="1000") if url == "https://a.example/" else leading_away(url)
@@ -170,7 +170,7 @@ async def test_a_hop_does_not_end_the_peace_that_its_host_was_promised(busy_firs
         assert await blocked_until(frontier, "a.example") / SECOND > time.time() + 900
 
 
-async def test_a_lane_waits_for_each_hop_of_a_robots() -> None:
+async def test_a_lane_waits_for_each_hop_of_a_robots_txt() -> None:
     targets = {"http://a.example/robots.txt": "http://b.example/", "http://b.example/": "http://c.example/"}
 
     def say(url: str) -> Response:
@@ -189,8 +189,8 @@ async def test_a_lane_waits_for_each_hop_of_a_robots() -> None:
         assert await blocked_until(frontier, "a.example") == 0
 
 
-async def test_a_lost_worker_is_not_held_against_a_page() -> None:
-    """Its retries are for what the host did."""
+async def test_a_lost_worker_does_not_count_as_a_failure_of_the_page() -> None:
+    """Retries count only what the host did."""
     async with handling(
         lambda url: make_failure(url, "reset", "", started=0.0, ended=0.0), robots=False, retries=1
     ) as (
@@ -204,8 +204,8 @@ async def test_a_lost_worker_is_not_held_against_a_page() -> None:
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("then", [{"Retry_After": "5"}, {"Retry_After": "0"}, {}], ids=["less", "none", "unsaid"])
 @pytest.mark.parametrize("attempts", [0, 9])
-async def test_a_host_that_asks_for_peace_gets_it(attempts: int, then: dict[str, str], processes: int) -> None:
-    """Also when the page that met it is given up, and when another, in whatever process, hears of a shorter time."""
+async def test_a_retry_after_blocks_the_host(attempts: int, then: dict[str, str], processes: int) -> None:
+    """Even if the page is given up, and if another page, in any process, gets a shorter Retry-After."""
     waits = iter(({"Retry_After": "100"}, then))
 
     def say(url: str) -> Response:
@@ -223,15 +223,15 @@ async def test_a_host_that_asks_for_peace_gets_it(attempts: int, then: dict[str,
 
 
 @pytest.mark.parametrize(("attempts", "blocked"), [(0, True), (9, False)], ids=["again", "given-up"])
-async def test_a_host_that_is_busy_is_left_alone_until_the_page_is_tried_again(attempts: int, blocked: bool) -> None:
-    """A page that was given up is waited for by nobody; the next one is only asked for later and later."""
+async def test_a_busy_host_is_blocked_until_the_page_is_retried(attempts: int, blocked: bool) -> None:
+    """A page that was given up blocks nothing; the interval of the host still grows."""
     async with handling(lambda url: answered(url, 503), delay=0.0, robots=False, retries=3) as (frontier, handler, _):
         await frontier.add([Item("http://a.example/wait", "a.example")])
         await handler(item("http://a.example/", attempts=attempts))
         assert (await frontier.claim(limit=1) is None) == blocked
 
 
-async def test_a_robots_that_asks_for_peace_gets_it() -> None:
+async def test_a_retry_after_of_robots_txt_blocks_the_host() -> None:
     async with handling(lambda url: answered(url, 503, Retry_After="1000"), delay=0.0) as (frontier, handler, actor):
         await frontier.add([Item("http://a.example/wait", "a.example")])
         assert isinstance(await handler(item("http://a.example/")), Release)
@@ -240,8 +240,8 @@ async def test_a_robots_that_asks_for_peace_gets_it() -> None:
     assert "in 17 min" in found.sentence, found.sentence
 
 
-async def test_a_try_counts_also_when_robots_was_asked_for_before() -> None:
-    """Where hosts are not paced too: the turn is the robots.txt's, and the page has the next one."""
+async def test_the_request_for_robots_txt_uses_the_turn_of_the_page() -> None:
+    """Even without a delay: the page is fetched in its next turn."""
 
     def say(url: str) -> Response:
         return answered(url, 200 if "robots" in url else 500)
@@ -254,8 +254,8 @@ async def test_a_try_counts_also_when_robots_was_asked_for_before() -> None:
     assert actor.asked == ["http://a.example/robots.txt", "http://a.example/"]
 
 
-async def test_pages_wait_for_a_robots_that_is_asked_for_again() -> None:
-    """Also those that waited while it was asked for the first time; only when it is given up are they excluded."""
+async def test_pages_wait_for_the_retry_of_robots_txt() -> None:
+    """Also pages that waited for the first attempt. They are excluded only after the last one."""
     arrived = asyncio.Event()
 
     async with handling(lambda url: answered(url, 500), delay=0.0, retries=1) as (_, handler, actor):
@@ -276,7 +276,7 @@ async def test_pages_wait_for_a_robots_that_is_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize("lane", ["host", "domain"])
-async def test_a_robots_that_fails_stops_its_own_host_only(lane: str) -> None:
+async def test_a_robots_txt_that_fails_blocks_its_own_host_only(lane: str) -> None:
     async with handling(lambda url: answered(url, 500), lane=lane, delay=0.0, retries=1) as (frontier, handler, _):
         name = {"host": "a.shop.example", "domain": "shop.example"}[lane]
         await frontier.add([Item("http://a.shop.example/wait", name)])
@@ -287,8 +287,8 @@ async def test_a_robots_that_fails_stops_its_own_host_only(lane: str) -> None:
 @pytest.mark.parametrize(
     ("status", "rule"), [(200, "robots.txt could not be fetched"), (404, None), (503, "robots.txt answered 503")]
 )
-async def test_a_robots_that_breaks_off_has_said_its_status(status: int, rule: str | None) -> None:
-    """Half of a file says nothing; half of an error page is as good as all of it."""
+async def test_a_truncated_robots_txt_counts_by_its_status(status: int, rule: str | None) -> None:
+    """Half of a file has no valid rules; half of an error page is as good as all of it."""
 
     def say(url: str) -> Response:
         if "robots" not in url:
@@ -302,8 +302,8 @@ async def test_a_robots_that_breaks_off_has_said_its_status(status: int, rule: s
     assert (outcome.result or {}).get("rule") == rule
 
 
-async def test_a_machine_that_is_short_of_files_does_not_take_a_robots_for_lost() -> None:
-    """For the whole fleet, and in the end all pages would be excluded: the host has nothing to do with it."""
+async def test_a_lack_of_file_descriptors_does_not_count_as_a_missing_robots_txt() -> None:
+    """That would exclude all pages for all processes, and it is not the fault of the host."""
     short = True
 
     def say(url: str) -> Response:
@@ -324,8 +324,8 @@ async def test_a_machine_that_is_short_of_files_does_not_take_a_robots_for_lost(
     assert actor.asked[2:] == ["http://a.example/robots.txt", "http://a.example/"]
 
 
-async def test_a_kept_connection_that_was_closed_is_not_held_against_a_page() -> None:
-    """It has another turn, on a new connection; what happens there counts."""
+async def test_a_closed_keep_alive_connection_does_not_count_as_a_failure() -> None:
+    """The page gets another turn on a new connection, and a failure there counts."""
 
     def say(url: str) -> Response:
         return make_failure(url, "closed" if not actor.fresh[-1] else "reset", "", started=0.0, ended=0.0)
@@ -339,8 +339,8 @@ async def test_a_kept_connection_that_was_closed_is_not_held_against_a_page() ->
 
 
 @pytest.mark.parametrize(("status", "body"), [(200, b"new"), (200, b"known"), (200, b""), (301, b""), (404, b"gone")])
-async def test_what_asks_not_to_be_archived_is_listed_only(status: int, body: bytes) -> None:
-    """Also what is not read: an error, a redirect, a body that came before from elsewhere."""
+async def test_a_noarchive_page_is_listed_but_not_archived(status: int, body: bytes) -> None:
+    """Also if it is not parsed: an error, a redirect, a duplicate."""
 
     def say(url: str) -> Response:
         if url.endswith("/first"):
@@ -369,10 +369,10 @@ LONG = gzip.compress(b"<b>" * PARSED_IN_THREAD)
     ],
     ids=["short", "long", "twice", "sitemap"],
 )
-async def test_what_unpacks_to_much_is_read_in_a_thread(
+async def test_a_large_decoded_body_is_parsed_in_a_thread(
     monkeypatch: pytest.MonkeyPatch, body: bytes, headers: dict[str, str], aside: bool
 ) -> None:
-    """However little came: all other fetches would stand still until it is read."""
+    """Even if few bytes arrived: parsing it in the event loop would block all other fetches."""
     threads = []
 
     def reading(*given: Any) -> None:
@@ -386,8 +386,8 @@ async def test_what_unpacks_to_much_is_read_in_a_thread(
     assert [thread is not threading.main_thread() for thread in threads] == [aside]
 
 
-async def test_the_memory_for_robots_is_bounded_whatever_they_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parsed, a file of short lines takes thirty times as much as its bytes."""
+async def test_the_robots_txt_cache_has_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parsed file of short lines takes thirty times the memory of its bytes."""
     most = 1_000_000
     monkeypatch.setattr(cache, "MAX_CACHED_BYTES", most)
     body = b"User-agent: *\n" + b"".join(b"allow:/%x\n" % number for number in range(1_000))
@@ -405,8 +405,8 @@ async def test_the_memory_for_robots_is_bounded_whatever_they_hold(monkeypatch: 
     assert taken < 4 * most
 
 
-async def test_no_record_refers_to_a_body_that_was_not_archived() -> None:
-    """In a crawl that began without an archive, the first that is archived has the body, and others refer to that."""
+async def test_a_revisit_record_refers_to_an_archived_body() -> None:
+    """In a crawl that began with --no-warc, the first archived copy holds the body, and later ones refer to it."""
 
     def say(url: str) -> Response:
         return answered(url, 200, b"the same everywhere")
@@ -426,7 +426,7 @@ async def test_no_record_refers_to_a_body_that_was_not_archived() -> None:
     assert duplicate_of == [None, "http://a.example/0", None, "http://a.example/2"]
 
 
-async def test_what_there_is_not_is_not_listed() -> None:
+async def test_the_page_list_omits_empty_fields() -> None:
     async with handling(lambda url: answered(url, 200, b"", Content_Type=""), delay=0.0, robots=False) as (
         _,
         handler,

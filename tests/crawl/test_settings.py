@@ -1,4 +1,4 @@
-"""What a crawl can be told: checked, kept, compared."""
+"""The settings of a crawl: checked, saved, compared."""
 
 from pathlib import Path
 
@@ -8,13 +8,13 @@ from swath.core.errors import InvalidSetting
 from swath.crawl.settings import ANY_SCOPE_DELAY, DEFAULT_DELAY, FILE, CrawlSettings
 
 
-def test_the_delay_follows_from_the_scope() -> None:
+def test_the_default_delay_depends_on_the_scope() -> None:
     assert CrawlSettings(out="x").min_interval == DEFAULT_DELAY
     assert CrawlSettings(out="x", scope="any").min_interval == ANY_SCOPE_DELAY
     assert CrawlSettings(out="x", scope="any", delay=0).min_interval == 0
 
 
-def test_the_agent_names_who_comes_and_whom_to_write_to() -> None:
+def test_the_user_agent_has_version_and_contact() -> None:
     agent = CrawlSettings(out="x", contact="me@example.com").agent
     assert agent.startswith("swath/")
     assert agent.endswith(" (+me@example.com)")
@@ -47,7 +47,7 @@ def test_the_agent_names_who_comes_and_whom_to_write_to() -> None:
         ({"timeout": 0.0}, "--timeout"),
     ],
 )
-def test_what_makes_no_sense_is_refused(wrong: dict[str, object], said: str) -> None:
+def test_invalid_settings_are_refused(wrong: dict[str, object], said: str) -> None:
     with pytest.raises(InvalidSetting, match=said):
         CrawlSettings(out="x", **wrong)  # type: ignore[arg-type]
 
@@ -64,17 +64,17 @@ def test_what_makes_no_sense_is_refused(wrong: dict[str, object], said: str) -> 
         {"proxy": "proxy.example"},
     ],
 )
-def test_contacts_and_proxies_that_can_be_reached(given: dict[str, str]) -> None:
+def test_valid_contacts_and_proxies_are_accepted(given: dict[str, str]) -> None:
     CrawlSettings(out="x", **given)  # type: ignore[arg-type]
 
 
-def test_the_password_of_a_proxy_is_not_repeated() -> None:
+def test_the_password_of_a_proxy_is_not_printed() -> None:
     with pytest.raises(InvalidSetting, match=r"--proxy 'proxy\.example:x': must be a URL") as refused:
         CrawlSettings(out="x", proxy="http://me:secret@proxy.example:x")
     assert "secret" not in str(refused.value)
 
 
-def test_changes_are_told(tmp_path: Path) -> None:
+def test_changes_are_described(tmp_path: Path) -> None:
     first = CrawlSettings(out=str(tmp_path), include=("a", "b"), depth=3)
     assert first.find_changes() == []
     first.save()
@@ -87,13 +87,13 @@ def test_changes_are_told(tmp_path: Path) -> None:
     ]
 
 
-def test_a_setting_that_an_older_version_did_not_have_has_its_default(tmp_path: Path) -> None:
+def test_a_setting_missing_from_the_file_has_its_default(tmp_path: Path) -> None:
     settings = CrawlSettings(out=str(tmp_path))
     (tmp_path / FILE).write_text("{}")
     assert settings.find_changes() == []
 
 
-def test_damaged_settings_are_told(tmp_path: Path) -> None:
+def test_a_damaged_settings_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("{")
     with pytest.raises(InvalidSetting, match=r"crawl\.json is damaged"):
         CrawlSettings(out=str(tmp_path)).find_changes()

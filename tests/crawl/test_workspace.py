@@ -1,4 +1,4 @@
-"""The directory of a crawl is made ready by one run at a time, and whole after any crash."""
+"""The directory of a crawl: concurrent starts, and repair after a crash."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ ROUNDS = 20
 
 
 def _name(folder: Path, number: int, barrier: Barrier, tell: Callable[[list[str]], None]) -> None:
-    """Name every folder, together with others, and let these go first where there is nothing to keep them."""
+    """Name every folder at the same time as other processes, and yield to them wherever a lock is missing."""
     token = secrets.token_hex
 
     def slowly(size: int) -> str:
@@ -40,8 +40,8 @@ def _name(folder: Path, number: int, barrier: Barrier, tell: Callable[[list[str]
     tell(names)
 
 
-def test_processes_that_begin_together_write_under_one_name(tmp_path: Path) -> None:
-    """By which a resume finds the files of each, and cuts off what was not settled."""
+def test_processes_that_start_together_agree_on_the_archive_name(tmp_path: Path) -> None:
+    """A resume finds the files of each process by this name, and truncates what was not settled."""
     folders = [tmp_path / str(number) for number in range(ROUNDS)]
     for folder in folders:
         folder.mkdir()
@@ -58,7 +58,7 @@ def test_processes_that_begin_together_write_under_one_name(tmp_path: Path) -> N
         assert sorted(given) == [f"{kept}~{number}" for number in range(TOGETHER)]
 
 
-def test_a_name_that_a_crash_kept_from_being_written_is_made_anew(tmp_path: Path) -> None:
+def test_an_empty_name_file_is_filled_again(tmp_path: Path) -> None:
     (tmp_path / workspace.NAME_FILE).touch()
     name = workspace.output_name(tmp_path, 0)
     assert len(name) > len("~0")
@@ -66,7 +66,7 @@ def test_a_name_that_a_crash_kept_from_being_written_is_made_anew(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["a b", "a%20b", "a?b", "a#b", "a\nb", "\udcff"])
-def test_a_directory_of_any_name_has_its_own_frontier(tmp_path: Path, name: str) -> None:
+def test_a_directory_with_any_name_has_its_own_frontier(tmp_path: Path, name: str) -> None:
     for out in (tmp_path / "a b", tmp_path / name):
         asyncio.run(prepare(CrawlSettings(out=str(out)), _seeds(0, 1)))
         assert (out / "frontier.db").exists()
@@ -77,8 +77,8 @@ def _seeds(first: int, last: int) -> list[str]:
 
 
 @pytest.mark.parametrize("end", [1, 300, 18_000])
-def test_what_a_crash_left_of_a_seed_does_not_become_part_of_the_next(tmp_path: Path, end: int) -> None:
-    """The host of that would be out of scope, and nobody would be told."""
+def test_a_partial_seed_from_a_crash_is_truncated(tmp_path: Path, end: int) -> None:
+    """Otherwise the next seed would be appended to it, and its host would silently be out of scope."""
     settings = CrawlSettings(out=str(tmp_path / "out"), contact="me@example.org")
     asyncio.run(prepare(settings, _seeds(0, 1_000)))
     kept = tmp_path / "out" / seeds.FILE
@@ -87,7 +87,7 @@ def test_what_a_crash_left_of_a_seed_does_not_become_part_of_the_next(tmp_path: 
     assert kept.read_text().splitlines() == _seeds(0, 1_000)
 
 
-def test_a_run_that_is_refused_takes_no_seeds_from_one_that_begins(tmp_path: Path) -> None:
+def test_a_refused_run_does_not_disturb_one_that_starts(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
 
     def urls() -> Iterator[str]:
@@ -99,7 +99,7 @@ def test_a_run_that_is_refused_takes_no_seeds_from_one_that_begins(tmp_path: Pat
     assert asyncio.run(prepare(CrawlSettings(out=out, contact="me@example.org"), urls())).added == 3_000
 
 
-def test_a_run_that_is_refused_leaves_the_pace_of_the_other_alone(tmp_path: Path) -> None:
+def test_a_refused_run_does_not_change_the_settings_of_a_running_one(tmp_path: Path) -> None:
     settings = CrawlSettings(out=str(tmp_path), delay=70.0)
     asyncio.run(prepare(settings, _seeds(0, 1)))
     crawling = CrawlOutput(tmp_path, unique=workspace.output_name(tmp_path, 0), warc_size=None, about={})
@@ -114,8 +114,8 @@ def test_a_run_that_is_refused_leaves_the_pace_of_the_other_alone(tmp_path: Path
     assert (tmp_path / seeds.FILE).read_text().splitlines() == _seeds(0, 1)
 
 
-def test_the_archive_of_another_crawl_is_left_alone(tmp_path: Path) -> None:
-    """As when SWATH_STORE still names another: its files are no remains of a crash, whoever does not know them."""
+def test_the_archive_of_another_crawl_is_not_truncated(tmp_path: Path) -> None:
+    """For example if SWATH_STORE still names another crawl: unknown files are not always the remains of a crash."""
     one, two = tmp_path / "one", tmp_path / "two"
     for out in (one, two):
         asyncio.run(prepare(CrawlSettings(out=str(out)), _seeds(0, 1)))
