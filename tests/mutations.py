@@ -290,7 +290,7 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-4: what a refused job of a group wrote is committed with the others",
         f"{SQLITE}/writer.py",
-        '            self._connection.execute("ROLLBACK TO job")\n',
+        '            self._connection.execute("ROLLBACK TO request")\n',
         "",
         "sqlite",
         SQLITE_TESTS,
@@ -298,8 +298,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-3: lanes are remembered as a job left them that was rolled back",
         f"{SQLITE}/writer.py",
-        "            job.error = error\n            self._session = None\n",
-        "            job.error = error\n",
+        "            request.error = error\n            self._session = None\n",
+        "            request.error = error\n",
         "sqlite",
         SQLITE_TESTS,
     ),
@@ -362,7 +362,7 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-4: a power cut takes back a settlement",
         f"{SQLITE}/writer.py",
-        "        return self._may_sync and job.leases and alone",
+        "        return self._may_sync and request.leases and alone",
         "        return self._may_sync and alone",
         "sqlite",
         SQLITE_TESTS,
@@ -381,15 +381,15 @@ MUTATIONS: Sequence[Mutation] = [
         "PRAGMA wal_autocheckpoint = {WAL_PAGES}",
         "PRAGMA wal_autocheckpoint = 0",
         "log",
-        ("tests/crash/test_sqlite_copier.py",),
+        ("tests/crash/test_sqlite_checkpointer.py",),
     ),
     Mutation(
         "fairness: a turn is as long as it can be, however many wait",
         f"{SQLITE}/writer.py",
-        "ROUND_SECONDS / (1 + self._turn.waiting)",
+        "ROUND_SECONDS / (1 + self._queue.waiting)",
         "ROUND_SECONDS",
         "turn",
-        ("tests/crash/test_sqlite_turns.py",),
+        ("tests/crash/test_sqlite_write_queue.py",),
     ),
     Mutation(
         "fairness: whoever draws a ticket has the turn",
@@ -397,7 +397,7 @@ MUTATIONS: Sequence[Mutation] = [
         "                self._await_predecessor(self._file, self._ticket)\n",
         "",
         "share",
-        ("tests/crash/test_sqlite_turns.py",),
+        ("tests/crash/test_sqlite_write_queue.py",),
     ),
     Mutation(
         "pacing: a looser default does not reach lanes that wait",

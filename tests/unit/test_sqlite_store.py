@@ -130,7 +130,7 @@ async def test_jobs_that_wait_share_a_commit(store: SqliteStore, path: str, monk
         await asyncio.sleep(0)
         assert watcher.execute("PRAGMA data_version").fetchone() == before
         seen: list[bool] = []
-        store._writer._committed = lambda session, woken: seen.append(woken)
+        store._writer._on_commit = lambda session, woken: seen.append(woken)
         gate.open.set()
         assert sum(await asyncio.gather(*waiting)) == 20
     assert seen == [True], "one commit for all"
@@ -570,14 +570,14 @@ async def test_a_turn_ends_after_a_settlement_and_not_before(
     monkeypatch.setattr(writer, "TURN_SECONDS", 0.0)
     monkeypatch.setattr(writer, "SETTLE_SECONDS", 10.0)
     monkeypatch.setattr(writer, "FOLLOW_SECONDS", (10.0, 10.0))
-    turn, taken = store._writer._turn, []
+    turn, taken = store._writer._queue, []
     for key in ("a", "b"):
         await store.add([new(key)])
-    taken.append(turn.taken)
+    taken.append(turn.is_held)
     claim = await store.claim(request())
-    taken.append(turn.taken)
+    taken.append(turn.is_held)
     await store.settle(ClaimRef(claim.fence, TOKEN), done(claim))
-    taken.append(turn.taken)
+    taken.append(turn.is_held)
     assert taken == [False, True, False]
 
 
@@ -585,11 +585,11 @@ async def test_whoever_claims_without_end_gives_its_turn_away(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "FOLLOW_SECONDS", (10.0, 10.0))
-    turn = store._writer._turn
+    turn = store._writer._queue
     began, given = time.monotonic(), False
     while not given and time.monotonic() < began + 10:
         await store.claim(request())
-        given = not turn.taken and time.monotonic() > began + writer.ROUND_SECONDS
+        given = not turn.is_held and time.monotonic() > began + writer.ROUND_SECONDS
     assert given
 
 
@@ -601,14 +601,14 @@ async def test_what_follows_a_long_job_may_take_longer_to_come(
     monkeypatch.setattr(writer, "ROUND_SECONDS", 60.0)
     monkeypatch.setattr(writer, "FOLLOW_SHARE", 50.0)
     monkeypatch.setattr(writer, "FOLLOW_SECONDS", (0.5, longest))
-    turn, taken = store._writer._turn, []
+    turn, taken = store._writer._queue, []
     await store.add([new("a")])
     await store._writer.submit(lambda _: time.sleep(0.2))
     await asyncio.sleep(2.0)
-    taken.append(turn.taken)
+    taken.append(turn.is_held)
     await store.add([new("b")])
     await asyncio.sleep(2.0)
-    taken.append(turn.taken)
+    taken.append(turn.is_held)
     assert taken == [longest > 2.0, False]
 
 

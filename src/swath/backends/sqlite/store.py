@@ -50,22 +50,22 @@ from swath.core.store import (
 
 T = TypeVar("T")
 
-POLL_SECONDS = 0.05  # how often a wait looks for what other processes did
+POLL_SECONDS = 0.05  # how often `wait` checks for changes by other processes
 
 
 class SqliteStore:
-    """One frontier in a file. Other processes may have it open too; each writes in its turn."""
+    """One frontier in a file. Other processes may have it open at the same time; they take turns at writing."""
 
     settings: Settings
 
     def __init__(self, location: SqliteLocation, *, clock: Clock, synchronous: str) -> None:
-        """Open a file that holds a frontier. `open` is the way in."""
+        """Open a file that holds a frontier. Callers use `open`."""
         self._location = location
         self.path = path = location.path
         self._clock = clock
         self._pid = os.getpid()
         self._closed = False
-        self._unanswered: dict[int, ClaimReply] = {}  # claims whose caller has not got them, by token
+        self._unanswered: dict[int, ClaimReply] = {}  # replies whose caller was cancelled before it got them, by token
         self._wakers: dict[asyncio.Event, Callable[[], None]] = {}
         self._wakers_lock = threading.Lock()
         with translate_errors(path), ExitStack() as opened:
@@ -76,18 +76,18 @@ class SqliteStore:
             try:
                 self._files = OpenFiles(path)
                 opened.callback(self._files.release)
-                turn = WriteQueue(f"{path}-turn")
-                opened.callback(turn.close)
+                queue = WriteQueue(f"{path}-turn")
+                opened.callback(queue.close)
             except OSError as error:
                 raise StoreUnavailable(f"{error.filename} cannot be opened: {error.strerror}") from error
             self._writer = retry_while_busy(
                 lambda: Writer(
-                    connection, turn, files=self._files, clock=clock, location=location, committed=self._committed
+                    connection, queue, files=self._files, clock=clock, location=location, on_commit=self._handle_commit
                 )
             )
             opened.pop_all()
         self._transactions = Transactions(
-            path, files=self._files, synchronous=synchronous, committed=self._wake_waiters
+            path, files=self._files, synchronous=synchronous, on_commit=self._wake_waiters
         )
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"swath reader of {path}")
 
@@ -102,12 +102,12 @@ class SqliteStore:
         clock: Clock | None = None,
         synchronous: str = "full",
     ) -> "SqliteStore":
-        """Open the frontier in a file, which is created unless it is there.
+        """Open the frontier in a file, and create it if it does not exist.
 
-        With `schema` its tables begin with that name, and the file may hold other tables and other frontiers.
-        With `synchronous="normal"` commits are not synced one by one: several times as many small ones a second, but a
-        power cut or a crash of the machine can take back the last moments (never a part of a commit, and a crash of
-        the process takes back nothing). What was settled and announced then is worked on again.
+        With `schema`, the names of its tables begin with that, and the file may hold other tables and frontiers.
+        With `synchronous="normal"`, commits are not synced one by one. That makes several times as many small commits
+        a second, but a power cut or a crash of the machine can undo the last ones (never a part of one, and a crash of
+        the process undoes nothing). Items that were settled in them are worked on again.
         """
         opening = asyncio.get_running_loop().run_in_executor(
             None, cls._open, path, schema, settings, create, clock or SystemClock(), synchronous
@@ -147,7 +147,8 @@ class SqliteStore:
                 self._unanswered.pop(request.token, None)
 
     def _claim(self, session: Session, request: ClaimRequest) -> ClaimReply:
-        """In the writer's thread: what was claimed for a caller that was cancelled meanwhile is not claimed twice."""
+        """Claim, or return the earlier claim of a caller that was cancelled before it got the reply. In the writer's
+        thread."""
         before = self._unanswered.get(request.token)
         reply = None if before is None else claiming.find_unanswered(session, request, before)
         if reply is None:
@@ -248,7 +249,7 @@ class SqliteStore:
         return await asyncio.get_running_loop().run_in_executor(self._reader, self._run_read, question)
 
     def _run_read(self, question: Callable[[Session], T]) -> T:
-        """In the reader's thread: answer from one snapshot."""
+        """Run a read in the reader's thread, on one snapshot."""
         with translate_errors(self.path):
             retry_while_busy(partial(self._reading.execute, "BEGIN"))
             try:
@@ -262,7 +263,7 @@ class SqliteStore:
     # wait
 
     async def wait(self, seconds: float) -> None:
-        """Return after `seconds`, or sooner when something was added or settled that the last claim has not seen."""
+        """Return after `seconds`, or earlier if something was added or settled since the last claim."""
         self._check_usable()
         with self._wake_event() as woken:
             try:
@@ -275,7 +276,7 @@ class SqliteStore:
 
     @contextmanager
     def _wake_event(self) -> Iterator[asyncio.Event]:
-        """An event that is set by the next commit of this store that may make work ready."""
+        """Return an event that the store sets at its next commit that may make work ready."""
         event = asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -283,7 +284,7 @@ class SqliteStore:
             try:
                 loop.call_soon_threadsafe(event.set)
             except RuntimeError:
-                pass  # that loop is closed: nobody waits any more
+                pass  # the loop is closed, and its tasks with it
 
         with self._wakers_lock:
             self._wakers[event] = wake
@@ -293,8 +294,8 @@ class SqliteStore:
             with self._wakers_lock:
                 self._wakers.pop(event)
 
-    def _committed(self, settings: Settings, woken: bool) -> None:
-        """In the writer's thread, after each commit."""
+    def _handle_commit(self, settings: Settings, woken: bool) -> None:
+        """Publish new settings and wake waiting tasks. In the writer's thread, after each commit."""
         self.settings = settings
         if woken:
             self._wake_waiters()
@@ -308,9 +309,9 @@ class SqliteStore:
     # end
 
     async def close(self) -> None:
-        """Finish what was asked for, and close the file. Further calls are refused."""
+        """Finish the submitted calls and close the file. Further calls raise UsageError."""
         if os.getpid() != self._pid:
-            return  # it is not this process's to close
+            return  # the parent process closes it
         self._closed = True
         await self._writer.close()
         await asyncio.to_thread(self._close_reader)
@@ -322,7 +323,7 @@ class SqliteStore:
         self._files.release()
 
     def _close_unused(self) -> None:
-        """The same for a store that nobody has called, without waiting for its thread."""
+        """Close a store that was never used, without waiting for its thread."""
         self._closed = True
         self._close_reader()
         self._writer.end()
@@ -333,12 +334,12 @@ class SqliteStore:
         if os.getpid() != self._pid:
             raise UsageError(
                 f"the frontier in {self.path} was opened by process {self._pid} and came to process {os.getpid()} by a "
-                "fork, which SQLite does not survive. Open it in the child, and start children with `spawn`"
+                "fork, which SQLite does not support. Open it in the child, and start children with `spawn`"
             )
 
 
 def _close_abandoned(opening: "asyncio.Future[SqliteStore]") -> None:
-    """Whoever opened it was cancelled meanwhile."""
+    """Close a store whose caller was cancelled while it opened."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result()._close_unused()
 
@@ -352,13 +353,13 @@ async def _wait_for_event(event: asyncio.Event, seconds: float) -> None:
 
 
 async def migrate(path: str, *, schema: str | None = None, clock: Clock | None = None) -> Sequence[str]:
-    """Bring a frontier up to the format of this version of swath; the names of the migrations applied."""
+    """Migrate a frontier to the format of this version of swath; return the names of the migrations applied."""
     now = (clock or SystemClock()).now()
     return await asyncio.to_thread(_migrate, path, schema, now)
 
 
 def _migrate(path: str, schema: str | None, now: int) -> Sequence[str]:
-    """Under the write lock of a file that holds a frontier of any format."""
+    """Apply the missing migrations in one transaction."""
     location = SqliteLocation.of(resolve_path(path), schema)
     ensure_frontier(location, None, create=False, now=0)
     with translate_errors(location.path), closing(connect(location.path)) as connection:

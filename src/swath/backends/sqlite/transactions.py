@@ -28,11 +28,11 @@ IDLE_CONNECTIONS = 2  # kept open for the next transaction
 class Transactions:
     """Opens transactions on one file, and keeps a few idle connections for the next ones."""
 
-    def __init__(self, path: str, *, files: OpenFiles, synchronous: str, committed: Callable[[], None]) -> None:
+    def __init__(self, path: str, *, files: OpenFiles, synchronous: str, on_commit: Callable[[], None]) -> None:
         self._path = path
         self._files = files
         self._synchronous = synchronous
-        self._committed = committed
+        self._on_commit = on_commit
         self._lock = threading.Lock()
         self._idle: list[_TransactionConnection] = []
         self._closed = False
@@ -56,7 +56,7 @@ class Transactions:
             reusable = True
         finally:
             self._return_connection(transaction, reusable)
-        self._committed()
+        self._on_commit()
 
     def _take_connection(self) -> "_TransactionConnection":
         with self._lock:
@@ -90,7 +90,7 @@ class _TransactionConnection:
         self._files = files
         self._synchronous = synchronous
         self._connection: sqlite3.Connection | None = None
-        self._turn = WriteQueue(f"{path}-turn")
+        self._queue = WriteQueue(f"{path}-turn")
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"swath transaction on {path}")
 
     async def run(self, action: Callable[[], T]) -> T:
@@ -109,7 +109,7 @@ class _TransactionConnection:
                 self._connection = connect(self._path, synchronous=self._synchronous)
             connection = self._connection
             connection.isolation_level, connection.row_factory, connection.text_factory = None, None, str
-            self._turn.take()
+            self._queue.acquire()
             try:
                 retry_while_busy(partial(connection.execute, "BEGIN IMMEDIATE"))
                 self._files.check()
@@ -127,7 +127,7 @@ class _TransactionConnection:
                         "the transaction ended before its block did. `transaction()` commits when the block ends and "
                         "rolls back when it raises: do not call commit() or rollback() on its connection"
                     )
-                self._files.check()  # before and after, as in the writer: the log may have been removed meanwhile
+                self._files.check()  # before and after, as in the writer: a commit into a removed log is lost
                 self._connection.execute("COMMIT")
                 self._files.check()
         finally:
@@ -139,12 +139,12 @@ class _TransactionConnection:
             if self._connection is not None and self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         finally:
-            self._turn.give()
+            self._queue.release()
 
     def _close(self) -> None:
         try:
             self.roll_back()
         finally:
-            self._turn.close()
+            self._queue.close()
             if self._connection is not None:
                 self._connection.close()

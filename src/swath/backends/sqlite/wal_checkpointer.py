@@ -1,8 +1,8 @@
-"""Copies the write-ahead log into the database, in a thread of its own, so that the writer need not.
+"""Checkpoints the write-ahead log in a thread of its own: copies its pages into the database beside the writer.
 
-SQLite does it within a commit, once the log is long: nobody writes meanwhile. What was copied before, beside the
-writer, need not be copied then. How it is copied and what a crash leaves are SQLite's business in both cases; where
-this fails, the writer copies.
+Otherwise SQLite checkpoints inside a commit once the log is long, and no process can write until it is done. Pages that
+this thread has copied need no copying then. SQLite does the copying and handles crashes in both cases. If this thread
+fails, the writer's commits checkpoint.
 """
 
 import sqlite3
@@ -15,29 +15,31 @@ from swath.core.errors import StoreUnavailable
 
 
 class WalCheckpointer:
-    """For one thread, which tells it when to copy, and to end."""
+    """Runs checkpoints when its owner asks for them. For use by one thread."""
 
     def __init__(self, path: str) -> None:
-        self._bell: SimpleQueue[bool] = SimpleQueue()  # True to copy, False to end
-        self._thread = threading.Thread(target=self._work, args=[path], name=f"swath copier of {path}", daemon=True)
+        self._bell: SimpleQueue[bool] = SimpleQueue()  # True: checkpoint, False: end
+        self._thread = threading.Thread(
+            target=self._work, args=[path], name=f"swath checkpointer of {path}", daemon=True
+        )
         self._started = False
-        self._copying = False
+        self._running = False
 
-    def copy(self) -> None:
-        """Copy what is committed by now, unless a copy is under way: a commit that is to begin the log anew needs a
-        moment in which nobody copies."""
-        if self._copying:
+    def checkpoint(self) -> None:
+        """Start a checkpoint unless one is running. They must not follow one another without a break: a commit can only
+        restart the log at its beginning while no checkpoint runs."""
+        if self._running:
             return
         if not self._started:
-            with suppress(RuntimeError):  # this process may have no more threads
+            with suppress(RuntimeError):  # the process has reached its limit of threads
                 self._thread.start()
                 self._started = True
         if self._started:
-            self._copying = True
+            self._running = True
             self._bell.put(True)
 
     def close(self) -> None:
-        """Return when nothing is copied any more."""
+        """Wait for a running checkpoint and end the thread."""
         if self._started:
             self._bell.put(False)
             self._thread.join()
@@ -47,6 +49,6 @@ class WalCheckpointer:
     def _work(self, path: str) -> None:
         with suppress(sqlite3.Error, StoreUnavailable), closing(connect(path)) as connection:
             while self._bell.get():
-                with suppress(sqlite3.Error):  # a disk that is full, say: the writer will tell
+                with suppress(sqlite3.Error):  # such as a full disk, which the writer reports
                     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-                self._copying = False
+                self._running = False

@@ -1,10 +1,11 @@
-"""Fair turns between the processes that write to one file (rule 11).
+"""A fair queue for the processes that write to one file.
 
-SQLite's own lock is taken by whoever happens to ask at the right moment: of eight busy processes six got one
-transaction in twelve seconds. So writers queue first, with tickets, in a small file beside the database: each locks the
+SQLite's own lock goes to the process that happens to ask at the right moment: of eight busy processes, six got one
+transaction in twelve seconds. So writers queue first, with tickets, in a small file beside the database. Each locks the
 byte of its own ticket and waits until its predecessor's byte is free. The kernel frees the locks of a process that
-dies. It is about fairness only: that one writes at a time is SQLite's doing, and a process that is stopped in the queue
-is passed after a moment. Nobody waits in the kernel for a lock: a stopped process would be given it all the same.
+dies. The queue only makes access fair: SQLite's lock ensures that one process writes at a time, and writers overtake a
+process that is stopped in the queue. Writers poll instead of waiting in the kernel, which would give the lock to a
+stopped process.
 """
 
 import errno
@@ -15,15 +16,15 @@ import struct
 import time
 from collections.abc import Callable
 
-PATIENCE_SECONDS = 1.0  # without any progress of the queue, before a predecessor is passed
-GATE_POLL_SECONDS = 0.000_05  # it is held for a few system calls
-NEXT_POLL_SECONDS = 0.000_25  # of whoever is next in line
-POLL_SECONDS = 0.001  # of the others, for each place in line
+PATIENCE_SECONDS = 1.0  # overtake the predecessor when the queue has not moved for this long
+GATE_POLL_SECONDS = 0.000_05  # a process holds the gate for a few system calls
+NEXT_POLL_SECONDS = 0.000_25  # for the next in line
+POLL_SECONDS = 0.001  # for the others, times their distance from the head
 LONGEST_POLL_SECONDS = 0.02
 
-_GATE = 16  # the byte that is locked while a ticket is drawn; before it the numbers, behind it the tickets
+_GATE = 16  # this byte is locked while a process draws a ticket; the numbers are before it, the tickets after it
 _FIRST_TICKET = 32
-_NUMBERS = struct.Struct("<QQ")  # the next ticket, and the one that has the turn
+_NUMBERS = struct.Struct("<QQ")  # the next ticket, and the ticket that is being served
 _FLOCK = struct.Struct("hhqqi4x")  # l_type, l_whence, l_start, l_len, l_pid of 64-bit Linux
 
 # Sets a lock that belongs to the open file, not to the process. Missing on macOS.
@@ -31,7 +32,7 @@ _SET: int | None = getattr(fcntl, "F_OFD_SETLK", None)
 
 
 class WriteQueue:
-    """A place in the queue of one database file. For one thread."""
+    """This process's place in the queue of one database file. For use by one thread."""
 
     def __init__(
         self,
@@ -46,15 +47,15 @@ class WriteQueue:
         self._sleep = sleep
         self._monotonic = monotonic
         self._ticket = 0
-        self._gate_stuck = False  # somebody was stopped in the gate, and was there when last looked
+        self._gate_stuck = False  # a process was stopped while it held the gate, and held it at the last attempt
 
     @property
-    def taken(self) -> bool:
+    def is_held(self) -> bool:
         return self._ticket != 0
 
     @property
     def waiting(self) -> int:
-        """How many have queued up behind this turn, with those that died there."""
+        """The number of writers queued behind this one, including those that died there."""
         if self._file is None or not self._ticket:
             return 0
         try:
@@ -63,8 +64,8 @@ class WriteQueue:
             return 0
         return max(ticket - self._ticket - 1, 0)
 
-    def take(self) -> None:
-        """Queue, and return when it is this process's turn, or when the queue has stood still for too long."""
+    def acquire(self) -> None:
+        """Queue, and return when it is this process's turn or when the queue has not moved for too long."""
         if self._file is None:
             return
         try:
@@ -73,21 +74,21 @@ class WriteQueue:
                 self._await_predecessor(self._file, self._ticket)
                 self._mark(self._file, self._ticket)
         except (OSError, struct.error):
-            self.close()  # no room for locks or for two numbers, or other numbers: fairness is not worth an error
+            self.close()  # without locks or readable numbers there is no queue; fairness is not worth an error
 
-    def give(self) -> None:
-        """Let the next one in."""
+    def release(self) -> None:
+        """Let the next writer in."""
         if self._file is not None and self._ticket:
             self._lock(self._file, _FIRST_TICKET + self._ticket, fcntl.F_UNLCK)
             self._ticket = 0
 
     def close(self) -> None:
         if self._file is not None:
-            os.close(self._file)  # and with it goes whatever it still holds
+            os.close(self._file)  # which releases its locks
             self._file = None
 
     def _draw(self, file: int) -> int:
-        """The next ticket, its byte locked before anybody can draw the one after. None (0) if the gate is stuck."""
+        """Draw the next ticket and lock its byte before the gate opens again. Return 0 if the gate is stuck."""
         if not self._pass_gate(file):
             return 0
         try:
@@ -117,13 +118,13 @@ class WriteQueue:
             if serving != served:
                 served, patient_until = serving, self._monotonic() + self._patience
             elif self._monotonic() > patient_until:
-                return  # it is stopped, or somebody writes for very long: SQLite's lock will tell
+                return  # the predecessor is stopped or writes for very long; SQLite's lock decides
             places = max(ticket - serving - 1, 0)
             self._sleep(min(places * POLL_SECONDS, LONGEST_POLL_SECONDS) or NEXT_POLL_SECONDS)
         self._lock(file, byte, fcntl.F_UNLCK)
 
     def _mark(self, file: int, ticket: int) -> None:
-        """Tell those behind how far the queue is. Written without the gate: a hint, and it is put right by the next."""
+        """Publish which ticket is being served. It is a hint, written without the gate; the next writer corrects it."""
         os.pwrite(file, _NUMBERS.pack(0, ticket)[8:], 8)
 
     def _numbers(self, file: int) -> tuple[int, int]:
@@ -132,7 +133,7 @@ class WriteQueue:
         return max(ticket, 1), serving
 
     def _lock(self, file: int, byte: int, kind: int) -> bool:
-        """Whether the lock was granted."""
+        """Try to change a lock and return whether that succeeded."""
         assert _SET is not None
         try:
             fcntl.fcntl(file, _SET, _FLOCK.pack(kind, os.SEEK_SET, byte, 1, 0))
@@ -144,7 +145,7 @@ class WriteQueue:
 
 
 def _open(path: str) -> int | None:
-    """The file, which whoever may write to the database may write to; None where that cannot be."""
+    """Open the queue's file with the permissions of the database; None if that fails."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     except OSError:
@@ -152,5 +153,5 @@ def _open(path: str) -> int | None:
     try:
         os.fchmod(file, stat.S_IMODE(os.stat(path.removesuffix("-turn")).st_mode))
     except OSError:
-        pass  # it is another user's, who has seen to it
+        pass  # the file belongs to another user, who has set its permissions
     return file

@@ -1,11 +1,10 @@
 """The one thread of a store that writes, and group commit.
 
-Jobs that wait are run in one transaction with one COMMIT, that is one sync of the disk, for all of them. One that fails
-is rolled back alone. Callers are answered after the commit.
+The thread runs the requests that wait in one transaction with one COMMIT, so that they share one sync of the disk. If
+one fails, only that one is rolled back. Callers get their answers after the commit.
 
-Who holds what is of interest as long as its holder lives, which is no longer than the machine runs. So a job that is
-about leases only, and is alone, is committed without a sync: a power cut takes back all of it or nothing. The next sync
-is for everything before it, too.
+A lease matters only while its holder runs, and a power cut ends the holder too. So a request that changes only leases,
+and is alone, commits without a sync: a power cut undoes all of it or nothing. The next sync covers it as well.
 """
 
 import asyncio
@@ -31,27 +30,28 @@ from swath.core.store import Settings
 
 T = TypeVar("T")
 
-GROUP_REQUESTS = 64  # jobs under one commit
-GROUP_SECONDS = 0.02  # after which a group takes in no further job
-ROUND_SECONDS = 0.16  # in which each process has one turn, while the jobs of all follow one another
-TURN_SECONDS = 0.02  # of that at least
-SETTLE_SECONDS = 0.05  # by which a turn is longer, if what was claimed last is settled at once
-FOLLOW_SHARE = 0.5  # of what a job took, within which one that follows has come: a change of processes costs as much
-FOLLOW_SECONDS = (0.002, 0.01)  # but no less, and no more
-CHECKPOINT_ROWS = 20_000  # changed, after which the log is copied: some 20 MB of it
-SYNC_SECONDS = 10.0  # for which leases are synced, once one had to be
+GROUP_REQUESTS = 64  # requests in one commit
+GROUP_SECONDS = 0.02  # a group accepts no further request after this
+ROUND_SECONDS = 0.16  # each busy process has one turn within this time
+TURN_SECONDS = 0.02  # the shortest turn
+SETTLE_SECONDS = 0.05  # a turn lasts this much longer after a claim, so that its settlement fits in
+# Keep the turn for a following request for this share of the time that the last one took: a change costs as much.
+FOLLOW_SHARE = 0.5
+FOLLOW_SECONDS = (0.002, 0.01)  # the least and the most of it
+CHECKPOINT_ROWS = 20_000  # changed rows between two checkpoints of the log, about 20 MB of it
+SYNC_SECONDS = 10.0  # sync leases for this long after one had to be synced
 
 
 @dataclass(slots=True, eq=False)
 class WriteRequest(Generic[T]):
-    """Something to do under the write lock, and who waits for it."""
+    """A function to run under the write lock, and the future of its caller."""
 
     run: Callable[[Session], T]
     future: "asyncio.Future[T]"
-    since: float  # on the monotonic clock, it has been waiting
+    since: float  # on the monotonic clock: when the caller submitted it
     wakes: bool = False  # it may make work ready
-    looks: bool = False  # it looks for work: what was done before it is no news any more
-    leases: bool = False  # it changes who holds what, and as a rule nothing else
+    looks: bool = False  # it looks for work, so it has seen all changes before it
+    leases: bool = False  # it changes leases, and usually nothing else
     bare: bool = False  # it needs no transaction
     result: T | None = None
     error: BaseException | None = None
@@ -59,49 +59,50 @@ class WriteRequest(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Counts of what may have made work ready: by this store, and by other connections to the file."""
+    """Counts of changes that may have made work ready, by this store and by other connections to the file."""
 
     own: int
     others: tuple[int, ...]  # the frontier's pulse
 
 
 class Writer:
-    """Runs jobs in the order in which they came, urgent ones first. Owns its connection, its turn and the copier."""
+    """Runs requests in the order of their arrival, urgent ones first. Owns its connection, its place in the queue of
+    writers, and the checkpointer."""
 
     def __init__(
         self,
         connection: sqlite3.Connection,
-        turn: WriteQueue,
+        queue: WriteQueue,
         *,
         files: OpenFiles,
         clock: Clock,
         location: SqliteLocation,
-        committed: Callable[[Settings, bool], None],
+        on_commit: Callable[[Settings, bool], None],
     ) -> None:
         self._connection = connection
-        self._turn = turn
+        self._queue = queue
         self._files = files
         self._checkpointer = WalCheckpointer(location.path)
-        self._checkpointed_rows = 0  # when that was told last
+        self._checkpointed_rows = 0  # total_changes at the last checkpoint
         self._clock = clock
         self._location = location
-        self._committed = committed
+        self._on_commit = on_commit
         self._urgent: deque[WriteRequest[Any]] = deque()
-        self._jobs: deque[WriteRequest[Any]] = deque()
-        self._bell: SimpleQueue[bool] = SimpleQueue()  # True for every job, then False to end
+        self._requests: deque[WriteRequest[Any]] = deque()
+        self._bell: SimpleQueue[bool] = SimpleQueue()  # True for every request, then False to end
         self._closing = threading.Lock()
         self._closed = False
-        self._session: Session | None = None  # while what it knows is true
-        self._version = self._data_version()  # of the file, for which that is so
-        self.generation = 0  # rises when the file was set back to an earlier time
+        self._session: Session | None = None  # None: read it again
+        self._version = self._data_version()  # of the file, when the session was read
+        self.generation = 0  # rises when the file was restored to an earlier state
         self._syncs = self._may_sync = connection.execute("PRAGMA synchronous").fetchone()[0] >= FULL
         self._sync_until = 0.0  # on the monotonic clock
-        self._begun_at = 0.0  # the same: the file could be written to then
-        self._felt = self._version  # of the file, when the pulse was taken
+        self._begun_at = 0.0  # the same: when BEGIN last succeeded
+        self._felt = self._version  # of the file, when the pulse was read
         self.news = Changes(0, self._read_pulse())
-        self.looked: Changes | None = None  # what the last claim had seen
+        self.looked: Changes | None = None  # the changes before the last claim
         self._turn_began = self._follow_until = 0.0  # on the monotonic clock
-        self._follows = False  # the job at hand came soon after the last one was answered
+        self._follows = False  # this request came soon after the last answer
         self._thread = threading.Thread(target=self._work, name=f"swath writer of {location.path}", daemon=True)
         self._thread.start()
 
@@ -114,34 +115,34 @@ class Writer:
         looks: bool = False,
         leases: bool = False,
     ) -> T:
-        """Run a job and return what it returned, once that is committed.
+        """Run a function in the writer's thread and return its result after the commit.
 
-        A caller that is cancelled while it waits does not stop a job that has begun.
+        Cancelling the caller does not stop a request that has begun.
         """
         future = asyncio.get_running_loop().create_future()
-        job = WriteRequest(run, future, time.monotonic(), wakes=wakes, looks=looks, leases=leases)
-        return await self._submit(job, urgent=urgent)
+        request = WriteRequest(run, future, time.monotonic(), wakes=wakes, looks=looks, leases=leases)
+        return await self._submit(request, urgent=urgent)
 
     async def read_changes(self) -> Changes:
-        """What has been made ready so far, also by others."""
+        """Return the counts of changes so far, including those of other processes."""
         future = asyncio.get_running_loop().create_future()
         return await self._submit(WriteRequest(self._read_changes, future, time.monotonic(), bare=True))
 
-    async def _submit(self, job: WriteRequest[T], *, urgent: bool = False) -> T:
+    async def _submit(self, request: WriteRequest[T], *, urgent: bool = False) -> T:
         with self._closing:
             if self._closed:
                 raise UsageError(f"the frontier in {self._location.path} is closed: open it again")
-            (self._urgent if urgent else self._jobs).append(job)
+            (self._urgent if urgent else self._requests).append(request)
             self._bell.put(True)
-        return await job.future
+        return await request.future
 
     async def close(self) -> None:
-        """Finish what was submitted, then close the connection."""
+        """Finish the submitted requests, then close the connection."""
         self.end()
         await asyncio.to_thread(self._thread.join)
 
     def end(self) -> None:
-        """The same, without waiting for it."""
+        """Do the same without waiting for it."""
         with self._closing:
             if not self._closed:
                 self._closed = True
@@ -153,46 +154,44 @@ class Writer:
         while self._wait_for_request():
             self._run_group(self._take_request())
             self._checkpoint_log()
-        self._turn.close()
+        self._queue.close()
         self._checkpointer.close()
         self._connection.close()
 
     def _checkpoint_log(self) -> None:
         rows = self._connection.total_changes
-        if (
-            not 0 <= rows - self._checkpointed_rows < CHECKPOINT_ROWS
-        ):  # SQLite counts up to 2^31, and goes on from -2^31
+        if not 0 <= rows - self._checkpointed_rows < CHECKPOINT_ROWS:  # SQLite's counter wraps at 2^31
             self._checkpointed_rows = rows
-            self._checkpointer.copy()
+            self._checkpointer.checkpoint()
 
     def _wait_for_request(self) -> bool:
-        """Wait for a job: for a moment with the turn, where that was kept, and then without."""
-        if self._turn.taken:
+        """Wait for a request. If the turn was kept, release it after a moment without one."""
+        if self._queue.is_held:
             try:
                 return self._bell.get(timeout=max(0.0, self._follow_until - time.monotonic()))
             except Empty:
-                self._turn.give()
+                self._queue.release()
         return self._bell.get()
 
     def _take_request(self) -> WriteRequest[Any]:
-        """The next job, for which the bell has rung."""
-        return (self._urgent or self._jobs).popleft()
+        """Return the next request; the caller has taken its entry from `_bell`."""
+        return (self._urgent or self._requests).popleft()
 
     def _take_waiting_request(self) -> WriteRequest[Any] | None:
-        """A job that waits already."""
+        """Return a request that waits already, or None."""
         try:
             rung = self._bell.get_nowait()
         except Empty:
             return None
         if rung:
             return self._take_request()
-        self._bell.put(False)  # the end: after this group
+        self._bell.put(False)  # close after this group
         return None
 
     def _run_group(self, first: WriteRequest[Any]) -> None:
         if first.future.cancelled():
             return
-        jobs = [first]
+        requests = [first]
         began = time.monotonic()
         try:
             if first.bare:
@@ -200,77 +199,83 @@ class Writer:
                 return
             self._take_turn()
             try:
-                self._transact(jobs, durable=not self._may_skip_sync(first))
+                self._transact(requests, durable=not self._may_skip_sync(first))
             except NotDurable:
                 self._sync_until = time.monotonic() + SYNC_SECONDS
-                self._transact(jobs, durable=True)
-        except BaseException as error:  # noqa: BLE001 it goes to the callers, in another thread
-            self._fail(jobs, error)
+                self._transact(requests, durable=True)
+        except BaseException as error:  # noqa: BLE001 passed to the callers, in another thread
+            self._fail(requests, error)
         finally:
-            self._end_turn(jobs)
-            self._answer(jobs)
+            self._end_turn(requests)
+            self._answer(requests)
             now = time.monotonic()
             took = now - max(began, self._turn_began)
             self._follow_until = now + min(max(FOLLOW_SHARE * took, FOLLOW_SECONDS[0]), FOLLOW_SECONDS[1])
 
-    def _may_skip_sync(self, job: WriteRequest[Any]) -> bool:
-        """Whether a job can do without a sync that there would be, as far as is known before it is run."""
-        alone = not self._jobs and not self._urgent
-        return self._may_sync and job.leases and alone and time.monotonic() >= self._sync_until
+    def _may_skip_sync(self, request: WriteRequest[Any]) -> bool:
+        """Return whether a request may commit without a sync, as far as is known before it runs."""
+        alone = not self._requests and not self._urgent
+        return self._may_sync and request.leases and alone and time.monotonic() >= self._sync_until
 
-    def _transact(self, jobs: list[WriteRequest[Any]], *, durable: bool) -> None:
-        """Run the first job, and with it those that wait if the commit is synced, in one transaction."""
+    def _transact(self, requests: list[WriteRequest[Any]], *, durable: bool) -> None:
+        """Run the first request in a transaction, and with it those that wait if the commit is synced."""
         if self._may_sync and self._syncs != durable:
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._syncs = durable
-        # Those that wait while the file is locked do so together, and not one after the other.
-        retry_while_busy(lambda: self._connection.execute("BEGIN IMMEDIATE"), since=max(jobs[0].since, self._begun_at))
+        # Requests that wait for a locked file share one timeout, counted from the submission of the first.
+        retry_while_busy(
+            lambda: self._connection.execute("BEGIN IMMEDIATE"), since=max(requests[0].since, self._begun_at)
+        )
         self._begun_at = time.monotonic()
         self._files.check()
         version = self._data_version()
         self._keep_session(version)
-        if self._run_alone(jobs[0], durable=durable) and durable:
-            self._run_others(jobs)
+        if self._run_alone(requests[0], durable=durable) and durable:
+            self._run_others(requests)
         if self._connection.in_transaction:
-            looked = any(job.looks for job in jobs)
+            looked = any(request.looks for request in requests)
             pulse = self._read_pulse() if looked else self.news.others
             settings = self._open_session().settings
-            self._files.check()  # what went into a log that is gone would be copied over what others have written since
+            self._files.check()  # a commit into a removed log would later overwrite what others have written
             self._connection.execute("COMMIT")
-            self._files.check()  # and it goes with this process: it must not be confirmed
+            self._files.check()  # if it was removed meanwhile, this commit is lost: do not confirm it
             self._felt = version if looked else self._felt
-            self._announce(settings, jobs, pulse)
+            self._announce(settings, requests, pulse)
 
     def _take_turn(self) -> None:
-        """A turn is more than one transaction long for whoever claims and settles without a pause: each change of
-        processes costs the next one what it and SQLite have in memory."""
+        """Acquire the turn unless this process still has it.
+
+        A process that claims and settles without a pause keeps its turn for several transactions: when another process
+        writes, this one loses what it and SQLite have cached.
+        """
         self._follows = time.monotonic() < self._follow_until
-        if not self._turn.taken:
-            self._turn.take()
+        if not self._queue.is_held:
+            self._queue.acquire()
             self._turn_began = time.monotonic()
 
-    def _end_turn(self, jobs: Sequence[WriteRequest[Any]]) -> None:
-        """A turn does not end between a claim and its settlement, if that follows: it would have to be read again."""
-        lasts = max(TURN_SECONDS, ROUND_SECONDS / (1 + self._turn.waiting))
-        ends = self._turn_began + lasts + (SETTLE_SECONDS if jobs[-1].looks else 0.0)
+    def _end_turn(self, requests: Sequence[WriteRequest[Any]]) -> None:
+        """Release the turn if it lasted long enough. Keep it between a claim and a settlement that follows at once,
+        which would otherwise have to read everything again."""
+        lasts = max(TURN_SECONDS, ROUND_SECONDS / (1 + self._queue.waiting))
+        ends = self._turn_began + lasts + (SETTLE_SECONDS if requests[-1].looks else 0.0)
         if not self._follows or time.monotonic() > ends:
-            self._turn.give()
+            self._queue.release()
 
     def _keep_session(self, version: int) -> None:
-        """Forget what another connection may have changed; nobody can do so any more in this transaction."""
+        """Discard the cached session if another connection has committed since. None can during this transaction."""
         if version != self._version:
             before = self._session
             self._version = version
             self._session = None
             if before is not None:
-                self._open_session()  # first of all: a format that is not ours may have other tables
+                self._open_session()  # first check the format: another one may have other tables
                 self.generation += self._was_restored(before)
         if self._session is not None:
             self._session.trim()
 
     def _was_restored(self, before: Session) -> bool:
-        """Whether somebody has restored an earlier state (rule 4): partition time only ever rises, and so do positions,
-        which tell also where others have worked on since."""
+        """Return whether the file was restored to an earlier state. Partition times and positions only ever rise; the
+        positions also reveal it if others have worked on since."""
         rows = self._connection.execute(self._location.sql["partition_states"])
         states = {number: (time, position) for number, time, position, *_ in rows}
         for number, partition in before.partitions.items():
@@ -284,90 +289,90 @@ class Writer:
             self._session = begin(self._connection, self._clock, self._location)
         return self._session
 
-    def _run_others(self, jobs: list[WriteRequest[Any]]) -> None:
-        """Run those that wait, as long as the group is small and young."""
+    def _run_others(self, requests: list[WriteRequest[Any]]) -> None:
+        """Run the waiting requests while the group is small and young."""
         deadline = time.monotonic() + GROUP_SECONDS
-        while len(jobs) < GROUP_REQUESTS and time.monotonic() < deadline:
-            job = self._take_waiting_request()
-            if job is None:
+        while len(requests) < GROUP_REQUESTS and time.monotonic() < deadline:
+            request = self._take_waiting_request()
+            if request is None:
                 return
-            if job.future.cancelled():
+            if request.future.cancelled():
                 continue
-            jobs.append(job)
-            self._run_in_savepoint(job)
+            requests.append(request)
+            self._run_in_savepoint(request)
 
-    def _run_alone(self, job: WriteRequest[Any], *, durable: bool) -> bool:
-        """The first job needs no savepoint: when it fails, the whole transaction is its own."""
+    def _run_alone(self, request: WriteRequest[Any], *, durable: bool) -> bool:
+        """Run the first request. It needs no savepoint: if it fails, the whole transaction is rolled back."""
         try:
             session = self._open_session()
             session.durable = durable
-            job.result = job.run(session)
+            request.result = request.run(session)
         except NotDurable:
             self._roll_back()
             raise
-        except BaseException as error:  # noqa: BLE001 it goes to the caller, in another thread
-            job.error = error
+        except BaseException as error:  # noqa: BLE001 passed to the caller, in another thread
+            request.error = error
             self._roll_back()
-        return job.error is None
+        return request.error is None
 
-    def _run_in_savepoint(self, job: WriteRequest[Any]) -> None:
-        self._connection.execute("SAVEPOINT job")
+    def _run_in_savepoint(self, request: WriteRequest[Any]) -> None:
+        self._connection.execute("SAVEPOINT request")
         try:
-            job.result = job.run(self._open_session())
+            request.result = request.run(self._open_session())
         except BaseException as error:
-            job.error = error
+            request.error = error
             self._session = None
             if not self._connection.in_transaction:
-                raise  # SQLite has rolled back all of the group, as it does when the disk is full
-            self._connection.execute("ROLLBACK TO job")
-        self._connection.execute("RELEASE job")
+                raise  # SQLite has rolled back the whole group, as it does when the disk is full
+            self._connection.execute("ROLLBACK TO request")
+        self._connection.execute("RELEASE request")
 
     def _roll_back(self) -> None:
         self._session = None
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
-    def _fail(self, jobs: Iterable[WriteRequest[Any]], error: BaseException) -> None:
-        """None of the group has happened."""
+    def _fail(self, requests: Iterable[WriteRequest[Any]], error: BaseException) -> None:
+        """Roll back the group and fail its requests."""
         try:
             self._roll_back()
         except sqlite3.Error:
-            pass  # the connection is beyond help; the next BEGIN says how
-        for job in jobs:
-            job.error = job.error or error
+            pass  # the next BEGIN reports what is wrong with the connection
+        for request in requests:
+            request.error = request.error or error
 
-    def _announce(self, settings: Settings, jobs: Iterable[WriteRequest[Any]], others: tuple[int, ...]) -> None:
+    def _announce(self, settings: Settings, requests: Iterable[WriteRequest[Any]], others: tuple[int, ...]) -> None:
         own = self.news.own
-        for job in jobs:
-            if job.error is None:
-                own += job.wakes
-                if job.looks:
+        for request in requests:
+            if request.error is None:
+                own += request.wakes
+                if request.looks:
                     self.looked = Changes(own, others)
         woken = own != self.news.own
         self.news = Changes(own, others)
-        self._committed(settings, woken)
+        self._on_commit(settings, woken)
 
     def _read_changes(self, _: Session | None = None) -> Changes:
-        """Others may have written, to this frontier or to something else in the file."""
+        """Read the pulse again if another connection has written to the file."""
         version = self._data_version()
         if version != self._felt:
             self.news = Changes(self.news.own, retry_while_busy(self._read_pulse))
             self._felt = version
         return self.news
 
-    def _answer(self, jobs: Iterable[WriteRequest[Any]]) -> None:
-        """Hand results to the loops that wait for them, with one call for each loop."""
+    def _answer(self, requests: Iterable[WriteRequest[Any]]) -> None:
+        """Pass the results to the waiting event loops, with one call for each loop."""
         waiting: dict[asyncio.AbstractEventLoop, list[WriteRequest[Any]]] = {}
-        for job in jobs:
-            if isinstance(job.error, sqlite3.Error):
-                cause, job.error = job.error, translate_error(job.error, self._location.path)
-                job.error.__cause__ = cause
-            waiting.setdefault(job.future.get_loop(), []).append(job)
+        for request in requests:
+            if isinstance(request.error, sqlite3.Error):
+                cause, request.error = request.error, translate_error(request.error, self._location.path)
+                request.error.__cause__ = cause
+            waiting.setdefault(request.future.get_loop(), []).append(request)
         for loop, own in waiting.items():
             try:
                 loop.call_soon_threadsafe(_set_results, own)
             except RuntimeError:
-                pass  # that loop is closed: nobody waits any more
+                pass  # the loop is closed, and its tasks with it
 
     def _read_pulse(self) -> tuple[int, ...]:
         pulse: tuple[int, ...] = self._connection.execute(self._location.sql["pulse"]).fetchone()
@@ -378,11 +383,11 @@ class Writer:
         return version
 
 
-def _set_results(jobs: Iterable[WriteRequest[Any]]) -> None:
-    for job in jobs:
-        if job.future.done():  # cancelled by whoever waited
+def _set_results(requests: Iterable[WriteRequest[Any]]) -> None:
+    for request in requests:
+        if request.future.done():  # the caller was cancelled
             continue
-        if job.error is not None:
-            job.future.set_exception(job.error)
+        if request.error is not None:
+            request.future.set_exception(request.error)
         else:
-            job.future.set_result(job.result)
+            request.future.set_result(request.result)

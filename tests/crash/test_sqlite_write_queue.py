@@ -57,14 +57,14 @@ def write_for_a_while(number: int, path: str, go: Event, ready: "Queue[int]", co
     async def main() -> int:
         store = await SqliteStore.open(path)
         turns = 0
-        take = store._writer._turn.take
+        acquire = store._writer._queue.acquire
 
         def count() -> None:
             nonlocal turns
             turns += 1
-            take()
+            acquire()
 
-        store._writer._turn.take = count  # type: ignore[method-assign]
+        store._writer._queue.acquire = count  # type: ignore[method-assign]
         ready.put(number)
         go.wait(PATIENCE)
 
@@ -145,7 +145,7 @@ def test_a_turn_is_the_shorter_the_more_wait_for_theirs(tmp_path: Path, monkeypa
     path = str(tmp_path / "work.db")
 
     def queue(turn: WriteQueue) -> None:
-        turn.take()
+        turn.acquire()
         turn.close()
 
     async def main() -> None:
@@ -153,13 +153,13 @@ def test_a_turn_is_the_shorter_the_more_wait_for_theirs(tmp_path: Path, monkeypa
         turns = [WriteQueue(f"{path}-turn", patience=PATIENCE) for _ in range(others)]
         for n in range(2):
             await store.add([EncodedItem(0, b"%20d" % n, "lane", 3, str(n), None, None, 1)])
-        own, began = store._writer._turn, time.monotonic()
+        own, began = store._writer._queue, time.monotonic()
         assert own.waiting == 0
         threads = [threading.Thread(target=queue, args=(turn,)) for turn in turns]
         for thread in threads:
             thread.start()
         await asyncio.to_thread(_until, lambda: own.waiting == others)
-        while own.taken:
+        while own.is_held:
             n += 1
             await store.add([EncodedItem(0, b"%20d" % n, "lane", 3, str(n), None, None, 1)])
         assert time.monotonic() < began + round_seconds / 2
@@ -179,7 +179,7 @@ def test_a_turn_that_nothing_follows_is_given_up(tmp_path: Path) -> None:
         for n in range(20):
             await store.add([EncodedItem(0, b"%20d" % n, "lane", 3, str(n), None, None, 1)])
         start = time.monotonic()
-        await asyncio.to_thread(other.take)
+        await asyncio.to_thread(other.acquire)
         assert time.monotonic() - start < PATIENCE / 2
         other.close()
         await store.close()
@@ -194,22 +194,22 @@ def test_turns_come_in_the_order_of_asking(tmp_path: Path) -> None:
     path = str(tmp_path / "turn")
     order: list[int] = []
     first = WriteQueue(path)
-    first.take()
+    first.acquire()
     threads = []
     for number in range(5):
 
         def wait_for_turn(number: int = number) -> None:
             turn = WriteQueue(path, patience=PATIENCE)
-            turn.take()
+            turn.acquire()
             order.append(number)
-            turn.give()
+            turn.release()
             turn.close()
 
         threads.append(threading.Thread(target=wait_for_turn))
         threads[-1].start()
         _until(partial(_ticket_is, path, number + 3))
     assert order == []
-    first.give()
+    first.release()
     for thread in threads:
         thread.join(PATIENCE)
     first.close()
@@ -219,7 +219,7 @@ def test_turns_come_in_the_order_of_asking(tmp_path: Path) -> None:
 def queue_up(number: int, path: str, taken: Event) -> None:
     """In a child: wait for a turn, and keep it."""
     turn = WriteQueue(path, patience=PATIENCE)
-    turn.take()
+    turn.acquire()
     taken.set()
     time.sleep(PATIENCE)
 
@@ -228,24 +228,24 @@ def queue_up(number: int, path: str, taken: Event) -> None:
 def test_a_process_that_ends_in_the_queue_holds_nobody_up(tmp_path: Path, end: signal.Signals) -> None:
     path = str(tmp_path / "turn")
     holder, behind, taken = WriteQueue(path), WriteQueue(path, patience=0.5), SPAWN.Event()
-    holder.take()
+    holder.acquire()
     with children([queue_up], path, taken) as (process,):
         _until(lambda: _next_ticket(path) == 3)
         assert process.pid is not None
         os.kill(process.pid, end)
         if end == signal.SIGKILL:
             process.join(PATIENCE)
-        holder.give()
+        holder.release()
         start = time.monotonic()
-        behind.take()
+        behind.acquire()
         waited = time.monotonic() - start
         assert waited < 10
         assert (waited > 0.4) == (end == signal.SIGSTOP), (
             "a dead process is passed at once, a stopped one after a while"
         )
-        behind.give()
-        holder.take()  # and whoever comes later is not held up again
-        holder.give()
+        behind.release()
+        holder.acquire()  # and whoever comes later is not held up again
+        holder.release()
         assert time.monotonic() - start < waited + 0.4
         assert not taken.is_set()
     holder.close()
@@ -257,8 +257,8 @@ def test_other_content_than_numbers_harms_nobody(tmp_path: Path, content: bytes)
     path = tmp_path / "turn"
     path.write_bytes(content)
     turn = WriteQueue(str(path))
-    turn.take()
-    turn.give()
+    turn.acquire()
+    turn.release()
     turn.close()
 
 
@@ -267,8 +267,8 @@ def test_a_link_in_the_place_of_the_queue_is_not_followed(tmp_path: Path) -> Non
     victim.write_bytes(b"precious" * 4)
     (tmp_path / "work.db-turn").symlink_to(victim)
     turn = WriteQueue(str(tmp_path / "work.db-turn"))
-    turn.take()
-    turn.give()
+    turn.acquire()
+    turn.release()
     turn.close()
     assert victim.read_bytes() == b"precious" * 4
 
@@ -299,18 +299,18 @@ def test_a_process_that_stops_in_the_gate_holds_nobody_up(tmp_path: Path) -> Non
         assert process.pid is not None
         os.kill(process.pid, signal.SIGSTOP)
         start = time.monotonic()
-        other.take()
+        other.acquire()
         waited = time.monotonic() - start
         assert 0.4 < waited < 10
-        other.give()
+        other.release()
         for _ in range(100):  # known to be stuck, it is not waited for again
-            other.take()
-            other.give()
+            other.acquire()
+            other.release()
         assert time.monotonic() - start < waited + 0.4
-    third.take()  # a process that is gone has left the gate
-    other.take()  # and those that went without a ticket queue again
+    third.acquire()  # a process that is gone has left the gate
+    other.acquire()  # and those that went without a ticket queue again
     assert _next_ticket(path) == 3
-    third.give()
+    third.release()
     for turn in (other, third):
         turn.close()
 
@@ -323,7 +323,7 @@ def test_a_process_that_dies_with_the_turn_leaves_it(tmp_path: Path) -> None:
         assert taken.wait(PATIENCE)
         threading.Timer(0.3, process.kill).start()
         start = time.monotonic()
-        behind.take()
+        behind.acquire()
         assert 0.2 < time.monotonic() - start < 10
     behind.close()
 
@@ -331,10 +331,10 @@ def test_a_process_that_dies_with_the_turn_leaves_it(tmp_path: Path) -> None:
 def test_without_such_locks_nobody_queues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("swath.backends.sqlite.write_queue._SET", None)
     first, second = WriteQueue(str(tmp_path / "turn")), WriteQueue(str(tmp_path / "turn"))
-    first.take()
-    second.take()
+    first.acquire()
+    second.acquire()
     for turn in (first, second):
-        turn.give()
+        turn.release()
         turn.close()
 
 

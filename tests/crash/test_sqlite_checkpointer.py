@@ -101,18 +101,18 @@ def test_one_copy_does_not_follow_the_other(tmp_path: Path, monkeypatch: pytest.
 
     path = str(tmp_path / "work.db")
     monkeypatch.setattr("swath.backends.sqlite.wal_checkpointer.connect", lambda _: sqlite3.connect(path, factory=Slow))
-    copier = WalCheckpointer(path)
-    copier.copy()
+    checkpointer = WalCheckpointer(path)
+    checkpointer.checkpoint()
     begun.get(timeout=PATIENCE)
     for _ in range(5):
-        copier.copy()
+        checkpointer.checkpoint()
     go_on.release()
     with pytest.raises(Empty):
         begun.get(timeout=0.5)
-    copier.copy()
+    checkpointer.checkpoint()
     begun.get(timeout=PATIENCE)
     go_on.release()
-    copier.close()
+    checkpointer.close()
 
 
 @pytest.mark.parametrize("fails", ["thread", "connection"])
