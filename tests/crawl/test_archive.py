@@ -14,7 +14,8 @@ from warcio.archiveiterator import ArchiveIterator
 
 from swath.core.errors import UsageError
 from swath.core.store import OutputMove
-from swath.files.output_directory import OutputBusy, OutputDamaged, OutputDirectory, RecordLocation
+from swath.files.errors import OutputBusy, OutputDamaged
+from swath.files.output_directory import OutputDirectory, RecordLocation
 from swath.files.rotation import FileSeries
 from tests.crawl import archiver
 from tests.crawl.test_warc import check

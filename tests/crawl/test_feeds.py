@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swath.crawl.parse import feeds
-from swath.crawl.parse.directives import ParsedDocument
+from swath.crawl.parse.document import ParsedDocument
 from swath.crawl.parse.feeds import CHUNK, MAX_ENTRIES, MAX_UNPACKED, parse_feed
 from swath.crawl.urls.normalise import normalise
 

@@ -9,7 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from swath.crawl.parse import elements as elements_module
-from swath.crawl.parse.directives import MAX_TITLE, Directives, Link, parse_x_robots_tag
+from swath.crawl.parse.directives import Directives, parse_x_robots_tag
+from swath.crawl.parse.document import MAX_TITLE, Link
 from swath.crawl.parse.elements import MAX_TAGS, SELECTOR, find_elements, is_safe_for_tree, scan_elements
 from swath.crawl.parse.html import MAX_LINKS, parse_html
 from swath.crawl.urls.normalise import normalise

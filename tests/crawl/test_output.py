@@ -18,7 +18,7 @@ from swath.crawl import workspace
 from swath.crawl.archive import index
 from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.archive.record import Capture
-from swath.files.output_directory import OutputDamaged
+from swath.files.errors import OutputDamaged
 from swath.runner.shutdown import Stop
 from tests.bench import Bench, bench
 from tests.recorder import PATIENCE

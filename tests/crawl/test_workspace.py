@@ -15,7 +15,7 @@ from swath.crawl import seeds, workspace
 from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.archive.record import Capture
 from swath.crawl.settings import CrawlSettings
-from swath.files.output_directory import OutputBusy
+from swath.files.errors import OutputBusy
 from tests.crawl.driving import prepare, read_status, swath_command
 from tests.recorder import PATIENCE
 

@@ -16,7 +16,7 @@ import pytest
 from swath.cli.scanning import Scanning
 from swath.core.errors import UsageError
 from swath.files.append_file import AppendFile
-from swath.files.output_directory import OutputBusy, OutputDamaged
+from swath.files.errors import OutputBusy, OutputDamaged
 from swath.scan import Finding, workspace
 from swath.scan.counts import MAX_CODES, Counts
 from swath.scan.finding import Context, State, Word, line

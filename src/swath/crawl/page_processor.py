@@ -6,12 +6,12 @@ from typing import Any
 from swath import Item, Outcome
 from swath.crawl.archive import warc
 from swath.crawl.archive.capture import CaptureBuilder
+from swath.crawl.http.redirects import redirect_target
 from swath.crawl.http.response import Response
 from swath.crawl.links import LinkFilter
 from swath.crawl.parse.directives import parse_x_robots_tag
 from swath.crawl.parse.feeds import GZIP
 from swath.crawl.parse.page import ParsedPage, decode_body, parse_decoded_page, parse_page
-from swath.crawl.robots.cache import redirect_target
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
 

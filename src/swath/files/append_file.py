@@ -8,7 +8,8 @@ import fcntl
 import os
 from pathlib import Path
 
-from swath.files.output_directory import OutputBusy, OutputDamaged, check_undamaged
+from swath.files.errors import OutputBusy, OutputDamaged
+from swath.files.output_directory import check_undamaged
 
 
 class AppendFile:

@@ -1,10 +1,18 @@
-"""Turn errors of the file system into one-line messages."""
+"""Errors of output files, and the translation of file system errors into one-line messages."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from swath import UsageError
+from swath import SwathError, UsageError
+
+
+class OutputBusy(SwathError):
+    """Another process writes to this directory or file."""
+
+
+class OutputDamaged(SwathError):
+    """A file is shorter than its committed length: another program has changed it."""
 
 
 @contextmanager

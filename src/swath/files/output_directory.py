@@ -14,18 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from swath import OutputMove, SwathError, UsageError
+from swath import OutputMove, UsageError
+from swath.files.errors import OutputBusy, OutputDamaged
 from swath.files.rotation import FileSeries
 
 BUFFERS_AT_ONCE = 512  # below IOV_MAX of every system
-
-
-class OutputBusy(SwathError):
-    """Another process writes to this directory or file."""
-
-
-class OutputDamaged(SwathError):
-    """A file is shorter than its committed length: another program has changed it."""
 
 
 class RecordLocation(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from swath.files.output_directory import OutputDamaged
+from swath.files.errors import OutputDamaged
 
 EXAMPLES = 3
 AT_ONCE = 10_000  # lines

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from swath.crawl.archive import cdxj
 from swath.crawl.urls import normalise
 from swath.crawl.workspace import list_outputs
-from swath.files.output_directory import OutputDamaged
+from swath.files.errors import OutputDamaged
 
 FILE = "index.cdxj"
 

@@ -1,4 +1,4 @@
-"""Where a request connects to: the parts of a URL as libcurl sees them, and the mapping of `--connect-to`."""
+"""The parts of a URL as libcurl sees them, and the mapping of `--connect-to`."""
 
 import re
 from collections.abc import Iterable

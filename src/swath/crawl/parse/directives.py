@@ -1,23 +1,12 @@
-"""The content of a parsed page or feed, and its directives for robots."""
+"""Parse the directives for robots in meta elements and X-Robots-Tag headers."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
-MAX_TITLE = 300
 MAX_DIRECTIVES = 4_096  # characters parsed per header or meta element
 
 # Directives with a value: the word before their colon is not the name of a crawler.
 _VALUED = frozenset({"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"})
-
-
-class Link(NamedTuple):
-    """A link: the normalised URL and the kind of element that contains it."""
-
-    url: str
-    kind: str
-    """a, area, frame, refresh, next, canonical, alternate, feed, sitemap, entry."""
-    nofollow: bool = False
 
 
 class Directives(NamedTuple):
@@ -35,25 +24,6 @@ class Directives(NamedTuple):
 
 
 NO_DIRECTIVES = Directives()
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedDocument:
-    """The content of a page or feed. `truncated` means that links were dropped at the limit, `malformed` that parsing
-    stopped at an error."""
-
-    title: str = ""
-    links: tuple[Link, ...] = ()
-    base: str = ""
-    canonical: str | None = None
-    directives: Directives = NO_DIRECTIVES
-    truncated: bool = False
-    malformed: bool = False
-
-
-def clean_title(text: str) -> str:
-    """Return the title as one line of limited length."""
-    return " ".join(text[: 8 * MAX_TITLE].split())[:MAX_TITLE].rstrip()
 
 
 def parse_directives(content: str) -> Directives:

@@ -1,4 +1,4 @@
-"""Parse feeds and sitemaps, in which a site lists its own URLs.
+"""Parse feeds and sitemaps: the lists of URLs that a site publishes.
 
 Supported are sitemaps (urlset, sitemapindex, plain text, all optionally gzipped), RSS and Atom. XML is parsed as a
 stream, so memory does not grow with the file. Entity declarations are refused, so there is nothing to expand or fetch.
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from xml.parsers import expat
 
 from swath.crawl.parse.charset import charset_from_body, charset_from_header, python_codec
-from swath.crawl.parse.directives import Link, ParsedDocument, clean_title
+from swath.crawl.parse.document import Link, ParsedDocument, clean_title
 from swath.crawl.urls.normalise import MAX_TEXT, normalise
 
 MAX_ENTRIES = 50_000  # the limit of the sitemap protocol

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Mapping
 
-from swath.crawl.parse.directives import NO_DIRECTIVES, Directives, Link, ParsedDocument, clean_title, parse_directives
+from swath.crawl.parse.directives import NO_DIRECTIVES, Directives, parse_directives
+from swath.crawl.parse.document import Link, ParsedDocument, clean_title
 from swath.crawl.parse.elements import find_elements
 from swath.crawl.urls.normalise import MAX_TEXT, normalise, normalise_all
 

@@ -6,7 +6,8 @@ from swath.crawl.http.content_coding import DecodedBody, decode_content
 from swath.crawl.http.response import Response
 from swath.crawl.parse import charset
 from swath.crawl.parse.content_type import detect_kind
-from swath.crawl.parse.directives import ParsedDocument, parse_x_robots_tag
+from swath.crawl.parse.directives import parse_x_robots_tag
+from swath.crawl.parse.document import ParsedDocument
 from swath.crawl.parse.feeds import parse_feed
 from swath.crawl.parse.html import parse_html
 

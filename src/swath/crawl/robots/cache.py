@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from swath.crawl.fact_batcher import FactBatcher
+from swath.crawl.http.redirects import redirect_target
 from swath.crawl.http.response import Response
 from swath.crawl.robots.parser import RobotsTxt
 from swath.crawl.robots.policy import SECOND, RobotsPolicy, policy_from_response
-from swath.crawl.urls import normalise
 
 KEY_PREFIX = "robots "  # followed by the origin: key of a fact, and of an item that follows a redirect
 MAX_CACHED_BYTES = 50_000_000  # memory for robots.txt files and their parsed rules
@@ -108,19 +108,3 @@ class RobotsCache:
 def _memory_size(rules: RobotsPolicy) -> int:
     lines = rules.body.count(b"\n") + rules.body.count(b"\r")
     return BYTES_PER_ORIGIN + len(rules.body) + BYTES_PER_LINE * lines
-
-
-def redirect_target(response: Response) -> str | None:
-    """Return the normalised target of a redirect; None if there is none or it is not a valid URL."""
-    if response.status not in (301, 302, 303, 307, 308):
-        return None
-    location = response.headers.get("location")
-    return None if location is None else normalise.normalise(_as_utf8(location), response.url)
-
-
-def _as_utf8(value: str) -> str:
-    """Decode a header value as UTF-8, which many servers send, if it is valid. It was decoded as Latin-1 before."""
-    try:
-        return value.encode("latin-1").decode()
-    except UnicodeError:
-        return value

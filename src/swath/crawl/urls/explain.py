@@ -27,7 +27,7 @@ def explain_refusal(text: str, known: Mapping[str, Any], *, year: int) -> tuple[
     try:
         scope = seeds.load_scope(settings)
     except OSError:
-        return "unknown", f"Whether it is in scope cannot be said without {settings.directory / seeds.FILE}."
+        return "unknown", f"Its scope cannot be checked without {settings.directory / seeds.FILE}."
     if (found := scope.reason(url, 0)) is not None:
         return found, f"It is refused ({found}): {REASONS[found]}."
     deep = "" if settings.depth is None else f" within --depth {settings.depth}"
