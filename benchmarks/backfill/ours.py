@@ -1,6 +1,6 @@
-"""swath's backfill in a process of its own: python -m benchmarks.backfill.ours DB TABLE WORKERS TARGET_SECONDS
+"""Run swath's backfill as its own process: python -m benchmarks.backfill.ours DB TABLE WORKERS TARGET_SECONDS
 
-Measured is all that the command does from the look at the table to the last settlement, without the start of Python.
+The time covers everything from opening the table to the last settlement, but not the start of Python.
 """
 
 import asyncio
@@ -8,22 +8,21 @@ import json
 import sys
 import time
 
-from swath.backfill.job import Job, opened
+from swath import Stop
+from swath.backfill.job import BackfillJob, open_frontier
 from swath.backfill.settings import BackfillSettings
-from swath.runner.shutdown import Stop
 
 CHANGE = "email_lower = lower(email)"
 
 
 async def backfill(settings: BackfillSettings) -> dict[str, object]:
     began = time.perf_counter()
-    job = Job(settings, stop=Stop(), say=lambda text: print(text, file=sys.stderr))
-    async with job.open() as ready:
-        await ready.check()
-        async with opened(settings) as frontier:
-            await ready.begin(frontier)
-            await ready.run(frontier)
-    return {"seconds": time.perf_counter() - began, **job.tally.as_dict()}
+    async with BackfillJob.open(settings, stop=Stop(), report=lambda text: print(text, file=sys.stderr)) as job:
+        await job.check()
+        async with open_frontier(settings) as frontier:
+            await job.start(frontier)
+            await job.run(frontier)
+    return {"seconds": time.perf_counter() - began, **job.stats.as_dict()}
 
 
 def main() -> None:

@@ -10,12 +10,10 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from swath.backfill.job import Begun, Job, Open, opened
-from swath.backfill.progress import Progress, progress
+from swath import Frontier, Stop, Summary
+from swath.backfill.job import BackfillJob, StartInfo, open_frontier
+from swath.backfill.progress import Progress, read_progress
 from swath.backfill.settings import BackfillSettings
-from swath.frontier import Frontier
-from swath.runner.run import Summary
-from swath.runner.shutdown import Stop
 from tests.cli.conftest import environment
 from tests.tables.conftest import Database
 
@@ -29,8 +27,8 @@ SERIES = "WITH RECURSIVE s (g) AS (SELECT 1 UNION ALL SELECT g + 1 FROM s WHERE 
 class Backfilled(NamedTuple):
     """What a backfill came to."""
 
-    job: Job
-    begun: Begun
+    job: BackfillJob
+    start: StartInfo
     summary: Summary
     progress: Progress
     said: list[str]
@@ -40,7 +38,7 @@ class Backfilled(NamedTuple):
 class Running(NamedTuple):
     """A backfill at work in this process."""
 
-    job: Job
+    job: BackfillJob
     frontier: Frontier
     stop: Stop
     said: list[str]
@@ -68,33 +66,32 @@ def settings_of(database: Database, table: str, **more: Any) -> BackfillSettings
 @asynccontextmanager
 async def ready(
     settings: BackfillSettings, *, attempts: int | None = None
-) -> AsyncIterator[tuple[Job, Open, Frontier, Begun, Stop, list[str]]]:
-    """A backfill that is begun and stands still."""
+) -> AsyncIterator[tuple[BackfillJob, Frontier, StartInfo, Stop, list[str]]]:
+    """Start a backfill without running it."""
     said: list[str] = []
     stop = Stop()
-    job = Job(settings, stop=stop, say=said.append)
-    async with job.open() as table:
-        await table.check()
-        async with opened(settings) as frontier:
+    async with BackfillJob.open(settings, stop=stop, report=said.append) as job:
+        await job.check()
+        async with open_frontier(settings) as frontier:
             if attempts is not None:
                 await frontier.configure(max_attempts=attempts)
-            yield job, table, frontier, await table.begin(frontier), stop, said
+            yield job, frontier, await job.start(frontier), stop, said
 
 
 async def backfill(settings: BackfillSettings, *, attempts: int | None = None) -> Backfilled:
-    """From the beginning to the end. `attempts`: after so many a slice is given up."""
-    async with ready(settings, attempts=attempts) as (job, table, frontier, begun, _, said):
-        summary = await asyncio.wait_for(table.run(frontier), END_SECONDS)
-        now = await progress(frontier)
+    """Run a backfill to its end. `attempts`: the number of attempts after which a slice is dead."""
+    async with ready(settings, attempts=attempts) as (job, frontier, start, _, said):
+        summary = await asyncio.wait_for(job.run(frontier), END_SECONDS)
+        now = await read_progress(frontier)
         assert now is not None
-        return Backfilled(job, begun, summary, now, said, [item async for item in frontier.dead()])
+        return Backfilled(job, start, summary, now, said, [item async for item in frontier.dead()])
 
 
 @asynccontextmanager
 async def running(settings: BackfillSettings, *, attempts: int | None = None) -> AsyncIterator[Running]:
-    """A backfill at work; stopped at the end if it still is."""
-    async with ready(settings, attempts=attempts) as (job, table, frontier, _, stop, said):
-        ended = asyncio.create_task(table.run(frontier))
+    """Run a backfill in the background. Stop it at the end if it is still running."""
+    async with ready(settings, attempts=attempts) as (job, frontier, _, stop, said):
+        ended = asyncio.create_task(job.run(frontier))
         try:
             yield Running(job, frontier, stop, said, ended)
         finally:
@@ -117,13 +114,13 @@ def wait(condition: Callable[[], bool]) -> None:
 
 
 def counts(database: Database, table: str, column: str = "n") -> dict[int, int]:
-    """How many rows were changed how often."""
+    """Map a value of the column to the number of rows that have it."""
     return dict(Counter(value for (value,) in database.do(f"SELECT {column} FROM {table}")))
 
 
 @contextmanager
 def processes(number: int, settings: BackfillSettings, **variables: str) -> Iterator[list["subprocess.Popen[str]"]]:
-    """So many of the real command at once. On leaving, what still runs is killed."""
+    """Run `number` processes of the real command. Kill those that still run at the end."""
     with ExitStack() as stack:
         yield [stack.enter_context(_process(words(settings), variables)) for _ in range(number)]
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from swath.backfill.job import same_database
-from swath.core.errors import UsageError
+from swath import UsageError
+from swath.backfill.database_identity import is_same_database
 from tests.backfill.driving import SERIES, backfill, counts, settings_of
 from tests.tables.conftest import Database
 
@@ -45,8 +45,8 @@ async def test_what_can_be_repeated_is_done(a_database: Database, table: str, st
     a_database.do(f"ALTER TABLE {table} ADD COLUMN own text DEFAULT '{table}'")
     given = {name: value.format(table) for name, value in more.items()}
     found = await backfill(settings_of(a_database, table, store=store, batch=100, **given))
-    assert not found.begun.exactly_once
-    assert found.progress.over
+    assert not found.job.exactly_once
+    assert found.progress.complete
     assert found.progress.key is not None
     if more.get("where") == "id < 0":
         assert counts(a_database, table) == {0: ROWS}
@@ -75,7 +75,7 @@ async def test_what_cannot_be_repeated_is_refused(
 
 async def test_the_user_may_insist(a_database: Database, table: str, store: str) -> None:
     found = await backfill(settings_of(a_database, table, store=store, force=True))
-    assert not found.begun.exactly_once
+    assert not found.job.exactly_once
     assert counts(a_database, table) == {1: ROWS}
 
 
@@ -84,7 +84,7 @@ async def test_a_store_belongs_to_one_database(a_database: Database, table: str,
     await backfill(settings_of(a_database, table, store=store, set="v = lower(v)"))
     other = Database(f"sqlite:///{tmp_path}/other.db")
     fill(other, table)
-    with pytest.raises(UsageError, match="was begun with --db"):
+    with pytest.raises(UsageError, match="was started with --db"):
         await backfill(settings_of(other, table, store=store, set="v = lower(v)"))
 
 
@@ -96,7 +96,7 @@ async def test_the_database_of_the_store_is_another_one_as_well(
     fill(other, table)
     store = f"{other.url}?schema=progress"
     await backfill(settings_of(a_database, table, store=store, set="v = lower(v)"))
-    with pytest.raises(UsageError, match="was begun with --db"):
+    with pytest.raises(UsageError, match="was started with --db"):
         await backfill(settings_of(other, table, store=store, set="v = lower(v)"))
     assert other.do(f"SELECT v, count(*) FROM {table} GROUP BY v") == [("A", ROWS)]
 
@@ -116,5 +116,5 @@ async def test_the_database_of_the_store_is_another_one_as_well(
         ("postgresql://u@h/a", "sqlite:///a", False),
     ],
 )
-def test_same_database(db: str, store: str, same: bool) -> None:
-    assert same_database(db, store) is same
+def test_is_same_database(db: str, store: str, same: bool) -> None:
+    assert is_same_database(db, store) is same

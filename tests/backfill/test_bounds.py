@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from swath.backfill.job import Job, opened
+from swath import Stop
+from swath.backfill.job import BackfillJob, open_frontier
 from swath.backfill.settings import BackfillSettings
-from swath.runner.shutdown import Stop
 from tests.tables.conftest import Database, a_database, name, shared  # noqa: F401  fixtures
 
 
@@ -21,13 +21,12 @@ async def test_both_ends_are_part_of_it(a_database: Database, name: str, how: st
     if how == "sql":
         changes = {"sql": f"update {name} set n = n + 1 where id between :lo and :hi"}
     settings = BackfillSettings(db=a_database.url, table=name, first=("10",), last=("20",), workers=2, **changes)
-    job = Job(settings, stop=Stop(), say=print)
-    async with job.open() as ready:
-        await ready.check()
-        async with opened(settings) as frontier:
-            await ready.begin(frontier)
+    async with BackfillJob.open(settings, stop=Stop(), report=print) as job:
+        await job.check()
+        async with open_frontier(settings) as frontier:
+            await job.start(frontier)
             a_database.do(f"INSERT INTO {name} (id) VALUES (7), (9), (15), (22)")
-            summary = await ready.run(frontier)
+            summary = await job.run(frontier)
     assert summary.stopped_by == "done"
     changed = a_database.do(f"SELECT id FROM {name} WHERE n = 1 ORDER BY id")
     assert [key for (key,) in changed] == [10, 11, 15, 20]

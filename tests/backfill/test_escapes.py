@@ -2,9 +2,9 @@
 
 import pytest
 
-from swath.backfill.operations import Change, HandlerChange, SetChange
+from swath import UsageError
+from swath.backfill.operations import FunctionOperation, Operation, SetOperation
 from swath.backfill.settings import BackfillSettings
-from swath.core.errors import UsageError
 from swath.worker_threads import Threads
 from tests.tables.conftest import Database, Open, a_database, name, opened, shared  # noqa: F401  fixtures
 
@@ -22,10 +22,10 @@ async def test_comments(a_database: Database, name: str, opened: Open, how: str)
     )
     table = await opened(a_database, name)
     threads = Threads()
-    changes: dict[str, Change] = {
-        "set": SetChange(table, "n = n + 1 -- one more", None),
-        "where": SetChange(table, "n = n + 1", "n = 0 -- not yet"),
-        "handler": HandlerChange(table, handler, "n = 0 -- not yet", seconds=60.0, threads=threads),
+    changes: dict[str, Operation] = {
+        "set": SetOperation(table, "n = n + 1 -- one more", None),
+        "where": SetOperation(table, "n = n + 1", "n = 0 -- not yet"),
+        "handler": FunctionOperation(table, handler, "n = 0 -- not yet", seconds=60.0, threads=threads),
     }
     second = await table.find_slice_end(2)
     assert second is not None

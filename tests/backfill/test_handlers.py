@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from swath.backfill.progress import progress
+from swath.backfill.progress import read_progress
 from tests.backfill import handlers
 from tests.backfill.driving import SERIES, Backfilled, backfill, counts, ready, settings_of
 from tests.tables.conftest import Database
@@ -33,8 +33,8 @@ async def backfilled(database: Database, name: str, handler: str, **more: Any) -
 async def test_rows_and_a_transaction(a_database: Database, name: str, handler: str) -> None:
     found = await backfilled(a_database, name, handler, where="id % 2 = 0")
     assert a_database.do(f"SELECT n, id % 2, count(*) FROM {name} GROUP BY 1, 2 ORDER BY 1") == [(0, 1, 30), (1, 0, 30)]
-    assert found.job.tally.changed == 30
-    assert found.progress.over
+    assert found.job.stats.changed == 30
+    assert found.progress.complete
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ async def test_what_goes_wrong_is_a_dead_letter_and_the_rest_goes_on(
     payload = json.loads(dead.payload)
     assert (int(payload["lo"][0]), int(payload["hi"][0])) == (POISONED[0] - 1, POISONED[-1])
     assert "Traceback" in dead.error
-    assert not found.progress.over
+    assert not found.progress.complete
     assert found.progress.dead == 1
     assert found.progress.key is not None
     assert int(found.progress.key[0]) == POISONED[0] - 1
@@ -80,16 +80,16 @@ async def test_nothing_is_written_after_sqlite_has_rolled_back(file: Database, n
 async def test_dead_slices_are_done_again_when_they_are_reopened(a_database: Database, name: str) -> None:
     found = await backfilled(a_database, name, "raising")
     a_database.do(f"UPDATE {name} SET id = 1013 WHERE id = 13")
-    async with ready(found.job.settings) as (_, table, frontier, begun, _, _):
-        assert begun.resumed
+    async with ready(found.job.settings) as (job, frontier, start, _, _):
+        assert start.resumed
         assert await frontier.reopen_dead() == 1
-        reopened = await progress(frontier)
+        reopened = await read_progress(frontier)
         assert reopened is not None
         assert reopened.key == found.progress.key
-        await table.run(frontier)
-        now = await progress(frontier)
+        await job.run(frontier)
+        now = await read_progress(frontier)
     assert now is not None
-    assert now.over
+    assert now.complete
     assert a_database.do(f"SELECT id FROM {name} WHERE n <> 1") == [(1013,)]  # beyond the bound now
 
 
@@ -112,7 +112,7 @@ async def test_one_that_is_slow_gets_smaller_slices(a_database: Database, name: 
     found = await backfill(settings_of(a_database, name, run="slow", batch=30, workers=2, target_time=0.06))
     assert counts(a_database, name) == {1: ROWS}
     assert found.job.sizer.size < BATCH
-    assert found.job.tally.overruns["took too long"] > 0
+    assert found.job.stats.overruns["timeout"] > 0
     assert not found.dead
 
 
@@ -124,7 +124,7 @@ async def test_one_whose_statement_is_interrupted_gets_smaller_slices(file: Data
     found = await backfill(settings, attempts=1)
     assert not found.dead
     assert counts(file, name) == {1: ROWS}
-    assert found.job.tally.overruns["took too long"] > 0
+    assert found.job.stats.overruns["timeout"] > 0
 
 
 async def test_one_that_thinks_for_longer_than_its_role_may_is_let_to(server: Database, name: str) -> None:
@@ -132,7 +132,7 @@ async def test_one_that_thinks_for_longer_than_its_role_may_is_let_to(server: Da
     fill(server, name)
     hasty = Database(f"{server.url}&options=-cidle_in_transaction_session_timeout%3D100")
     found = await backfill(settings_of(hasty, name, run="very_slow", last=("3",), batch=3, workers=1, target_time=5.0))
-    assert found.progress.over
+    assert found.progress.complete
     assert counts(server, name) == {0: ROWS - 3, 1: 3}
 
 

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from swath.backfill.job import Job, opened
-from swath.core.errors import NotAFrontier, UsageError
-from swath.runner.shutdown import Stop
+from swath import NotAFrontier, Stop, UsageError
+from swath.backfill.job import BackfillJob, open_frontier
 from tests.backfill.driving import SERIES, backfill, counts, ready, settings_of
 from tests.tables.conftest import Database
 
@@ -31,15 +30,15 @@ def table(a_database: Database, name: str) -> str:
         ({"key": ("n",)}, "CREATE UNIQUE INDEX"),
         ({"key": ("other",)}, "NULL"),
         ({"key": ("idd",)}, "idd"),
-        ({"set": "nonsense = 1"}, "refuses the statement: .*nonsense"),
-        ({"set": "n = = 1"}, "refuses the statement: .*syntax"),
-        ({"set": "n = n + 1, id = id + 1000"}, "--set changes id, by which .* is gone through"),
-        ({"where": "nonsense"}, "refuses the statement: .*nonsense"),
-        ({"sql": "update nonsense set n = 1 where id between :lo and :hi"}, "refuses the statement: .*nonsense"),
-        ({"sql": "update {} set n = 1 where id between :lo and :hi and"}, "refuses the statement"),
+        ({"set": "nonsense = 1"}, "rejects the statement: .*nonsense"),
+        ({"set": "n = = 1"}, "rejects the statement: .*syntax"),
+        ({"set": "n = n + 1, id = id + 1000"}, "--set changes id, part of the key of"),
+        ({"where": "nonsense"}, "rejects the statement: .*nonsense"),
+        ({"sql": "update nonsense set n = 1 where id between :lo and :hi"}, "rejects the statement: .*nonsense"),
+        ({"sql": "update {} set n = 1 where id between :lo and :hi and"}, "rejects the statement"),
         ({"sql": "update {0} set n = 1 where id between :lo and :hi; delete from {0}"}, "(?i)one|multiple"),
         ({"first": ("many",)}, "many"),
-        ({"first": ("1", "2")}, "1, 2 is no key"),
+        ({"first": ("1", "2")}, "1, 2 is not a key"),
         ({"first": ("50",), "last": ("10",)}, "--from 50 is after --to 10"),
         ({"run": "no_such_module:function"}, "no_such_module"),
         ({"run": "missing"}, "missing"),
@@ -53,22 +52,22 @@ async def test_refused(a_database: Database, table: str, more: dict[str, Any], s
         await backfill(settings)
     assert a_database.do(f"SELECT DISTINCT n FROM {table}") == [(0,)]
     with pytest.raises(NotAFrontier):
-        async with opened(settings, create=False):
+        async with open_frontier(settings, create=False):
             pass
 
 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"set": "n = 1", "sql": "update t where id between :lo and :hi"}, "--set and --sql was given"),
+        ({"set": "n = 1", "sql": "update t where id between :lo and :hi"}, "found --set and --sql"),
         ({"set": None}, "none of them"),
-        ({"sql": "update t set n = 1"}, ":lo and no :hi"),
-        ({"sql": "update t set n = 1 where id between :lo and :hi", "where": "n = 0"}, "--where goes with"),
+        ({"sql": "update t set n = 1"}, "lacks :lo and :hi"),
+        ({"sql": "update t set n = 1 where id between :lo and :hi", "where": "n = 0"}, "--where works with"),
         ({"workers": 0}, "--workers 0"),
         ({"batch": 0}, "--batch 0"),
         ({"lease": 0.5}, "--lease 0.5 s is too short"),
         ({"target_time": 0.001}, "at least 10ms"),
-        ({"follow": True, "last": ("5",)}, "--follow has no end"),
+        ({"follow": True, "last": ("5",)}, "--follow never ends"),
         ({"name": "No Name"}, "--name"),
     ],
     ids=str,
@@ -81,13 +80,13 @@ def test_settings(more: dict[str, Any], said: str) -> None:
 async def test_a_backfill_is_not_changed_while_it_goes_on(a_database: Database, table: str) -> None:
     async with ready(settings_of(a_database, table)):
         pass
-    with pytest.raises(UsageError, match=r"was begun with --set 'n = n \+ 1'.*--name"):
+    with pytest.raises(UsageError, match=r"was started with --set 'n = n \+ 1'.*--name"):
         async with ready(settings_of(a_database, table, set="n = n + 2")):
             pass
-    async with ready(settings_of(a_database, table, set="n = n + 2", name="another")) as (_, _, _, begun, _, _):
-        assert not begun.resumed
-    async with ready(settings_of(a_database, table, workers=1, batch=7)) as (_, _, _, begun, _, _):
-        assert begun.resumed
+    async with ready(settings_of(a_database, table, set="n = n + 2", name="another")) as (_, _, start, _, _):
+        assert not start.resumed
+    async with ready(settings_of(a_database, table, workers=1, batch=7)) as (_, _, start, _, _):
+        assert start.resumed
 
 
 async def test_a_name_that_leads_to_another_table_is_another_backfill(server: Database, name: str) -> None:
@@ -101,15 +100,15 @@ async def test_a_name_that_leads_to_another_table_is_another_backfill(server: Da
         )
     one, other = tenants
     await backfill(settings_of(one, name))
-    with pytest.raises(UsageError, match=f"was begun with --table '{name}_a.{name}'"):
+    with pytest.raises(UsageError, match=f"was started with --table '{name}_a.{name}'"):
         await backfill(settings_of(other, name))
     assert counts(one, name) == {1: 1}
     assert counts(other, name) == {0: 1}
-    assert (await backfill(settings_of(one, f"{name}_a.{name}", name=f"swath_backfill_{name}"))).begun.resumed
+    assert (await backfill(settings_of(one, f"{name}_a.{name}", name=f"swath_backfill_{name}"))).start.resumed
 
 
 async def test_a_primary_key_that_became_another_one_is_another_backfill(server: Database, name: str) -> None:
-    """What is covered is covered in the order of the key that it was begun with."""
+    """What is covered is covered in the order of the key that it was started with."""
     server.do(
         f"CREATE TABLE {name} (id integer PRIMARY KEY, back integer NOT NULL UNIQUE, n integer NOT NULL DEFAULT 0)",
         f"INSERT INTO {name} (id, back) {SERIES.format(100)} SELECT g, 1000 - g FROM s",
@@ -117,9 +116,9 @@ async def test_a_primary_key_that_became_another_one_is_another_backfill(server:
     async with ready(settings_of(server, name)):
         pass
     server.do(f"ALTER TABLE {name} DROP CONSTRAINT {name}_pkey, ADD PRIMARY KEY (back), ADD UNIQUE (id)")
-    with pytest.raises(UsageError, match=r"was begun with --key \['id'\]"):
+    with pytest.raises(UsageError, match=r"was started with --key \['id'\]"):
         await backfill(settings_of(server, name))
-    assert (await backfill(settings_of(server, name, key=("id",)))).begun.resumed
+    assert (await backfill(settings_of(server, name, key=("id",)))).start.resumed
     assert counts(server, name) == {1: 100}
 
 
@@ -130,7 +129,7 @@ async def test_a_row_that_is_locked_does_not_keep_it_from_beginning(server: Data
     settings = settings_of(server, name, sql=f"UPDATE {name} SET n = 1 WHERE id BETWEEN :lo AND :hi")
     with psycopg.connect(server.url) as somebody:
         somebody.execute(f"SELECT FROM {name} FOR UPDATE".encode())
-        async with Job(settings, stop=Stop(), say=print).open() as job:
+        async with BackfillJob.open(settings, stop=Stop(), report=print) as job:
             await job.check()
 
 
@@ -151,6 +150,6 @@ async def test_names_that_have_to_be_quoted(a_database: Database) -> None:
         found = await backfill(
             settings_of(a_database, name, key=(key,), batch=7, name=f"odd_{next(iter(more))}", **more)
         )
-        assert found.progress.over
+        assert found.progress.complete
         assert not found.dead
     assert a_database.do(f"SELECT DISTINCT {column} FROM {quoted}") == [(2,)]

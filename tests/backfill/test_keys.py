@@ -54,10 +54,10 @@ async def test_postgres(server: Database, name: str, kind: str) -> None:
     before = counts(server, name)
     found = await backfill(settings_of(server, name, batch=300, target_time=0.1, workers=3))
     assert counts(server, name) == {1: before[0]}
-    assert found.job.tally.changed == before[0]
-    assert found.job.tally.slices > 3
-    assert found.progress.over
-    assert found.progress.key == found.begun.before.upto
+    assert found.job.stats.changed == before[0]
+    assert found.job.stats.slices > 3
+    assert found.progress.complete
+    assert found.progress.key == found.start.progress.upto
     assert not found.dead
 
 
@@ -82,9 +82,9 @@ async def test_sqlite(file: Database, name: str, kind: str) -> None:
         f"INSERT INTO {name} ({key}) {SERIES.format(5_000)} {rows}",
     )
     found = await backfill(settings_of(file, name, batch=300, target_time=0.1, workers=3))
-    assert found.begun.exactly_once
+    assert found.job.exactly_once
     assert counts(file, name) == {1: 5_000}
-    assert found.progress.over
+    assert found.progress.complete
 
 
 async def test_every_row_of_a_hundred_thousand(server: Database, name: str) -> None:
@@ -98,8 +98,8 @@ async def test_every_row_of_a_hundred_thousand(server: Database, name: str) -> N
         (0, False, 80_000),
         (1, True, 20_000),
     ]
-    assert (found.job.tally.rows, found.job.tally.changed) == (100_000, 20_000)
-    assert found.progress.rows == found.begun.before.about["rows"]
+    assert (found.job.stats.rows, found.job.stats.changed) == (100_000, 20_000)
+    assert found.progress.rows == found.start.progress.about["rows"]
 
 
 async def test_keys_come_and_go_while_it_runs(server: Database, name: str) -> None:
@@ -149,7 +149,7 @@ async def test_bounds(
     )
     found = await backfill(settings_of(a_database, name, batch=7, **bounds), attempts=1)
     assert not found.dead
-    assert found.progress.over
+    assert found.progress.complete
     low, high = changed or (0, -1)
     assert a_database.do(f"SELECT min(id), max(id), count(*) FROM {name} WHERE n = 1") == [
         (low or None, high if changed else None, high - low + 1)
@@ -160,7 +160,7 @@ async def test_bounds(
 async def test_an_empty_table_is_covered(a_database: Database, name: str) -> None:
     a_database.do(f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer)")
     found = await backfill(settings_of(a_database, name))
-    assert found.progress.over
+    assert found.progress.complete
     assert found.progress.key is None
 
 
@@ -170,8 +170,8 @@ async def test_it_is_planned_as_it_goes(server: Database, name: str) -> None:
         f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer NOT NULL DEFAULT 0)",
         f"INSERT INTO {name} (id) SELECT g FROM generate_series(1, 3000) AS g",
     )
-    async with ready(settings_of(server, name, batch=1, workers=1)) as (_, table, frontier, _, stop, _):
-        ended = asyncio.create_task(table.run(frontier))
+    async with ready(settings_of(server, name, batch=1, workers=1)) as (job, frontier, _, stop, _):
+        ended = asyncio.create_task(job.run(frontier))
         most = 0
         while server.do(f"SELECT count(*) FROM {name} WHERE n = 1") < [(300,)]:
             most = max(most, (await frontier.status()).waiting)
@@ -189,5 +189,5 @@ async def test_a_statement_of_ones_own_over_several_columns(a_database: Database
     sql = f"UPDATE {name} SET n = n + 1 WHERE (a, b) >= (:lo) AND (a, b) <= (:hi) AND a <> ':lo' -- 100%"
     found = await backfill(settings_of(a_database, name, sql=sql, batch=70, workers=3))
     assert counts(a_database, name) == {1: 1_000}
-    assert found.job.tally.changed == 1_000
-    assert found.progress.over
+    assert found.job.stats.changed == 1_000
+    assert found.progress.complete

@@ -106,7 +106,7 @@ async def test_the_server_is_killed_under_it(start_postgres: StartPostgres, seed
         for _ in range(2):
             before = covered(database, "t")
             more = chance.randint(100, 800)
-            await job.until(lambda b=before, m=more: job.job.tally.rows >= min(b + m, ROWS - 400))  # type: ignore[misc]
+            await job.until(lambda b=before, m=more: job.job.stats.rows >= min(b + m, ROWS - 400))  # type: ignore[misc]
             server.stop("immediate")
             server.start()
         database.do("UPDATE lag SET seconds = 7")
@@ -115,5 +115,5 @@ async def test_the_server_is_killed_under_it(start_postgres: StartPostgres, seed
         await job.finished()
     assert counts(database, "t") == {1: ROWS}
     again = await backfill(settings)
-    assert again.progress.over
-    assert again.job.tally.rows == 0
+    assert again.progress.complete
+    assert again.job.stats.rows == 0

@@ -43,10 +43,10 @@ async def test_slow_rows_split_their_slice(server: Database, table: str) -> None
     slow_rows(server, table, "NEW.id BETWEEN 130 AND 140", 0.04)
     found = await backfill(settings_of(server, table, batch=100, target_time=0.1, workers=2))
     assert counts(server, table) == {1: ROWS}
-    assert found.job.tally.overruns["took too long"] > 0
+    assert found.job.stats.overruns["timeout"] > 0
     assert found.summary.split > 0
     assert not found.dead
-    assert found.job.tally.rows == ROWS
+    assert found.job.stats.rows == ROWS
 
 
 async def test_somebody_else_does_the_rest(server: Database, table: str) -> None:
@@ -54,14 +54,14 @@ async def test_somebody_else_does_the_rest(server: Database, table: str) -> None
     slow_rows(server, table, "NEW.id > 100", 0.01)
     settings = settings_of(server, table, batch=200, target_time=0.05, workers=1)
     async with running(settings) as job:
-        await job.until(lambda: job.job.tally.overruns.total() > 0 and job.job.tally.slices > 1)
+        await job.until(lambda: job.job.stats.overruns.total() > 0 and job.job.stats.slices > 1)
         job.stop.request("enough")
         await job.finished()
         assert (await job.frontier.status()).ready > 0
     assert set(counts(server, table)) == {0, 1}
     server.do(f"DROP TRIGGER slow ON {table}")
     found = await backfill(settings)
-    assert found.begun.resumed
+    assert found.start.resumed
     assert counts(server, table) == {1: ROWS}
 
 
@@ -69,16 +69,16 @@ async def test_rows_that_came_since_are_counted(server: Database, table: str) ->
     """A slice that was planned with one row, and has many now, is made smaller as any other."""
     server.do(f"DELETE FROM {table} WHERE id NOT IN (1, {ROWS})")
     settings = settings_of(server, table, batch=1, target_time=0.4, workers=1)
-    async with ready(settings, attempts=1) as (job, opened, frontier, _, _, _):
+    async with ready(settings, attempts=1) as (job, frontier, _, _, _):
         claim = await frontier.claim(1)
         assert claim is not None
-        plan = opened.cover(held_up=lambda: None)
+        plan = job.make_handler(pause_reason=lambda: None)
         await claim.settle([await plan(claim.items[0], None)])
         server.do(f"INSERT INTO {table} (id) SELECT g FROM generate_series(2, 60) AS g")
         slow_rows(server, table, "true", 0.02)  # of which one alone is far from too long
-        await opened.run(frontier)
-        assert job.tally.overruns["took too long"] > 0
-        assert job.tally.slices < 40, "one row at a time, as many as there were when it was planned"
+        await job.run(frontier)
+        assert job.stats.overruns["timeout"] > 0
+        assert job.stats.slices < 40, "one row at a time, as many as there were when it was planned"
         assert (await frontier.status()).dead == 0
     assert counts(server, table) == {1: 61}
 
@@ -91,13 +91,13 @@ async def test_a_locked_row_holds_up_nobody_else(server: Database, table: str) -
         async with running(settings) as job:
             await another.execute("SET lock_timeout = '2s'")
             await another.commit()
-            while not job.job.tally.overruns:
+            while not job.job.stats.overruns:
                 await another.execute(f"UPDATE {table} SET other = other + 1 WHERE id = 49".encode())
                 await another.commit()
             await somebody.rollback()
             await job.finished()
             assert (await job.frontier.status()).dead == 0
-            assert job.job.tally.overruns.keys() <= {"took too long", "waited too long for a lock"}
+            assert job.job.stats.overruns.keys() <= {"timeout", "lock timeout"}
     assert counts(server, table) == {1: ROWS}
 
 
@@ -113,9 +113,9 @@ async def test_a_row_that_stays_locked_is_a_dead_letter(server: Database, table:
         assert left == list(range(50, left[-1] + 1))
         assert len(left) <= 10
     patient = replace(settings, target_time=5.0)  # nothing is locked any more, but the machine may be slow
-    async with ready(patient) as (_, opened, frontier, _, _, _):
+    async with ready(patient) as (job, frontier, _, _, _):
         assert await frontier.reopen_dead() == 1
-        await opened.run(frontier)
+        await job.run(frontier)
     assert counts(server, table) == {1: ROWS}
 
 
@@ -131,7 +131,7 @@ async def test_deadlocks_are_tried_again(server: Database, table: str) -> None:
             await somebody.execute(f"UPDATE {table} SET other = 1 WHERE id = 10".encode())
             await somebody.commit()
             await job.finished()
-            assert job.job.tally.overruns["deadlock"] == 1
+            assert job.job.stats.overruns["deadlock"] == 1
     assert counts(server, table) == {1: ROWS}
     assert counts(server, table, "other") == {0: ROWS - 2, 1: 2}
 
@@ -148,7 +148,7 @@ async def test_serialisation_failures_are_tried_again(server: Database, table: s
         f"CREATE TRIGGER fail BEFORE UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION {table}_fail()",
     )
     found = await backfill(settings_of(server, table, batch=100, workers=1))
-    assert found.job.tally.overruns == {"serialisation failure": 3}
+    assert found.job.stats.overruns == {"serialization failure": 3}
     assert counts(server, table) == {1: ROWS}
 
 
@@ -172,7 +172,7 @@ async def test_what_is_checked_at_the_commit_is_refused_with_its_slice(server: D
     (dead,) = found.dead
     assert dead.attempts == 1
     assert "ForeignKeyViolation" in dead.reason
-    assert found.job.tally.changed == 50
+    assert found.job.stats.changed == 50
     assert counts(server, name) == {0: 9, 1: 51}
 
 
@@ -197,7 +197,7 @@ async def test_sqlite_is_interrupted(file: Database, name: str) -> None:
         "SELECT count(*) FROM c)"
     )
     found = await backfill(settings_of(file, name, set=slowly, batch=ROWS, target_time=0.05, workers=2))
-    assert found.job.tally.overruns["took too long"] > 0
+    assert found.job.stats.overruns["timeout"] > 0
     assert counts(file, name) == {1: ROWS}
     assert not found.dead
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from swath.backfill.progress import Progress, progress, summed_up
-from swath.backfill.ranges import Slice, Step
-from swath.frontier import Frontier
+from swath import Frontier
+from swath.backfill.progress import Progress, read_progress, summarize
+from swath.backfill.ranges import PlanStep, Slice
 from swath.tables.table import Column
 from tests.backfill.driving import SERIES, counts, ready, settings_of
 from tests.tables.conftest import Database
@@ -23,7 +23,7 @@ PLAYS = 12
 
 async def check(database: Database, table: str, frontier: Frontier) -> Progress:
     """Everything up to the covered key is changed, and nothing twice."""
-    now = await progress(frontier)
+    now = await read_progress(frontier)
     assert now is not None
     if now.key is not None:
         (row,) = database.do(f"SELECT count(*) FROM {table} WHERE n = 0 AND id <= {int(now.key[0])}")
@@ -40,8 +40,8 @@ async def play(database: Database, table: str, size: int, batch: int, fates: lis
     )
     chance = random.Random(seed)
     given_settings = settings_of(database, table, batch=batch, workers=1)
-    async with ready(given_settings, attempts=100) as (job, opened, frontier, _, _, _):
-        cover = opened.cover(held_up=lambda: None)
+    async with ready(given_settings, attempts=100) as (job, frontier, _, _, _):
+        cover = job.make_handler(pause_reason=lambda: None)
         for fate in fates:
             if fate == "reopen":
                 await frontier.reopen_dead()
@@ -58,7 +58,7 @@ async def play(database: Database, table: str, size: int, batch: int, fates: lis
                 else:
                     # A size far below what was planned is what makes a slice end early, as an overrun does.
                     job.sizer.size = chance.randint(1, 3) if fate == "overrun" else batch
-                    async with opened.table.transaction() as connection:
+                    async with job.table.transaction() as connection:
                         outcome = await cover(item, connection)
                         committed = await claim._leased.stage(
                             item.partition, [claim._leased.encode(outcome)], connection
@@ -66,9 +66,9 @@ async def play(database: Database, table: str, size: int, batch: int, fates: lis
                     committed()
                 await check(database, table, frontier)
         await frontier.reopen_dead()
-        await asyncio.wait_for(opened.run(frontier), 60)
+        await asyncio.wait_for(job.run(frontier), 60)
         now = await check(database, table, frontier)
-        assert now.over
+        assert now.complete
         assert now.key == now.upto
     assert set(counts(database, table)) <= {1}
 
@@ -104,13 +104,13 @@ async def test_items_that_are_none_of_its_own_are_passed_over(tmp_path: Path, na
     database = Database(f"sqlite:///{tmp_path}/app.db")
     database.do("PRAGMA journal_mode = wal", f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer DEFAULT 0)")
     database.do(f"INSERT INTO {name} (id) VALUES (1)")
-    async with ready(settings_of(database, name)) as (_, _, frontier, _, _, _):
-        before = await progress(frontier)
+    async with ready(settings_of(database, name)) as (_, frontier, _, _, _):
+        before = await read_progress(frontier)
         await frontier.add(["a stranger", "another"])
         claim = await frontier.claim(3, lease=60)
         assert claim is not None
         await claim.settle([item.dead(reason="fate") for item in claim.items if item.key == "another"])
-        assert await progress(frontier) == before
+        assert await read_progress(frontier) == before
 
 
 TOLD: dict[str, Any] = {"upto": ["100"], "first_key": ["0"], "rows": 1_000, "text_key": False}
@@ -123,13 +123,13 @@ def a_slice(number: int, lo: int, hi: int) -> Slice:
 
 def test_the_lowest_open_slice_is_where_it_is() -> None:
     """By its number: one that was opened again stands behind the others, and keys are not ordered as texts are."""
-    step = Step(9, ("90",), ("100",), 10, 90)
-    found = summed_up(TOLD, [step, a_slice(7, 70, 80), a_slice(2, 9, 30)], [a_slice(5, 50, 60)])
+    step = PlanStep(9, ("90",), ("100",), 10, 90)
+    found = summarize(TOLD, [step, a_slice(7, 70, 80), a_slice(2, 9, 30)], [a_slice(5, 50, 60)])
     assert (found.key, found.rows, found.open, found.dead) == (("9",), 20, 2, 1)
-    assert summed_up(TOLD, [step], [a_slice(5, 50, 60)]).key == ("50",)
-    assert summed_up(TOLD, [step], []).key == ("90",)
-    assert not summed_up(TOLD, [], [a_slice(5, 50, 60)]).over
-    assert summed_up(TOLD, [], []).over
+    assert summarize(TOLD, [step], [a_slice(5, 50, 60)]).key == ("50",)
+    assert summarize(TOLD, [step], []).key == ("90",)
+    assert not summarize(TOLD, [], [a_slice(5, 50, 60)]).complete
+    assert summarize(TOLD, [], []).complete
 
 
 @pytest.mark.parametrize(
@@ -151,9 +151,9 @@ def test_the_lowest_open_slice_is_where_it_is() -> None:
 def test_the_share_is_told_from_keys_that_interpolate(first: Any, here: Any, last: Any, share: float | None) -> None:
     """From others it is told by the rows, as planned and as estimated."""
     told = TOLD | {"first_key": [first], "upto": [last]}
-    found = summed_up(told, [Step(3, (here,), (last,), 10, 400)], [])
+    found = summarize(told, [PlanStep(3, (here,), (last,), 10, 400)], [])
     assert found.share == pytest.approx(0.4 if share is None else share, abs=0.01)
-    assert summed_up(told | {"rows": None}, [Step(3, (here,), (last,), 10, 400)], []).share == (
+    assert summarize(told | {"rows": None}, [PlanStep(3, (here,), (last,), 10, 400)], []).share == (
         None if share is None else pytest.approx(share, abs=0.01)
     )
 
@@ -167,7 +167,7 @@ def test_the_share_is_told_from_keys_that_interpolate(first: Any, here: Any, las
 )
 def test_texts_that_look_like_numbers_are_not_taken_for_them(first: str, here: str, last: str, share: float) -> None:
     told = TOLD | {"first_key": [first], "upto": [last], "text_key": True}
-    assert summed_up(told, [Step(3, (here,), (last,), 10, 400)], []).share == pytest.approx(share, abs=0.01)
+    assert summarize(told, [PlanStep(3, (here,), (last,), 10, 400)], []).share == pytest.approx(share, abs=0.01)
 
 
 @pytest.mark.parametrize(

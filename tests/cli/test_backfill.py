@@ -36,10 +36,10 @@ def test_from_a_dry_run_to_the_end(app: Database) -> None:
     assert app.do("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'swath%'") == [(0,)], "it made a frontier"
     done = run_swath(*given)
     assert done.code == 0
-    assert "up to 1000" in done.err
+    assert "ends at 1000" in done.err
     assert counters(app) == [(0, 10), (1, 990)]
     told = run_swath("status", "--store", dry["store"], "--json").json()["backfill"]
-    assert (told["table"], told["over"], told["given_up"], told["share"]) == ("users", True, 0, 1.0)
+    assert (told["table"], told["complete"], told["dead"], told["share"]) == ("users", True, 0, 1.0)
     assert (told["key"], told["covered"], told["upto"]) == (["id"], ["1000"], ["1000"])
     assert run_swath("status", "--store", dry["store"]).facts()["covered"] == "up to 1000"
     again = run_swath(*given)
@@ -72,8 +72,8 @@ def test_a_dry_run_refuses_what_the_run_would(app: Database) -> None:
     for more in ((), ("--dry-run",)):
         refused = run_swath(*given, "n = n + 2", *more)
         assert refused.code == 2
-        assert "was begun with --set 'n = n + 1'. Give the same again" in refused.err
-    assert run_swath(*given, "n = n + 1", "--dry-run").facts()["covered"] == "up to 1000, from a run before"
+        assert "was started with --set 'n = n + 1'. Repeat these" in refused.err
+    assert run_swath(*given, "n = n + 1", "--dry-run").facts()["covered"] == "up to 1000, by an earlier run"
 
 
 def test_a_dry_run_in_json_has_all_of_the_plan(app: Database) -> None:
@@ -85,7 +85,7 @@ def test_a_dry_run_in_json_has_all_of_the_plan(app: Database) -> None:
 
 @pytest.mark.parametrize(
     ("db", "most", "said"),
-    [("postgresql://127.0.0.1:1/x", "-5", "at least 0"), ("sqlite:///app.db", "5", "SQLite does not tell")],
+    [("postgresql://127.0.0.1:1/x", "-5", "use 0 or more"), ("sqlite:///app.db", "5", "SQLite cannot count")],
     ids=["too few", "nobody counts"],
 )
 def test_a_number_of_sessions_that_cannot_be_kept_to(db: str, most: str, said: str) -> None:
@@ -109,7 +109,7 @@ def test_a_frontier_of_other_work_is_left_as_it_is(url: str, tmp_path: Path, com
     refused = run_swath(command, *given[command], "--store", url)
     assert refused.code == 2
     assert refused.err.count("\n") == 1
-    assert f"holds other work than a {command}" in refused.err
+    assert f"holds work that is not a {command}" in refused.err
     assert set(tmp_path.iterdir()) == there
     assert (look(url).ready, look(url).max_attempts) == (1, 9)
     assert run_swath("status", "--store", url).code == 0

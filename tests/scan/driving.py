@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from swath.cli.scanning import Scanning
+from swath.cli.scan_command import Scanning
 from swath.scan.report import Proof, proof
 from swath.scan.settings import ScanSettings
 from tests.cli.conftest import environment

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from swath.cli.scanning import Scanning
-from swath.core.errors import UsageError
+from swath import UsageError
+from swath.cli.scan_command import Scanning
 from swath.import_path import function
 from swath.scan import Finding, handler
 from swath.scan.checker import BadCheck

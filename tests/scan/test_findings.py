@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from swath.cli.scanning import Scanning
-from swath.core.errors import UsageError
+from swath import UsageError
+from swath.cli.scan_command import Scanning
 from swath.files.append_file import AppendFile
 from swath.files.errors import OutputBusy, OutputDamaged
 from swath.scan import Finding, workspace

@@ -11,7 +11,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swath.core.item import Item
+from swath import Item
 from swath.scan.sources import lines as module
 from swath.scan.sources.lines import Lines, LinesSource
 from swath.scan.sources.streams import Fault, PackedStream, gzip_stream, zstd_stream

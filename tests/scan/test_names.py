@@ -5,7 +5,7 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swath.core.validation import check_key
+from swath import check_key
 from swath.scan.path_keys import key_of, path_of, short
 
 paths = st.binary(min_size=1, max_size=300).map(lambda raw: os.fsdecode(raw.replace(b"\0", b"0")))

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from swath.core.errors import UsageError
+from swath import UsageError
 from swath.scan.sources import parquet as module
 from tests.scan.driving import scan
 

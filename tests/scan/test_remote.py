@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from swath.core.errors import UsageError
+from swath import UsageError
 from swath.scan.sources import tree
 from swath.scan.sources.filesystems import RemotePlace
 from tests.s3 import s3_bucket

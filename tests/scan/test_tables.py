@@ -16,8 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swath.core.errors import StoreUnavailable, UsageError
-from swath.core.item import Item
+from swath import Item, StoreUnavailable, UsageError
 from swath.scan import Record, handler
 from swath.scan.sources import compared_rows, sizer, table
 from swath.scan.sources.compared_rows import equal

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from swath.core.item import Item
+from swath import Item
 from swath.scan.path_keys import path_of
 from swath.scan.sources import filesystems, tree
 from swath.scan.sources.filesystems import Entry, LocalPlace

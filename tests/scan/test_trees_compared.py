@@ -6,7 +6,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from swath.core.errors import UsageError
+from swath import UsageError
 from swath.scan.sources import tree
 from swath.scan.sources.filesystems import LocalPlace, RemotePlace
 from tests.scan.driving import scan

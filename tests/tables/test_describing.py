@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from swath.core.errors import StoreUnavailable, UsageError
+from swath import StoreUnavailable, UsageError
 from swath.tables.open import open_table
 from tests.tables.conftest import Database, Open
 

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from swath.core.errors import StoreUnavailable
+from swath import StoreUnavailable
 from swath.tables.table import Key, Table
 from tests.locales import german
 from tests.tables.conftest import Database, Open

@@ -1,1 +1,4 @@
-"""Change every row of a big table, safely, while it is in use."""
+"""`swath backfill`: change every row of a large table, in small transactions, while the table is in use.
+
+Imports the public API of `swath`, `swath.tables` and the drivers of the databases; only the command line imports it.
+"""

@@ -1,132 +1,131 @@
-"""Cover: the handler of a backfill; one planner step or one slice, inside of the transaction that settles it."""
+"""BackfillHandler: process one planning step or one slice, inside the transaction that settles it."""
 
 import asyncio
 import traceback
 from collections.abc import Callable
 from typing import Any
 
+from swath import Item, Outcome, StoreUnavailable, UsageError
 from swath.backfill import timeouts
-from swath.backfill.operations import Change, HandlerRaised
-from swath.backfill.ranges import END, Slice, Step, work_of
-from swath.backfill.sizer import Sizer
-from swath.backfill.stats import Tally
-from swath.backfill.tail import LOOK_SECONDS, Follower, later
-from swath.core.errors import StoreUnavailable, UsageError
-from swath.core.item import Item, Outcome
+from swath.backfill.operations import HandlerRaised, Operation
+from swath.backfill.ranges import END, PlanStep, Slice, parse_work
+from swath.backfill.stats import BackfillStats
+from swath.backfill.tail import POLL_SECONDS, TailFollower, delay_step
+from swath.tables.slice_sizer import SliceSizer
 from swath.tables.table import Key, Table
 
-REFUSED: timeouts.Errors = (*timeouts.REFUSED, UsageError)
-AHEAD = 4  # slices planned at once, for each worker
-RETRY_SECONDS = 1.0  # before what failed is tried again, doubled with every attempt
-PAUSE_SECONDS = 1.0  # that work is given back for while something else wants the database to itself
+REJECTED: timeouts.Errors = (*timeouts.REJECTED, UsageError)
+SLICES_AHEAD = 4  # planned per worker and step
+RETRY_SECONDS = 1.0  # after the first failure; doubled with each attempt
+PAUSE_SECONDS = 1.0  # before an item that was released during a pause is claimed again
 
 
-class Cover:
-    """Works on the items of a backfill. `held_up` says why nothing may be started, if so."""
+class BackfillHandler:
+    """Handles the items of a backfill. `pause_reason` returns why no slice may start now, or None."""
 
     def __init__(
         self,
         table: Table,
-        change: Change,
-        sizer: Sizer,
-        tally: Tally,
+        operation: Operation,
+        sizer: SliceSizer,
+        stats: BackfillStats,
         *,
         workers: int,
-        follower: Follower | None,
-        held_up: Callable[[], str | None],
+        follower: TailFollower | None,
+        pause_reason: Callable[[], str | None],
     ) -> None:
         self._table = table
-        self._change = change
+        self._operation = operation
         self._sizer = sizer
-        self._tally = tally
-        self._ahead = max(8, AHEAD * workers)
+        self._stats = stats
+        self._slices_ahead = max(8, SLICES_AHEAD * workers)
         self._follower = follower
-        self._held_up = held_up
+        self._pause_reason = pause_reason
 
     async def __call__(self, item: Item, connection: Any) -> Outcome:
-        if self._held_up() is not None:
+        if self._pause_reason() is not None:
             return item.release(started=False, after=PAUSE_SECONDS)
-        work = work_of(item.payload)
+        work = parse_work(item.payload)
         try:
-            if isinstance(work, Step):
+            if isinstance(work, PlanStep):
                 return await self._plan(item, work)
-            return await self._cover(item, work, connection)
-        except timeouts.GONE as error:
-            raise StoreUnavailable(f"{self._table.label} is gone: {error}") from error
+            return await self._process(item, work, connection)
+        except timeouts.UNAVAILABLE as error:
+            raise StoreUnavailable(f"lost the connection to {self._table.label}: {error}") from error
 
-    # planning
+    # Planning
 
-    async def _plan(self, item: Item, step: Step) -> Outcome:
-        """The next slices, and the step behind them. The last slice reaches to the end, whatever is there by then."""
+    async def _plan(self, item: Item, step: PlanStep) -> Outcome:
+        """Settle with the next slices and the step after them. The last slice extends to the end of the range."""
         found: list[Item] = []
         number, after, before = step.number, step.after, step.before
-        size = self._sizer.size if self._tally.slices else step.size
-        over = step.upto is None or after == step.upto
-        while len(found) < self._ahead and not over:
+        size = self._sizer.size if self._stats.slices else step.size
+        complete = step.upto is None or after == step.upto
+        while len(found) < self._slices_ahead and not complete:
             end = await self._table.find_slice_end(size, after=after, upto=step.upto)
-            over = end is None or end.rows < size or end.key == step.upto
+            complete = end is None or end.rows < size or end.key == step.upto
             rows = 0 if end is None else end.rows
             assert step.upto is not None
-            hi = step.upto if over or end is None else end.key
-            found.append(Slice(number, after, after, hi, rows, before).item())
+            hi = step.upto if complete or end is None else end.key
+            found.append(Slice(number, after, after, hi, rows, before).to_item())
             number, after, before = number + 1, hi, before + rows
-        onward = step._replace(number=number, after=after, before=before, size=size)
-        if not over:
-            return item.done(discovered=[*found, onward.item()])
+        following = step._replace(number=number, after=after, before=before, size=size)
+        if not complete:
+            return item.done(discovered=[*found, following.to_item()])
         if self._follower is None:
-            return item.done(discovered=found, facts={END: onward.item().payload})
-        next_step = await self._follower.next_step(onward)
+            return item.done(discovered=found, facts={END: following.to_item().payload})
+        next_step = await self._follower.find_next_step(following)
         if next_step is None and not found:
-            return item.release(started=False, after=LOOK_SECONDS)  # the same look again: it leaves no trace
-        return item.done(discovered=[*found, next_step or later(onward)])
+            return item.release(started=False, after=POLL_SECONDS)  # poll again without growing the frontier
+        return item.done(discovered=[*found, next_step or delay_step(following)])
 
-    # covering
+    # Processing
 
-    async def _cover(self, item: Item, work: Slice, connection: Any) -> Outcome:
-        """Change the rows of a slice, or as many of the first as there is time for: the rest becomes a slice of its
-        own, free for anybody."""
+    async def _process(self, item: Item, work: Slice, connection: Any) -> Outcome:
+        """Change the rows of a slice. If they take too long, change the first of them and split off the rest."""
         upto, rows, counted = work.hi, work.rows, False
-        if work.lo != work.start or rows > 2 * self._sizer.size:  # what is left of one that was split was not counted
-            upto, rows = await self._cut(work, self._sizer.size)
+        if work.lo != work.start or rows > 2 * self._sizer.size:  # `rows` does not hold for the rest of a split slice
+            upto, rows = await self._shorten(work, self._sizer.size)
             counted = True
         changed, began = None, 0.0
         while changed is None:
             began = self._sizer.clock()
             try:
                 async with timeouts.attempt(connection, self._sizer.target):
-                    changed = await self._change.apply(connection, after=work.lo, upto=upto)
+                    changed = await self._operation.apply(connection, after=work.lo, upto=upto)
             except timeouts.OVERRUN as error:
-                self._tally.overran(error)
+                self._stats.record_overrun(error)
                 if counted and rows <= 1:
-                    return _again(item, f"{type(error).__name__}: {error}".strip(), traceback.format_exc())
-                upto, rows = await self._cut(work, self._sizer.overran(rows))
+                    return _retry(item, f"{type(error).__name__}: {error}".strip(), traceback.format_exc())
+                upto, rows = await self._shorten(work, self._sizer.record_overrun(rows))
                 counted = True
             except HandlerRaised as error:
-                return _again(item, str(error), error.trace)
-            except REFUSED as error:
+                return _retry(item, str(error), error.trace)
+            except REJECTED as error:
                 return item.dead(reason=f"{type(error).__name__}: {error}".strip(), error=traceback.format_exc())
-            except timeouts.GONE as error:
+            except timeouts.UNAVAILABLE as error:
                 if getattr(connection, "closed", False):
                     raise
-                return _again(item, f"{type(error).__name__}: {error}".strip(), traceback.format_exc())  # a full disk
+                # Still connected: an operational error such as a full disk.
+                return _retry(item, f"{type(error).__name__}: {error}".strip(), traceback.format_exc())
             except asyncio.CancelledError:
-                self._sizer.overran(rows)  # out of time: if it is tried again here, then with fewer
+                self._sizer.record_overrun(rows)  # exceeded --timeout: retry with fewer rows
                 raise
         seconds = self._sizer.clock() - began
-        self._sizer.took(rows, seconds)
-        self._tally.covered(rows, changed, seconds)
+        self._sizer.record(rows, seconds)
+        self._stats.record_slice(rows, changed, seconds)
         result = {"rows": rows, "changed": changed}
         if upto == work.hi:
             return item.done(result=result)
         return item.split(at=list(upto), result=result)
 
-    async def _cut(self, work: Slice, rows: int) -> tuple[Key, int]:
-        """Where the first so many rows of a slice end; at its own end if there are no more."""
+    async def _shorten(self, work: Slice, rows: int) -> tuple[Key, int]:
+        """Return the key of the last of the slice's first `rows` rows, and how many there are."""
         end = await self._table.find_slice_end(rows, after=work.lo, upto=work.hi)
         if end is None or end.rows < rows:
             return work.hi, 0 if end is None else end.rows
         return end.key, end.rows
 
 
-def _again(item: Item, reason: str, error: str) -> Outcome:
+def _retry(item: Item, reason: str, error: str) -> Outcome:
     return item.retry(after=RETRY_SECONDS * 2**item.attempts, reason=reason, error=error)

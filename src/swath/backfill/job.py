@@ -1,231 +1,165 @@
-"""Job: one process of a backfill, from the look at the table to the last slice."""
+"""BackfillJob: one process of a backfill, from opening the table to the last slice."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
 
 import swath
-from swath import StoreURL
+from swath import Frontier, Item, Outcome, Stop, StoreUnavailable, Summary, UsageError, mask_password
 from swath.backfill import preflight, timeouts
-from swath.backfill.handler import PAUSE_SECONDS, Cover
-from swath.backfill.load_signals import Health
-from swath.backfill.operations import Change, HandlerChange, SetChange, SqlChange
-from swath.backfill.progress import Progress, about, progress
-from swath.backfill.ranges import END, Step, work_of
+from swath.backfill.database_identity import identify_database, is_same_database
+from swath.backfill.handler import PAUSE_SECONDS, BackfillHandler
+from swath.backfill.load_signals import LoadSignals
+from swath.backfill.operations import FunctionOperation, Operation, SetOperation, SqlOperation
+from swath.backfill.progress import Progress, read_description, read_progress
+from swath.backfill.ranges import END, PlanStep, parse_work
 from swath.backfill.settings import BackfillSettings
-from swath.backfill.sizer import Sizer
-from swath.backfill.statement import check_key
-from swath.backfill.stats import Tally
-from swath.backfill.tail import Follower
-from swath.backfill.throttle import Governor
-from swath.core.errors import StoreUnavailable, UsageError
-from swath.core.item import Item, Outcome
-from swath.core.redact import mask_password
-from swath.frontier import Frontier
+from swath.backfill.statement import check_key_unchanged
+from swath.backfill.stats import BackfillStats
+from swath.backfill.tail import TailFollower
+from swath.backfill.throttle import Throttle
 from swath.import_path import function
-from swath.runner.run import Summary
-from swath.runner.shutdown import Stop
 from swath.tables.open import open_table
+from swath.tables.slice_sizer import SliceSizer
 from swath.tables.table import Key, Table
 from swath.worker_threads import Threads
 
 MAX_ATTEMPTS = 5
-REPORT_SECONDS = 1.0
-SPARE_CONNECTIONS = 3  # beside two a worker: planning, health, trials
+REFRESH_SECONDS = 1.0  # between reads of the progress
+SPARE_CONNECTIONS = 3  # besides two per worker: planning, load signals, preflight checks
 
 
-class Begun(NamedTuple):
-    """What a backfill is about to do."""
+class StartInfo(NamedTuple):
+    """What a process finds when it starts or joins a backfill."""
 
-    table: Table
     resumed: bool
-    exactly_once: bool
-    before: Progress
+    progress: Progress
 
 
-class Job:
-    """A backfill in this process. Others may run the same one; none of them is special."""
+class BackfillJob:
+    """A backfill in this process, with its table open. Other processes may run the same backfill; all are equal."""
 
-    def __init__(self, settings: BackfillSettings, *, stop: Stop, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        settings: BackfillSettings,
+        table: Table,
+        operation: Operation,
+        threads: Threads,
+        *,
+        stop: Stop,
+        report: Callable[[str], None],
+    ) -> None:
         self.settings = settings
-        self.tally = Tally()
-        self.sizer = Sizer(settings.batch, target=settings.target_time)
+        self.table = table
+        self.operation = operation
+        self.stats = BackfillStats()
+        self.sizer = SliceSizer(settings.batch, target=settings.target_time)
         self.progress: Progress | None = None
-        self.governor: Governor | None = None
+        self.throttle: Throttle | None = None
+        self._threads = threads
         self._stop = stop
-        self._say = say
-        self._handler = None if settings.run is None else function(settings.run, flag="--run")
+        self._report = report
 
+    @classmethod
     @asynccontextmanager
-    async def open(self) -> AsyncIterator["Open"]:
-        """The table, what is done to it, and the frontier, which is made if it is not there."""
-        settings = self.settings
-        threads = Threads()
+    async def open(
+        cls, settings: BackfillSettings, *, stop: Stop, report: Callable[[str], None]
+    ) -> AsyncIterator["BackfillJob"]:
+        """Import the handler of --run and open the table. `report` receives messages about the throttle."""
+        handler = None if settings.run is None else function(settings.run, flag="--run")
         table = await open_table(
             settings.db,
             settings.table,
             key=settings.key,
             connections=2 * settings.workers + SPARE_CONNECTIONS,
         )
+        threads = Threads()
         try:
             if settings.first is not None:
                 table.lower_bound = await table.parse_key(settings.first)
-            yield Open(self, table, self._change(table, threads), threads)
+            operation = _make_operation(settings, table, handler, threads)
+            yield cls(settings, table, operation, threads, stop=stop, report=report)
         finally:
             threads.close()
             await table.close()
 
-    def _change(self, table: Table, threads: Threads) -> Change:
-        settings = self.settings
-        if settings.set is not None:
-            return SetChange(table, settings.set, settings.where)
-        if settings.sql is not None:
-            return SqlChange(table, settings.sql)
-        assert self._handler is not None
-        return HandlerChange(
-            table, self._handler, settings.where, seconds=timeouts.allowed(settings.target_time), threads=threads
-        )
-
-
-class Open(NamedTuple):
-    """A job with its table open."""
-
-    job: Job
-    table: Table
-    change: Change
-    threads: Threads
-
     @property
     def exactly_once(self) -> bool:
-        return same_database(self.job.settings.db, self.job.settings.store_url)
+        return is_same_database(self.settings.db, self.settings.store_url)
 
     async def check(self) -> None:
-        """What would go wrong is said before anything is made."""
-        settings = self.job.settings
+        """Raise UsageError for anything that would fail later, before anything is created."""
+        settings = self.settings
         if settings.set is not None:
-            check_key(self.table, settings.set)
-        await self.health().look(slowdown=1.0)  # whether it can be asked
-        upto = await self._upto()
+            check_key_unchanged(self.table, settings.set)
+        await self._make_signals().check(slowdown=1.0)  # fails if the load cannot be queried
+        upto = await self._parse_end()
         first = await self.table.find_first_key(upto=upto)
         if first is None or settings.run is not None:
             return
-        await preflight.check_statement(self.table, self.change, first)
+        await preflight.check_statement(self.table, self.operation, first)
         if settings.set is None or self.exactly_once or settings.force:
             return
-        if not await preflight.is_repeatable(self.table, self.change, self.threads, upto=upto):
+        if not await preflight.is_repeatable(self.table, self.operation, self._threads, upto=upto):
             raise UsageError(
-                f"--set {settings.set!r} changes rows again when it is run again, and with a store in another database "
-                "a crash may run it twice on some rows. Leave out --store, so that the frontier is beside the table "
-                "and every row is changed exactly once; or add --where to tell the rows that are done; or insist with "
-                "--force"
+                f"--set {settings.set!r} is not repeatable: a second run over the same rows changes them again. With "
+                "a store in another database, a crash may run it twice on some rows. Omit --store, so that the "
+                "frontier is in the table's database and every row is changed exactly once; or add a --where that "
+                "excludes rows that are done; or accept this with --force"
             )
 
-    async def begin(self, frontier: Frontier) -> Begun:
-        """Begin, or find what was begun before; UsageError if that was something else."""
-        settings = self.job.settings
-        resumed = await self.begun(frontier)
+    async def start(self, frontier: Frontier) -> StartInfo:
+        """Start the backfill or join it. Raise UsageError if the frontier holds something else."""
+        resumed = await self.check_frontier(frontier)
         if not resumed:
-            await frontier.add(await self._first_step())
-            await self.begun(frontier)  # it may be another process that was first
-        if settings.follow and (end := (await frontier.facts([END])).get(END)) is not None:
-            step = work_of(end)  # everything up to there was planned before, without --follow
-            assert isinstance(step, Step)
-            await frontier.add(step.again())
-        before = await progress(frontier)
-        assert before is not None
-        return Begun(self.table, resumed, self.exactly_once, before)
+            await frontier.add(await self._make_first_item())
+            await self.check_frontier(frontier)  # another process may have started a different one at the same time
+        if self.settings.follow and (end := (await frontier.facts([END])).get(END)) is not None:
+            step = parse_work(end)  # an earlier run without --follow planned everything up to here
+            assert isinstance(step, PlanStep)
+            await frontier.add(step.to_resumed_item())
+        progress = await read_progress(frontier)
+        assert progress is not None
+        return StartInfo(resumed, progress)
 
-    async def begun(self, frontier: Frontier) -> bool:
-        """Whether this backfill was begun before; UsageError if something else was."""
-        settings = self.job.settings
-        begun = (await frontier.status()).begun  # first: another process may begin the backfill meanwhile
-        known = await about(frontier)
-        if known is not None:
-            # By what they stand for: a name may lead to another table now, and a primary key may be another one.
-            found = {"table": self.table.description.name, "key": list(self.table.description.key_names)}
-            before = known["purpose"] | {"table": known["table"], "key": known["key_columns"]}
-            _same(before, self._purpose() | found, frontier_at=settings.store_url)
-        elif begun:
-            another = "--name" if settings.store is None else "--store"
+    async def check_frontier(self, frontier: Frontier) -> bool:
+        """Return whether the frontier holds this backfill. Raise UsageError if it holds something else."""
+        settings = self.settings
+        in_use = (await frontier.status()).begun  # read first: another process may start the backfill in between
+        about = await read_description(frontier)
+        if about is not None:
+            # Compare what the names resolve to: the same name may mean another table now, or another primary key.
+            resolved = {"table": self.table.description.name, "key": list(self.table.description.key_names)}
+            before = about["purpose"] | {"table": about["table"], "key": about["key_columns"]}
+            _check_same(before, self._describe_purpose() | resolved, store_url=settings.store_url)
+        elif in_use:
+            option = "--name" if settings.store is None else "--store"
             raise UsageError(
-                f"{mask_password(settings.store_url)} holds other work than a backfill: give another {another}"
+                f"{mask_password(settings.store_url)} holds work that is not a backfill. Choose another {option}"
             )
-        return known is not None
-
-    async def _first_step(self) -> Item:
-        settings, table = self.job.settings, self.table
-        upto = await self._upto()
-        last = await table.find_last_key(upto=upto)
-        bound = upto if upto is not None and last is not None else last
-        told = {
-            "purpose": self._purpose(),
-            "table": table.description.name,
-            "key_columns": list(table.description.key_names),
-            "text_key": table.description.key[0].is_text,
-            "first_key": _listed(await table.find_first_key(upto=upto)),
-            "rows": await table.estimate_rows(upto=upto),
-            "upto": _listed(bound),
-        }
-        # Who follows goes only as far as nothing can come any more, from the beginning on.
-        return Step(0, None, None if settings.follow else bound, settings.batch, 0).begin(told)
-
-    def _purpose(self) -> dict[str, Any]:
-        """A frontier beside its table can be about no other one; elsewhere it has to be said which."""
-        apart = {} if self.exactly_once else {"db": place(self.job.settings.db)}
-        return self.job.settings.purpose() | apart
-
-    async def _upto(self) -> Key | None:
-        """`--to`, which is not before `--from`."""
-        settings, table = self.job.settings, self.table
-        upto = None if settings.last is None else await table.parse_key(settings.last)
-        if table.lower_bound is not None and upto is not None and await table.is_after(table.lower_bound, upto):
-            raise UsageError(f"--from {', '.join(settings.first or ())} is after --to {', '.join(settings.last or ())}")
-        return upto
-
-    def health(self) -> Health:
-        settings = self.job.settings
-        return Health(
-            self.table,
-            max_lag=settings.max_lag,
-            lag_query=settings.lag_query,
-            max_active=settings.max_active,
-            pause_file=settings.pause_file,
-        )
-
-    def cover(self, *, held_up: Callable[[], str | None]) -> Cover:
-        """The handler of the items."""
-        return Cover(
-            self.table,
-            self.change,
-            self.job.sizer,
-            self.job.tally,
-            workers=self.job.settings.workers,
-            follower=Follower(self.table) if self.job.settings.follow else None,
-            held_up=held_up,
-        )
+        return about is not None
 
     async def run(self, frontier: Frontier) -> Summary:
-        """Cover what is open, until all is or somebody says stop."""
-        job, settings = self.job, self.job.settings
-        governor = job.governor = Governor(frontier, self.health(), slowdown=lambda: job.sizer.slowdown, say=job._say)
-        cover = self.cover(held_up=governor.held_up)
-        begin = self.table.blocking_transaction if self.change.blocking else self.table.transaction
+        """Process all slices, until the backfill is complete or a stop is requested."""
+        settings = self.settings
+        throttle = Throttle(frontier, self._make_signals(), slowdown=lambda: self.sizer.slowdown, report=self._report)
+        self.throttle = throttle
+        handler = self.make_handler(pause_reason=throttle.pause_reason)
+        begin = self.table.blocking_transaction if self.operation.blocking else self.table.transaction
 
-        async def apart(item: Item) -> Outcome:
-            """At least once: what was written commits first, the settlement follows."""
+        async def handle_at_least_once(item: Item) -> Outcome:
+            """Commit the rows first, then settle the item."""
             try:
                 async with begin() as connection:
-                    return await cover(item, connection)
+                    return await handler(item, connection)
             except StoreUnavailable:
                 return item.release(after=PAUSE_SECONDS)
 
-        watching = [asyncio.create_task(governor.watch()), asyncio.create_task(self._report(frontier))]
+        background = [asyncio.create_task(throttle.watch()), asyncio.create_task(self._refresh_progress(frontier))]
         try:
             return await frontier.run(
-                cover if self.exactly_once else apart,
+                handler if self.exactly_once else handle_at_least_once,
                 workers=settings.workers,
                 lease=settings.lease,
                 timeout=settings.timeout,
@@ -233,66 +167,105 @@ class Open(NamedTuple):
                 until="stopped" if settings.follow else "done",
                 handle_signals=False,
                 transaction=begin if self.exactly_once else None,
-                stop=job._stop,
+                stop=self._stop,
             )
         finally:
-            for task in watching:
+            for task in background:
                 task.cancel()
-            await asyncio.gather(*watching, return_exceptions=True)
+            await asyncio.gather(*background, return_exceptions=True)
 
-    async def _report(self, frontier: Frontier) -> None:
+    def make_handler(self, *, pause_reason: Callable[[], str | None]) -> BackfillHandler:
+        return BackfillHandler(
+            self.table,
+            self.operation,
+            self.sizer,
+            self.stats,
+            workers=self.settings.workers,
+            follower=TailFollower(self.table) if self.settings.follow else None,
+            pause_reason=pause_reason,
+        )
+
+    async def _make_first_item(self) -> Item:
+        settings, table = self.settings, self.table
+        upto = await self._parse_end()
+        last = await table.find_last_key(upto=upto)
+        bound = upto if upto is not None and last is not None else last
+        about = {
+            "purpose": self._describe_purpose(),
+            "table": table.description.name,
+            "key_columns": list(table.description.key_names),
+            "text_key": table.description.key[0].is_text,
+            "first_key": _to_list(await table.find_first_key(upto=upto)),
+            "rows": await table.estimate_rows(upto=upto),
+            "upto": _to_list(bound),
+        }
+        # With --follow, the tail follower decides how far to go, from the start.
+        return PlanStep(0, None, None if settings.follow else bound, settings.batch, 0).first_item(about)
+
+    def _describe_purpose(self) -> dict[str, Any]:
+        """Return what the backfill does. A frontier in another database also records the table's database."""
+        apart = {} if self.exactly_once else {"db": identify_database(self.settings.db)}
+        return self.settings.purpose() | apart
+
+    async def _parse_end(self) -> Key | None:
+        """Parse `--to`. Raise UsageError if it is before `--from`."""
+        settings, table = self.settings, self.table
+        upto = None if settings.last is None else await table.parse_key(settings.last)
+        if table.lower_bound is not None and upto is not None and await table.is_after(table.lower_bound, upto):
+            raise UsageError(f"--from {', '.join(settings.first or ())} is after --to {', '.join(settings.last or ())}")
+        return upto
+
+    def _make_signals(self) -> LoadSignals:
+        settings = self.settings
+        return LoadSignals(
+            self.table,
+            max_lag=settings.max_lag,
+            lag_query=settings.lag_query,
+            max_active=settings.max_active,
+            pause_file=settings.pause_file,
+        )
+
+    async def _refresh_progress(self, frontier: Frontier) -> None:
         while True:
             try:
-                self.job.progress = await progress(frontier)
+                self.progress = await read_progress(frontier)
             except StoreUnavailable:
-                pass  # the runner says so, and waits
-            await asyncio.sleep(REPORT_SECONDS)
+                pass  # the runner reports it and waits
+            await asyncio.sleep(REFRESH_SECONDS)
 
 
-def opened(settings: BackfillSettings, *, create: bool = True) -> swath.Opening:
-    """The frontier of a backfill. One partition: what is covered is one key."""
+def open_frontier(settings: BackfillSettings, *, create: bool = True) -> swath.Opening:
+    """Open the frontier of a backfill. It has one partition, so that its checkpoint is one key."""
     if not create:
         return swath.open(settings.store_url, create=False)
     return swath.open(settings.store_url, partitions=1, max_attempts=MAX_ATTEMPTS)
 
 
-def same_database(db: str, store: str) -> bool:
-    """Whether a table and a frontier can be in one transaction, as far as their URLs tell."""
-    return place(db) == place(store)
+def _make_operation(
+    settings: BackfillSettings, table: Table, handler: Callable[..., Any] | None, threads: Threads
+) -> Operation:
+    if settings.set is not None:
+        return SetOperation(table, settings.set, settings.where)
+    if settings.sql is not None:
+        return SqlOperation(table, settings.sql)
+    assert handler is not None
+    seconds = timeouts.get_time_limit(settings.target_time)
+    return FunctionOperation(table, handler, settings.where, seconds=seconds, threads=threads)
 
 
-def place(url: str) -> str:
-    """Which database a URL names."""
-    parts = urlsplit(url)
-    if parts.scheme == "sqlite":
-        return f"sqlite {os.path.realpath(unquote(parts.path.removeprefix('/')))}"
-    from psycopg.conninfo import conninfo_to_dict
-
-    given = conninfo_to_dict(_without_schema(url))
-    given["dbname"] = given.get("dbname") or given.get("user")  # as PostgreSQL has it
-    names = ("host", "hostaddr", "port", "dbname", "service")
-    return " ".join(["postgresql", *(f"{name}={given[name]}" for name in names if given.get(name))])
-
-
-def _without_schema(url: str) -> str:
-    from swath.backends.postgres.location import PostgresLocation
-
-    return PostgresLocation.parse(url).dsn if "schema" in StoreURL.parse(url).query else url
-
-
-def _same(before: dict[str, Any], now: dict[str, Any], *, frontier_at: str) -> None:
+def _check_same(before: dict[str, Any], now: dict[str, Any], *, store_url: str) -> None:
     changed = [name for name in before | now if before.get(name) != now.get(name)]
     if changed:
-        said = ", ".join(f"{_flag(name)} {before.get(name)!r}" for name in changed)
+        values = ", ".join(f"{_to_flag(name)} {before.get(name)!r}" for name in changed)
         raise UsageError(
-            f"the backfill at {mask_password(frontier_at)} was begun with {said}. Give the same again to go on "
-            "with it, or begin another with --name"
+            f"the backfill at {mask_password(store_url)} was started with {values}. Repeat these to resume it, or "
+            "start another one with --name"
         )
 
 
-def _flag(name: str) -> str:
+def _to_flag(name: str) -> str:
     return {"first": "--from", "last": "--to"}.get(name, f"--{name}")
 
 
-def _listed(found: Key | None) -> list[Any] | None:
-    return None if found is None else list(found)
+def _to_list(key: Key | None) -> list[Any] | None:
+    return None if key is None else list(key)

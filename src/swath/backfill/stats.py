@@ -1,47 +1,47 @@
-"""Tally: what one process has done of a backfill."""
+"""BackfillStats: what one process has done for a backfill."""
 
 import time
 from collections import Counter, deque
 from typing import Any
 
-RATE_SECONDS = 20.0
+RATE_SECONDS = 20.0  # the window of the rate
 
 
-class Tally:
-    """Counts, and the rate of late."""
+class BackfillStats:
+    """Counters, and the rate over the last seconds."""
 
     def __init__(self) -> None:
         self.slices = 0
         self.rows = 0
         self.changed = 0
         self.longest = 0.0  # seconds of a slice
-        self.overruns: Counter[str] = Counter()
+        self.overruns: Counter[str] = Counter()  # by reason
         self.began = time.monotonic()
         self._recent: deque[tuple[float, int]] = deque()
 
-    def covered(self, rows: int, changed: int, seconds: float) -> None:
+    def record_slice(self, rows: int, changed: int, seconds: float) -> None:
         self.slices += 1
         self.rows += rows
         self.changed += changed
         self.longest = max(self.longest, seconds)
         now = time.monotonic()
         self._recent.append((now, rows))
-        self._forget(now)
+        self._drop_old(now)
 
-    def overran(self, error: Exception) -> None:
-        """A slice had to be made smaller."""
-        self.overruns[_WORDS.get(type(error).__name__, type(error).__name__)] += 1
+    def record_overrun(self, error: Exception) -> None:
+        """Count a slice that has to be retried with fewer rows."""
+        self.overruns[_REASONS.get(type(error).__name__, type(error).__name__)] += 1
 
     @property
     def rate(self) -> float:
-        """Rows a second."""
+        """Rows per second."""
         now = time.monotonic()
-        self._forget(now)
+        self._drop_old(now)
         seconds = min(RATE_SECONDS, now - self.began)
         return sum(rows for _, rows in self._recent) / seconds if seconds > 0 else 0.0
 
-    def _forget(self, now: float) -> None:
-        """Also where nobody asks for the rate, as with --quiet: there may be millions of slices (INV-9)."""
+    def _drop_old(self, now: float) -> None:
+        """Bound the memory for millions of slices (INV-9), also when --quiet never asks for the rate."""
         while self._recent and self._recent[0][0] < now - RATE_SECONDS:
             self._recent.popleft()
 
@@ -56,10 +56,10 @@ class Tally:
         }
 
 
-_WORDS = {
-    "QueryCanceled": "took too long",
-    "Interrupted": "took too long",
+_REASONS = {
+    "QueryCanceled": "timeout",
+    "TimedOut": "timeout",
     "DeadlockDetected": "deadlock",
-    "SerializationFailure": "serialisation failure",
-    "LockNotAvailable": "waited too long for a lock",
+    "SerializationFailure": "serialization failure",
+    "LockNotAvailable": "lock timeout",
 }

@@ -1,74 +1,76 @@
-"""Follow: how far a backfill may go with rows that are inserted while it runs.
+"""TailFollower: how far a backfill with --follow may go among rows that are inserted while it runs.
 
-Keys are handed out in order and committed in any: the greatest key that can be seen may have lower ones behind it that
-commit later. So a key is gone up to only when every transaction that was running when it was seen has ended. What was
-drawn from a sequence in one transaction and inserted in another cannot be known of.
+A table assigns keys in order, but transactions commit in any order: rows with lower keys may appear behind the
+greatest visible key. So a key is safe once every transaction that was running when the key was seen has ended. A key
+that was drawn from a sequence in one transaction and inserted in another can still be missed.
 """
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from swath.backfill.ranges import Step, key
-from swath.core.item import Item
+from swath import Item
+from swath.backfill.ranges import PlanStep, to_key
 from swath.tables.table import Key, Table
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
-# A transaction that has written nothing yet has no number, and may have drawn a key: so who is running is told by the
-# lock that every transaction holds on itself, which any role may see, in contrast to what pg_stat_activity tells.
-_MARK = b"""
+# A transaction that has not written yet has no number, but may have drawn a key. So running transactions are found by
+# the lock that each holds on its own virtual id, which every role may see, unlike the details in pg_stat_activity.
+_LIST_RUNNING = b"""
 SELECT pg_snapshot_xmax(pg_current_snapshot())::text, ARRAY(
     SELECT l.virtualtransaction FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid
     WHERE l.locktype = 'virtualxid' AND l.virtualxid = l.virtualtransaction AND a.datname = current_database()
         AND l.pid <> pg_backend_pid())
 """
-_ENDED = b"""
+_HAVE_ENDED = b"""
 SELECT pg_snapshot_xmin(pg_current_snapshot()) >= %s::xid8 AND NOT EXISTS (
     SELECT FROM pg_locks WHERE locktype = 'virtualxid' AND virtualtransaction = ANY(%s))
 """
 
 
-def later(step: Step) -> Item:
-    """A step that is taken in a moment."""
-    return step.item()._replace(not_before=datetime.now(UTC) + timedelta(seconds=LOOK_SECONDS))
+def delay_step(step: PlanStep) -> Item:
+    """Return a step's item that becomes ready after the polling interval."""
+    return step.to_item()._replace(not_before=datetime.now(UTC) + timedelta(seconds=POLL_SECONDS))
 
 
-class Follower:
-    """Looks for the key up to which nothing can come any more."""
+class TailFollower:
+    """Finds the key up to which no more rows can appear."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
 
-    async def next_step(self, step: Step) -> Item | None:
-        """The step that plans what has come since, under a key of its own; None while there is nothing new."""
-        safe = step.safe or {"look": 0}
+    async def find_next_step(self, step: PlanStep) -> Item | None:
+        """Return the step that plans the rows inserted since, with a new key; None while there are none."""
+        safe = step.safe or {"poll": 0}
         upto = step.upto
         if "key" in safe:
-            if not await self._ended(safe):
+            if not await self._have_ended(safe):
                 return None
-            upto = key(safe["key"])
-        seen = await self._seen(step.after)
+            upto = to_key(safe["key"])
+        seen = await self._find_greatest(step.after)
         if upto == step.after and not seen:
             return None
-        onward = step._replace(upto=upto, safe={"look": safe["look"] + 1, **seen})
-        return onward.item() if upto != step.after else later(onward)
+        following = step._replace(upto=upto, safe={"poll": safe["poll"] + 1, **seen})
+        return following.to_item() if upto != step.after else delay_step(following)
 
-    async def _seen(self, after: Key | None) -> dict[str, Any]:
-        """The greatest key there is now, and who was running then. The key is read first: whoever begins later is
-        handed a greater one."""
+    async def _find_greatest(self, after: Key | None) -> dict[str, Any]:
+        """Return the greatest key and the transactions that are running.
+
+        Read the key first: a transaction that starts later draws a greater one.
+        """
         greatest = await self._table.find_last_key(after=after)
         if greatest is None:
             return {}
         if self._table.kind == "sqlite":
             return {"key": list(greatest)}
         async with self._table.transaction() as connection:
-            xmax, running = await (await connection.execute(_MARK)).fetchone()
+            xmax, running = await (await connection.execute(_LIST_RUNNING)).fetchone()
         return {"key": list(greatest), "xmax": xmax, "running": running}
 
-    async def _ended(self, safe: dict[str, Any]) -> bool:
-        """Whether every transaction has ended that was running when the key was seen. SQLite has one at a time."""
+    async def _have_ended(self, safe: dict[str, Any]) -> bool:
+        """Return whether every transaction that was running has ended. SQLite has a single writer."""
         if self._table.kind == "sqlite":
             return True
         async with self._table.transaction() as connection:
-            row = await (await connection.execute(_ENDED, (safe["xmax"], safe["running"]))).fetchone()
+            row = await (await connection.execute(_HAVE_ENDED, (safe["xmax"], safe["running"]))).fetchone()
         return bool(row[0])

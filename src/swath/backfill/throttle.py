@@ -1,86 +1,85 @@
-"""Governor: how many slices may be worked on at once, over all machines, so that a backfill is a good citizen.
+"""Throttle: limit the slices in flight, over all machines, while the backfill slows down other users.
 
-The allowance is the concurrency of the lane, which the frontier holds the whole fleet to. It is halved when somebody
-suffers, and grows by one a second when nobody does; where there is no reason left for a limit, it is lifted.
+The limit is the concurrency of the lane, which the frontier enforces for all workers. The throttle halves it when a
+load signal asks for that and otherwise raises it by one per second, until the limit no longer matters and is removed.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
 
-from swath.backfill.load_signals import Complaint, Health
+from swath import Frontier, StoreUnavailable, UsageError
+from swath.backfill.load_signals import LoadSignals, Overload
 from swath.backfill.ranges import LANE
-from swath.core.errors import StoreUnavailable, UsageError
-from swath.frontier import Frontier
 
 log = logging.getLogger("swath.backfill")
 
-LOOK_SECONDS = 1.0
-BLOCK_SECONDS = 3.0  # that one look holds the lane: somebody who dies does not hold it for ever
-ROOM = 4  # times what is at work: a limit that high limits nobody
+CHECK_SECONDS = 1.0
+BLOCK_SECONDS = 3.0  # per check; the block expires by itself if this process dies
+HEADROOM = 4  # a limit of this many times the slices in flight has no effect
 
 
-class Governor:
-    """Looks once a second, and says why it changed its mind."""
+class Throttle:
+    """Checks the load once per second and reports when it pauses, slows down or speeds up."""
 
     def __init__(
         self,
         frontier: Frontier,
-        health: Health,
+        signals: LoadSignals,
         *,
         slowdown: Callable[[], float],
-        say: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         self._frontier = frontier
-        self._health = health
+        self._signals = signals
         self._slowdown = slowdown
-        self._say = say
-        self.complaint: Complaint | None = None
+        self._report = report
+        self.overload: Overload | None = None
 
-    def held_up(self) -> str | None:
-        """Why nothing may be started at this moment."""
-        return self.complaint.why if self.complaint is not None and self.complaint.pause else None
+    def pause_reason(self) -> str | None:
+        """Return why no slice may start now, or None."""
+        return self.overload.reason if self.overload is not None and self.overload.pause else None
 
     async def watch(self) -> None:
         while True:
             try:
-                await self._look()
+                await self._check()
             except StoreUnavailable as error:
-                log.debug("no look at the database's health: %s", error)
-            await asyncio.sleep(LOOK_SECONDS)
+                log.debug("cannot check the database's load: %s", error)
+            await asyncio.sleep(CHECK_SECONDS)
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         try:
-            complaint = await self._health.look(slowdown=self._slowdown())
-        except UsageError as error:  # nobody knows whether it may go on
-            complaint = Complaint(True, str(error))
-        self._tell(complaint)
-        self.complaint = complaint
-        if complaint is not None and complaint.pause:
+            overload = await self._signals.check(slowdown=self._slowdown())
+        except UsageError as error:  # pause while the load is unknown
+            overload = Overload(True, str(error))
+        self._report_change(overload)
+        self.overload = overload
+        if overload is not None and overload.pause:
             await self._frontier.block(LANE, seconds=BLOCK_SECONDS)
             return
         lane = await self._frontier.lane(LANE)
         if lane is None:
             return
         limit = lane.concurrency if "concurrency" in lane.overrides else None
-        wanted = allowance(limit, lane.in_flight, complaint)
+        wanted = choose_limit(limit, lane.in_flight, overload)
         if wanted != limit:
             await self._frontier.limit(LANE, concurrency=wanted if wanted is not None else "default")
 
-    def _tell(self, complaint: Complaint | None) -> None:
-        before = self.complaint
-        if complaint is None:
+    def _report_change(self, overload: Overload | None) -> None:
+        before = self.overload
+        if overload is None:
             if before is not None:
-                self._say("goes on" if before.pause else "back to full speed, step by step")
-        elif before is None or before.pause != complaint.pause:
-            self._say(f"{'paused' if complaint.pause else 'slower'}: {complaint.why}")
+                self._report("resumed" if before.pause else "speeding up again")
+        elif before is None or before.pause != overload.pause:
+            self._report(f"{'paused' if overload.pause else 'slowed down'}: {overload.reason}")
 
 
-def allowance(limit: int | None, in_flight: int, complaint: Complaint | None) -> int | None:
-    """How many slices at once from now on; None is no limit."""
-    if complaint is not None:
-        at_work = in_flight if limit is None else min(limit, max(in_flight, 1))
-        return max(1, at_work // 2)
-    if limit is None or limit >= ROOM * max(in_flight, 1):
+def choose_limit(limit: int | None, in_flight: int, overload: Overload | None) -> int | None:
+    """Return how many slices may be in flight from now on; None means no limit."""
+    if overload is not None:
+        active = in_flight if limit is None else min(limit, max(in_flight, 1))
+        return max(1, active // 2)
+    if limit is None or limit >= HEADROOM * max(in_flight, 1):
         return None
     return limit + 1

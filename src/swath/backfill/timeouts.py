@@ -1,4 +1,4 @@
-"""How long a slice may hold its locks, and what the errors of a database mean for a slice."""
+"""The time limit of a slice, and what database errors mean for it."""
 
 import asyncio
 import inspect
@@ -10,70 +10,70 @@ from typing import Any
 
 from swath.tables.sqlite import call_interruptibly
 
-FACTOR = 1.5  # of the target time: what is left of twice that is for the settlement
-LEAST = 0.05  # seconds
-BY_INDEX = "SET LOCAL enable_seqscan = off"  # stale statistics would have every slice read the whole table
+FACTOR = 1.5  # of the target time; up to twice the target time, the rest is for the settlement
+MIN_SECONDS = 0.05
+FORCE_INDEX = "SET LOCAL enable_seqscan = off"  # with stale statistics, every slice would read the whole table
 
 
-class Interrupted(Exception):
-    """A statement in SQLite or a handler took too long."""
+class TimedOut(Exception):
+    """A statement in SQLite, or a handler, exceeded its time limit."""
 
 
 Errors = tuple[type[Exception], ...]
-OVERRUN: Errors = (Interrupted,)  # to be tried with fewer rows
-REFUSED: Errors = (sqlite3.DataError, sqlite3.IntegrityError)  # the same rows would be refused again
-WRONG_STATE: Errors = ()  # the transaction cannot do that, such as write where all is read-only
-GONE: Errors = ()  # the database is not there, and waiting helps
+OVERRUN: Errors = (TimedOut,)  # retry with fewer rows
+REJECTED: Errors = (sqlite3.DataError, sqlite3.IntegrityError)  # a retry would fail the same way
+WRONG_STATE: Errors = ()  # not possible in this transaction, such as a write in a read-only one
+UNAVAILABLE: Errors = ()  # no connection to the database; wait and retry
 
 try:
     from psycopg import errors as pg
 
     OVERRUN += (pg.QueryCanceled, pg.DeadlockDetected, pg.SerializationFailure, pg.LockNotAvailable)
-    REFUSED += (pg.DataError, pg.IntegrityError, pg.ProgrammingError, pg.NotSupportedError)
+    REJECTED += (pg.DataError, pg.IntegrityError, pg.ProgrammingError, pg.NotSupportedError)
     WRONG_STATE += (pg.InternalError,)
-    GONE += (pg.OperationalError, pg.InterfaceError)
+    UNAVAILABLE += (pg.OperationalError, pg.InterfaceError)
 except ImportError:
-    pass  # without it there are only tables in SQLite
+    pass  # without psycopg, all tables are in SQLite
 
 
-def allowed(target: float) -> float:
-    """Seconds that a slice may take before it is made smaller."""
-    return max(LEAST, FACTOR * target)
+def get_time_limit(target: float) -> float:
+    """Return how many seconds a slice may take before it is retried with fewer rows."""
+    return max(MIN_SECONDS, FACTOR * target)
 
 
-def was_interrupted(error: Exception) -> bool:
-    """Whether a statement in SQLite was ended because it took too long."""
+def is_interrupt(error: Exception) -> bool:
+    """Return whether SQLite ended a statement because of an interrupt."""
     return getattr(error, "sqlite_errorname", None) == "SQLITE_INTERRUPT"
 
 
 @asynccontextmanager
 async def attempt(connection: Any, target: float) -> AsyncIterator[None]:
-    """A part of the transaction that is undone when it raises, with the locks it took: also when it takes too long."""
-    seconds = allowed(target)
+    """Run a part of the transaction with a time limit. If it raises, undo it and release its locks."""
+    seconds = get_time_limit(target)
     if isinstance(connection, sqlite3.Connection):
-        async with _attempt_in_file(connection, seconds):
+        async with _attempt_in_sqlite(connection, seconds):
             yield
         return
     milliseconds = int(seconds * 1_000)
-    await _run(
+    await _execute(
         connection,
         f"SET LOCAL statement_timeout = {milliseconds}; SET LOCAL lock_timeout = {milliseconds}; "
-        # A handler may think for as long as --timeout, whatever the role has for a limit.
-        f"SET LOCAL idle_in_transaction_session_timeout = 0; {BY_INDEX}; SAVEPOINT attempt",
+        # A handler may compute for as long as --timeout allows, even if the role has a shorter limit.
+        f"SET LOCAL idle_in_transaction_session_timeout = 0; {FORCE_INDEX}; SAVEPOINT attempt",
     )
-    # The settlement has limits of its own.
+    # The settlement has its own limits.
     unlimited = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0"
     try:
         yield
-        # What is checked at the commit would be refused there, where nobody can tell the slice from its settlement.
-        await _run(connection, f"SET CONSTRAINTS ALL IMMEDIATE; {unlimited}")
+        # Check deferred constraints now. At the commit, a violation could not be told from a failed settlement.
+        await _execute(connection, f"SET CONSTRAINTS ALL IMMEDIATE; {unlimited}")
     except Exception:
         if not connection.closed:
-            await _run(connection, f"ROLLBACK TO SAVEPOINT attempt; {unlimited}")
+            await _execute(connection, f"ROLLBACK TO SAVEPOINT attempt; {unlimited}")
         raise
 
 
-async def _run(connection: Any, statement: str) -> None:
+async def _execute(connection: Any, statement: str) -> None:
     if inspect.iscoroutinefunction(connection.execute):
         await connection.execute(statement.encode())
     else:
@@ -81,9 +81,11 @@ async def _run(connection: Any, statement: str) -> None:
 
 
 @asynccontextmanager
-async def _attempt_in_file(connection: sqlite3.Connection, seconds: float) -> AsyncIterator[None]:
-    """SQLite has no time limit for a statement, so it is interrupted; one that writes is rolled back then with the
-    whole of its transaction, and another is begun."""
+async def _attempt_in_sqlite(connection: sqlite3.Connection, seconds: float) -> AsyncIterator[None]:
+    """Interrupt the connection after `seconds`, since SQLite has no statement timeout.
+
+    SQLite rolls back the whole transaction when it interrupts a write. In that case, begin another one.
+    """
     connection.execute("SAVEPOINT attempt")
     timer = threading.Timer(seconds, connection.interrupt)
     timer.daemon = True
@@ -96,8 +98,8 @@ async def _attempt_in_file(connection: sqlite3.Connection, seconds: float) -> As
             connection.execute("ROLLBACK TO attempt")
         else:
             await call_interruptibly(connection, connection.execute, "BEGIN IMMEDIATE")
-        if was_interrupted(error):
-            raise Interrupted("it took longer than the time limit of a slice") from error
+        if is_interrupt(error):
+            raise TimedOut(f"the slice exceeded its time limit of {seconds:g} s") from error
         raise
     finally:
         timer.cancel()

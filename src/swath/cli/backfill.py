@@ -1,4 +1,4 @@
-"""`swath backfill`: a change to every row of a big table, safely, while it is in use."""
+"""`swath backfill`: change every row of a large table while it is in use."""
 
 import json as json_
 from collections.abc import Callable
@@ -6,21 +6,21 @@ from typing import Annotated
 
 import typer
 
+from swath import MissingExtra
 from swath.backfill.settings import BackfillSettings
 from swath.cli.command import check_optional_store, run_command
 from swath.cli.parsers import parse_duration
-from swath.core.errors import MissingExtra
 
-RANGE, CITIZEN, OUTPUT = "Which rows", "Good citizen", "Output"
+ROWS, THROTTLE, OUTPUT = "Rows", "Throttling", "Output"
 
 
-def keys(text: str) -> list[str]:
-    """A key as it is written on the command line: one value, or a JSON list of the values of several columns."""
+def parse_key(text: str) -> list[str]:
+    """Parse a key of the command line: one value, or a JSON list with a value per column."""
     if text.startswith("["):
         try:
             found = json_.loads(text)
         except ValueError:
-            raise typer.BadParameter(f'{text!r} is not JSON: a key of two columns is written like [7, "b"]') from None
+            raise typer.BadParameter(f'{text!r} is not JSON; write a key of two columns like [7, "b"]') from None
         return [value if isinstance(value, str) else json_.dumps(value) for value in found]
     return [text]
 
@@ -29,19 +29,24 @@ def backfill(
     db: Annotated[
         str,
         typer.Option(
-            "--db", metavar="URL", show_default=False, help="Where the table is: postgresql://… or sqlite:///app.db"
+            "--db", metavar="URL", show_default=False, help="Database of the table: postgresql://… or sqlite:///app.db"
         ),
     ],
-    table: Annotated[str, typer.Option("--table", metavar="NAME", show_default=False, help="Which table")],
+    table: Annotated[str, typer.Option("--table", metavar="NAME", show_default=False, help="Table to change")],
     key: Annotated[
         str | None,
         typer.Option(
-            "--key", metavar="COLUMNS", show_default="the primary key", help="Unique columns, such as id or tenant,id"
+            "--key",
+            metavar="COLUMNS",
+            show_default="the primary key",
+            help="Columns of a unique index that order the table, such as id or tenant,id",
         ),
     ] = None,
     set_: Annotated[
         str | None,
-        typer.Option("--set", metavar="SQL", show_default=False, help='As in "email_lower = lower(email)"'),
+        typer.Option(
+            "--set", metavar="SQL", show_default=False, help='Assignments, such as "email_lower = lower(email)"'
+        ),
     ] = None,
     sql: Annotated[
         str | None,
@@ -49,7 +54,7 @@ def backfill(
             "--sql",
             metavar="SQL",
             show_default=False,
-            help='A statement for each slice, as in "update … where id between :lo and :hi"',
+            help='Statement to run for each slice, such as "update … where id between :lo and :hi"',
         ),
     ] = None,
     handler: Annotated[
@@ -58,7 +63,7 @@ def backfill(
             "--run",
             metavar="MODULE:FUNCTION",
             show_default=False,
-            help="Called with the rows of each slice and the connection of its transaction",
+            help="Function to call with the rows of each slice and the connection of its transaction",
         ),
     ] = None,
     store: Annotated[
@@ -66,15 +71,19 @@ def backfill(
         typer.Option(
             "--store",
             metavar="URL",
-            show_default="a schema beside the table",
-            help="The frontier; only beside the table every row is changed exactly once",
+            show_default="a schema in the table's database",
+            help="Frontier URL; rows change exactly once only if it is in the table's database",
         ),
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option("--name", metavar="NAME", show_default="swath_backfill_TABLE", help="What that schema is called"),
+        typer.Option(
+            "--name", metavar="NAME", show_default="swath_backfill_TABLE", help="Name of the frontier's schema"
+        ),
     ] = None,
-    workers: Annotated[int, typer.Option("--workers", metavar="N", help="Slices at once in this process")] = 4,
+    workers: Annotated[
+        int, typer.Option("--workers", metavar="N", help="Slices processed concurrently by this process")
+    ] = 4,
     target_time: Annotated[
         float,
         typer.Option(
@@ -82,16 +91,23 @@ def backfill(
             parser=parse_duration,
             metavar="TIME",
             show_default="500ms",
-            help="How long a slice is to take; a statement that takes much longer is ended, and done in parts",
+            help="Duration of a slice to aim for; a statement that takes much longer is cancelled and split",
         ),
     ] = 0.5,
     batch: Annotated[
-        int, typer.Option("--batch", metavar="ROWS", help="Rows of the first slices; then the target time decides")
+        int,
+        typer.Option(
+            "--batch", metavar="ROWS", help="Rows in the first slices, before --target-time determines the size"
+        ),
     ] = 1_000,
     timeout: Annotated[
         float,
         typer.Option(
-            "--timeout", parser=parse_duration, metavar="TIME", show_default="10m", help="For a function of --run"
+            "--timeout",
+            parser=parse_duration,
+            metavar="TIME",
+            show_default="10m",
+            help="Maximum time for one call of the --run function",
         ),
     ] = 600.0,
     lease: Annotated[
@@ -104,9 +120,9 @@ def backfill(
             help="Time after which other processes take over the slices of a process that died",
         ),
     ] = 60.0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done and change nothing")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also where rows may be changed twice and that makes a difference")
+        bool, typer.Option("--force", help="Run even if a crash could change rows twice with a different result")
     ] = False,
     where: Annotated[
         str | None,
@@ -114,25 +130,31 @@ def backfill(
             "--where",
             metavar="SQL",
             show_default=False,
-            help='Only these rows, as in "email_lower is null"',
-            rich_help_panel=RANGE,
+            help='Condition for the rows to change, such as "email_lower is null"',
+            rich_help_panel=ROWS,
         ),
     ] = None,
     first: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="KEY", show_default="the beginning", help="Begin with this key", rich_help_panel=RANGE
+            "--from", metavar="KEY", show_default="the first key", help="First key to change", rich_help_panel=ROWS
         ),
     ] = None,
     last: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="KEY", show_default="the last key now", help="End with this key", rich_help_panel=RANGE
+            "--to",
+            metavar="KEY",
+            show_default="the last key at the start",
+            help="Last key to change",
+            rich_help_panel=ROWS,
         ),
     ] = None,
     follow: Annotated[
         bool,
-        typer.Option("--follow", help="Go on with rows that are inserted later, until stopped", rich_help_panel=RANGE),
+        typer.Option(
+            "--follow", help="Continue with rows that are inserted later, until stopped", rich_help_panel=ROWS
+        ),
     ] = False,
     max_lag: Annotated[
         float | None,
@@ -141,8 +163,8 @@ def backfill(
             parser=parse_duration,
             metavar="TIME",
             show_default="10s",
-            help="Pause while a stand-by is further behind",
-            rich_help_panel=CITIZEN,
+            help="Maximum replication lag; pause while a standby is further behind",
+            rich_help_panel=THROTTLE,
         ),
     ] = 10.0,
     lag_query: Annotated[
@@ -150,9 +172,9 @@ def backfill(
         typer.Option(
             "--lag-query",
             metavar="SQL",
-            show_default="the stand-bys of the server",
-            help="What tells the lag, in seconds",
-            rich_help_panel=CITIZEN,
+            show_default="the server's standbys",
+            help="Query that returns the lag in seconds",
+            rich_help_panel=THROTTLE,
         ),
     ] = None,
     max_active: Annotated[
@@ -161,8 +183,8 @@ def backfill(
             "--max-active",
             metavar="N",
             show_default="no limit",
-            help="Pause while more other sessions are active",
-            rich_help_panel=CITIZEN,
+            help="Maximum active sessions of other applications; pause while there are more",
+            rich_help_panel=THROTTLE,
         ),
     ] = None,
     pause_file: Annotated[
@@ -171,43 +193,41 @@ def backfill(
             "--pause-file",
             metavar="FILE",
             show_default=False,
-            help="Pause while this file exists",
-            rich_help_panel=CITIZEN,
+            help="File that pauses the backfill while it exists",
+            rich_help_panel=THROTTLE,
         ),
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print progress and summary as JSON lines", rich_help_panel=OUTPUT)
     ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Only say what went wrong", rich_help_panel=OUTPUT)
-    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only", rich_help_panel=OUTPUT)] = False,
 ) -> None:
-    """Change every row of a table in small slices, each in a transaction of its own.
+    """Change every row of a table in small slices, each in its own transaction.
 
-    The same command goes on where it stopped, after Ctrl-C as after a crash; run it on several machines and they share
-    the work. Exits with 0 when all is covered, with 1 when slices were given up or are left, 130 after Ctrl-C.
+    Run the same command again to resume after Ctrl-C or a crash. Run it on several machines to share the work. Exits
+    with 0 if all rows are covered, with 1 if slices are dead or left, with 130 after Ctrl-C.
     """
-    settings = lambda: BackfillSettings(  # noqa: E731  made where its errors are told
-        db=db, table=table, key=_names(key), set=set_, sql=sql, run=handler, where=where,
-        store=check_optional_store(store), name=name, first=_key(first), last=_key(last), follow=follow,
+    settings = lambda: BackfillSettings(  # noqa: E731  so that run_command reports its errors
+        db=db, table=table, key=_split_columns(key), set=set_, sql=sql, run=handler, where=where,
+        store=check_optional_store(store), name=name, first=_parse_key(first), last=_parse_key(last), follow=follow,
         force=force, workers=workers, batch=batch, target_time=target_time, timeout=timeout, lease=lease,
         max_lag=max_lag, lag_query=lag_query, max_active=max_active, pause_file=pause_file,
     )  # fmt: skip
     run_command(db, _backfill(settings, dry_run=dry_run, json=json, quiet=quiet))
 
 
-def _names(text: str | None) -> tuple[str, ...] | None:
+def _split_columns(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(name.strip() for name in text.split(","))
 
 
-def _key(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(keys(text))
+def _parse_key(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(parse_key(text))
 
 
 async def _backfill(settings: Callable[[], BackfillSettings], *, dry_run: bool, json: bool, quiet: bool) -> int:
     try:
-        from swath.cli.backfilling import Backfilling
+        from swath.cli.backfill_command import BackfillCommand
     except ImportError as error:
-        raise MissingExtra("backfills need some more packages: pip install 'swath[backfill]'") from error
-    backfilling = Backfilling(settings(), json=json, quiet=quiet)
-    return await (backfilling.dry_run() if dry_run else backfilling.run())
+        raise MissingExtra("swath backfill needs more packages: pip install 'swath[backfill]'") from error
+    command = BackfillCommand(settings(), json=json, quiet=quiet)
+    return await (command.dry_run() if dry_run else command.run())

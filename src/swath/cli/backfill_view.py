@@ -1,4 +1,4 @@
-"""How a backfill looks while it runs, and what is said of it in the end."""
+"""Texts of `swath backfill`: the live panel, log lines, JSON and the summary."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,9 +6,8 @@ from typing import Any
 from rich.console import RenderableType
 from rich.progress_bar import ProgressBar
 
-from swath.backfill.job import Begun, Job
+from swath.backfill.job import BackfillJob, StartInfo
 from swath.backfill.progress import Progress
-from swath.backfill.settings import BackfillSettings
 from swath.cli.formatting import format_duration, format_json, pluralize
 from swath.cli.terminal import make_panel
 from swath.tables.table import Key
@@ -17,85 +16,84 @@ LINE_SECONDS = 10.0
 BAR_WIDTH = 60
 
 
-def beginning(begun: Begun, settings: BackfillSettings) -> str:
-    """What is about to happen, in a few lines."""
-    before = begun.before
-    table = begun.table.description
-    if before.over and not settings.follow:
-        return f"the backfill of {table.name} is complete: give --name to begin another"
-    how = (
-        "exactly once: each slice and its record commit together"
-        if begun.exactly_once
-        else "at least once: after a crash some rows may be changed again, because the frontier is in another database"
+def describe_start(job: BackfillJob, start: StartInfo) -> str:
+    """Return what is about to happen, in two lines."""
+    progress, follow = start.progress, job.settings.follow
+    table = job.table.description
+    if progress.complete and not follow:
+        return f"the backfill of {table.name} is complete; use --name to start another one"
+    promise = (
+        "exactly once: each slice commits together with its progress"
+        if job.exactly_once
+        else "at least once: the frontier is in another database, so a crash may repeat some rows"
     )
-    onward = f"goes on after {key(before.key)}" if begun.resumed else "begins"
-    upto = "as rows come" if settings.follow else f"up to {key(before.upto)}"
-    return f"backfill of {table.name} by {', '.join(table.key_names)} {onward}, {upto}\nevery row {how}"
+    verb = f"resumes after {format_key(progress.key)}" if start.resumed else "starts"
+    upto = "follows new rows" if follow else f"ends at {format_key(progress.upto)}"
+    return f"backfill of {table.name} by {', '.join(table.key_names)} {verb} and {upto}\nevery row {promise}"
 
 
-def key(found: Key | None) -> str:
-    """A key as it can be given to --from and --to."""
-    if found is None:
-        return "the beginning"
-    return str(found[0]) if len(found) == 1 else format_json(list(found))
+def format_key(key: Key | None) -> str:
+    """Return a key in the form that --from and --to take."""
+    if key is None:
+        return "the start"
+    return str(key[0]) if len(key) == 1 else format_json(list(key))
 
 
-def left(job: Job, now: Progress) -> float | None:
-    """Seconds until it is over, if it goes on as it did."""
-    if not job.tally.rate or not now.share or now.share >= 1:
+def estimate_seconds_left(job: BackfillJob, progress: Progress) -> float | None:
+    if not job.stats.rate or not progress.share or progress.share >= 1:
         return None
-    rows = now.rows * (1 - now.share) / now.share
-    return rows / job.tally.rate
+    rows = progress.rows * (1 - progress.share) / progress.share
+    return rows / job.stats.rate
 
 
-def rows(job: Job) -> Iterator[tuple[str, str]]:
-    tally, now = job.tally, job.progress
-    yield "rows", f"{tally.rows:,} covered, {tally.changed:,} changed   {tally.rate:,.0f}/s"
+def list_facts(job: BackfillJob) -> Iterator[tuple[str, str]]:
+    stats, progress = job.stats, job.progress
+    yield "rows", f"{stats.rows:,} processed, {stats.changed:,} changed   {stats.rate:,.0f}/s"
     size = pluralize(job.sizer.size, "row")
-    yield "slices", f"{tally.slices:,} of about {size} now, the longest {tally.longest * 1000:,.0f} ms"
-    if tally.overruns:
-        yield "made smaller", ", ".join(f"{why} {count:,}" for why, count in tally.overruns.most_common())
-    if now is not None:
-        share = "" if now.share is None else f"   {now.share:.1%}"
-        yield "covered", f"up to {key(now.key)}{share}"
-        if (seconds := left(job, now)) is not None:
-            yield "left", f"about {format_duration(seconds)}"
-        if now.dead:
-            yield "given up", pluralize(now.dead, "slice")
-    if job.governor is not None and (complaint := job.governor.complaint) is not None:
-        yield "paused" if complaint.pause else "slower", complaint.why
+    yield "slices", f"{stats.slices:,}, now of about {size}; the longest took {stats.longest * 1000:,.0f} ms"
+    if stats.overruns:
+        yield "shortened", ", ".join(f"{reason} {count:,}" for reason, count in stats.overruns.most_common())
+    if progress is not None:
+        share = "" if progress.share is None else f"   {progress.share:.1%}"
+        yield "covered", f"up to {format_key(progress.key)}{share}"
+        if (seconds := estimate_seconds_left(job, progress)) is not None:
+            yield "time left", f"about {format_duration(seconds)}"
+        if progress.dead:
+            yield "dead", pluralize(progress.dead, "slice")
+    if job.throttle is not None and (overload := job.throttle.overload) is not None:
+        yield "paused" if overload.pause else "slowed down", overload.reason
 
 
-def panel(job: Job) -> RenderableType:
-    """The live display."""
-    now = job.progress
+def make_progress_panel(job: BackfillJob) -> RenderableType:
+    """Return the live display."""
+    progress = job.progress
     bar = None
-    if now is not None and now.share is not None:
-        bar = ProgressBar(total=1.0, completed=now.share, width=BAR_WIDTH)
-    return make_panel(f"backfill of {job.settings.table}", rows(job), footer=bar)
+    if progress is not None and progress.share is not None:
+        bar = ProgressBar(total=1.0, completed=progress.share, width=BAR_WIDTH)
+    return make_panel(f"backfill of {job.settings.table}", list_facts(job), footer=bar)
 
 
-def line(job: Job) -> str:
-    """One line, for logs."""
-    return ", ".join(f"{name}: {value}" for name, value in rows(job))
+def format_line(job: BackfillJob) -> str:
+    """Return the progress as one line, for logs."""
+    return ", ".join(f"{name}: {value}" for name, value in list_facts(job))
 
 
-def as_dict(job: Job) -> dict[str, Any]:
-    """What `--json` says."""
-    now = job.progress
-    complaint = None if job.governor is None else job.governor.complaint
+def to_json(job: BackfillJob) -> dict[str, Any]:
+    """Return the fields of --json."""
+    progress = job.progress
+    overload = None if job.throttle is None else job.throttle.overload
     return {
-        **job.tally.as_dict(),
+        **job.stats.as_dict(),
         "size": job.sizer.size,
-        "covered": None if now is None else now.key,
-        "share": None if now is None else now.share,
-        "seconds_left": None if now is None else left(job, now),
-        "given_up": None if now is None else now.dead,
-        "held_back": None if complaint is None else complaint.why,
+        "covered": None if progress is None else progress.key,
+        "share": None if progress is None else progress.share,
+        "seconds_left": None if progress is None else estimate_seconds_left(job, progress),
+        "dead": None if progress is None else progress.dead,
+        "throttled": None if overload is None else overload.reason,
     }
 
 
-def ending(stopped_by: str, now: Progress) -> str:
-    if now.over:
+def describe_end(stopped_by: str, progress: Progress) -> str:
+    if progress.complete:
         return "every row is covered"
-    return "stopped" if stopped_by != "done" else "covered, but for what was given up"
+    return "stopped" if stopped_by != "done" else "every row is covered, except for dead slices"

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
+from swath import MissingExtra
 from swath.cli.command import check_optional_store, run_command
 from swath.cli.parsers import parse_duration
-from swath.core.errors import MissingExtra
 from swath.scan.settings import ScanSettings
 
 COMPARE, OUTPUT = "Comparing", "Output"
@@ -141,7 +141,7 @@ def _names(text: str | None) -> tuple[str, ...]:
 
 async def _scan(*, store: str | None, json: bool, quiet: bool, **given: object) -> int:
     try:
-        from swath.cli.scanning import Scanning
+        from swath.cli.scan_command import Scanning
     except ImportError as error:
         raise MissingExtra("scanning needs some more packages: pip install 'swath[scan]'") from error
     settings = ScanSettings(store=check_optional_store(store), **given)  # type: ignore[arg-type]

@@ -6,9 +6,9 @@ from typing import Any
 
 from rich.console import RenderableType
 
+from swath import Status
 from swath.cli.formatting import format_duration, format_size, pluralize
 from swath.cli.terminal import make_panel
-from swath.core.status import Status
 from swath.scan.counts import Counts
 from swath.scan.report import Proof
 from swath.scan.settings import ScanSettings

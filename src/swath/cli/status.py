@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from swath import Frontier, Status, UsageError, mask_password
-from swath.backfill.progress import progress
+from swath.backfill.progress import read_progress
 from swath.cli.command import open_frontier, run_command
 from swath.cli.exit_codes import ExitCode
 from swath.cli.options import JSONOption, StoreOption
@@ -48,7 +48,7 @@ async def _show_once(store: str | None, seconds: float | None, partitions: bool,
     if seconds is not None:
         raise UsageError(f"SECONDS needs --watch: swath status --watch {seconds:g}")
     async with open_frontier(store) as frontier:
-        view = StatusView(mask_password(store or ""), await frontier.status(), backfill=await progress(frontier))
+        view = StatusView(mask_password(store or ""), await frontier.status(), backfill=await read_progress(frontier))
     if json:
         print_json(status_to_json(view))
     elif is_terminal():
@@ -81,5 +81,5 @@ async def _sample(store: str, frontier: Frontier, interval: float) -> AsyncItera
     samples: deque[Status] = deque(maxlen=RATE_SAMPLES)
     while True:
         samples.append(await frontier.status())
-        yield StatusView(store, samples[-1], compute_rates(samples[0], samples[-1]), await progress(frontier))
+        yield StatusView(store, samples[-1], compute_rates(samples[0], samples[-1]), await read_progress(frontier))
         await asyncio.sleep(interval)

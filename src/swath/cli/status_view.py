@@ -110,7 +110,7 @@ def _backfill_to_json(progress: Progress) -> dict[str, Any]:
         "upto": progress.upto,
         "share": progress.share,
         "dead": progress.dead,
-        "over": progress.over,
+        "complete": progress.complete,
     }
 
 

@@ -5,7 +5,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from swath.core.errors import UsageError
+from swath import UsageError
 from swath.scan.finding import Finding, Word, after_fix, opened
 from swath.scan.record import AnyRecord, Unreadable
 from swath.scan.sources.source import Step, Trouble

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from swath.core.errors import UsageError
+from swath import UsageError
 
 State = Literal["open", "fixed", "resolved"]
 

@@ -7,9 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple
 
-from swath.core.errors import StoreUnavailable
-from swath.core.item import Item, Outcome
-from swath.runner.shutdown import Stop
+from swath import Item, Outcome, Stop, StoreUnavailable
 from swath.scan.check_slots import Turns
 from swath.scan.checker import BadCheck, Judge
 from swath.scan.finding import Context, Finding

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from swath.core.item import Item
+from swath import Item
 from swath.scan.check_slots import Turns
 from swath.scan.checker import Judge
 from swath.scan.counts import Counts

@@ -6,10 +6,8 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import swath
-from swath.core.status import Status
+from swath import Status, Stop, Summary
 from swath.gc_tuning import rarely_collected
-from swath.runner.run import Summary
-from swath.runner.shutdown import Stop
 from swath.scan import workspace
 from swath.scan.checker import Judge
 from swath.scan.counts import Counts

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from swath.core.store import OutputMove
+from swath import OutputMove
 from swath.files.append_file import AppendFile
 from swath.scan.counts import Counts, counted, file_name
 

@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from swath.core.errors import MissingExtra
+from swath import MissingExtra
 from swath.scan.open_findings import lines_of
 
 ROWS = 50_000  # of a row group

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import swath
-from swath.core.status import Status
+from swath import Status
 from swath.scan import workspace
 from swath.scan.counts import Counts, counted, file_name, is_file
 from swath.scan.open_findings import Ledger, examples, lines_of

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from swath import StoreURL
-from swath.core.errors import InvalidSetting, UsageError
-from swath.core.redact import mask_password
+from swath import InvalidSetting, StoreURL, UsageError, mask_password
 
 OUTS = (".jsonl", ".parquet")
 STORE_SUFFIXES = ("", "-wal", "-shm", "-turn")  # of the files of a frontier in SQLite

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import swath
-from swath.core.errors import NotAFrontier, UsageError
-from swath.core.item import Item
+from swath import Frontier, Item, NotAFrontier, UsageError
 from swath.files.append_file import AppendFile
-from swath.frontier import Frontier
 from swath.scan.counts import file_name
 from swath.scan.finding import start
 from swath.scan.open_findings import Ledger, lines_of
@@ -86,7 +84,7 @@ async def _known(frontier: Frontier, settings: ScanSettings, source: Source) -> 
     if known is not None:
         await _go_on(settings, source, known)
     elif begun:
-        raise UsageError(f"{settings.store_url} holds other work than a scan: name another --store")
+        raise UsageError(f"{settings.store_url} holds work that is not a scan. Choose another --store")
     return known
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-from swath.core.errors import UsageError
+from swath import UsageError
 from swath.tables.table import Column
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from urllib.parse import unquote, urlsplit
 
-from swath.core.errors import MissingExtra, UsageError
-from swath.core.redact import mask_password
+from swath import MissingExtra, UsageError, mask_password
 from swath.tables.sqlite import SqliteTable
 from swath.tables.table import Table
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 import psycopg
 from psycopg import errors as pg
 
-from swath.core.errors import StoreUnavailable, UsageError
+from swath import StoreUnavailable, UsageError
 from swath.tables import keyset
 from swath.tables.identifiers import quote_identifier
 from swath.tables.lenient_loaders import register_lenient_loaders

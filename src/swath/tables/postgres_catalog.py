@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from swath.core.errors import UsageError
+from swath import UsageError
 from swath.tables.identifiers import find_columns, quote_identifier, suggest_name
 from swath.tables.table import Column, Description
 

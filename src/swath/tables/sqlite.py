@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from hashlib import blake2b
 from typing import Any, Self, TypeVar
 
-from swath.core.errors import StoreUnavailable, UsageError
+from swath import StoreUnavailable, UsageError
 from swath.tables import keyset
 from swath.tables.identifiers import quote_identifier
 from swath.tables.sqlite_catalog import describe

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from swath.core.errors import UsageError
+from swath import UsageError
 from swath.tables.identifiers import find_columns, quote_identifier, suggest_name
 from swath.tables.table import Column, Description
 

@@ -4,7 +4,7 @@ import math
 import re
 from typing import Any
 
-from swath.core.errors import UsageError
+from swath import UsageError
 from swath.tables.table import Column, Description
 
 

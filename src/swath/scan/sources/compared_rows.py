@@ -8,8 +8,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from swath.core.errors import UsageError
-from swath.core.item import Item
+from swath import Item, UsageError
 from swath.scan.finding import Finding
 from swath.scan.sources.keys import key_of, text_of
 from swath.scan.sources.ordering import check_order

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from swath.core.errors import UsageError
-from swath.core.item import Item
+from swath import Item, UsageError
 from swath.scan.finding import Finding
 from swath.scan.path_keys import key_of, path_of
 from swath.scan.record import said

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import IO, Any, Literal, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
-from swath.core.errors import MissingExtra, SwathError, UsageError
+from swath import MissingExtra, SwathError, UsageError
 from swath.scan.record import said
 
 Kind = Literal["dir", "file", "link", "broken", "other"]

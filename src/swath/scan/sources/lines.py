@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import IO, Any
 
-from swath.core.item import Item
+from swath import Item
 from swath.scan.finding import Finding
 from swath.scan.record import Record
 from swath.scan.sources.filesystems import filesystem_of, local_path, reading

@@ -1,6 +1,6 @@
 """Whether two tables order their keys alike: slices of one are slices of the other only then."""
 
-from swath.core.errors import UsageError
+from swath import UsageError
 from swath.scan.sources.table import Rows
 from swath.tables.table import Column
 

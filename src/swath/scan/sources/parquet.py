@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from itertools import islice, repeat
 from typing import Any
 
-from swath.core.errors import UsageError
-from swath.core.item import Item
+from swath import Item, UsageError
 from swath.scan.finding import Finding
 from swath.scan.parquet_out import need_arrow
 from swath.scan.record import Record

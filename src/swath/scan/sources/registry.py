@@ -2,7 +2,7 @@
 
 import os
 
-from swath.core.errors import UsageError
+from swath import UsageError
 from swath.scan.settings import ScanSettings
 from swath.scan.sources.compared_rows import ComparedRows
 from swath.scan.sources.compared_trees import ComparedTrees

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from swath.core.item import Item
+from swath import Item
 from swath.scan.finding import Finding
 from swath.scan.path_keys import short
 

@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Callable
 from typing import IO, Any, NamedTuple, Protocol
 
-from swath.core.errors import MissingExtra
+from swath import MissingExtra
 
 CHUNK = 1 << 18  # bytes that are read at once
 PACKED_CHUNK = 1 << 16  # compressed ones, which may become a thousand times as many

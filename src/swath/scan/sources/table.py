@@ -10,9 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from swath.core.errors import UsageError
-from swath.core.item import Item
-from swath.core.redact import mask_password
+from swath import Item, UsageError, mask_password
 from swath.scan.sources import sizer
 from swath.scan.sources.dicts import dicts
 from swath.scan.sources.keys import key_of, text_of

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 from zlib import crc32
 
-from swath.core.item import Item
+from swath import Item
 from swath.scan.finding import Finding
 from swath.scan.path_keys import key_of, path_of
 from swath.scan.record import FileRecord, said, trouble_code

@@ -3,9 +3,9 @@
 import psycopg
 import pytest
 
-from swath.backfill.operations import SetChange
+from swath import UsageError
+from swath.backfill.operations import SetOperation
 from swath.backfill.preflight import check_statement, is_repeatable
-from swath.core.errors import UsageError
 from swath.worker_threads import Threads
 from tests.tables.conftest import Database, Open, a_database, name, opened, shared  # noqa: F401  fixtures
 
@@ -30,7 +30,7 @@ async def test_repeatable(a_database: Database, name: str, opened: Open, case: s
     table = await opened(a_database, name)
     threads = Threads()
     try:
-        assert await is_repeatable(table, SetChange(table, changes, where), threads, upto=None) is repeatable
+        assert await is_repeatable(table, SetOperation(table, changes, where), threads, upto=None) is repeatable
     finally:
         threads.close()
     assert a_database.do(f"SELECT count(*), sum(n), count(v) FROM {name}") == [(1000, 0, 0)], "it was not rolled back"
@@ -45,7 +45,7 @@ async def test_what_is_not_a_number_stays_the_same(shared: str, name: str, opene
     table = await opened(database, name)
     threads = Threads()
     try:
-        assert await is_repeatable(table, SetChange(table, "n = 5", None), threads, upto=None)
+        assert await is_repeatable(table, SetOperation(table, "n = 5", None), threads, upto=None)
     finally:
         threads.close()
 
@@ -57,8 +57,8 @@ async def test_what_the_first_rows_refuse_is_said(a_database: Database, name: st
     table = await opened(a_database, name)
     threads = Threads()
     try:
-        with pytest.raises(UsageError, match=r"refuses the statement: .*(?i:check constraint)"):
-            await is_repeatable(table, SetChange(table, "n = 5", None), threads, upto=None)
+        with pytest.raises(UsageError, match=r"rejects the statement: .*(?i:check constraint)"):
+            await is_repeatable(table, SetOperation(table, "n = 5", None), threads, upto=None)
     finally:
         threads.close()
 
@@ -66,8 +66,8 @@ async def test_what_the_first_rows_refuse_is_said(a_database: Database, name: st
 async def test_a_database_that_is_read_only_refuses(shared: str, name: str, opened: Open) -> None:  # noqa: F811
     Database(shared).do(f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer)", f"INSERT INTO {name} VALUES (1, 0)")
     table = await opened(Database(f"{shared}&options=-cdefault_transaction_read_only%3Don"), name)
-    with pytest.raises(UsageError, match="refuses the statement: cannot execute UPDATE in a read-only transaction"):
-        await check_statement(table, SetChange(table, "n = 5", None), ("1",))
+    with pytest.raises(UsageError, match="rejects the statement: cannot execute UPDATE in a read-only transaction"):
+        await check_statement(table, SetOperation(table, "n = 5", None), ("1",))
 
 
 async def test_rows_that_somebody_holds_cannot_be_tried(shared: str, name: str, opened: Open) -> None:  # noqa: F811
@@ -78,7 +78,7 @@ async def test_rows_that_somebody_holds_cannot_be_tried(shared: str, name: str, 
     try:
         with psycopg.connect(shared) as somebody:
             somebody.execute(f"UPDATE {name} SET n = 1".encode())
-            with pytest.raises(UsageError, match=r"first rows: canceling statement due to .* timeout.*--force"):
-                await is_repeatable(table, SetChange(table, "n = 5", None), threads, upto=None, seconds=0.1)
+            with pytest.raises(UsageError, match=r"first rows of .*: canceling statement due to .* timeout.*--force"):
+                await is_repeatable(table, SetOperation(table, "n = 5", None), threads, upto=None, seconds=0.1)
     finally:
         threads.close()

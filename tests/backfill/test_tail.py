@@ -5,28 +5,28 @@ import asyncio
 import psycopg
 import pytest
 
+from swath import Item
 from swath.backfill import handler, tail
-from swath.backfill.progress import progress
-from swath.backfill.ranges import Step
-from swath.core.item import Item
+from swath.backfill.progress import read_progress
+from swath.backfill.ranges import PlanStep
 from tests.backfill.driving import SERIES, Running, counts, running, settings_of, until
 from tests.tables.conftest import Database
 
 LOOKS = 5  # enough to go on in, if it would
-looks: list[Step] = []
+looks: list[PlanStep] = []
 
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    next_step = tail.Follower.next_step
+    next_step = tail.TailFollower.find_next_step
 
-    async def counted(follower: tail.Follower, step: Step) -> Item | None:
+    async def counted(follower: tail.TailFollower, step: PlanStep) -> Item | None:
         looks.append(step)
         return await next_step(follower, step)
 
     for module in (handler, tail):
-        monkeypatch.setattr(module, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(tail.Follower, "next_step", counted)
+        monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(tail.TailFollower, "find_next_step", counted)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ async def test_rows_that_come_later(a_database: Database, table: str) -> None:
         assert (await job.frontier.status()).done == before, "looks leave a trace, and the frontier grows for ever"
         job.stop.request("enough")
         assert (await job.finished()).stopped_by == "enough"
-        now = await progress(job.frontier)
+        now = await read_progress(job.frontier)
         assert now is not None
         assert now.key is not None
         assert int(now.key[0]) == 1_001

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from swath.backfill.job import Job, opened
+from swath import Stop
+from swath.backfill.job import BackfillJob, open_frontier
 from swath.backfill.settings import BackfillSettings
-from swath.runner.shutdown import Stop
 from tests.tables.conftest import Database, a_database, name, shared  # noqa: F401  fixtures
 
 PATIENCE = 60.0
@@ -15,10 +15,9 @@ async def backfill(database: Database, table: str, *, follow: bool) -> None:
     """To its end, or until no row is left to change."""
     settings = BackfillSettings(db=database.url, table=table, set="n = n + 1", workers=2, follow=follow)
     stop = Stop()
-    job = Job(settings, stop=stop, say=print)
-    async with job.open() as ready, opened(settings) as frontier:
-        await ready.begin(frontier)
-        running = asyncio.create_task(ready.run(frontier))
+    async with BackfillJob.open(settings, stop=stop, report=print) as job, open_frontier(settings) as frontier:
+        await job.start(frontier)
+        running = asyncio.create_task(job.run(frontier))
         async with asyncio.timeout(PATIENCE):
             if follow:
                 await all_changed(database, table)

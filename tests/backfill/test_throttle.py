@@ -6,15 +6,16 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from swath.backfill import sizer, throttle
-from swath.backfill.load_signals import Complaint, Health
+from swath import StoreUnavailable, UsageError
+from swath.backfill import throttle
+from swath.backfill.load_signals import LoadSignals, Overload
 from swath.backfill.ranges import LANE
-from swath.backfill.throttle import Governor, allowance
-from swath.core.errors import StoreUnavailable, UsageError
+from swath.backfill.throttle import Throttle, choose_limit
+from swath.tables import slice_sizer
 from tests.backfill.driving import SERIES, Running, ready, running, settings_of, until
 from tests.tables.conftest import Database
 
-SLOWER, PAUSED = Complaint(False, "because"), Complaint(True, "because")
+SLOWER, PAUSED = Overload(False, "because"), Overload(True, "because")
 
 
 @pytest.mark.parametrize(
@@ -34,9 +35,9 @@ SLOWER, PAUSED = Complaint(False, "because"), Complaint(True, "because")
         (None, 8, None, None),
     ],
 )
-def test_allowance(limit: int | None, in_flight: int, complaint: Complaint | None, expected: int | None) -> None:
+def test_allowance(limit: int | None, in_flight: int, complaint: Overload | None, expected: int | None) -> None:
     """Halved when somebody suffers, one more when nobody does, lifted when it limits nobody."""
-    assert allowance(limit, in_flight, complaint) == expected
+    assert choose_limit(limit, in_flight, complaint) == expected
 
 
 def test_allowance_is_lifted_in_the_end() -> None:
@@ -44,15 +45,15 @@ def test_allowance_is_lifted_in_the_end() -> None:
     for _ in range(100):
         if limit is None:
             return
-        limit = allowance(limit, min(limit, 8), None)
+        limit = choose_limit(limit, min(limit, 8), None)
     pytest.fail("it never was")
 
 
 @pytest.fixture
 def table(a_database: Database, name: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """More than is covered while a test lasts, with slices that stay as small as they begin."""
-    monkeypatch.setattr(sizer, "GROWTH", 1.0)
-    monkeypatch.setattr(throttle, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(slice_sizer, "GROWTH", 1.0)
+    monkeypatch.setattr(throttle, "CHECK_SECONDS", 0.05)
     monkeypatch.setattr(throttle, "BLOCK_SECONDS", 0.3)
     a_database.do(
         f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer NOT NULL DEFAULT 0)",
@@ -66,20 +67,20 @@ def table(a_database: Database, name: str, monkeypatch: pytest.MonkeyPatch) -> s
 async def still(job: Running) -> None:
     """Nothing is covered while it is up, save what was begun before."""
     await asyncio.sleep(0.2)
-    rows = job.job.tally.rows
+    rows = job.job.stats.rows
     await asyncio.sleep(0.6)
-    assert job.job.tally.rows == rows
+    assert job.job.stats.rows == rows
     assert not job.ended.done()
 
 
 def goes_on(job: Running) -> bool:
     """Also if it goes on slowly, because the machine is busy."""
-    return job.said[-1] == "goes on" or job.said[-1].startswith("slower: ")
+    return job.said[-1] == "resumed" or job.said[-1].startswith("slowed down: ")
 
 
 async def moves(job: Running) -> None:
-    rows = job.job.tally.rows
-    await until(lambda: job.job.tally.rows > rows or job.ended.done())
+    rows = job.job.stats.rows
+    await until(lambda: job.job.stats.rows > rows or job.ended.done())
 
 
 async def test_lag_that_rises_and_falls(a_database: Database, table: str) -> None:
@@ -140,46 +141,49 @@ async def test_other_sessions_that_are_active(a_database: Database, table: str) 
 async def test_those_who_wait_for_our_locks_have_fewer_to_wait_for(a_database: Database, table: str) -> None:
     """The limit is the lane's, so that it is one for all machines."""
     settings = settings_of(a_database, table)
-    async with ready(settings) as (_, opened, frontier, _, _, said):
-        one = Governor(frontier, opened.health(), slowdown=lambda: 1.0, say=said.append)
+    async with ready(settings) as (job, frontier, _, _, said):
+        one = Throttle(frontier, job._make_signals(), slowdown=lambda: 1.0, report=said.append)
         await frontier.limit(LANE, concurrency=8)
         async with (
-            opened.table.transaction() as ours,
+            job.table.transaction() as ours,
             await psycopg.AsyncConnection.connect(a_database.url) as another,
         ):
             await ours.execute(f"UPDATE {table} SET n = n WHERE id = 7".encode())
             waits = asyncio.create_task(another.execute(f"UPDATE {table} SET n = n WHERE id = 7".encode()))
             await until(lambda: bool(a_database.do("SELECT 1 FROM pg_locks WHERE NOT granted")))
-            await one._look()
+            await one._check()
             lane = await frontier.lane(LANE)
             assert lane is not None
             assert lane.concurrency == 1
-            assert said == ["slower: 1 session waits for locks of ours"]
+            assert said == ["slowed down: 1 session waits for locks of this backfill"]
             await ours.execute(b"ROLLBACK; BEGIN")
             await waits
         for _ in range(9):
-            await one._look()
+            await one._check()
         lane = await frontier.lane(LANE)
         assert lane is not None
         assert not lane.overrides
-        assert said[1:] == ["back to full speed, step by step"]
+        assert said[1:] == ["speeding up again"]
 
 
 @pytest.mark.parametrize("a_database", ["postgresql"], indirect=True)
 async def test_a_session_that_ends_in_the_middle_of_a_look_is_an_outage(a_database: Database, table: str) -> None:
     """Which passes: the next look is to find the database there again."""
-    async with ready(settings_of(a_database, table)) as (_, opened, _, _, _, _):
+    async with ready(settings_of(a_database, table)) as (job, _, _, _, _):
         query = "SELECT pg_terminate_backend(pg_backend_pid())"
-        health = Health(opened.table, max_lag=1.0, lag_query=query, max_active=None, pause_file=None)
+        signals = LoadSignals(job.table, max_lag=1.0, lag_query=query, max_active=None, pause_file=None)
         with pytest.raises(StoreUnavailable):
-            await health.look(slowdown=1.0)
-        assert await opened.health().look(slowdown=1.0) is None
+            await signals.check(slowdown=1.0)
+        assert await job._make_signals().check(slowdown=1.0) is None
 
 
 async def test_its_own_slowdown(a_database: Database, table: str) -> None:
-    async with ready(settings_of(a_database, table)) as (_, opened, _, _, _, _):
-        assert await opened.health().look(slowdown=1.5) is None
-        assert await opened.health().look(slowdown=20.0) == (False, "a row takes 20.0 times as long as it did at best")
+    async with ready(settings_of(a_database, table)) as (job, _, _, _, _):
+        assert await job._make_signals().check(slowdown=1.5) is None
+        assert await job._make_signals().check(slowdown=20.0) == (
+            False,
+            "a row takes 20.0 times as long as in the fastest slice",
+        )
 
 
 @pytest.mark.parametrize(
@@ -198,7 +202,7 @@ async def test_a_lag_that_cannot_be_read_any_more_is_a_pause(a_database: Databas
     async with running(settings) as job:
         await moves(job)
         await asyncio.to_thread(a_database.do, f"DROP TABLE {table}_lag")
-        await job.until(lambda: any("paused: --lag-query" in words for words in job.said))
+        await job.until(lambda: any("paused: the database rejected --lag-query" in words for words in job.said))
         await still(job)
         again = (f"CREATE TABLE {table}_lag (seconds real)", f"INSERT INTO {table}_lag VALUES (0)")
         await asyncio.to_thread(a_database.do, *again)

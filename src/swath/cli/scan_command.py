@@ -5,14 +5,13 @@ import sys
 import time
 from pathlib import Path
 
+from swath import Stop, mask_password, stop_on_signals
 from swath.cli import scan_view as view
 from swath.cli.exit_codes import ExitCode
 from swath.cli.formatting import pluralize
 from swath.cli.terminal import is_terminal, open_live_display, print_error, print_facts, print_json_line
-from swath.core.redact import mask_password
 from swath.files.errors import translate_write_errors
 from swath.import_path import function
-from swath.runner.shutdown import Stop, stop_on_signals
 from swath.scan import parquet_out, workspace
 from swath.scan.job import Job
 from swath.scan.report import Proof, proof
