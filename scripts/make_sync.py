@@ -89,6 +89,7 @@ ALWAYS = [
     "from swath import frontier as frontiers",
     "from swath.sync.portal import Portal",
     "from swath.backends.registry import open as open_async",
+    "from swath.backends.registry import suggest_options",
     "from collections.abc import Callable, Iterable, Iterator",
     "from swath.core.item import Outcome",
     "from swath.frontier import NewItem",
@@ -128,7 +129,7 @@ def _opening(module: ast.Module) -> str:
     passed = ", ".join(_passed(function.args))
     doc = _docstring(function).replace("async with swath.open(url)", "with swath.sync.open(url)")
     return (
-        f"def open({_arguments(function.args)}) -> 'Frontier':\n    {doc}\n"
+        f"@suggest_options\ndef open({_arguments(function.args)}) -> 'Frontier':\n    {doc}\n"
         f"    opening = open_async({passed})\n"
         "    portal = Portal()\n"
         "    try:\n"

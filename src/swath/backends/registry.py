@@ -231,7 +231,7 @@ def _suggest(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
-def _suggest_options(function: Callable[P, T]) -> Callable[P, T]:
+def suggest_options(function: Callable[P, T]) -> Callable[P, T]:
     """Refuse an unknown keyword argument with the name of the nearest known one."""
     known = inspect.signature(function).parameters
 
@@ -247,7 +247,7 @@ def _suggest_options(function: Callable[P, T]) -> Callable[P, T]:
     return checked
 
 
-@_suggest_options
+@suggest_options
 def open(
     url: str | None = None,
     *,

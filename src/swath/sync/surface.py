@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 from swath import claim as claims
 from swath import frontier as frontiers
 from swath.backends.registry import open as open_async
+from swath.backends.registry import suggest_options
 from swath.core.check import CheckReport
 from swath.core.clock import Clock
 from swath.core.events import Observer
@@ -21,6 +22,7 @@ from swath.runner.run import Summary, Until
 from swath.sync.portal import Portal
 
 
+@suggest_options
 def open(
     url: str | None = None,
     *,
