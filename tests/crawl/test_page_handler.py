@@ -438,3 +438,16 @@ async def test_the_page_list_omits_empty_fields() -> None:
     assert page.keys() == {"url", "status", "time", "size", "digest", "kind", "depth"}
     assert (page["size"], page["depth"]) == (0, 0)
     assert index._index_entry({**page, "file": "x", "offset": 0, "length": 1}).mime == "unk"
+
+
+async def test_only_pages_count_for_max_pages_per_host() -> None:
+    """Robots.txt hops and moves between lanes are visits of a lane as well, but not pages."""
+    async with handling(answered, delay=0.0, robots=False, max_pages_per_host=1) as (_, handler, _):
+        page = item("http://a.example/")._replace(lane_visits=5)
+        fetched = await handler(page)
+        assert isinstance(fetched, Done)
+        assert (fetched.counters, fetched.lane_counters) == ({"pages": 1}, {"pages": 1})
+        refused = await handler(page._replace(lane_counters={"pages": 1}))
+        assert isinstance(refused, Done)
+        assert (refused.result or {})["excluded"] == "host-budget"
+        assert (refused.started, refused.counters) == (False, {})

@@ -77,14 +77,14 @@ def max_lanes_with_urls(status: Status) -> int:
     return min(status.lanes, count_queued(status) + status.claimed)
 
 
-def frontier_fields(status: Status | None) -> dict[str, Any]:
+def frontier_fields(status: Status | None, total_pages: int) -> dict[str, Any]:
     """Return what `--json` prints about the frontier."""
     if status is None:
         return {"queued": None, "hosts_seen": None, "pages_in_all": None, "dead": None}
     return {
         "queued": status.waiting - status.claimed,
         "hosts_seen": status.lanes,
-        "pages_in_all": status.visits,
+        "pages_in_all": total_pages,
         "dead": status.dead,
     }
 
@@ -192,7 +192,7 @@ def explain_limit(
 
 
 def summary_rows(
-    settings: CrawlSettings, stats: Mapping[str, Any], status: Status, *, seconds: float
+    settings: CrawlSettings, stats: Mapping[str, Any], status: Status, *, total_pages: int, seconds: float
 ) -> Iterator[tuple[str, str]]:
     """Yield the rows of the summary at the end."""
     pages = stats.get("pages", 0)
@@ -200,8 +200,8 @@ def summary_rows(
         yield "pages", f"{pages:,} in {format_duration(seconds)}, {pages / max(seconds, 0.001):,.1f}/s"
         yield "received", format_size(stats.get("bytes", 0))
     yield from _outcome_rows(stats)
-    if pages != status.visits:
-        yield "total", pluralize(status.visits, "page") + " since the crawl started"
+    if pages != total_pages:
+        yield "total", pluralize(total_pages, "page") + " since the crawl started"
     yield "left", f"{status.waiting:,} queued, {status.dead:,} given up"
     yield from _file_rows(settings)
 

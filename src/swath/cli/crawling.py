@@ -18,6 +18,7 @@ from swath.crawl import fd_limit, seeds
 from swath.crawl.archive import index
 from swath.crawl.fleet import ChildFailed, Fleet
 from swath.crawl.http.connect_to import ConnectTo
+from swath.crawl.job import count_pages
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.urls.scope import build_scope
 from swath.crawl.workspace import Workspace, open_workspace
@@ -96,7 +97,7 @@ class CrawlCommand:
                 continue
             next_line += view.LINE_SECONDS
             if self._json:
-                print_json_line({"event": "progress", **stats, **view.frontier_fields(fleet.status)})
+                print_json_line({"event": "progress", **stats, **view.frontier_fields(fleet.status, fleet.total_pages)})
                 sys.stdout.flush()
             else:
                 print(view.format_line(self._settings, stats, fleet.status), flush=True)
@@ -106,19 +107,20 @@ class CrawlCommand:
         settings = self._settings
         for failure in fleet.failures:
             print_error(failure if stopped_by == FAILED else f"{failure}; the other processes continued")
-        status = await frontier.status()
+        status, total_pages = await frontier.status(), await count_pages(frontier)
         if stopped_by == "done" and settings.warc:
             with translate_write_errors(settings.directory):
                 await asyncio.to_thread(index.write_index, settings.directory, await frontier.outputs())
         stats = fleet.stats()
         if self._json:
-            fields = view.frontier_fields(status)
+            fields = view.frontier_fields(status, total_pages)
             print_json_line({"event": "summary", "stopped_by": stopped_by, "seconds": seconds, **stats, **fields})
         elif not self._quiet:
-            print_facts(view.format_end(stopped_by), view.summary_rows(settings, stats, status, seconds=seconds))
+            rows = view.summary_rows(settings, stats, status, total_pages=total_pages, seconds=seconds)
+            print_facts(view.format_end(stopped_by), rows)
         if status.waiting:
             print_error(f"{pluralize(status.waiting, 'URL')} left: run the same command again to continue")
-        elif not status.visits:
+        elif not total_pages:
             print_error(f"no page was fetched. {await self._explain_first_seed(frontier)}")
             return ExitCode.NEGATIVE
         if stopped_by in ("SIGINT", "SIGTERM"):

@@ -16,7 +16,7 @@ import uvloop
 
 import swath
 from swath import Frontier, SchemaError, Status, Stop, StoreFull, StoreUnavailable, Summary, SwathError, UsageError
-from swath.crawl.job import CrawlJob
+from swath.crawl.job import CrawlJob, count_pages
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import sum_stats
 
@@ -42,6 +42,7 @@ class Fleet:
         self._job: CrawlJob | None = None
         self._children: list[_Child] = []
         self._status: Status | None = None
+        self._total_pages = 0
         self.failures: list[str] = []  # one line for each process that failed
 
     def stats(self) -> dict[str, Any]:
@@ -54,6 +55,11 @@ class Fleet:
     def status(self) -> Status | None:
         """The status of the frontier, less than a second old."""
         return self._job.status if self._job is not None else self._status
+
+    @property
+    def total_pages(self) -> int:
+        """The pages of the whole crawl, in all processes and runs, less than a second ago."""
+        return self._job.total_pages if self._job is not None else self._total_pages
 
     async def run(self) -> Summary:
         if self._settings.processes == 1:
@@ -86,6 +92,7 @@ class Fleet:
         while True:
             try:
                 self._status = await self._frontier.status()
+                self._total_pages = await count_pages(self._frontier)
             except StoreUnavailable:
                 pass  # the children log the outage and retry
             await asyncio.sleep(REPORT_SECONDS)

@@ -16,6 +16,7 @@ from swath.crawl.ip_lanes import HostLanes
 from swath.crawl.lanes import lane_naming
 from swath.crawl.links import LinkFilter
 from swath.crawl.page_handler import PageHandler
+from swath.crawl.page_processor import PAGES
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
 from swath.gc_tuning import rarely_collected
@@ -39,6 +40,7 @@ class CrawlJob:
         self.stop = stop or Stop()
         self.stats = CrawlStats()
         self.status: Status | None = None  # of the whole frontier, as of the last check
+        self.total_pages = 0  # of the whole crawl, as of the last check
         self._frontier = frontier
 
     async def run(self) -> Summary:
@@ -113,16 +115,22 @@ class CrawlJob:
         while True:
             try:
                 self.status = await self._frontier.status()
+                self.total_pages = await count_pages(self._frontier)
             except swath.StoreUnavailable:
                 pass  # the runner logs the outage and retries
             else:
                 if budget is not None:
-                    handler.pages_left = max(0, budget - self.status.visits - self.stats.in_flight)
-                    if self.status.visits >= budget:
+                    handler.pages_left = max(0, budget - self.total_pages - self.stats.in_flight)
+                    if self.total_pages >= budget:
                         self.stop.request("max-pages")
             if ends_at is not None and loop.time() >= ends_at:
                 self.stop.request("max-duration")
             await asyncio.sleep(CHECK_SECONDS)
+
+
+async def count_pages(frontier: Frontier) -> int:
+    """Return how many pages the crawl has fetched, in all processes and runs."""
+    return (await frontier.counters()).get(PAGES, 0)
 
 
 def _describe(settings: CrawlSettings) -> dict[str, str]:

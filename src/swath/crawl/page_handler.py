@@ -16,7 +16,7 @@ from swath.crawl.ip_lanes import HostLanes, IpLanes
 from swath.crawl.links import LinkFilter
 from swath.crawl.pacing import LanePacing, page_retry_pause, parse_retry_after
 from swath.crawl.page_fetcher import PageFetcher, count_failures
-from swath.crawl.page_processor import PageProcessor
+from swath.crawl.page_processor import PAGES, PageProcessor
 from swath.crawl.patient import Patient
 from swath.crawl.robots.cache import RobotsCache
 from swath.crawl.robots.gate import RobotsGate
@@ -94,9 +94,12 @@ class PageHandler:
     def _check_host_budget(self, item: Item) -> Outcome | None:
         """Return the outcome of a page that --max-pages-per-host does not admit; None if it does."""
         budget = self._settings.max_pages_per_host
-        if budget is None or item.lane_visits + item.lane_in_flight < budget:
+        if budget is None:
             return None
-        if item.lane_visits < budget:
+        pages = item.lane_counters.get(PAGES, 0)
+        if pages + item.lane_in_flight < budget:
+            return None
+        if pages < budget:
             return item.release(started=False, after=BUDGET_RECHECK)  # pages in flight may fail and not count
         self._stats.refused["host-budget"] += 1
         rule = f"--max-pages-per-host {budget}: {item.lane} has had that many pages"

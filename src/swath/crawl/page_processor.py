@@ -1,7 +1,7 @@
 """PageProcessor: archive a page, parse it, and collect the links it discovers."""
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from swath import Item, Outcome
 from swath.crawl.archive import warc
@@ -16,6 +16,8 @@ from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
 
 PARSED_IN_THREAD = 200_000  # bytes of a decoded body from which a thread parses it, so that other fetches continue
+PAGES = "pages"  # the counter behind --max-pages (of the frontier) and --max-pages-per-host (of the lane)
+ONE_PAGE: Final = {PAGES: 1}
 MAX_EXPANSION = 5  # size of a decoded body, in multiples of --max-size
 
 
@@ -65,7 +67,14 @@ class PageProcessor:
         if archived and original is None:
             facts = self._captures.original_fact(response, digest, record_id)
         self._stats.discovered += len(discovered)
-        return item.done(result=result, discovered=discovered, facts=facts, output=[capture])
+        return item.done(
+            result=result,
+            discovered=discovered,
+            facts=facts,
+            output=[capture],
+            counters=ONE_PAGE,
+            lane_counters=ONE_PAGE,
+        )
 
     def _follow_redirect(
         self, item: Item, target: str, depth: int, payload: dict[str, Any], result: dict[str, Any]
