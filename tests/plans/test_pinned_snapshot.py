@@ -29,7 +29,7 @@ THOUSANDS = 1_000
 
 PER_ITEM = 24  # entries of any one index that an item may cost
 AT_LEAST = 40  # and a round, whatever its size
-ONE_A_MOVE = {"partition_state_pkey", "partition_pkey", "claim_pkey", "output_pkey"}
+ONE_A_MOVE = {"partition_state_pkey", "partition_pkey", "claim_pkey", "output_pkey", "counter_value"}
 GROWTH = 1.5
 BUFFERS = 60  # more than at first, in a round
 
@@ -347,6 +347,32 @@ async def test_outputs(site: Site) -> None:
         return act
 
     await stays_flat(site, Settings(1), scenario)
+
+
+async def test_counters(site: Site) -> None:
+    """Each settlement changes the same counters, of the frontier and of one lane. Reading them stays flat as well."""
+
+    async def scenario(trial: Trial) -> Act:
+        await fill(trial, ROUNDS * 2, lanes=1, chunk=100)
+
+        async def act(n: int) -> None:
+            trial.clock.advance(0.01)
+            batch = await trial.claim(2)
+            counts = {"pages": 2, "bytes": n}
+            await batch.settle(*map(done, batch.items), counters=counts, lane_counters={"lane0": counts})
+            assert (await trial.store.counters())["pages"] == 2 * (n + 1)
+
+        return act
+
+    await stays_flat(site, Settings(1), scenario)
+    for statistics in ("SELECT", "ANALYZE"):
+        await site.sql(statistics)
+        explain = site.location.fill(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {QUERIES['counters']}")
+        connection = await site.connect()
+        ((report,),) = await (await connection.execute(explain)).fetchall()
+        plan = report[0]["Plan"]
+        assert plan["Actual Rows"] == 2
+        assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= AT_LEAST
 
 
 async def test_every_priority(site: Site) -> None:
