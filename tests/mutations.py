@@ -568,8 +568,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-4: the attempts of a lost worker are forgotten",
         f"{POSTGRES}/lease.sql",
-        "s.partition, ({TOP_PRIORITY} - b.priority) * 2, b.attempts + 1,",
-        "s.partition, ({TOP_PRIORITY} - b.priority) * 2, b.attempts,",
+        "            ({TOP_PRIORITY} - b.priority) * 2, b.attempts + 1, b.losses + 1",
+        "            ({TOP_PRIORITY} - b.priority) * 2, b.attempts, b.losses + 1",
         "postgres",
     ),
     Mutation(
@@ -700,8 +700,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "rule 3: a client that stands still holds its partitions for as long",
         f"{POSTGRES}/claim.sql",
-        " > {MOST_BYTES_IN_REPLY} THEN",
-        " > 2000000000 THEN",
+        "> {MOST_BYTES_IN_REPLY}\n",
+        "> 2000000000\n",
         "does_not_read",
         ("tests/postgres/test_stuck.py",),
     ),

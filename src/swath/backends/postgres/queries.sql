@@ -1,8 +1,8 @@
--- Read-only questions. None of them takes a lock, and only `recount`, and `find` for an inbox, look at more than they
--- return. The moves are in `functions/`. Other queries select from the first two.
+-- Read-only queries. None of them takes a lock. Only `recount`, and `find` in an inbox, read more rows than they
+-- return. Other queries select from the first two.
 
 -- name: lane_now
--- Lanes as they are now, for questions.
+-- The present state of each lane.
 SELECT
     n.partition, n.number, n.name, s.min_interval, s.concurrency, coalesce(s.paused, false) AS paused,
     coalesce(s.blocked_until, 0) AS blocked_until,
@@ -30,8 +30,8 @@ SELECT partitions, min_interval, concurrency, max_attempts, paused, signal_versi
 FROM {schema}.frontier;
 
 -- name: status
--- The inbox is small by design: claims take it in faster than settlements fill it. When something is ready is what the
--- last move knew: it may be too early, and where nothing is left it is nothing.
+-- The inbox is small: claims drain it faster than settlements fill it. `next_ready_at` is what the last change
+-- computed. It may be too early; it is null if nothing is left.
 SELECT
     s.partition, s.ready, s.delayed, s.claimed, s.done, s.visits, s.dead, s.lanes, i.size,
     s.checkpoint, s.checkpoint_dead, s.next_position - 1,
@@ -88,10 +88,11 @@ WHERE (d.partition, d.position) > (%(partition)s, %(position)s)
 ORDER BY d.partition, d.position LIMIT %(limit)s;
 
 -- name: pending
--- Each table in order and no further than the limit: a frontier of millions is listed page by page.
+-- Reads each table in order, up to the limit, so that a frontier of millions is listed page by page.
 SELECT u.partition, u.position, u.state, n.name, u.priority, u.key, u.payload, u.attempts
 FROM (
-    (SELECT i.partition, i.position, 'ready' AS state, i.lane, {TOP_PRIORITY} - i.rank / 2 AS priority, i.key, i.payload, i.attempts
+    (SELECT i.partition, i.position, 'ready' AS state, i.lane, {TOP_PRIORITY} - i.rank / 2 AS priority, i.key, i.payload,
+         i.attempts
      FROM {schema}.item AS i WHERE (i.partition + 0, i.position) > (%(partition)s, %(position)s)
      ORDER BY i.partition + 0, i.position LIMIT %(limit)s)
     UNION ALL
@@ -113,7 +114,7 @@ SELECT f.key, f.value FROM unnest(%(keys)s::text[]) AS k(key)
 CROSS JOIN LATERAL (SELECT * FROM {schema}.fact AS f WHERE f.key = k.key) AS f;
 
 -- name: counters
--- Reads the newest row of each counter of a partition, one index probe each: the next name is the first one beyond.
+-- Reads the newest row of each counter of a partition, with one index probe for each name.
 SELECT v.name, sum(v.value)::bigint AS value
 FROM {schema}.partition AS p
 CROSS JOIN LATERAL (
@@ -136,7 +137,7 @@ GROUP BY v.name;
 SELECT name, length FROM {schema}.output ORDER BY name;
 
 -- name: find
--- A key's hash is the first part of what `seen` holds, whichever lane it is in; `moved` says where it went since.
+-- The hash of a key is the first part of `seen.hash`, in every lane; `moved` has the present position.
 WITH known AS (
     SELECT p.partition, coalesce(m.position, e.position) AS position
     FROM {schema}.partition AS p
@@ -197,9 +198,9 @@ WITH known AS (
     ) AS i
     UNION ALL
     SELECT
-        -- Two settlements may have found it; the first counts. Where all priorities are the default, none is kept.
-        'inbox', NULL, i.partition, NULL, i.key, coalesce(i.priority, {DEFAULT_PRIORITY}::smallint), i.payload, 0, NULL, NULL, NULL, NULL,
-        NULL, NULL, NULL
+        -- Two settlements may have discovered it; the first counts. Priorities are null if all are the default.
+        'inbox', NULL, i.partition, NULL, i.key, coalesce(i.priority, {DEFAULT_PRIORITY}::smallint), i.payload, 0,
+        NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM (
         SELECT DISTINCT ON (w.partition, u.hash) w.partition, u.*
         FROM {schema}.inbox AS w

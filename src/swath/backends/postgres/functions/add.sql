@@ -1,7 +1,7 @@
 -- name: insert_items
--- INV-4, INV-7. What is new gets a position and a place, in the order given; its lane exists before it does (F11).
--- `_freed` has a lane for each item that was settled just before, so that a lane that got items as well is written once.
--- Nested loops are off for the sake of what is known, which would be searched for every item.
+-- INV-4, INV-7. Inserts the items that are not known yet: each gets a position and a place, in the order given. Lanes
+-- are created before their items. `_freed` has a lane for each item that the same settlement finished, so that a lane
+-- that also gets items is written once. Nested loops are off: they would search the known hashes once per item.
 CREATE FUNCTION {schema}.insert_items_{set}(
     s {schema}.partition_state, _hashes bytea[], _lanes text[], _priorities smallint[], _keys text[], _payloads text[],
     _not_befores bigint[], _spans bigint[], _freed integer[]
@@ -10,7 +10,7 @@ LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET enable_nestloop TO off
 SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE
-    -- As values of their own: a field of a record costs several times as much, and these are asked for with every row.
+    -- Copies of fields that each row needs: a field of a record costs several times as much as a variable.
     _partition smallint := s.partition;
     _time bigint := s.time;
     _next_position bigint := s.next_position;
@@ -25,13 +25,13 @@ DECLARE
     _known bytea[];
 BEGIN
     IF current_setting('server_version_num')::integer >= 170000 THEN
-        -- In one scan that goes from leaf to leaf: to descend for each hash is twice as dear.
+        -- One scan goes from leaf to leaf. A descent for each hash takes twice as long.
         _known := ARRAY(
             SELECT e.hash FROM {schema}.seen AS e
             WHERE e.partition = _partition AND e.hash = ANY (_hashes)
         );
     ELSE
-        -- Before, the planner may take the list for a filter and read all of the partition.
+        -- Before PostgreSQL 17, the planner may use the list as a filter and read the whole partition.
         _known := ARRAY(
             SELECT h.hash FROM unnest(_hashes) AS h(hash) CROSS JOIN LATERAL (
                 SELECT FROM {schema}.seen AS e WHERE e.partition = _partition AND e.hash = h.hash LIMIT 1
@@ -45,8 +45,8 @@ BEGIN
     FROM (
         SELECT u.* FROM (
             SELECT DISTINCT ON (o.hash)
-                o.hash, o.lane, coalesce(o.priority, {DEFAULT_PRIORITY}::smallint) AS priority, o.key, o.payload, o.not_before,
-                coalesce(o.span, 1) AS span, o.ord
+                o.hash, o.lane, coalesce(o.priority, {DEFAULT_PRIORITY}::smallint) AS priority, o.key, o.payload,
+                o.not_before, coalesce(o.span, 1) AS span, o.ord
             FROM unnest(_hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans) WITH ORDINALITY
                 AS o(hash, lane, priority, key, payload, not_before, span, ord)
             LEFT JOIN unnest(_known) AS k(hash) ON k.hash = o.hash
@@ -89,7 +89,9 @@ BEGIN
         INSERT INTO {schema}.seen (position, partition, hash)
         SELECT f.position, _partition, f.hash FROM fresh AS f ORDER BY f.hash
     ), later AS (
-        INSERT INTO {schema}.delayed (due_at, position, span, lane, partition, priority, attempts, revisit, key, payload)
+        INSERT INTO {schema}.delayed (
+            due_at, position, span, lane, partition, priority, attempts, revisit, key, payload
+        )
         SELECT f.not_before, f.position, f.span, f.lane, _partition, f.priority, 0, false, f.key, f.payload
         FROM fresh AS f WHERE f.later
     ), ready AS (

@@ -1,5 +1,5 @@
 -- name: learn
--- In the order of their keys, so that two who learn the same things do not wait for each other.
+-- Writes facts in the order of their keys, so that two processes that write the same facts do not deadlock.
 CREATE FUNCTION {schema}.learn_{set}(_format integer, _keys text[], _values text[]) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET lock_timeout TO '30s' AS $$
@@ -12,7 +12,7 @@ END
 $$;
 
 -- name: change_lane
--- The lane exists from now on, whether it has items or not. Null leaves a value as it is; -1 goes back to the default.
+-- Changes the limits of a lane, and creates the lane if it does not exist. Null keeps a value; -1 is the default.
 CREATE FUNCTION {schema}.change_lane_{set}(
     _format integer, _test_time bigint, _partition integer, _name text, _min_interval bigint, _concurrency integer,
     _paused boolean, _blocked_until bigint, _at_least boolean
@@ -25,7 +25,7 @@ DECLARE
     s {schema}.partition_state := _old;
     l {schema}.lane_state;
     _default integer;
-    _counted boolean;  -- whether starts counted before
+    _counted boolean;  -- whether the interval ran from the start
     _number integer;
     _version bigint;
 BEGIN
@@ -53,7 +53,7 @@ BEGIN
     _counted := coalesce(l.concurrency, _default) <> 1;
     l.concurrency := nullif(coalesce(_concurrency, l.concurrency), -1);
     IF l.in_flight > 0 AND NOT _counted AND coalesce(l.concurrency, _default) <> 1 THEN
-        l.last_at := s.time;  -- its start was not written down: it counts as started now
+        l.last_at := s.time;  -- its start was not recorded, so it counts as started now
     END IF;
     l.paused := coalesce(_paused, l.paused, false);
     IF _at_least THEN
@@ -72,10 +72,11 @@ END
 $$;
 
 -- name: change_settings
--- INV-3. Where starts begin to count, what is in flight in lanes without a concurrency of their own counts as started now.
--- They are found from what is claimed, however many lanes there are, with all partitions locked: in order, and before the
--- frontier's row, as `change_lane` does. For a shorter interval, too: then whoever places a lane by the one of before has
--- committed when the lanes that wait are told.
+-- INV-3. With a concurrency of 1, the interval runs from the settlement; otherwise from the start. When the default
+-- concurrency stops being 1, items in flight in lanes under the default count as started now. They are found through
+-- the claimed items, so the number of lanes does not matter. All partitions are locked, in order and before the
+-- frontier's row, as in `change_lane`. A shorter interval takes the locks as well: afterwards no transaction is open
+-- that placed a lane by the old interval.
 CREATE FUNCTION {schema}.change_settings_{set}(
     _format integer, _test_time bigint, _min_interval bigint, _concurrency integer, _max_attempts integer, _paused boolean
 ) RETURNS void
@@ -84,7 +85,7 @@ SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_c
 SET lock_timeout TO '30s' AS $$
 DECLARE
     _old {schema}.partition_state;
-    _counts boolean;  -- whether starts begin to count
+    _counts boolean;  -- whether the interval begins to run from the start
     _partition integer;
     _lanes integer[];
 BEGIN
@@ -125,7 +126,7 @@ END
 $$;
 
 -- name: place_lanes
--- INV-3. Lanes that waited under other defaults take the place that is theirs under those of now.
+-- INV-3. Moves waiting lanes to the place in the queue that they have under the present defaults.
 CREATE FUNCTION {schema}.place_lanes_{set}(_format integer, _test_time bigint, _partition integer, _lanes bigint[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE
@@ -141,7 +142,7 @@ END
 $$;
 
 -- name: reopen
--- INV-7. Done or dead items are ready again, with no attempts counted and under new positions.
+-- INV-7. Makes done or dead items ready again, under new positions and without attempts.
 CREATE FUNCTION {schema}.reopen_{set}(_format integer, _test_time bigint, _partition integer, _positions bigint[])
 RETURNS integer
 LANGUAGE plpgsql VOLATILE
@@ -180,8 +181,8 @@ BEGIN
         ON CONFLICT (partition, origin) DO UPDATE SET position = excluded.position
     ), ready AS (
         INSERT INTO {schema}.item (place, position, span, lane, partition, rank, attempts, origin, key, payload)
-        SELECT s.next_place + o.nth, o.new_position, o.span, o.lane, s.partition, ({TOP_PRIORITY} - o.priority) * 2 + 1, 0,
-            o.new_origin, o.key, o.payload
+        SELECT s.next_place + o.nth, o.new_position, o.span, o.lane, s.partition,
+            ({TOP_PRIORITY} - o.priority) * 2 + 1, 0, o.new_origin, o.key, o.payload
         FROM opened AS o
     )
     SELECT count(*)::integer AS items, count(*) FILTER (WHERE o.was_dead) AS dead, sum(o.span)::bigint AS positions,

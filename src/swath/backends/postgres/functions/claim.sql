@@ -1,5 +1,6 @@
 -- name: drain_delayed
--- Retries, not-befores and revisits that are due become ready. A revisit is new work and gets a new position (rule 13).
+-- Makes delayed items ready that are due: retries, items with a not-before time, revisits. A revisit is new work, so
+-- it gets a new position.
 CREATE FUNCTION {schema}.drain_delayed_{set}(s {schema}.partition_state, _most integer)
 RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
@@ -61,10 +62,11 @@ END
 $$;
 
 -- name: claim
--- INV-1, INV-3, INV-8. Partitions are taken in the order given; those that somebody else holds are skipped and said so,
--- except `_wait_for`, for which it queues. In each: take back what is lost, take in what was discovered, make ready what
--- is due, then lanes by priority and turn, and from each as many of its head items as it may start. Nested loops are off
--- for the sake of the heads of deep lanes, which would be searched for every lane; a look-up can be nothing else.
+-- INV-1, INV-3, INV-8. Goes through partitions in the order given. A partition that another transaction has locked is
+-- skipped and listed in `skipped`, except `_wait_for`, whose lock the claim waits for. In each partition: take over
+-- expired claims, drain the inbox, make due items ready, then take items from lanes by priority and turn, from each
+-- lane as many as may start. Nested loops are off: they would search the heads of deep lanes once per lane. A LATERAL
+-- look-up still is a nested loop.
 CREATE FUNCTION {schema}.claim_{set}(
     _format integer, _test_time bigint, _limit integer, _lease bigint, _worker text, _token bigint, _order smallint[],
     _wait_for integer, _most_partitions integer, _most_delayed integer, _most_inbox integer,
@@ -72,9 +74,9 @@ CREATE FUNCTION {schema}.claim_{set}(
     OUT recovered integer, OUT died integer, OUT paused boolean, OUT signal_version bigint,
     OUT min_interval bigint, OUT concurrency integer, OUT max_attempts integer, OUT versions bigint[],
     OUT starts_count boolean,
-    -- What was taken, in runs of one partition and one priority, and in each of one lane after the other. `lane_in_flights` is how
-    -- many of its lane were in flight before the first one that was taken of it in this run. From the payloads on, a
-    -- column is null where all have the usual value, as they mostly do.
+    -- The items, in runs of one partition and one priority, and lane by lane within a run. `lane_in_flights` counts
+    -- the items of the lane that were in flight before the run. From `payloads` on, a column is null if all items
+    -- have the usual value, which is the common case.
     OUT partitions smallint[], OUT priorities smallint[], OUT counts integer[],
     OUT positions bigint[], OUT lanes text[], OUT keys text[], OUT visits integer[], OUT payloads text[],
     OUT attempts smallint[], OUT losses smallint[], OUT spans bigint[], OUT lane_in_flights integer[],
@@ -102,13 +104,13 @@ DECLARE
     _starts boolean;
     _flooded boolean;
     _drains integer := 0;
-    _passed integer := 0;  -- lanes that were put off
+    _passed integer := 0;  -- lanes that were moved back because their limits changed
     _most_passed CONSTANT integer := {MOST_LANES_PUT_OFF};
-    _look integer;  -- lanes to look at, at least
+    _look integer;  -- the least number of lanes to read
     _last_ready_at bigint;
     _last_lane integer;
     _last_version bigint;
-    -- As values of their own: a field of a record costs several times as much, and these are asked for with every row.
+    -- Copies of fields that each row needs: a field of a record costs several times as much as a variable.
     _min_interval bigint;
     _concurrency integer;
     _time bigint;
@@ -141,7 +143,7 @@ BEGIN
     FOREACH _partition IN ARRAY _order LOOP
         EXIT WHEN _taken >= _limit OR cardinality(_held) >= _most_partitions;
         IF _drains >= 5 * _most_partitions OR _passed >= _most_passed THEN
-            next_ready_at := now;  -- enough done under these locks: the rest is for the next look, which is due at once
+            next_ready_at := now;  -- enough work under these locks; the next claim continues at once
             EXIT;
         END IF;
         SELECT * INTO STRICT _old FROM {schema}.partition_state
@@ -157,21 +159,22 @@ BEGIN
         END IF;
         _old := {schema}.read_partition_{set}(_partition, _format, _test_time);
         s := _old;
-        -- After the lock, which whoever makes starts count holds everywhere (INV-3).
+        -- INV-3: read after the lock. `change_settings` holds all locks when it changes how intervals run.
         SELECT d.min_interval, d.concurrency INTO STRICT _min_interval, _concurrency FROM {schema}.frontier AS d;
         IF fence > 0 AND s.last_fence > fence THEN
-            skipped := skipped || _partition;  -- a later claim was here first: per item, fences only rise
+            skipped := skipped || _partition;  -- a later claim was here first, and the fences of an item only rise
             CONTINUE;
         END IF;
         IF s.next_expiry <= s.time THEN
             s := {schema}.take_over_{set}(s);
             recovered := recovered + (_old.claimed - s.claimed)::integer;
             died := died + (s.dead - _old.dead)::integer;
-            -- A claim may have been found lost in another partition since the clock was read: its lease ended first.
+            -- Another partition may have declared a claim lost after the clock was read: the lease expired before
+            -- that.
             s.time := greatest(s.time, {schema}.store_time_{set}(_test_time));
         END IF;
         _time := s.time;
-        -- Above the high-water mark, a claim only drains: so the inbox cannot outgrow those who fill it (rule 10).
+        -- If the inbox is too full, a claim only drains it, so that it cannot grow without bound.
         _flooded := {schema}.has_inbox_{set}(s);
         FOR i IN 1 .. 5 LOOP
             EXIT WHEN NOT _flooded;
@@ -202,7 +205,7 @@ BEGIN
         IF _level IS NOT NULL AND fence = 0 THEN
             fence := nextval({fence_sequence});
         END IF;
-        -- One in ten goes to the lowest levels first, so that nothing starves.
+        -- One item in ten is taken from the lowest levels first, so that nothing starves.
         _low := CASE
             WHEN _level > _lowest THEN _wanted / 10 + (s.claims_made % 10 < _wanted % 10)::integer ELSE 0
         END;
@@ -236,8 +239,8 @@ BEGIN
                     AND l.ready_at <= _time
                 ORDER BY l.ready_at, l.lane LIMIT greatest(_wanted, _look)
             ), taken AS (
-                -- In the order of the lanes, and of the items of each, until there are enough: a nested loop keeps the
-                -- order of its outer side, and goes no further than it is asked to.
+                -- In the order of the lanes and of their items, up to the number wanted: a nested loop keeps the
+                -- order of its outer side and stops when it has enough.
                 SELECT
                     q.ready_at, q.version, q.visits, q.in_flight, q.counters, n.name,
                     q.at_once <> 1 AND q.pause > 0 AS starts,
@@ -249,7 +252,7 @@ BEGIN
                 CROSS JOIN LATERAL (
                     SELECT b.* FROM (
                         (
-                            -- Both ranks at once, as long as so little was taken from the lane that it has no heads.
+                            -- Both ranks in one scan, while the lane has no heads yet.
                             SELECT r.ctid AS row, r.* FROM {schema}.item AS r
                             WHERE r.partition = _partition AND r.lane = q.lane
                                 AND (r.rank, r.place) >= (_rank, coalesce(q.heads[_rank + 1], 0))
@@ -274,29 +277,29 @@ BEGIN
                     position, fence, span, lane, partition, priority, attempts, losses, origin, key, payload, reason,
                     error
                 )
-                SELECT t.position, claim_{set}.fence, t.span, t.lane, _partition, _level, t.attempts, t.losses, t.origin,
-                    t.key, t.payload, t.reason, t.error
+                SELECT t.position, claim_{set}.fence, t.span, t.lane, _partition, _level, t.attempts, t.losses,
+                    t.origin, t.key, t.payload, t.reason, t.error
                 FROM taken AS t
             ), last AS (
-                -- The lane of the last item where there were enough, else the last of all.
+                -- The lane of the last item wanted or, if there were fewer items, the last lane.
                 (SELECT t.ready_at, t.lane, t.version FROM taken AS t OFFSET greatest(_wanted, 1) - 1 LIMIT 1)
                 UNION ALL
                 (SELECT q.ready_at, q.lane, q.version FROM queue AS q ORDER BY q.ready_at DESC, q.lane DESC LIMIT 1)
                 LIMIT 1
             ), chosen AS (
-                -- All up to there. Those before the last gave as much as they had room for.
+                -- All lanes up to that one. Those before it gave as many items as they have room for.
                 SELECT q.*, CASE
                     WHEN q.lane = (SELECT l.lane FROM last AS l)
                     THEN (SELECT count(*)::integer FROM taken AS t WHERE t.lane = (SELECT l.lane FROM last AS l))
                     ELSE least(q.room, q.waiting)
                 END AS takes
                 FROM queue AS q WHERE (q.ready_at, q.lane) <= (SELECT l.ready_at, l.lane FROM last AS l)
-                OFFSET 0  -- so that it is computed once
+                OFFSET 0  -- compute it once
             ), started AS (
                 SELECT
                     c.*, c.in_flight + c.takes AS now_in_flight, h.returned, h.fresh,
                     least(c.taken + c.takes, 1000000) AS now_taken,
-                    -- Where several may be in flight, the interval runs from the start and not from the settlement.
+                    -- Unless the concurrency is 1, the interval runs from the start, not from the settlement.
                     CASE WHEN c.takes > 0 AND c.at_once <> 1 THEN _time ELSE c.last_at END AS started_at,
                     c.counts[:_level] || ARRAY[c.waiting - c.takes] || c.counts[_level + 2:] AS now_counts
                 FROM chosen AS c LEFT JOIN (
@@ -304,13 +307,14 @@ BEGIN
                         max(t.place) FILTER (WHERE t.rank % 2 = 1) AS fresh
                     FROM taken AS t WHERE t.deep GROUP BY t.lane
                 ) AS h ON h.lane = c.lane
-                OFFSET 0  -- so that it is computed once
+                OFFSET 0  -- compute it once
             ), left_queue AS (
                 DELETE FROM {schema}.lane_state WHERE ctid = ANY (ARRAY(
-                    SELECT q.row FROM queue AS q WHERE (q.ready_at, q.lane) <= (SELECT l.ready_at, l.lane FROM last AS l)
+                    SELECT q.row FROM queue AS q
+                    WHERE (q.ready_at, q.lane) <= (SELECT l.ready_at, l.lane FROM last AS l)
                 ))
             ), placed AS (
-                -- A lane that was taken in part goes back behind the others.
+                -- A lane that still has items goes behind the others.
                 INSERT INTO {schema}.lane_state (
                     version, ready_at, last_at, blocked_until, min_interval, lane, in_flight, taken, visits,
                     concurrency, partition, level, paused, counts, heads, counters
@@ -319,7 +323,8 @@ BEGIN
                     _version, {schema}.lane_ready_at_{set}(_time, b.blocked_until, b.started_at, b.pause), b.started_at,
                     b.blocked_until, b.min_interval, b.lane, b.now_in_flight, b.now_taken, b.visits, b.concurrency,
                     _partition,
-                    {schema}.lane_level_{set}(b.now_counts, b.paused, b.at_once, b.now_in_flight), b.paused, b.now_counts,
+                    {schema}.lane_level_{set}(b.now_counts, b.paused, b.at_once, b.now_in_flight), b.paused,
+                    b.now_counts,
                     CASE
                         WHEN b.heads IS NULL AND b.now_taken < {DEEP_LANE} THEN NULL
                         ELSE {schema}.advance_heads_{set}(b.heads, _rank, b.returned, b.fresh)
@@ -373,7 +378,7 @@ BEGIN
             priorities := priorities || _level::smallint;
             counts := counts || _items;
 
-            -- All lanes up to the last of these have left the queue, or are back in it at the present time or later.
+            -- All lanes up to the last one have left the queue, or are in it again at the present time or later.
             IF _last_ready_at < _time THEN
                 s.ready_floor[_level + 1] := _last_ready_at;
                 s.ready_lanes[_level + 1] := _last_lane;
@@ -387,11 +392,12 @@ BEGIN
             IF _wanted > 0 AND _passed >= _most_passed THEN
                 _level := NULL;
             ELSIF _wanted > 0 AND _moved > 0 THEN
-                CONTINUE;  -- lanes whose limits had changed were put off: others of this level may be next
+                CONTINUE;  -- lanes were moved back, so read the next ones of this level
             ELSIF _wanted > 0 THEN
                 _level := CASE
                     WHEN _down AND _level > 0 THEN {schema}.next_level_{set}(s, _level - 1, 0)
-                    WHEN NOT _down AND _level < {TOP_PRIORITY} THEN {schema}.next_level_{set}(s, _level + 1, {TOP_PRIORITY})
+                    WHEN NOT _down AND _level < {TOP_PRIORITY}
+                    THEN {schema}.next_level_{set}(s, _level + 1, {TOP_PRIORITY})
                 END;
             ELSIF _down AND _low > 0 THEN
                 _down := false;
@@ -415,7 +421,7 @@ BEGIN
         now := greatest(now, s.time);
         s := {schema}.compute_next_ready_{set}(s);
         IF _flooded THEN
-            s.next_ready_at := s.time;  -- what is left in the inbox may be ready, whatever was taken in
+            s.next_ready_at := s.time;  -- the rest of the inbox may be ready
         END IF;
         next_ready_at := least(next_ready_at, s.next_ready_at);
         PERFORM {schema}.write_state_{set}(s, _old, false);
@@ -427,22 +433,27 @@ BEGIN
         RETURN;
     END IF;
     expires_at := now + _lease;
-    -- A reply is sent before its transaction ends. One that the buffers on its way may not hold is left for
-    -- `claimed_items`: else a client that stands still would hold the partitions for as long, whatever its lease.
+    -- PostgreSQL sends a reply before the transaction ends. If the network buffers cannot hold it, a client that does
+    -- not read would keep the partitions locked. So a large reply leaves out the items, and the client calls
+    -- `claimed_items`, which holds no lock.
     IF _taken > {MOST_ITEMS_IN_REPLY} OR pg_column_size(keys) + pg_column_size(lanes)
-        + coalesce(pg_column_size(payloads), 0) + coalesce(pg_column_size(lane_counters), 0) > {MOST_BYTES_IN_REPLY} THEN
+        + coalesce(pg_column_size(payloads), 0) + coalesce(pg_column_size(lane_counters), 0)
+        > {MOST_BYTES_IN_REPLY}
+    THEN
         partitions := NULL; priorities := NULL; counts := NULL; positions := NULL; lanes := NULL; keys := NULL;
         payloads := NULL; attempts := NULL; spans := NULL; losses := NULL; visits := NULL; lane_in_flights := NULL;
         lane_counters := NULL;
     END IF;
-    -- Claims that ended long ago are forgotten, a few with each new one. Where there are so many claims that the first
-    -- look comes within the hour, the second does not.
+    -- Each claim deletes a few claims that ended long ago. With so many claims that 100,000 of them take less than an
+    -- hour, the second range finds what the first one left.
     WITH forgotten AS (
         DELETE FROM {schema}.claim AS c
-        WHERE c.fence BETWEEN claim_{set}.fence - 100010 AND claim_{set}.fence - 100000 AND c.expires_at < now - 3600000000
+        WHERE c.fence BETWEEN claim_{set}.fence - 100010 AND claim_{set}.fence - 100000
+            AND c.expires_at < now - 3600000000
     ), forgotten_later AS (
         DELETE FROM {schema}.claim AS c
-        WHERE c.fence BETWEEN claim_{set}.fence - 10000010 AND claim_{set}.fence - 10000000 AND c.expires_at < now - 3600000000
+        WHERE c.fence BETWEEN claim_{set}.fence - 10000010 AND claim_{set}.fence - 10000000
+            AND c.expires_at < now - 3600000000
     )
     INSERT INTO {schema}.claim (fence, token, expires_at, partitions, worker)
     VALUES (claim_{set}.fence, _token, claim_{set}.expires_at, _held, _worker);

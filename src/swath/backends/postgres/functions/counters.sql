@@ -1,6 +1,6 @@
 -- name: add_to_counters
--- INV-5. Adds to the counters of a partition, in the settling transaction. INV-8: the new value is inserted and the old
--- one deleted, so a look-up finds the newest row first and does not walk dead versions.
+-- INV-5. Adds to the counters of a partition, in the settling transaction. INV-8: the new value is inserted and the
+-- old one deleted, so that a look-up finds the newest row first and skips dead versions.
 CREATE FUNCTION {schema}.add_to_counters_{set}(s {schema}.partition_state, _names text[], _amounts bigint[])
 RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
@@ -24,8 +24,8 @@ END
 $$;
 
 -- name: add_to_lane_counters
--- INV-5. Adds to the counters of lanes. They are lanes of items in this settlement, whose rows it has just written:
--- INV-8: updating a row of the own transaction adds no index entry.
+-- INV-5. Adds to the counters of lanes. The settlement has just written the rows of these lanes, because they are
+-- lanes of its items, and updating a row of the own transaction adds no index entry (INV-8).
 CREATE FUNCTION {schema}.add_to_lane_counters_{set}(
     s {schema}.partition_state, _lanes text[], _names text[], _amounts bigint[]
 ) RETURNS void

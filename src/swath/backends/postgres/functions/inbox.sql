@@ -1,7 +1,7 @@
 -- name: drain_inbox
--- INV-4. Takes in what others discovered for this partition, a bounded number a time. Rows become visible in the order
--- in which their transactions commit, so what was drained is remembered as a snapshot: everything below `inbox_from`
--- except the transactions that were still open then (rule 10).
+-- INV-4. Inserts items that other partitions discovered for this one, a bounded number per call. Rows become visible
+-- in the order of commits, not of their numbers. So the partition remembers a snapshot of what it drained: everything
+-- below `inbox_from`, except the transactions in `inbox_open`, which had not ended by then.
 CREATE FUNCTION {schema}.drain_inbox_{set}(s {schema}.partition_state, _most integer)
 RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
@@ -19,7 +19,7 @@ DECLARE
     _spans bigint[];
 BEGIN
     IF pg_snapshot_xmax(pg_current_snapshot()) < s.inbox_from THEN
-        s.inbox_from := '0';  -- restored into a younger cluster: its transaction numbers start again
+        s.inbox_from := '0';  -- restored into a newer cluster, whose transaction numbers are lower
         s.inbox_open := '{}';
     END IF;
     WITH waiting AS (
@@ -59,8 +59,8 @@ BEGIN
         array_agg(l.not_before), array_agg(l.span)
     INTO _snapshot, _left, _late, _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans
     FROM links AS l;
-    -- The next time begins at the first row left. Of the transactions before it, those count that are still open, and
-    -- those that were late this time, of which there may be more.
+    -- The next drain begins at the first row that is left. It also looks at transactions before that row which are
+    -- still open, or which had rows this time, because there may be more of them.
     s.inbox_from := coalesce(_left, pg_snapshot_xmax(_snapshot));
     s.inbox_open := ARRAY(
         SELECT x.xid FROM pg_snapshot_xip(_snapshot) AS x(xid) WHERE x.xid < s.inbox_from
@@ -89,7 +89,7 @@ END
 $$;
 
 -- name: inbox_size
--- How many items wait in a partition's inbox. What was drained is not met, also while it cannot be vacuumed (rule 8).
+-- Counts the items in a partition's inbox. INV-8: skips what was drained, even if vacuum could not remove it yet.
 CREATE FUNCTION {schema}.inbox_size_{set}(_partition smallint, _from xid8, _open xid8[]) RETURNS bigint
 LANGUAGE plpgsql STABLE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$

@@ -1,5 +1,5 @@
 -- name: advance_heads
--- The first place, of the two ranks of one priority, at which a living item of a deep lane can be.
+-- Moves the heads of a deep lane: for both ranks of a priority, the first place at which a live item can be.
 CREATE FUNCTION {schema}.advance_heads_{set}(_heads bigint[], _rank integer, _returned bigint, _fresh bigint)
 RETURNS bigint[]
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -12,8 +12,8 @@ END
 $$;
 
 -- name: lane_level
--- INV-3. Under which level a lane is queued: the highest at which it has items waiting, null when none may start. With
--- the next one, the only place that says where a lane stands, whatever changed it. Both are inlined.
+-- INV-3. Returns the level under which a lane is queued: the highest priority with waiting items, or null if none may
+-- start. This function and `lane_ready_at` alone decide where a lane stands. PostgreSQL inlines both.
 CREATE FUNCTION {schema}.lane_level_{set}(_counts integer[], _paused boolean, _at_once integer, _in_flight integer)
 RETURNS smallint
 LANGUAGE sql IMMUTABLE AS $$
@@ -25,7 +25,7 @@ LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 -- name: lane_ready_at
--- INV-3. From when on: its turn, unless it is blocked until later or its interval has not passed.
+-- INV-3. Returns when a lane is ready: at its turn, but not before its block ends and its interval has passed.
 CREATE FUNCTION {schema}.lane_ready_at_{set}(_turn bigint, _blocked_until bigint, _last_at bigint, _pause bigint)
 RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$
@@ -33,10 +33,10 @@ LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 -- name: change_lanes
--- INV-3. Places lanes that got items or whose items came back. Per change: what is added to its waiting items of a
--- priority, to its items in flight and to its visits, and whether its clock starts anew: always for 'back' (taken back
--- from a lost worker) and 'count' (starts begin to count while it has items in flight), for 'settle' where one at a time
--- is allowed. A claim places those that it takes from by itself, since it has their rows in hand.
+-- INV-3. Updates lanes that got items or whose items came back. Each change adds to the waiting items of a priority,
+-- to the items in flight and to the visits of a lane. `_stamps` asks to restart the interval: always for 'back'
+-- (taken over from a lost worker) and 'count' (starts begin to count while items are in flight), for 'settle' if the
+-- concurrency is 1. A claim updates the lanes it takes from by itself, because it has read their rows.
 CREATE FUNCTION {schema}.change_lanes_{set}(
     s {schema}.partition_state, _lanes integer[], _levels smallint[], _waits integer[], _flights integer[],
     _stamps boolean[], _visits integer[], _cause text
@@ -44,7 +44,7 @@ CREATE FUNCTION {schema}.change_lanes_{set}(
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE
-    -- As values of their own: a field of a record costs several times as much, and these are asked for with every row.
+    -- Copies of fields that each row needs: a field of a record costs several times as much as a variable.
     _partition smallint := s.partition;
     _version bigint := s.version + 1;
     _time bigint := s.time;
@@ -105,7 +105,7 @@ BEGIN
         )
         SELECT
             _version,
-            -- A lane that stays where it was keeps its turn.
+            -- A lane whose level does not change keeps its turn.
             {schema}.lane_ready_at_{set}(
                 CASE WHEN p.level = p.old_level AND _cause <> 'limits' THEN p.old_ready_at ELSE _time END,
                 p.blocked_until, p.last_at, p.pause
@@ -123,7 +123,7 @@ END
 $$;
 
 -- name: next_level
--- The first level from one end that has a lane ready; null when there is none.
+-- Returns the first level between two ends that has a lane ready, or null.
 CREATE FUNCTION {schema}.next_level_{set}(s {schema}.partition_state, _from integer, _to integer)
 RETURNS integer
 LANGUAGE plpgsql VOLATILE
@@ -146,8 +146,8 @@ END
 $$;
 
 -- name: compute_next_ready
--- INV-8. When this partition has something ready next. The floors rise to the first living entry, never above now, so
--- that no later scan walks the dead ones before it (rule 8).
+-- INV-8. Computes when this partition has something ready next. Also raises the floors to the first live entry, but
+-- not above the present time, so that later scans skip the dead entries before it.
 CREATE FUNCTION {schema}.compute_next_ready_{set}(s {schema}.partition_state) RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
@@ -155,7 +155,7 @@ DECLARE
     _first bigint;
 BEGIN
     SELECT
-        -- In the order of the levels, which a look-up in each keeps: to sort them costs as much as to look.
+        -- The look-ups keep the order of the levels. Sorting would cost as much as the look-ups.
         min(l.ready_at), array_agg(least(l.ready_at, s.time)),
         array_agg(CASE WHEN l.ready_at <= s.time THEN l.lane ELSE 0 END),
         array_agg(CASE WHEN l.ready_at <= s.time THEN l.version ELSE 0 END)

@@ -1,6 +1,6 @@
 -- name: take_over
--- INV-2, INV-4. Take-over begins on the claim's row, where it meets renewal; lost in one partition is lost in all.
--- Items are ready again, or dead when this has happened too often.
+-- INV-2, INV-4. Takes over the items of expired claims. The claim's row decides between take-over and renewal; a
+-- claim that is lost in one partition is lost in all. The items become ready again, or dead after too many losses.
 CREATE FUNCTION {schema}.take_over_{set}(s {schema}.partition_state) RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
@@ -15,12 +15,12 @@ DECLARE
     _blocked boolean;
 BEGIN
     SELECT * INTO STRICT f FROM {schema}.frontier;
-    -- A row that is locked is being settled or renewed at this moment: its holder lives.
+    -- A locked row is being settled or renewed at this moment: its worker is alive.
     UPDATE {schema}.claim SET lost = true WHERE fence = ANY (ARRAY(
         SELECT c.fence FROM {schema}.claim AS c
         WHERE c.fence = ANY (s.claims) AND NOT c.lost AND c.expires_at <= s.time FOR UPDATE SKIP LOCKED
     ));
-    -- A claim whose row is gone ended so long ago that it was forgotten.
+    -- A claim without a row expired so long ago that its row was deleted.
     _lost := ARRAY(
         SELECT k.fence FROM unnest(s.claims) AS k(fence)
         LEFT JOIN LATERAL (SELECT c.lost FROM {schema}.claim AS c WHERE c.fence = k.fence LIMIT 1) AS c ON true
@@ -43,8 +43,8 @@ BEGIN
         INSERT INTO {schema}.item (
             place, position, span, lane, partition, rank, attempts, losses, origin, key, payload, reason, error
         )
-        SELECT s.next_place + b.nth, b.position, b.span, b.lane, s.partition, ({TOP_PRIORITY} - b.priority) * 2, b.attempts + 1,
-            b.losses + 1, b.origin, b.key, b.payload, b.reason, b.error
+        SELECT s.next_place + b.nth, b.position, b.span, b.lane, s.partition,
+            ({TOP_PRIORITY} - b.priority) * 2, b.attempts + 1, b.losses + 1, b.origin, b.key, b.payload, b.reason, b.error
         FROM back AS b WHERE NOT b.dies
     )
     SELECT count(*), count(*) FILTER (WHERE b.dies), array_agg(b.lane), array_agg(b.priority),
@@ -70,8 +70,9 @@ END
 $$;
 
 -- name: find_claim
--- Rule 5. A claim whose reply was lost, with its lease begun anew; fence 0 when it was not made, and then it never will
--- be: the row under its token waits for the one that is under way, and keeps out the one that is yet to arrive.
+-- Finds a claim whose reply was lost, and renews its lease. Returns fence 0 if the claim was not made. Then it never
+-- will be: inserting a row with its token waits for a claim that is still running, and makes one that arrives later
+-- fail.
 CREATE FUNCTION {schema}.find_claim_{set}(
     _format integer, _test_time bigint, _token bigint, _lease bigint,
     OUT now bigint, OUT fence bigint, OUT expires_at bigint, OUT paused boolean, OUT signal_version bigint
@@ -94,8 +95,8 @@ END
 $$;
 
 -- name: claimed_items
--- What a claim holds, higher priorities first. Beside an item, others of its lane count that are in flight now, and of its
--- own claim those before it. No lock is held while this is sent.
+-- Returns the items of a claim, higher priorities first. `lane_in_flights` counts the items of the lane that are in
+-- flight now, and of this claim those before the item. Holds no lock while the reply is sent.
 CREATE FUNCTION {schema}.claimed_items_{set}(
     _fence bigint,
     OUT partitions smallint[], OUT positions bigint[], OUT lanes text[], OUT priorities smallint[], OUT keys text[],
@@ -122,7 +123,7 @@ BEGIN
         CROSS JOIN LATERAL unnest(c.partitions) AS p(partition)
         CROSS JOIN LATERAL (
             SELECT * FROM {schema}.claimed AS k WHERE k.partition = p.partition AND k.fence = c.fence
-            OFFSET 0  -- so that it is looked up: a join may read all that is claimed
+            OFFSET 0  -- force a look-up: a join might read all claimed items
         ) AS h
         CROSS JOIN LATERAL (
             SELECT q.visits, q.in_flight, q.counters FROM {schema}.lane_state AS q
@@ -134,7 +135,7 @@ END
 $$;
 
 -- name: renew
--- INV-2. Meets take-over on the claim's row: the lease must be live and must not have ended.
+-- INV-2. Renews a lease that has not expired. The claim's row decides between renewal and take-over.
 CREATE FUNCTION {schema}.renew_{set}(
     _format integer, _test_time bigint, _fence bigint, _token bigint, _lease bigint
 ) RETURNS bigint
@@ -146,7 +147,7 @@ DECLARE
     _expires_at bigint;
 BEGIN
     PERFORM {schema}.check_format_{set}(_format);
-    UPDATE {schema}.claim SET expires_at = greatest(expires_at, _now + _lease)  -- also when the clock stepped back
+    UPDATE {schema}.claim SET expires_at = greatest(expires_at, _now + _lease)  -- even if the clock stepped back
     WHERE fence = _fence AND token = _token AND NOT lost AND expires_at > _now
     RETURNING expires_at INTO _expires_at;
     IF NOT FOUND THEN

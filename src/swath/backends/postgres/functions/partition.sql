@@ -1,12 +1,23 @@
+-- Functions on a whole partition. These remarks hold for all files in this folder.
+--
+-- One call is one round trip and one transaction. Each statement inside sees what was committed before it began, so a
+-- value that is read after the lock is current. `{schema}` is the quoted name of the frontier's schema, and `{set}`
+-- is the hash over all functions (see statements.py).
+--
+-- INV-8: no plan depends on statistics. Each function disables sequential and bitmap scans and plans once: if the
+-- planner expects one row, a bitmap scan reads all of its dead versions and sorts the rest. `partition + 0` chooses
+-- the index (see the tables). Functions that the store calls limit the time they wait for a lock, and disable JIT:
+-- before PostgreSQL 18 a disabled scan counts as so expensive that each call would be compiled.
+
 -- name: store_time
--- The seam for tests: `_test_time` is null in production, and the time is the database's.
+-- Returns the database's time, or the time that a test passes.
 CREATE FUNCTION {schema}.store_time_{set}(_test_time bigint) RETURNS bigint
 LANGUAGE sql VOLATILE AS $$
     SELECT coalesce(_test_time, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 $$;
 
 -- name: check_format
--- Rule 16, for what takes no partition's lock: an older worker stops here too.
+-- Stops workers of another format. For functions that take no partition's lock.
 CREATE FUNCTION {schema}.check_format_{set}(_format integer) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -20,8 +31,8 @@ END
 $$;
 
 -- name: read_partition
--- INV-6. The state of a partition whose lock is held, and the format, by a later statement than the lock (rules 1, 16).
--- Partition time never stands still.
+-- INV-6. Reads the state of a partition and checks the format, in a statement after the lock: it sees what was
+-- committed before the lock was granted. Partition time always advances.
 CREATE FUNCTION {schema}.read_partition_{set}(_partition integer, _format integer, _test_time bigint)
 RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
@@ -30,7 +41,8 @@ DECLARE
     s {schema}.partition_state;
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
-        RAISE EXCEPTION 'the transaction is %', current_setting('transaction_isolation') USING ERRCODE = {WRONG_ISOLATION};
+        RAISE EXCEPTION 'the transaction is %', current_setting('transaction_isolation')
+            USING ERRCODE = {WRONG_ISOLATION};
     END IF;
     SELECT * INTO s FROM {schema}.partition_state
     WHERE partition = _partition AND _format = (SELECT format FROM {schema}.frontier) ORDER BY version DESC LIMIT 1;
@@ -43,7 +55,7 @@ END
 $$;
 
 -- name: lock_partition
--- Lock, then look.
+-- Locks a partition, then reads its state.
 CREATE FUNCTION {schema}.lock_partition_{set}(_partition integer, _format integer, _test_time bigint)
 RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
@@ -55,7 +67,8 @@ END
 $$;
 
 -- name: write_state
--- Insert-new, delete-old. `_notify` wakes sleeping processes when the partition went from idle to ready, at a bounded rate.
+-- Writes the state of a partition: inserts the new row and deletes the old one. With `_notify`, wakes sleeping
+-- processes if the partition went from idle to ready, at a bounded rate.
 CREATE FUNCTION {schema}.write_state_{set}(
     s {schema}.partition_state, _old {schema}.partition_state, _notify boolean
 ) RETURNS void
@@ -79,8 +92,8 @@ END
 $$;
 
 -- name: advance_checkpoint
--- INV-6. The checkpoint stands just below the lowest unsettled position, which a few index probes find. Called only when
--- the item just above it was settled, so what is dead between is walked once.
+-- INV-6. Moves the checkpoint to just below the lowest unsettled position. Called only when the item just above the
+-- checkpoint was settled, so that dead rows in between are walked once.
 CREATE FUNCTION {schema}.advance_checkpoint_{set}(s {schema}.partition_state)
 RETURNS {schema}.partition_state
 LANGUAGE plpgsql VOLATILE
@@ -102,8 +115,8 @@ BEGIN
             ) AS c
         );
     END IF;
-    -- In steps that grow, and in both tables by turns: so that what is dead in one beyond the living of the other is not
-    -- walked before the checkpoint gets there.
+    -- In growing steps, and in both tables alternately: otherwise the scan of one table would walk its dead rows
+    -- beyond the first live row of the other.
     WHILE _found IS NULL AND _upto < coalesce(_held, s.next_position) LOOP
         _above := _upto;
         _upto := least(_above + _ahead, coalesce(_held, s.next_position));
@@ -113,7 +126,8 @@ BEGIN
              WHERE i.partition + 0 = s.partition AND i.position > _above AND i.position <= _upto
              ORDER BY i.position LIMIT 1),
             (SELECT d.position FROM {schema}.delayed AS d
-             WHERE s.delayed > 0 AND d.partition + 0 = s.partition AND d.position + 0 > _above AND d.position + 0 <= _upto
+             WHERE s.delayed > 0 AND d.partition + 0 = s.partition
+                 AND d.position + 0 > _above AND d.position + 0 <= _upto
                  AND NOT d.revisit
              ORDER BY d.position + 0 LIMIT 1)
         );

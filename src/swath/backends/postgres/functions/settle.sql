@@ -1,7 +1,6 @@
 -- name: settle_done
--- INV-3, INV-5. What most settlements are made of: items that were started and are done for good, and lanes that
--- have room again. Nested loops are off for the sake of the results, which would be searched for every item; a look-up
--- of a lane can be nothing else.
+-- INV-3, INV-5. Settles items that were started and are done for good, the bulk of most settlements, and updates
+-- their lanes. Nested loops are off: they would search the results once per item. The look-up of a lane still is one.
 CREATE FUNCTION {schema}.settle_done_{set}(
     s {schema}.partition_state, _fence bigint, _positions bigint[], _results text[]
 ) RETURNS {schema}.partition_state
@@ -9,7 +8,7 @@ LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET enable_nestloop TO off
 SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE
-    -- As values of their own: a field of a record costs several times as much, and these are asked for with every row.
+    -- Copies of fields that each row needs: a field of a record costs several times as much as a variable.
     _partition smallint := s.partition;
     _version bigint := s.version + 1;
     _time bigint := s.time;
@@ -70,7 +69,8 @@ END
 $$;
 
 -- name: settle_items
--- INV-5. The same without the lanes, of which one is returned for each item: they are placed with what was discovered.
+-- INV-5. Does the same without the lanes, and returns one lane per item: `insert_items` updates them together with
+-- the lanes of the discovered items.
 CREATE FUNCTION {schema}.settle_items_{set}(
     s {schema}.partition_state, _fence bigint, _positions bigint[], _results text[]
 ) RETURNS integer[]
@@ -98,8 +98,8 @@ END
 $$;
 
 -- name: settle_moves
--- INV-3, INV-5. Every other outcome: retries, revisits, what is given up, given back or split, and what was done without
--- being started.
+-- INV-3, INV-5. Settles all other outcomes: retries, revisits, dead, released and split items, and items that are
+-- done without having been started.
 CREATE FUNCTION {schema}.settle_moves_{set}(
     s {schema}.partition_state, _fence bigint, _positions bigint[], _kinds smallint[], _delays bigint[],
     _results text[], _reasons text[], _errors text[], _starteds boolean[], _payloads text[], _rest_hashes bytea[],
@@ -114,10 +114,14 @@ BEGIN
         SELECT
             m.*, c.ctid AS row, c.span, c.lane, c.priority, c.attempts, c.losses, c.origin, c.key,
             c.payload AS old_payload, c.reason AS old_reason, c.error AS old_error,
-            m.kind = {DONE} AND m.delay IS NULL AS whole, m.kind IN ({DONE}, {RETRY}, {RELEASE}) AND m.delay IS NOT NULL AS later,
-            (m.kind = {RELEASE} AND m.delay IS NULL) OR (m.kind = {SPLIT} AND c.span = 1) AS back, m.kind = {SPLIT} AND c.span > 1 AS parts,
+            m.kind = {DONE} AND m.delay IS NULL AS whole,
+            m.kind IN ({DONE}, {RETRY}, {RELEASE}) AND m.delay IS NOT NULL AS later,
+            (m.kind = {RELEASE} AND m.delay IS NULL) OR (m.kind = {SPLIT} AND c.span = 1) AS back,
+            m.kind = {SPLIT} AND c.span > 1 AS parts,
             m.kind = {SPLIT} OR (m.kind = {RELEASE} AND m.delay IS NULL) AS waits,
-            sum((m.kind = {SPLIT} OR (m.kind = {RELEASE} AND m.delay IS NULL))::integer) OVER (ORDER BY m.ord) - 1 AS nth
+            sum(
+                (m.kind = {SPLIT} OR (m.kind = {RELEASE} AND m.delay IS NULL))::integer
+            ) OVER (ORDER BY m.ord) - 1 AS nth
         FROM unnest(
             _positions, _kinds, _delays, _results, _reasons, _errors, _starteds, _payloads, _rest_hashes, _rest_keys,
             _rest_payloads
@@ -127,7 +131,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT i.ctid, i.* FROM {schema}.claimed AS i
             WHERE i.partition = s.partition AND i.fence = _fence AND i.position = m.position
-            LIMIT 1  -- keeps it a look-up each: a join would read the whole claim for every part of it that is settled
+            LIMIT 1  -- force a look-up each: a join would read the whole claim for each part of it
         ) AS c
     ), gone AS (
         DELETE FROM {schema}.claimed WHERE ctid = ANY (ARRAY(SELECT h.row FROM h))
@@ -146,7 +150,8 @@ BEGIN
             CASE h.kind WHEN {DONE} THEN 0 ELSE h.losses END, h.kind = {DONE}, h.origin,
             CASE WHEN h.kind = {DONE} THEN s.time END, h.key,
             CASE WHEN h.kind = {DONE} THEN coalesce(h.payload, h.old_payload) ELSE h.old_payload END, h.result,
-            CASE h.kind WHEN {RELEASE} THEN h.old_reason ELSE h.reason END, CASE h.kind WHEN {RELEASE} THEN h.old_error ELSE h.error END
+            CASE h.kind WHEN {RELEASE} THEN h.old_reason ELSE h.reason END,
+            CASE h.kind WHEN {RELEASE} THEN h.old_error ELSE h.error END
         FROM h WHERE h.later
     ), dead AS (
         INSERT INTO {schema}.dead (
@@ -159,8 +164,9 @@ BEGIN
         INSERT INTO {schema}.item (
             place, position, span, lane, partition, rank, attempts, losses, origin, key, payload, reason, error
         )
-        SELECT s.next_place + h.nth, h.position, h.span, h.lane, s.partition, ({TOP_PRIORITY} - h.priority) * 2, h.attempts,
-            h.losses, h.origin, h.key, CASE WHEN h.kind = {SPLIT} THEN h.rest_payload ELSE h.old_payload END, h.old_reason, h.old_error
+        SELECT s.next_place + h.nth, h.position, h.span, h.lane, s.partition, ({TOP_PRIORITY} - h.priority) * 2,
+            h.attempts, h.losses, h.origin, h.key,
+            CASE WHEN h.kind = {SPLIT} THEN h.rest_payload ELSE h.old_payload END, h.old_reason, h.old_error
         FROM h WHERE h.back
         UNION ALL
         SELECT s.next_place + h.nth, h.position + h.span / 2, h.span - h.span / 2, h.lane, s.partition,
@@ -199,9 +205,10 @@ END
 $$;
 
 -- name: settle
--- INV-2, INV-5, INV-6. The fence, then the moves, what they discovered, the outputs and the checkpoint, all or nothing.
--- `_number` rises with each settlement of a claim: one that was applied already answers so and changes nothing. In a
--- caller's transaction it is 0, because such a settlement is never repeated and others overtake it.
+-- INV-2, INV-5, INV-6. Checks the fence, then applies the moves, the discovered items, outputs, facts, counters and
+-- the checkpoint, all or nothing. `_number` rises with each settlement of a claim: a settlement that was applied
+-- before changes nothing. In a caller's transaction it is 0: such a settlement is never repeated, and others may
+-- overtake it.
 CREATE FUNCTION {schema}.settle_{set}(
     _format integer, _test_time bigint, _partition integer, _fence bigint, _token bigint, _number integer,
     _done bigint[], _done_results text[],
@@ -258,7 +265,7 @@ BEGIN
     IF _old.claimed - s.claimed <> _items THEN
         RAISE EXCEPTION 'holds % of %', _old.claimed - s.claimed, _items USING ERRCODE = {NOT_HELD};
     END IF;
-    -- The look walks what was deleted a moment ago, so it is spared where nobody holds anything.
+    -- The probe walks the rows that were just deleted, so skip it if nothing is claimed.
     IF _items > 0 AND (s.claimed = 0 OR NOT EXISTS (
         SELECT 1 FROM {schema}.claimed AS c
         WHERE c.partition = s.partition AND c.fence = _fence AND c.position > s.checkpoint
@@ -274,8 +281,9 @@ BEGIN
     discovered := s.ready + s.delayed - discovered;
 
     IF cardinality(_o_partitions) > 0 THEN
-        -- A mark by which this transaction has long ended is that of an older cluster, before a restore, and whoever
-        -- drains once its number has been reached would pass by what lies below: it goes where everybody looks.
+        -- If the receiving partition's mark is ahead of this transaction, which has not ended, the mark comes from
+        -- another cluster, before a restore. A drain would skip this row once transaction numbers reach the mark. The
+        -- highest possible number is never skipped.
         INSERT INTO {schema}.inbox (
             xid, partition, size, hashes, lanes, priorities, keys, payloads, not_befores, spans
         )
@@ -298,8 +306,8 @@ BEGIN
         ) AS k ON true
         WHERE k.known IS NULL
         GROUP BY o.partition;
-        -- Where nothing else is ready, somebody may sleep. Their partition is not ours to write to, so the rate is bounded
-        -- by our own, and they are looked at no more often (rule 15).
+        -- If nothing else is ready in the other partition, its workers may sleep. This transaction must not write the
+        -- state of that partition, so its own state bounds the rate.
         IF FOUND AND s.notified_at + {NOTIFY_INTERVAL} < s.time AND EXISTS (
             SELECT 1 FROM (SELECT DISTINCT o.partition FROM unnest(_o_partitions) AS o(partition)) AS o
             CROSS JOIN LATERAL (
@@ -314,7 +322,7 @@ BEGIN
     END IF;
 
     FOR i IN 1 .. cardinality(_names) LOOP
-        -- Whoever else writes this file waits here, and looks at its length afterwards (rule 1).
+        -- Wait for other settlements of the same file, then read its length.
         PERFORM pg_advisory_xact_lock(hashtextextended({schema_literal} || '/' || _names[i], 0));
         SELECT o.length INTO _length FROM {schema}.output AS o WHERE o.name = _names[i] ORDER BY o.length DESC LIMIT 1;
         IF coalesce(_length, 0) <> _old_lengths[i] THEN
@@ -335,8 +343,10 @@ BEGIN
             s, _lane_counter_lanes, _lane_counter_names, _lane_counter_amounts);
     END IF;
 
-    -- Only then: what is still waiting just above it would be found again, behind all that is dead there.
-    IF s.checkpoint + 1 = ANY (_done) OR _kinds[array_position(_positions, s.checkpoint + 1)] IN ({DONE}, {DEAD}, {SPLIT}) THEN
+    -- Only then: otherwise the scan would find the same item again, behind all the dead rows before it.
+    IF s.checkpoint + 1 = ANY (_done)
+        OR _kinds[array_position(_positions, s.checkpoint + 1)] IN ({DONE}, {DEAD}, {SPLIT})
+    THEN
         s := {schema}.advance_checkpoint_{set}(s);
     END IF;
     PERFORM {schema}.write_state_{set}(s, _old, true);

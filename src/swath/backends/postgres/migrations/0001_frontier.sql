@@ -1,12 +1,13 @@
--- The tables of one frontier, in a schema of its own. No row of any table that grows is ever updated: a move deletes it
--- from one table and inserts it into another, and state that changes with every move is written as insert-new,
--- delete-old and read newest first. So a snapshot that somebody keeps open slows nothing down (INV-8).
--- Times are microseconds since the epoch.
+-- The tables of one frontier, in its own schema. Times are microseconds since the epoch.
 --
--- Where a table has two indexes, one of them is by an expression, `partition + 0`. A question that names the partition in
--- the one way cannot be answered with the index of the other, whatever the planner believes: of a table that was analysed
--- while it was empty it believes, until the next time, that any index will do, and would read all of a partition for each
--- item (INV-8).
+-- INV-8: a transaction that keeps an old snapshot must not make others slower, although vacuum then cannot remove
+-- dead rows. So a row of a table that grows is not updated: a change deletes it from one table and inserts it into
+-- another. State that changes often is inserted under a new version, the old version is deleted, and readers take the
+-- newest first.
+--
+-- If a table has two indexes, one of them is on the expression `partition + 0`. A condition on `partition` cannot use
+-- that index, and a condition on `partition + 0` cannot use the other. Otherwise the planner could choose the wrong
+-- one: after ANALYZE of an empty table it takes any index as good, and would read a whole partition for each item.
 
 CREATE TABLE {schema}.frontier (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -35,7 +36,7 @@ CREATE TABLE {schema}.function_set (
     used_at timestamptz NOT NULL DEFAULT now()
 );
 
--- The lock: every change to a partition happens in a transaction that holds its row here.
+-- The lock of a partition: a transaction that changes a partition holds its row here.
 CREATE TABLE {schema}.partition (
     partition smallint PRIMARY KEY
 );
@@ -80,9 +81,9 @@ CREATE TABLE {schema}.lane (
 
 CREATE UNIQUE INDEX lane_name ON {schema}.lane ((partition + 0), name);
 
--- What changes about a lane. `level` is the priority of its head, null when it is not in the queue; `counts` are its
--- waiting items by priority; `taken` counts what was ever taken from it, and `heads` says from which place on living
--- items can be, by rank, once so much was taken that the dead ones before it are worth passing over.
+-- The state of a lane. `level` is the priority of its first item, null if the lane is not in the queue. `counts` are
+-- the waiting items by priority. `taken` counts the items that were ever taken; after the first few, `heads` has the
+-- first place of a live item, by rank, so that scans skip the dead ones before it.
 CREATE TABLE {schema}.lane_state (
     version bigint NOT NULL,
     ready_at bigint NOT NULL,
@@ -103,7 +104,7 @@ CREATE TABLE {schema}.lane_state (
     PRIMARY KEY (partition, lane, version)
 );
 
--- With the version, so that a floor can stand between the dead rows of a lane that kept its turn and the living one.
+-- Includes the version, so that a floor can skip the dead rows of a lane that kept its turn.
 CREATE INDEX lane_ready ON {schema}.lane_state ((partition + 0), level, ready_at, lane, version) WHERE level IS NOT NULL;
 
 CREATE TABLE {schema}.item (
@@ -145,7 +146,7 @@ CREATE TABLE {schema}.delayed (
     PRIMARY KEY (partition, due_at, position)
 );
 
--- A revisit is settled: the checkpoint does not wait for it. The position, too, is in both indexes.
+-- A revisit counts as settled: the checkpoint does not wait for it. Both indexes contain the position.
 CREATE UNIQUE INDEX delayed_position ON {schema}.delayed ((partition + 0), (position + 0)) WHERE NOT revisit;
 CREATE UNIQUE INDEX delayed_revisit ON {schema}.delayed ((partition + 0), (position + 0)) WHERE revisit;
 
@@ -168,7 +169,8 @@ CREATE TABLE {schema}.claimed (
 
 CREATE SEQUENCE {schema}.fence;
 
--- One row renews a whole batch. Ended claims stay for a while, so that a lost reply can be looked up.
+-- One row per claim, so that one update renews all of its items. A row stays for a while after the claim ended, to
+-- look up a lost reply.
 CREATE TABLE {schema}.claim (
     fence bigint PRIMARY KEY,
     token bigint NOT NULL,
@@ -180,8 +182,8 @@ CREATE TABLE {schema}.claim (
     CONSTRAINT claim_token UNIQUE (token)
 );
 
--- Discovered for a partition that somebody else may hold. Appended without that partition's lock, hence in order of
--- transaction and not of number (rule 10).
+-- Items that were discovered for another partition, appended without its lock. So rows become visible in the order of
+-- commits, which the transaction number tells; the row's number does not.
 CREATE TABLE {schema}.inbox (
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     number bigint GENERATED ALWAYS AS IDENTITY,
@@ -204,7 +206,7 @@ CREATE TABLE {schema}.seen (
     PRIMARY KEY (partition, hash)
 );
 
--- Where an item went that got a new position: `seen` keeps the first one.
+-- The present position of an item that got a new one; `seen` has the first.
 CREATE TABLE {schema}.moved (
     origin bigint NOT NULL,
     position bigint NOT NULL,
@@ -242,7 +244,7 @@ CREATE TABLE {schema}.dead (
     PRIMARY KEY (partition, position)
 );
 
--- Written as insert-new, delete-old and read longest first.
+-- The committed lengths of output files: the new row is inserted, the old one deleted, and readers take the longest.
 CREATE TABLE {schema}.output (
     name text NOT NULL,
     length bigint NOT NULL,
@@ -259,7 +261,7 @@ CREATE TABLE {schema}.counter (
 
 CREATE UNIQUE INDEX counter_value ON {schema}.counter (partition, name, version DESC);
 
--- What a job knows, for everybody who works on the frontier.
+-- Facts that a job shares between its workers.
 CREATE TABLE {schema}.fact (
     key text PRIMARY KEY,
     value text NOT NULL
