@@ -58,7 +58,7 @@ def test_the_option_goes_before_the_environment(tmp_path: Path) -> None:
         ("work.db", "has no scheme"),
         ("sqlite:///work.db?sync=off", "unknown parameter 'sync'"),
         ("memory:", "lives inside one process"),
-        ("postgresql://localhost/db?schema=a-b", "no name for a schema"),
+        ("postgresql://localhost/db?schema=a-b", "not a name for a schema"),
     ],
 )
 def test_a_typo_in_the_url(url: str, hint: str) -> None:

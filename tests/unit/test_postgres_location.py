@@ -37,7 +37,7 @@ def test_the_schema(url: str, schema: str) -> None:
     "schema", ["", "2x", "a-b", 'a"b', "a b", "a;b", "a.b", "pg_mine", "x" * 64, "ü" * 32, "a%00b", "a'b", "{schema}"]
 )
 def test_no_name_for_a_schema(schema: str) -> None:
-    with pytest.raises(InvalidStoreURL, match="no name for a schema"):
+    with pytest.raises(InvalidStoreURL, match="not a name for a schema"):
         PostgresLocation.parse(f"postgresql://host/db?schema={schema}")
 
 

@@ -1,7 +1,7 @@
-"""Statements by name: every move and every question of a store is written in an `.sql` file. In Python are only
-statements about a connection or a transaction, and those that create and migrate a frontier.
+"""Load SQL statements by name from the `.sql` files of a backend.
 
-A file is a row of blocks, each opened by `-- name: some_move`; the comment lines that follow give the reason.
+A file consists of blocks that begin with `-- name: claim`, followed by comments and one statement. Python
+code contains only statements about connections and transactions, and those that create and migrate a frontier.
 """
 
 import re
@@ -13,7 +13,7 @@ _NAME = re.compile(r"^-- name: ([a-z][a-z0-9_]*)[ \t]*$", re.MULTILINE)
 
 
 class Statements(Mapping[str, str]):
-    """The statements of one file; asking for one that is not there says which file lacks it."""
+    """The statements of one file. The KeyError for a missing one names the file."""
 
     def __init__(self, source: str, statements: Mapping[str, str]) -> None:
         self.source = source
@@ -34,24 +34,24 @@ class Statements(Mapping[str, str]):
 
 @cache
 def load(package: str, file: str) -> Statements:
-    """The named statements of a file that is shipped inside `package`, without their comments."""
+    """Load the named statements of a file of `package`, without their comments."""
     return parse(read(package, file), source=f"{package}/{file}")
 
 
 def read(package: str, file: str) -> str:
-    """The text of a file that is shipped inside `package`."""
+    """Read the text of a file of `package`."""
     return files(package).joinpath(file).read_text(encoding="utf-8")
 
 
 def parse(text: str, *, source: str) -> Statements:
-    """Cut a text into its named blocks; comments before the first statement line are for readers only."""
+    """Split a text into its named blocks, without comments."""
     parts = _NAME.split(text)
     if code := [line for line in parts[0].splitlines() if line.strip() and not line.startswith("--")]:
-        raise ValueError(f"{source}: {code[0]!r} stands before the first `-- name:`")
+        raise ValueError(f"{source}: {code[0]!r} is before the first `-- name:`")
     statements: dict[str, str] = {}
     for name, block in zip(parts[1::2], parts[2::2], strict=True):
         if name in statements:
-            raise ValueError(f"{source}: statement {name!r} is there twice")
+            raise ValueError(f"{source}: statement {name!r} is defined twice")
         lines = [line for line in block.splitlines() if line.strip() and not line.lstrip().startswith("--")]
         if not lines:
             raise ValueError(f"{source}: statement {name!r} is empty")

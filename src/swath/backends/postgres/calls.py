@@ -1,7 +1,7 @@
 """Call stored functions and run queries: one statement, one transaction each.
 
 Rows are read by position, so the names of a reply's columns are compared with the expected ones before the first call
-of a function on a connection. With functions named after their content they can only differ if somebody replaced one.
+of a function on a connection. With functions named after their content they can only differ if a function was replaced.
 """
 
 from collections.abc import Sequence
@@ -66,8 +66,9 @@ class Calls:
         if found != COLUMNS[function]:
             raise SchemaError(
                 f"{self._location.display_url}: the stored function {function}_{FUNCTIONS.hash} returns the columns "
-                f"{', '.join(found)} instead of {', '.join(COLUMNS[function])}; nothing was changed. Somebody replaced "
-                "it: drop the functions of this set and its row in the table function_set, then open the frontier again"
+                f"{', '.join(found)} instead of {', '.join(COLUMNS[function])}; nothing was changed. "
+                "The function was replaced: drop the functions of this set and its row in the table function_set, then "
+                "open the frontier again"
             )
 
     async def _run(

@@ -1,5 +1,7 @@
-"""A handful of connections, each borrowed for one transaction. No state is kept in a session, so a pooler in
-transaction mode may stand in between."""
+"""A small pool of connections, each borrowed for one transaction.
+
+No state stays in a session, so the server can be behind a pooler in transaction mode.
+"""
 
 import asyncio
 import os
@@ -11,12 +13,12 @@ import psycopg
 
 from swath.core.errors import UsageError
 
-# Of one process, whatever its workers. More than it settles and adds at once: while those wait for partitions that
-# somebody holds, leases are renewed all the same.
-MOST = 8
+# Per process, regardless of its workers. More than the process uses to settle and add: if those calls wait for locked
+# partitions, it can still renew leases.
+MAX_CONNECTIONS = 8
 CONNECT_TIMEOUT = 10
-# A server that is gone without a word, as in a fail-over, is noticed within half a minute. By itself TCP would take a
-# quarter of an hour or, while a reply is awaited, two hours. The URL may say otherwise.
+# Detects within half a minute that a server vanished, as in a failover. With its defaults, TCP takes 15 minutes or,
+# while it waits for a reply, two hours. The URL can set other values.
 KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4, "tcp_user_timeout": 30_000}
 
 AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
@@ -26,8 +28,8 @@ class Connections:
     """Lends connections in autocommit mode, so that one call of a function is one transaction."""
 
     def __init__(self, connect: Callable[[], Awaitable[AsyncConnection]]) -> None:
-        self._make = connect
-        self._free = asyncio.Semaphore(MOST)
+        self._make_connection = connect
+        self._free = asyncio.Semaphore(MAX_CONNECTIONS)
         self._idle: list[AsyncConnection] = []
         self._closed = False
         self._pid = os.getpid()
@@ -57,39 +59,39 @@ class Connections:
             else:
                 self.broken += 1
                 await connection.close()
-                await self._drop_idle()  # what ended this one has ended them too
+                await self._close_idle()  # they have probably broken, too
         finally:
             self._free.release()
 
     @property
     def forked(self) -> bool:
-        """Whether they are another process's, on whose sockets a child would talk in between."""
+        """Whether the connections belong to a parent process: a child must not write to its sockets."""
         return os.getpid() != self._pid
 
     def check_process(self) -> None:
         if self.forked:
             raise UsageError(
-                f"this frontier was opened by process {self._pid} and came to process {os.getpid()} by a fork, which "
-                "its connections do not survive. Open it in the child, and start children with `spawn`"
+                f"process {self._pid} opened this frontier; process {os.getpid()} inherited it by a fork and cannot use "
+                "its connections. Open the frontier in the child, and start children with `spawn`"
             )
 
     async def _connect(self) -> AsyncConnection:
-        connection = await self._make()
-        # A pooler may lend us the session in which a listener of somebody's once listened. What nobody handles is kept.
-        connection.add_notify_handler(_drop)
+        connection = await self._make_connection()
+        # A pooler may reuse a session that a client listened on. Without a handler, psycopg would keep notifications.
+        connection.add_notify_handler(_discard)
         return connection
 
     async def close(self) -> None:
         self._closed = True
-        await self._drop_idle()
+        await self._close_idle()
 
-    async def _drop_idle(self) -> None:
+    async def _close_idle(self) -> None:
         while self._idle:
             await self._idle.pop().close()
 
 
 class _Loan(AbstractAsyncContextManager[AsyncConnection]):
-    """A connection from its borrowing to its return. Every move has one, and a generator would cost twice as much."""
+    """A borrowed connection. Each call has one; a generator-based context manager would cost twice as much."""
 
     __slots__ = ("_connection", "_connections")
 
@@ -104,11 +106,12 @@ class _Loan(AbstractAsyncContextManager[AsyncConnection]):
         await self._connections.give_back(self._connection, error)
 
 
-def _drop(note: psycopg.Notify) -> None:
-    """Only a listener wants it."""
+def _discard(note: psycopg.Notify) -> None:
+    """Ignore a notification: only a Listener needs it."""
 
 
 async def connect(dsn: str) -> AsyncConnection:
+    """Connect in autocommit mode, with swath's timeouts."""
     given = psycopg.conninfo.conninfo_to_dict(dsn)
     keepalive: dict[str, Any] = {name: value for name, value in KEEPALIVE.items() if name not in given}
     return await psycopg.AsyncConnection.connect(
@@ -118,5 +121,5 @@ async def connect(dsn: str) -> AsyncConnection:
         prepare_threshold=None,
         connect_timeout=CONNECT_TIMEOUT,
         application_name="swath",
-        client_encoding="UTF8",  # whatever the URL, the role or the database says: texts are any Unicode
+        client_encoding="UTF8",  # overrides the URL, the role and the database: texts are any Unicode
     )

@@ -1,4 +1,4 @@
-"""Install the stored functions of this version, record that they are in use, and remove sets that nobody uses.
+"""Install the stored functions of this version, record that they are in use, and remove unused sets.
 
 Sets of several versions can be in a schema at the same time: their names differ (see `statements`). The table
 `function_set` says when a process last used each of them. A process records the use when it opens the frontier and then
@@ -73,7 +73,7 @@ async def ensure_installed(
 
 
 async def _record_use(connection: AsyncConnection, location: PostgresLocation, functions: FunctionSet) -> bool:
-    """Return False if the set was removed meanwhile: the update waits for a migration that deletes the row."""
+    """Return False if the set no longer exists: the update waits for a migration that deletes the row."""
     cursor = await connection.execute(
         location.fill("UPDATE {schema}.function_set SET used_at = now() WHERE hash = %s"), (functions.hash,)
     )

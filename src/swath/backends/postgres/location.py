@@ -1,4 +1,4 @@
-"""A store URL taken apart: which database, which schema, and how to say so without the password."""
+"""Parse a store URL: which database, which schema, and the URL without its password."""
 
 import re
 from dataclasses import dataclass
@@ -16,29 +16,33 @@ _NAME = re.compile(r"[^\W\d]\w{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class PostgresLocation:
+    """The database and the schema of a frontier."""
+
     dsn: str
     schema: str
-    display_url: str  # the URL without its password
+    display_url: str  # with passwords masked
 
     @classmethod
     def parse(cls, url: str) -> "PostgresLocation":
         display_url = mask_password(url)
-        # Taken apart by hand: urllib reads + as a space and drops the slashes of postgresql:///db.
+        # Not with urllib, which reads + as a space and drops the slashes of postgresql:///db.
         address, _, query = url.partition("?")
         fields = [field.partition("=") for field in query.split("&") if field]
         schema = {name: unquote(value) for name, _, value in fields}.get("schema", DEFAULT_SCHEMA)
         if not _NAME.fullmatch(schema) or len(schema.encode()) > 63 or schema.startswith("pg_"):
-            raise InvalidStoreURL(f"schema={schema!r} is no name for a schema: letters, digits and _, at most 63")
+            raise InvalidStoreURL(
+                f"schema={schema!r} is not a name for a schema: use letters, digits and _, at most 63"
+            )
         rest = "&".join("".join(field) for field in fields if field[0] != "schema")
         dsn = f"{address}?{rest}" if rest else address
         try:
             psycopg.conninfo.conninfo_to_dict(dsn)
         except psycopg.ProgrammingError as error:
-            raise InvalidStoreURL(f"{display_url}: {_unquoted(str(error), display_url)}") from None
+            raise InvalidStoreURL(f"{display_url}: {_hide_password(str(error), display_url)}") from None
         return cls(dsn, schema, display_url)
 
     def fill(self, statement: str, **literals: str) -> str:
-        """A statement with the schema's quoted name, and literals, in their places."""
+        """Replace `{schema}` by the schema's quoted name, `{schema_literal}` and the other names by literals."""
         filled = statement.replace("{schema}", sql.Identifier(self.schema).as_string(None))
         filled = filled.replace("{schema_literal}", sql.Literal(self.schema).as_string(None))
         for name, value in literals.items():
@@ -46,6 +50,6 @@ class PostgresLocation:
         return filled
 
 
-def _unquoted(said: str, display_url: str) -> str:
-    """What libpq said of a URL, without what it quoted from a password."""
-    return re.sub(r'"(.*)"', lambda quoted: quoted[0] if quoted[1] in display_url else f'"{MASK}"', said.strip())
+def _hide_password(message: str, display_url: str) -> str:
+    """Mask what libpq quotes in its message unless it also is in the masked URL."""
+    return re.sub(r'"(.*)"', lambda quoted: quoted[0] if quoted[1] in display_url else f'"{MASK}"', message.strip())

@@ -19,7 +19,7 @@ from swath.backends.postgres.statements import FUNCTIONS, PACKAGE
 from swath.core.errors import NotAFrontier, SchemaError, StoreUnavailable
 from swath.core.store import Settings
 
-LOCK_SECONDS = 30.0  # for which a migration waits for a lock, while it holds others
+LOCK_SECONDS = 30.0  # how long a migration waits for a lock, while it holds others
 
 
 def migrations() -> Sequence[tuple[int, str]]:

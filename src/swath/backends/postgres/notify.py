@@ -1,6 +1,6 @@
-"""Wake-ups: at once for changes made in this process, and through LISTEN for others where the server lets us.
+"""Wake waiting tasks: at once for changes made in this process, through LISTEN for those of other processes.
 
-A notification is a hint. Without one, whoever waits looks again when its time is over.
+A notification is a hint. A task that gets none, for example behind a pooler, looks for work when its timeout ends.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ RETRY_SECONDS = 30.0
 
 
 class Listener:
-    """Listens from the first `wait` on, on a connection of its own."""
+    """Listens on its own connection, from the first `wait` on."""
 
     def __init__(self, location: PostgresLocation) -> None:
         self._location = location
@@ -34,7 +34,7 @@ class Listener:
                 await self._woken.wait()
 
     def wake(self) -> None:
-        """Wake those who wait now; whoever waits later waits for the next one."""
+        """Wake the tasks that wait now. Later ones wait for the next wake-up."""
         self._woken.set()
         self._woken = asyncio.Event()
 

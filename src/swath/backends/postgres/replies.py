@@ -12,7 +12,7 @@ from swath.core.item import Item
 class ClaimReplyRow(NamedTuple):
     """The reply of `claim`. From `partitions` on it holds the items, unless they are too many for one reply.
 
-    Partitions, priorities and counts are runs: so many items of one partition and one priority. From `payloads` on, a
+    Partitions, priorities and counts are runs: `counts` items of one partition and one priority. From `payloads` on, a
     column is None if all items have the usual value.
     """
 

@@ -351,16 +351,16 @@ class PostgresStore:
 
     async def find(self, key_hash: bytes, lane_hash: bytes | None) -> Sequence[Found]:
         rows = await self._calls.query("find", {"key": key_hash, "lane": lane_hash, "ahead": AHEAD_LIMIT})
-        return [_found(row) for row in rows]
+        return [_build_found(row) for row in rows]
 
     async def lane(self, partition: int, lane: str) -> LaneRow | None:
         rows = await self._calls.query("lane", {"partition": partition, "lane": lane})
-        return _lane_row(rows[0]) if rows else None
+        return _build_lane_row(rows[0]) if rows else None
 
     async def lanes(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[tuple[int, LaneRow]]:
         partition, number = after or (-1, 0)
         rows = await self._calls.query("lanes", {"partition": partition, "number": number, "limit": limit})
-        return [(row[0], _lane_row(row[1:])) for row in rows]
+        return [(row[0], _build_lane_row(row[1:])) for row in rows]
 
     async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadRow]:
         partition, position = after or (-1, 0)
@@ -416,14 +416,14 @@ async def _open(connection: AsyncConnection, location: PostgresLocation, create:
     return Settings(*row[:4])
 
 
-def _lane_row(row: tuple[Any, ...]) -> LaneRow:
+def _build_lane_row(row: tuple[Any, ...]) -> LaneRow:
     name, partition, min_interval, concurrency, paused, blocked_until, *rest = row
     waiting, in_flight, visits, ready_at, last_at, counters = rest
     limits = LaneLimits(min_interval, concurrency, paused, blocked_until)
     return LaneRow(name, partition, limits, waiting, in_flight, visits, ready_at, last_at, read_counters(counters))
 
 
-def _found(row: tuple[Any, ...]) -> Found:
+def _build_found(row: tuple[Any, ...]) -> Found:
     state, partition, position, *fields = row[:16]
-    lane = None if row[16] is None else _lane_row(row[16:])  # an item in an inbox has no lane yet
+    lane = None if row[16] is None else _build_lane_row(row[16:])  # an item in an inbox has no lane yet
     return Found(state, partition, position, lane, *fields)

@@ -59,7 +59,7 @@ BEGIN
         array_agg(l.not_before), array_agg(l.span)
     INTO _snapshot, _left, _late, _hashes, _lanes, _priorities, _keys, _payloads, _not_befores, _spans
     FROM links AS l;
-    -- The next drain begins at the first row that is left. It also looks at transactions before that row which are
+    -- The next drain begins at the first remaining row. It also looks at transactions before that row which are
     -- still open, or which had rows this time, because there may be more of them.
     s.inbox_from := coalesce(_left, pg_snapshot_xmax(_snapshot));
     s.inbox_open := ARRAY(

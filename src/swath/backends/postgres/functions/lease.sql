@@ -20,7 +20,7 @@ BEGIN
         SELECT c.fence FROM {schema}.claim AS c
         WHERE c.fence = ANY (s.claims) AND NOT c.lost AND c.expires_at <= s.time FOR UPDATE SKIP LOCKED
     ));
-    -- A claim without a row expired so long ago that its row was deleted.
+    -- If a claim has no row, it expired long ago and its row was deleted.
     _lost := ARRAY(
         SELECT k.fence FROM unnest(s.claims) AS k(fence)
         LEFT JOIN LATERAL (SELECT c.lost FROM {schema}.claim AS c WHERE c.fence = k.fence LIMIT 1) AS c ON true

@@ -1,6 +1,7 @@
 -- name: settle_done
--- INV-3, INV-5. Settles items that were started and are done for good, the bulk of most settlements, and updates
--- their lanes. Nested loops are off: they would search the results once per item. The look-up of a lane still is one.
+-- INV-3, INV-5. Settles items that were started and are done without a revisit, the bulk of most settlements, and
+-- updates their lanes. Nested loops are off: they would search the results once per item. The look-up of a lane still
+-- is one.
 CREATE FUNCTION {schema}.settle_done_{set}(
     s {schema}.partition_state, _fence bigint, _positions bigint[], _results text[]
 ) RETURNS {schema}.partition_state
