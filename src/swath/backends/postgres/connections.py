@@ -71,8 +71,8 @@ class Connections:
     def check_process(self) -> None:
         if self.forked:
             raise UsageError(
-                f"process {self._pid} opened this frontier; process {os.getpid()} inherited it by a fork and cannot use "
-                "its connections. Open the frontier in the child, and start children with `spawn`"
+                f"process {self._pid} opened this frontier; process {os.getpid()} inherited it by a fork and cannot "
+                "use its connections. Open the frontier in the child, and start children with `spawn`"
             )
 
     async def _connect(self) -> AsyncConnection:
