@@ -1,4 +1,4 @@
-"""A process that archives records until all are settled, or until it kills itself at a given line: for test_archive."""
+"""A process that writes records until all are settled, or kills itself at a given line: for test_output_directory."""
 
 import os
 import random

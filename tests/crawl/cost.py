@@ -114,25 +114,25 @@ async def fetching(urls: list[str], port: int, *, fresh: bool, guarded: bool, ea
 
     async def worker() -> None:
         for url in waiting:
-            answer = await fetcher.fetch(url)
-            assert answer.status == 200, answer
-            each(answer)
+            response = await fetcher.fetch(url)
+            assert response.status == 200, response
+            each(response)
 
     async with fetcher:
         await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
 
 
-def archived(answer: Response) -> None:
+def archived(response: Response) -> None:
     record_id = warc.new_record_id()
-    digest = warc.payload_digest(answer.body)
+    digest = warc.payload_digest(response.body)
     common: dict[str, Any] = {
-        "url": answer.url,
-        "time": answer.started,
-        "address": answer.address,
-        "protocol": answer.protocol,
+        "url": response.url,
+        "time": response.started,
+        "address": response.address,
+        "protocol": response.protocol,
     }
-    warc.build_response(record_id=record_id, head=answer.head, body=answer.body, digest=digest, **common)
-    warc.build_request(record_id=warc.new_record_id(), sent=answer.request, concurrent_to=record_id, **common)
+    warc.build_response(record_id=record_id, head=response.head, body=response.body, digest=digest, **common)
+    warc.build_request(record_id=warc.new_record_id(), sent=response.request, concurrent_to=record_id, **common)
 
 
 def measured(name: str, pages: int, run: Callable[[], object]) -> None:
@@ -180,7 +180,7 @@ def compare(port: int, options: argparse.Namespace) -> None:
     urls = [f"{scheme}://h{number % HOSTS}.example/page/{number}" for number in range(pages)]
     with_port = [f"{scheme}://h{number % HOSTS}.example:{port}/page/{number}" for number in range(pages)]
 
-    def nothing(answer: Response) -> None:
+    def nothing(response: Response) -> None:
         pass
 
     def fetched(given: list[str], *, guarded: bool, each: Callable[[Response], None]) -> Callable[[], None]:

@@ -29,20 +29,20 @@ async def hello(exchange: Exchange) -> None:
 
 async def test_an_answer_has_all_that_an_archive_keeps() -> None:
     async with serving(hello) as server, a_fetcher() as fetcher:
-        answer = await fetcher.fetch(server.url("/a?b=c"))
-    assert (answer.error, answer.status, answer.body, answer.truncated) == (None, 200, b"hello", None)
-    assert answer.head == (
+        response = await fetcher.fetch(server.url("/a?b=c"))
+    assert (response.error, response.status, response.body, response.truncated) == (None, 200, b"hello", None)
+    assert response.head == (
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Type: text/html\r\nX-Two: a\r\nX-Two: b\r\n\r\n"
     )
-    assert answer.protocol == "http/1.1"
-    assert answer.address == "127.0.0.1"
-    assert answer.url == server.url("/a?b=c")
-    assert answer.headers.get("content-type") == "text/html"
-    assert answer.headers.get_all("x-two") == ["a", "b"]
-    assert answer.headers.get_list("x-two") == "a, b"
-    assert answer.headers.get("x-none") is None
-    assert answer.first_byte is not None
-    assert answer.started <= answer.first_byte <= answer.ended
+    assert response.protocol == "http/1.1"
+    assert response.address == "127.0.0.1"
+    assert response.url == server.url("/a?b=c")
+    assert response.headers.get("content-type") == "text/html"
+    assert response.headers.get_all("x-two") == ["a", "b"]
+    assert response.headers.get_list("x-two") == "a, b"
+    assert response.headers.get("x-none") is None
+    assert response.first_byte is not None
+    assert response.started <= response.first_byte <= response.ended
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ async def test_an_answer_has_all_that_an_archive_keeps() -> None:
 )
 async def test_the_request_is_recorded_as_it_was_sent(path: str) -> None:
     async with serving(hello) as server, a_fetcher() as fetcher:
-        answer = await fetcher.fetch(server.url(path))
-        assert answer.error is None
-        assert [answer.request] == server.requests
+        response = await fetcher.fetch(server.url(path))
+        assert response.error is None
+        assert [response.request] == server.requests
 
 
 async def test_headers_are_sent_and_recorded() -> None:
@@ -80,10 +80,10 @@ async def test_headers_are_sent_and_recorded() -> None:
 
 async def test_a_header_that_was_given_takes_the_place_of_the_standard_one() -> None:
     async with serving(hello) as server, a_fetcher() as fetcher:
-        answer = await fetcher.fetch(server.url(), headers={"accept": "text/plain"})
-        assert [answer.request] == server.requests
-    assert answer.request.lower().count(b"\naccept:") == 1
-    assert b"\r\naccept: text/plain\r\n" in answer.request
+        response = await fetcher.fetch(server.url(), headers={"accept": "text/plain"})
+        assert [response.request] == server.requests
+    assert response.request.lower().count(b"\naccept:") == 1
+    assert b"\r\naccept: text/plain\r\n" in response.request
 
 
 @pytest.mark.parametrize(
@@ -107,10 +107,10 @@ async def test_content_codings_stay_on_and_chunks_come_off() -> None:
         await exchange.send(head, *pieces, b"0\r\nX-Trailer: t\r\nHTTP/1.1: 200 OK\r\n\r\n")
 
     async with serving(chunked) as server, a_fetcher() as fetcher:
-        answer = await fetcher.fetch(server.url())
-    assert answer.body == packed
-    assert answer.head.endswith(b"chunked\r\n\r\n")
-    assert "x-trailer" not in answer.headers
+        response = await fetcher.fetch(server.url())
+    assert response.body == packed
+    assert response.head.endswith(b"chunked\r\n\r\n")
+    assert "x-trailer" not in response.headers
 
 
 async def test_interim_answers_are_not_the_answer() -> None:
@@ -119,9 +119,9 @@ async def test_interim_answers_are_not_the_answer() -> None:
         await exchange.ok()
 
     async with serving(hints) as server, a_fetcher() as fetcher:
-        answer = await fetcher.fetch(server.url())
-    assert (answer.status, answer.body) == (200, b"hello")
-    assert answer.head == b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
+        response = await fetcher.fetch(server.url())
+    assert (response.status, response.body) == (200, b"hello")
+    assert response.head == b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
 
 
 async def test_redirects_are_not_followed_and_cookies_not_kept() -> None:
@@ -132,8 +132,8 @@ async def test_redirects_are_not_followed_and_cookies_not_kept() -> None:
 
     async with serving(elsewhere) as server, a_fetcher() as fetcher:
         for _ in range(2):
-            answer = await fetcher.fetch(server.url("/first"))
-            assert (answer.status, answer.headers.get("location")) == (302, "/other")
+            response = await fetcher.fetch(server.url("/first"))
+            assert (response.status, response.headers.get("location")) == (302, "/other")
     assert len(server.requests) == 2
     assert all(b"/first" in request and b"ookie" not in request for request in server.requests)
 
@@ -159,9 +159,9 @@ async def test_a_proxy_that_was_given_is_used_and_does_the_resolving() -> None:
     async with serving(hello) as proxy:
         fetcher = a_fetcher(proxy=f"http://127.0.0.1:{proxy.port}", resolver=names, allow_private=False)
         async with fetcher:
-            answer = await fetcher.fetch("http://far.example/x")
+            response = await fetcher.fetch("http://far.example/x")
             refused = await fetcher.fetch("http://10.0.0.1/")
-    assert (answer.status, refused.error) == (200, "private")
+    assert (response.status, refused.error) == (200, "private")
     assert proxy.requests[0].startswith(b"GET http://far.example/x HTTP/1.1\r\n")
     assert (names.asked, len(proxy.requests)) == ([], 1)
 
@@ -207,7 +207,7 @@ async def test_open_connections_are_bounded() -> None:
         ]
         await server.until(lambda: server.connections == 110 and server.open <= 10)
         release.set()
-        assert {answer.status for answer in await asyncio.gather(*fetches)} == {200}
+        assert {response.status for response in await asyncio.gather(*fetches)} == {200}
 
 
 async def test_connect_to_maps_hosts_and_skips_their_resolution() -> None:
@@ -244,8 +244,8 @@ async def test_a_handle_that_returns_to_its_host_is_bound_to_its_address() -> No
 
     async with serving(together) as server, a_fetcher(keep_alive=0) as fetcher:
         for hosts in (("a.example", "a.example"), ("b.example", "a.example"), ("a.example", "b.example")):
-            answers = await asyncio.gather(*(fetcher.fetch(server.url(host=host)) for host in hosts))
-            assert [answer.error for answer in answers] == [None, None], hosts
+            responses = await asyncio.gather(*(fetcher.fetch(server.url(host=host)) for host in hosts))
+            assert [response.error for response in responses] == [None, None], hosts
 
 
 async def test_a_name_that_moves_is_followed() -> None:
@@ -270,8 +270,8 @@ async def test_a_thousand_slow_answers_at_once() -> None:
         await server.until(lambda: len(server.requests) == 1_000)
         assert fetcher.in_flight == 1_000
         release.set()
-        answers = await asyncio.gather(*fetches)
-    assert [answer.body for answer in answers] == [b"/%d" % number for number in range(1_000)]
+        responses = await asyncio.gather(*fetches)
+    assert [response.body for response in responses] == [b"/%d" % number for number in range(1_000)]
 
 
 async def test_a_cancelled_fetch_is_gone_at_once_and_the_handle_clean() -> None:
@@ -289,8 +289,8 @@ async def test_a_cancelled_fetch_is_gone_at_once_and_the_handle_clean() -> None:
             await fetch
         assert fetcher.in_flight == 0
         await server.until(lambda: server.open == 0)
-        answer = await fetcher.fetch(server.url())
-        assert (answer.body, "x-stuck" in answer.headers) == (b"hello", False)
+        response = await fetcher.fetch(server.url())
+        assert (response.body, "x-stuck" in response.headers) == (b"hello", False)
 
 
 async def test_closing_ends_what_is_under_way() -> None:

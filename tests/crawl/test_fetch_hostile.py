@@ -28,8 +28,8 @@ async def forever(exchange: Exchange) -> None:
 
 async def test_no_first_byte() -> None:
     async with serving(forever) as server, a_fetcher(limits=SHORT) as fetcher:
-        answers = await asyncio.gather(*(fetcher.fetch(server.url()) for _ in range(20)))
-        assert {(answer.error, answer.detail) for answer in answers} == {
+        responses = await asyncio.gather(*(fetcher.fetch(server.url()) for _ in range(20)))
+        assert {(response.error, response.detail) for response in responses} == {
             ("timeout-first-byte", "no byte received within 0.2 s")
         }
         assert fetcher.in_flight == 0
@@ -44,10 +44,10 @@ async def test_a_first_byte_in_time_is_followed_by_the_limit_on_all() -> None:
             await asyncio.sleep(0.01)
 
     async with serving(dribble) as server, a_fetcher(limits=SHORT) as fetcher:
-        answer = await fetcher.fetch(server.url())
-    assert (answer.error, answer.status, answer.truncated) == (None, 200, "time")
-    assert 0 < len(answer.body) < 100_000
-    assert set(answer.body) == {ord(".")}
+        response = await fetcher.fetch(server.url())
+    assert (response.error, response.status, response.truncated) == (None, 200, "time")
+    assert 0 < len(response.body) < 100_000
+    assert set(response.body) == {ord(".")}
 
 
 async def test_headers_that_never_end() -> None:
@@ -70,31 +70,31 @@ async def test_nobody_accepts() -> None:
             filler.setblocking(False)
             filler.connect_ex(("127.0.0.1", port))
         async with a_fetcher(limits=SHORT) as fetcher:
-            answer = await fetcher.fetch(f"http://a.example:{port}/")
+            response = await fetcher.fetch(f"http://a.example:{port}/")
         for filler in fillers:
             filler.close()
-    assert answer.error in ("timeout-connect", "timeout-first-byte")
+    assert response.error in ("timeout-connect", "timeout-first-byte")
 
 
 async def test_nobody_listens() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         async with a_fetcher() as fetcher:
-            answer = await fetcher.fetch(f"http://a.example:{bound.getsockname()[1]}/")
-    assert (answer.error, answer.status) == ("refused", 0)
-    assert answer.detail
+            response = await fetcher.fetch(f"http://a.example:{bound.getsockname()[1]}/")
+    assert (response.error, response.status) == ("refused", 0)
+    assert response.detail
 
 
 async def test_the_second_address_is_tried() -> None:
     async with serving(hello) as server, a_fetcher(resolver=Fixed(everything=["127.0.0.9", "127.0.0.1"])) as fetcher:
-        answer = await fetcher.fetch(server.url())
-        assert (answer.status, answer.address) == (200, "127.0.0.1")
+        response = await fetcher.fetch(server.url())
+        assert (response.status, response.address) == (200, "127.0.0.1")
 
 
 async def test_a_name_that_does_not_exist() -> None:
     async with a_fetcher(resolver=Fixed()) as fetcher:
-        answer = await fetcher.fetch("http://nowhere.example/")
-    assert (answer.error, answer.detail) == ("dns", "nxdomain: nowhere.example: not found")
+        response = await fetcher.fetch("http://nowhere.example/")
+    assert (response.error, response.detail) == ("dns", "nxdomain: nowhere.example: not found")
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ async def test_what_is_no_answer(sent: bytes, error: str) -> None:
         exchange.close()
 
     async with serving(answer_with_it) as server, a_fetcher(limits=PATIENT) as fetcher:
-        answer = await fetcher.fetch(server.url())
-        assert (answer.error, answer.status, answer.body) == (error, 0, b"")
+        response = await fetcher.fetch(server.url())
+        assert (response.error, response.status, response.body) == (error, 0, b"")
 
 
 @pytest.mark.parametrize("rudely", [False, True], ids=["closed", "reset"])
@@ -156,8 +156,13 @@ async def test_a_body_that_breaks_off(sent: bytes) -> None:
         exchange.close()
 
     async with serving(break_off) as server, a_fetcher(limits=PATIENT) as fetcher:
-        answer = await fetcher.fetch(server.url())
-    assert (answer.error, answer.status, answer.truncated, answer.body) == (None, 200, "disconnect", b"only this")
+        response = await fetcher.fetch(server.url())
+    assert (response.error, response.status, response.truncated, response.body) == (
+        None,
+        200,
+        "disconnect",
+        b"only this",
+    )
 
 
 async def test_a_reset_in_mid_body() -> None:
@@ -177,8 +182,8 @@ async def test_a_reset_in_mid_body() -> None:
             while not transfer.body:  # noqa: ASYNC110 - libcurl has no event for it
                 await asyncio.sleep(0)
         arrived.set()
-        answer = await fetch
-    assert (answer.status, answer.truncated, answer.body) == (200, "disconnect", b"only this")
+        response = await fetch
+    assert (response.status, response.truncated, response.body) == (200, "disconnect", b"only this")
 
 
 @pytest.mark.parametrize("length", [b"-5", b"99999999999999999999999", b"banana"])
@@ -188,9 +193,9 @@ async def test_lengths_that_make_no_sense_do_no_harm(length: bytes) -> None:
         exchange.close()
 
     async with serving(lie) as server, a_fetcher(limits=PATIENT) as fetcher:
-        answer = await fetcher.fetch(server.url())
-    assert answer.error in (None, "protocol", "other")
-    assert answer.body in (b"", b"body")
+        response = await fetcher.fetch(server.url())
+    assert response.error in (None, "protocol", "other")
+    assert response.body in (b"", b"body")
 
 
 async def test_a_body_longer_than_it_says_is_cut_and_not_taken_for_the_next_answer() -> None:
@@ -199,8 +204,8 @@ async def test_a_body_longer_than_it_says_is_cut_and_not_taken_for_the_next_answ
 
     async with serving(more) as server, a_fetcher(limits=PATIENT) as fetcher:
         for _ in range(2):
-            answer = await fetcher.fetch(server.url())
-            assert (answer.status, answer.body) == (200, b"bo")
+            response = await fetcher.fetch(server.url())
+            assert (response.status, response.body) == (200, b"bo")
 
 
 @pytest.mark.parametrize("framed", [True, False])
@@ -214,8 +219,8 @@ async def test_the_limit_on_size_is_exact(framed: bool, size: int, truncated: st
         exchange.close()
 
     async with serving(large) as server, a_fetcher(limits=PATIENT) as fetcher:
-        answer = await fetcher.fetch(server.url())
-        assert (answer.status, answer.truncated, len(answer.body)) == (200, truncated, min(size, 10_000))
+        response = await fetcher.fetch(server.url())
+        assert (response.status, response.truncated, len(response.body)) == (200, truncated, min(size, 10_000))
         assert (await fetcher.fetch(server.url())).truncated == truncated
 
 
@@ -229,11 +234,11 @@ async def test_a_body_in_tiny_chunks_takes_no_more_memory_than_it_has_bytes() ->
     async with serving(tiny) as server, a_fetcher(limits=Limits(size=size)) as fetcher:
         tracemalloc.start()
         try:
-            answer = await fetcher.fetch(server.url())
+            response = await fetcher.fetch(server.url())
             most = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-    assert (answer.truncated, answer.body) == (None, b"ab" * (size // 2))
+    assert (response.truncated, response.body) == (None, b"ab" * (size // 2))
     assert most < 6 * size, f"{most:,} bytes"
 
 
@@ -245,9 +250,9 @@ async def test_a_bomb_is_stored_as_it_came_and_cut_when_decoded() -> None:
         await exchange.ok(bomb, headers=b"Content-Encoding: gzip\r\n")
 
     async with serving(send_bomb) as server, a_fetcher(limits=PATIENT) as fetcher:
-        answer = await fetcher.fetch(server.url())
-    assert (answer.body, answer.truncated) == (bomb, None)
-    decoded = decode_content(answer.body, answer.headers.get_list("content-encoding"), limit=100_000)
+        response = await fetcher.fetch(server.url())
+    assert (response.body, response.truncated) == (bomb, None)
+    decoded = decode_content(response.body, response.headers.get_list("content-encoding"), limit=100_000)
     assert (len(decoded.body), decoded.truncated) == (100_000, True)
 
 
@@ -257,15 +262,15 @@ PRIVATE = ["127.0.0.1", "10.1.2.3", "169.254.169.254", "192.168.0.1", "::1", "fd
 @pytest.mark.parametrize("address", PRIVATE)
 async def test_a_name_with_a_private_address_is_refused(address: str) -> None:
     async with a_fetcher(resolver=Fixed(everything=[address]), allow_private=False) as fetcher:
-        answer = await fetcher.fetch("http://a.example/")
-    assert (answer.error, answer.detail) == ("private", f"a.example has no public address, but {address}")
+        response = await fetcher.fetch("http://a.example/")
+    assert (response.error, response.detail) == ("private", f"a.example has no public address, but {address}")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "10.0.0.1", "[fe80::1]"])
 async def test_a_private_address_in_a_url_is_refused(host: str) -> None:
     async with serving(hello) as server, a_fetcher(allow_private=False) as fetcher:
-        answer = await fetcher.fetch(f"http://{host}:{server.port}/")
-    assert (answer.error, server.connections) == ("private", 0)
+        response = await fetcher.fetch(f"http://{host}:{server.port}/")
+    assert (response.error, server.connections) == ("private", 0)
 
 
 @pytest.mark.parametrize("host", ["2130706433", "0x7f.1", "0177.0.0.1", "127.1", "localhost", "localhost."])
@@ -273,9 +278,9 @@ async def test_other_spellings_do_not_get_past(host: str) -> None:
     """libcurl reads the numbers as an address whatever the resolver says, which is seen when it opens the socket."""
     names = Fixed(everything=["8.8.8.8"])
     async with serving(hello) as server, a_fetcher(resolver=names, allow_private=False, limits=SHORT) as fetcher:
-        answer = await fetcher.fetch(f"http://{host}:{server.port}/")
+        response = await fetcher.fetch(f"http://{host}:{server.port}/")
     assert server.connections == 0
-    assert answer.error is not None
+    assert response.error is not None
 
 
 async def test_private_addresses_are_left_out_where_there_are_public_ones() -> None:
@@ -301,16 +306,16 @@ async def test_a_name_that_changes_its_answer_after_the_check_gains_nothing(monk
     async with serving(hello) as server, a_fetcher(allow_private=False) as fetcher:
         with monkeypatch.context() as patched:
             patched.setattr("swath.crawl.http.fetcher.is_public", lambda address: True)
-            answer = await fetcher.fetch(server.url())
-        assert (answer.error, answer.detail) == ("private", "127.0.0.1 is not a public address")
+            response = await fetcher.fetch(server.url())
+        assert (response.error, response.detail) == ("private", "127.0.0.1 is not a public address")
         assert server.connections == 0
 
 
 async def test_the_resolver_is_asked_once_and_libcurl_never_asks() -> None:
     names = Fixed({"localhost": ["203.0.114.1"]})
     async with serving(hello) as server, a_fetcher(resolver=names, limits=SHORT) as fetcher:
-        answer = await fetcher.fetch(server.url(host="localhost"))
-        assert answer.error in ("timeout-connect", "timeout-first-byte", "unreachable", "refused")
+        response = await fetcher.fetch(server.url(host="localhost"))
+        assert response.error in ("timeout-connect", "timeout-first-byte", "unreachable", "refused")
         assert (names.asked, server.connections) == (["localhost"], 0)
         names.table["localhost"] = ["127.0.0.1"]
         assert (await fetcher.fetch(server.url(host="localhost"))).status == 200
@@ -325,8 +330,15 @@ async def test_random_bytes_never_raise() -> None:
         exchange.close()
 
     async with serving(noise) as server, a_fetcher(limits=PATIENT, connections=20) as fetcher:
-        answers = await asyncio.gather(*(fetcher.fetch(server.url()) for _ in range(300)))
-    assert {answer.error for answer in answers} <= {None, "reset", "closed", "protocol", "too-large-headers", "other"}
+        responses = await asyncio.gather(*(fetcher.fetch(server.url()) for _ in range(300)))
+    assert {response.error for response in responses} <= {
+        None,
+        "reset",
+        "closed",
+        "protocol",
+        "too-large-headers",
+        "other",
+    }
 
 
 async def test_connections_are_kept_again_when_the_shortage_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,11 +372,12 @@ async def main(port, guarded):
         await fetcher.fetch(urls[0])
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
         first = await asyncio.gather(*map(fetcher.fetch, urls))
-        short = [answer for answer in first if answer.error == "descriptors"]
+        short = [response for response in first if response.error == "descriptors"]
         # One at a time there is soon room again, though connections are kept.
         later = [await fetcher.fetch(url) for url in urls[:100]]
         assert fetcher._idle < 64
-        print(len(short) > 100, {answer.error for answer in first} - {None}, {answer.error for answer in later[50:]})
+        errors = {response.error for response in first} - {None}
+        print(len(short) > 100, errors, {response.error for response in later[50:]})
 asyncio.run(main(int(sys.argv[1]), sys.argv[2] == "guarded"))
 """
 

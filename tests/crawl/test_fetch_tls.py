@@ -33,16 +33,16 @@ async def test_a_certificate_is_verified_when_that_is_asked_for(issued: Certific
 
 async def test_without_our_authority_it_is_refused_by_the_systems_own(issued: Certificate) -> None:
     async with serving(hello, tls=issued[1]) as server, a_fetcher(verify=True) as fetcher:
-        answer = await fetcher.fetch(server.url(scheme="https"))
-        assert answer.error == "tls"
-        assert "certificate" in answer.detail
+        response = await fetcher.fetch(server.url(scheme="https"))
+        assert response.error == "tls"
+        assert "certificate" in response.detail
 
 
 async def test_any_certificate_will_do_otherwise(issued: Certificate) -> None:
     async with serving(hello, tls=issued[1]) as server, a_fetcher() as fetcher:
-        answer = await fetcher.fetch(server.url(scheme="https", host="b.example"))
-        assert (answer.status, answer.protocol, answer.body) == (200, "http/1.1", b"hello")
-        assert [answer.request] == server.requests
+        response = await fetcher.fetch(server.url(scheme="https", host="b.example"))
+        assert (response.status, response.protocol, response.body) == (200, "http/1.1", b"hello")
+        assert [response.request] == server.requests
 
 
 async def test_old_servers_can_be_archived(issued: Certificate) -> None:
@@ -76,32 +76,32 @@ async def test_a_body_over_tls_that_breaks_off(issued: Certificate) -> None:
         exchange.close()
 
     async with serving(break_off, tls=issued[1]) as server, a_fetcher(limits=PATIENT) as fetcher:
-        answer = await fetcher.fetch(server.url(scheme="https"))
-    assert (answer.status, answer.truncated, answer.body) == (200, "disconnect", b"only this")
+        response = await fetcher.fetch(server.url(scheme="https"))
+    assert (response.status, response.truncated, response.body) == (200, "disconnect", b"only this")
 
 
 async def test_http_2_is_spoken_where_it_is_offered(issued: Certificate) -> None:
     async with serving_http2(issued[1], b"hello") as port, a_fetcher() as fetcher:
-        answers = await asyncio.gather(*(fetcher.fetch(f"https://a.example:{port}/{number}") for number in range(20)))
-    for answer in answers:
-        assert (answer.error, answer.status, answer.protocol, answer.body) == (None, 200, "h2", b"hello")
-        assert answer.head.startswith(b"HTTP/2 200")
-        assert answer.headers.get("content-type") == "text/html"
-        assert answer.request.startswith(b"GET /")
+        responses = await asyncio.gather(*(fetcher.fetch(f"https://a.example:{port}/{number}") for number in range(20)))
+    for response in responses:
+        assert (response.error, response.status, response.protocol, response.body) == (None, 200, "h2", b"hello")
+        assert response.head.startswith(b"HTTP/2 200")
+        assert response.headers.get("content-type") == "text/html"
+        assert response.request.startswith(b"GET /")
 
 
 async def test_http_2_ends_up_readable_in_the_archive(issued: Certificate) -> None:
     async with serving_http2(issued[1], b"hello") as port, a_fetcher() as fetcher:
-        answer = await fetcher.fetch(f"https://a.example:{port}/")
+        response = await fetcher.fetch(f"https://a.example:{port}/")
     record = warc.build_response(
-        answer.url,
+        response.url,
         record_id=warc.new_record_id(),
-        time=answer.started,
-        head=answer.head,
-        body=answer.body,
-        digest=warc.payload_digest(answer.body),
-        address=answer.address,
-        protocol=answer.protocol,
+        time=response.started,
+        head=response.head,
+        body=response.body,
+        digest=warc.payload_digest(response.body),
+        address=response.address,
+        protocol=response.protocol,
     )
     (read,) = ((one, one.content_stream().read()) for one in ArchiveIterator(io.BytesIO(record)))
     assert (read[0].http_headers.get_statuscode(), read[1]) == ("200", b"hello")
@@ -110,18 +110,18 @@ async def test_http_2_ends_up_readable_in_the_archive(issued: Certificate) -> No
 
 async def test_a_stream_that_is_reset(issued: Certificate) -> None:
     async with serving_http2(issued[1], b"only this", reset=True) as port, a_fetcher() as fetcher:
-        answer = await fetcher.fetch(f"https://a.example:{port}/")
-    assert (answer.status, answer.truncated, answer.body) == (200, "disconnect", b"only")
+        response = await fetcher.fetch(f"https://a.example:{port}/")
+    assert (response.status, response.truncated, response.body) == (200, "disconnect", b"only")
 
 
 async def test_a_stream_that_is_refused_on_a_new_connection_is_the_hosts_doing(issued: Certificate) -> None:
     """Whoever tries again on a new connection has no third way: it has to count, or the page is tried for ever."""
     async with serving_http2(issued[1], b"", refuse=True) as port, a_fetcher() as fetcher:
-        answers = [await fetcher.fetch(f"https://a.example:{port}/", fresh=fresh) for fresh in (False, True, True)]
-    assert [answer.error for answer in answers] == ["closed", "reset", "reset"]
+        responses = [await fetcher.fetch(f"https://a.example:{port}/", fresh=fresh) for fresh in (False, True, True)]
+    assert [response.error for response in responses] == ["closed", "reset", "reset"]
 
 
 async def test_http_2_can_be_left_out(issued: Certificate) -> None:
     async with serving_http2(issued[1], b"hello") as port, a_fetcher(http2=False, limits=PATIENT) as fetcher:
-        answer = await fetcher.fetch(f"https://a.example:{port}/")
-    assert answer.status == 0
+        response = await fetcher.fetch(f"https://a.example:{port}/")
+    assert response.status == 0

@@ -107,7 +107,7 @@ statuses = st.sampled_from((100, 200, 204, 206, 301, 302, 304, 308, 401, 404, 41
 
 
 @st.composite
-def answers(draw: st.DrawFn, url: str = URL) -> Response:
+def responses(draw: st.DrawFn, url: str = URL) -> Response:
     if draw(st.integers(0, 9)) == 0:
         return make_failure(
             url, draw(st.sampled_from(get_args(FailureKind))), draw(st.text(max_size=20)), started=0.0, ended=5.0
@@ -121,16 +121,16 @@ def answers(draw: st.DrawFn, url: str = URL) -> Response:
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(answer=answers(), sitemap=st.booleans())
-def test_reading_never_raises(answer: Response, sitemap: bool) -> None:
-    found = parse_page(URL, answer, limit=10_000, agent="swath", sitemap=sitemap)
+@given(response=responses(), sitemap=st.booleans())
+def test_reading_never_raises(response: Response, sitemap: bool) -> None:
+    found = parse_page(URL, response, limit=10_000, agent="swath", sitemap=sitemap)
     assert isinstance(found, ParsedPage)
     for url in (*found.links, *found.sitemaps):
         assert normalise.normalise(url) == url
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(said_first=st.lists(answers(), min_size=1, max_size=4), retries=st.integers(0, 2), attempts=st.integers(0, 3))
+@given(said_first=st.lists(responses(), min_size=1, max_size=4), retries=st.integers(0, 2), attempts=st.integers(0, 3))
 def test_every_visit_has_an_outcome(said_first: list[Response], retries: int, attempts: int) -> None:
     """For a page as for its robots.txt: an outcome that can be settled, with records that can be written."""
 
