@@ -12,10 +12,9 @@ without a request.
 
 import asyncio
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from swath import Item, Outcome
-from swath.core.clock import SECOND, as_datetime
 from swath.crawl.archive.capture import CaptureBuilder
 from swath.crawl.http.response import Response
 from swath.crawl.http.status import is_busy
@@ -27,11 +26,13 @@ from swath.crawl.parse.page import decode_body
 from swath.crawl.patient import Patient
 from swath.crawl.robots.cache import KEY_PREFIX, TOP_PRIORITY, WAIT_SECONDS, CachedRobots, RobotsCache, RobotsRedirect
 from swath.crawl.robots.parser import MAX_BODY
+from swath.crawl.robots.policy import SECOND
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
 from swath.crawl.urls import normalise
 
 MAX_BYTES = MAX_BODY + 1  # of a robots.txt, independent of --max-size; one more than is parsed shows that it is longer
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MIN_WAIT = 0.01  # seconds to wait for a robots.txt that is due just now
 
 
@@ -120,7 +121,7 @@ class RobotsGate:
         so far, so that many waiting pages are not claimed over and over."""
         added = await self._frontier.add(_hop_item(origin, hop, target_lane, waiting_lane=item.lane))
         if added and self._one_host_per_lane:
-            await self._frontier.block(item.lane, until=as_datetime(hop.until), at_least=True)
+            await self._frontier.block(item.lane, until=_to_datetime(hop.until), at_least=True)
         waited = WAIT_SECONDS - (hop.until / SECOND - time.time())
         return item.release(started=False, after=max(1.0, self._settings.min_interval, waited))
 
@@ -158,12 +159,12 @@ class RobotsGate:
 
         A block that ends at another moment than the hop has another reason, such as a Retry-After: leave it.
         """
-        if await self._frontier.blocked_until(lane) != as_datetime(before.until):
+        if await self._frontier.blocked_until(lane) != _to_datetime(before.until):
             return
         if isinstance(known, CachedRobots):
             await self._frontier.block(lane, seconds=self._seconds_to_retry(known))
         elif hop_again:
-            await self._frontier.block(lane, until=as_datetime(known.until))
+            await self._frontier.block(lane, until=_to_datetime(known.until))
         else:
             await self._frontier.block(lane, seconds=0)
 
@@ -211,6 +212,10 @@ class RobotsGate:
             items = self._links.new_items(urls, depth=0, referrer=f"{origin}/robots.txt", kind="sitemap")
             if items:
                 await self._frontier.add(items)
+
+
+def _to_datetime(microseconds: int) -> datetime:
+    return EPOCH + timedelta(microseconds=microseconds)  # exact, unlike `datetime.fromtimestamp`
 
 
 def _hop_item(origin: str, hop: RobotsRedirect, lane: str, *, waiting_lane: str) -> Item:
