@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from swath.conformance.trial import LANE, Conformance, Start, dead, done, release, retry
+from swath.conformance.trial import LANE, Batch, Conformance, Start, dead, done, release, retry
 from swath.core.errors import InvalidOutcome, LeaseLost, OutputConflict
 from swath.core.store import Move, MoveKind, OutputMove
 
@@ -139,19 +139,18 @@ class Counters(Conformance):
         trial = await start(partitions=2, concurrency=4)
         lanes = [trial.lane(n % 2, n // 2) for n in range(6)]
         await trial.store.add([trial.item(f"key{n}", lane=lanes[n % 6]) for n in range(60)])
-        while (batches := await asyncio.gather(*(trial.claim(7) for _ in range(4)))) and any(b.items for b in batches):
-            await asyncio.gather(
-                *(
-                    batch.settle(
-                        done(item),
-                        partition=item.partition,
-                        counters={"records": 1},
-                        lane_counters={item.lane: {"pages": 1}},
-                    )
-                    for batch in batches
-                    for item in batch.items
+
+        async def settle(batch: Batch) -> None:
+            for item in batch.items:  # one after the other: the settlements of a claim are numbered
+                await batch.settle(
+                    done(item),
+                    partition=item.partition,
+                    counters={"records": 1},
+                    lane_counters={item.lane: {"pages": 1}},
                 )
-            )
+
+        while (batches := await asyncio.gather(*(trial.claim(7) for _ in range(4)))) and any(b.items for b in batches):
+            await asyncio.gather(*map(settle, batches))
         assert await trial.store.counters() == {"records": 60}
         assert [(await trial.lane_status(lane)).counters for lane in lanes] == [{"pages": 10}] * 6
 
