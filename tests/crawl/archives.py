@@ -1,4 +1,4 @@
-"""An archive looked at by somebody else's eyes: warcio's."""
+"""Read an archive with an independent tool, warcio."""
 
 import contextlib
 import io

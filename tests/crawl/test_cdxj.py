@@ -9,7 +9,7 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 from swath.crawl.archive import warc
-from swath.crawl.archive.cdxj import IndexEntry, sorted_lines
+from swath.crawl.archive.cdxj import IndexEntry, sort_lines
 from swath.files.output_directory import OutputDirectory
 from swath.files.rotation import FileSeries
 
@@ -28,7 +28,7 @@ def capture(number: int) -> IndexEntry:
 
 
 def test_the_fields_of_a_line() -> None:
-    (line,) = sorted_lines([capture(1)], surt=surt)
+    (line,) = sort_lines([capture(1)], surt=surt)
     key, timestamp, fields = line.split(" ", 2)
     assert key == "example,h1)/ü1"
     assert timestamp == "20231114221321"
@@ -47,17 +47,17 @@ def test_the_fields_of_a_line() -> None:
 def test_chunks_make_no_difference(tmp_path: Path, chunk: int, fan_in: int) -> None:
     captures = [capture(number) for number in range(500)]
     random.Random(5).shuffle(captures)
-    whole = sorted(line for one in captures for line in sorted_lines([one], surt=surt))
-    assert list(sorted_lines(iter(captures), surt=surt, directory=tmp_path, chunk=chunk, fan_in=fan_in)) == whole
+    whole = sorted(line for one in captures for line in sort_lines([one], surt=surt))
+    assert list(sort_lines(iter(captures), surt=surt, directory=tmp_path, chunk=chunk, fan_in=fan_in)) == whole
     assert list(tmp_path.iterdir()) == []
 
 
 def test_no_captures_make_no_lines() -> None:
-    assert list(sorted_lines([], surt=surt)) == []
+    assert list(sort_lines([], surt=surt)) == []
 
 
 def test_chunks_are_removed_when_the_reader_stops_early(tmp_path: Path) -> None:
-    reading = sorted_lines((capture(number) for number in range(100)), surt=surt, directory=tmp_path, chunk=10)
+    reading = sort_lines((capture(number) for number in range(100)), surt=surt, directory=tmp_path, chunk=10)
     next(reading)
     assert list(tmp_path.iterdir())
     reading.close()  # type: ignore[attr-defined]
@@ -87,7 +87,7 @@ def test_a_page_can_be_pulled_out_by_its_line(tmp_path: Path) -> None:
         for (url, body), place in zip(bodies.items(), placed, strict=True)
     ]
     assert len({one.file for one in captures}) > 2
-    for line in sorted_lines(captures, surt=surt):
+    for line in sort_lines(captures, surt=surt):
         fields = json.loads(line.split(" ", 2)[2])
         with (tmp_path / fields["filename"]).open("rb") as file:
             file.seek(int(fields["offset"]))

@@ -49,7 +49,7 @@ META = b'<meta charset="%s">'
         ("é".encode(), "text/html; charset=", "é", "utf-8"),
         (b"+AGEA-", "text/html; charset=utf-7", "+AGEA-", "utf-8"),
         (b"616263", "text/html; charset=hex", "616263", "utf-8"),
-        # The mark is stronger than the header, and is no part of the text.
+        # The byte order mark overrides the header, and is not part of the text.
         (codecs.BOM_UTF8 + "é".encode(), "text/html; charset=latin1", "é", "utf-8"),
         (codecs.BOM_UTF16_LE + "é".encode("utf-16-le"), None, "é", "utf-16le"),
         (codecs.BOM_UTF16_BE + "é".encode("utf-16-be") + b"x", "text/html", "é\ufffd", "utf-16be"),

@@ -11,7 +11,7 @@ from swath.crawl.http.curl_loop import CurlLoop
 
 
 class Recorded:
-    """In libcurl's place: when it was told that its time had come."""
+    """A stand-in for libcurl that records when its timer fired."""
 
     def __init__(self) -> None:
         self.acted: list[float] = []

@@ -235,7 +235,7 @@ async def test_handles_go_from_host_to_host_mapped_or_not() -> None:
 
 
 async def test_a_handle_that_returns_to_its_host_is_bound_to_its_address() -> None:
-    """Also when another was at that host meanwhile and went on: libcurl would ask for the name by itself."""
+    """Even if another transfer used the host in between: otherwise libcurl would resolve the name itself."""
     both = asyncio.Barrier(2)
 
     async def together(exchange: Exchange) -> None:

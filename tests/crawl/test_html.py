@@ -20,7 +20,7 @@ HERE = "https://www.example.com"
 
 
 def untamed(text: str) -> str:
-    """The same page with so many tags that no tree is made of it."""
+    """The same page with too many tags for a tree."""
     return text + "<br>" * (MAX_TAGS + 1)
 
 

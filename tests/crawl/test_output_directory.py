@@ -123,7 +123,7 @@ def test_recovery_refuses_a_file_that_has_lost_records_and_changes_nothing(tmp_p
 def test_a_file_that_is_changed_while_it_is_written_to(
     tmp_path: Path, first: list[bytes], change: Callable[[Path], None], said: str
 ) -> None:
-    """Nothing more is settled with records in a file that nobody finds, or that has a gap."""
+    """No records are settled in a file that was deleted or that has a gap."""
     with an_archive(tmp_path) as archive:
         archive.append("warc", [b"a" * 10])
         archive.commit()

@@ -46,7 +46,7 @@ def format_line(capture: IndexEntry, *, surt: Callable[[str], str]) -> str:
     return f"{surt(capture.url)} {moment:%Y%m%d%H%M%S} {json.dumps(fields)}"
 
 
-def sorted_lines(
+def sort_lines(
     captures: Iterable[IndexEntry],
     *,
     surt: Callable[[str], str],
@@ -76,9 +76,9 @@ def sorted_lines(
         yield from _merge_runs(runs)
 
 
-def _write_run(sorted_lines: Iterable[str], path: Path) -> Path:
+def _write_run(lines: Iterable[str], path: Path) -> Path:
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(f"{one}\n" for one in sorted_lines)
+        file.writelines(f"{one}\n" for one in lines)
     return path
 
 

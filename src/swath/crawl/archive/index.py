@@ -60,7 +60,7 @@ def write_index(directory: Path, committed: Mapping[str, int]) -> Path:
 
 def read_cdxj_lines(directory: Path, committed: Mapping[str, int]) -> Iterator[str]:
     captures = (_index_entry(page) for page in read_pages(directory, committed) if "file" in page)
-    return cdxj.sorted_lines(captures, surt=normalise.surt, directory=directory)
+    return cdxj.sort_lines(captures, surt=normalise.surt, directory=directory)
 
 
 def _index_entry(page: Mapping[str, Any]) -> cdxj.IndexEntry:
