@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from swath.core.errors import (
+from swath import (
     LeaseLost,
     OutputConflict,
     SchemaError,

@@ -8,9 +8,9 @@ import json
 from datetime import datetime
 from typing import Any
 
-import swath.core.redact
+from swath import find_passwords
 
-MASK = swath.core.redact.MASK
+MASK = "***"
 MIN_SECRET_LENGTH = 4  # a shorter secret is masked only where it stands in a URL: it may be part of any word
 
 
@@ -23,7 +23,7 @@ def escape(text: str, *, keep: str = "") -> str:
 
 def mask_secrets(text: str, url: str) -> str:
     """Mask the passwords of a store URL in `text`, which may quote the URL or only part of it."""
-    for secret in sorted(swath.core.redact.find_passwords(url), key=len, reverse=True):
+    for secret in sorted(find_passwords(url), key=len, reverse=True):
         if len(secret) >= MIN_SECRET_LENGTH:
             text = text.replace(secret, MASK)
         else:

@@ -9,7 +9,6 @@ from typing import Any
 import typer
 
 from swath import MAX_SECONDS
-from swath.core.clock import is_moment
 
 FRONTIER_DEFAULT = "default"
 
@@ -64,9 +63,10 @@ def parse_time(text: str | datetime) -> datetime:
         raise typer.BadParameter(f"{text!r} is not a time: write it like 2030-01-31T12:00:00Z") from None
     if time.tzinfo is None:
         raise typer.BadParameter(f"{text!r} has no time zone: add Z for UTC, or an offset like +02:00")
-    if not is_moment(time):
-        raise typer.BadParameter(f"{text!r} is not before the year 10000 in UTC")
-    return time.astimezone(UTC)
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise typer.BadParameter(f"{text!r} is not before the year 10000 in UTC") from None
 
 
 def parse_time_or_duration(text: str | datetime | float) -> datetime | float:

@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
-from swath import Frontier, NewItems
-from swath.core.errors import StoreFull, StoreUnavailable
+from swath import Frontier, NewItems, StoreFull, StoreUnavailable
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
