@@ -1,6 +1,7 @@
 """What the documentation shows is what happens."""
 
 import ast
+import asyncio
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import swath
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.urls.scope import REASONS
 from swath.crawl.urls.traps import TRAPS
@@ -58,10 +60,11 @@ def test_the_tutorial_shows_the_example() -> None:
 
 
 def test_the_output_in_the_how_to_holds_what_was_settled(tmp_path: Path) -> None:
-    shown = next(block for block in BLOCK.findall((ROOT / "docs/howto.md").read_text()) if "class Lines" in block)
+    (shown,) = BLOCK.findall((ROOT / "docs/howto/output-files.md").read_text())
     (tmp_path / "lines.py").write_text(
         "import asyncio, os, swath\nfrom collections.abc import Mapping, Sequence\nfrom pathlib import Path\n"
-        "from swath.core.store import OutputMove\n" + shown + LINES
+        + shown
+        + LINES
     )
     assert run(tmp_path / "lines.py", tmp_path) == "20 lines, 20 different\n"
     with (tmp_path / "lines.txt").open("a") as file:
@@ -84,6 +87,19 @@ asyncio.run(main())
 found = Path("lines.txt").read_text().splitlines()
 print(len(found), "lines,", len(set(found)), "different")
 """
+
+
+def test_the_clock_in_the_how_to_makes_the_retry_due() -> None:
+    (shown,) = BLOCK.findall((ROOT / "docs/howto/test-handlers.md").read_text())
+    attempts: list[int] = []
+
+    async def handler(item: swath.Item) -> swath.Outcome:
+        attempts.append(item.attempts)
+        return item.retry(after=30, reason="busy")
+
+    program = compile(shown, "test-handlers.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    asyncio.run(eval(program, {"swath": swath, "handler": handler}))
+    assert attempts == [0, 1]
 
 
 def test_the_page_on_crawling_names_every_reason_and_trap() -> None:
