@@ -314,8 +314,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-5: the caller's writes can commit although the settlement was refused",
         f"{SQLITE}/external_transaction.py",
-        "            _roll_back(connection)  # without",
-        "            pass  # without",
+        "            _roll_back(connection)  # the caller",
+        "            pass  # the caller",
         "sqlite",
         SQLITE_TESTS,
     ),
@@ -370,8 +370,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-6: a power cut moves the checkpoint back",
         f"{SQLITE}/claim.py",
-        "        self._session.need_durable()  # what is dead",
-        "        pass  # what is dead",
+        "        self._session.need_durable()  # a dead item",
+        "        pass  # a dead item",
         "sqlite",
         SQLITE_TESTS,
     ),

@@ -198,8 +198,8 @@ async def test_paths_that_cannot_hold_a_file(tmp_path: Path) -> None:
     for path, error, message in [
         (str(tmp_path / "missing" / "work.db"), StoreUnavailable, "missing does not exist"),
         (str(tmp_path), InvalidStoreURL, "is a directory"),
-        ("", InvalidStoreURL, "names no file"),
-        (":memory:", InvalidStoreURL, "names no file"),
+        ("", InvalidStoreURL, "is not the name of a file"),
+        (":memory:", InvalidStoreURL, "is not the name of a file"),
     ]:
         with pytest.raises(error, match=message):
             await SqliteStore.open(path)

@@ -123,7 +123,7 @@ async def test_statements_are_made_once_for_each_name() -> None:
 @pytest.mark.parametrize("name", ["", "Mail", "2nd", "a-b", "a b", "ä", "x" * 41, "sqlite", "sqlite_x", 'a"', "a\n"])
 async def test_names_that_cannot_be(path: str, name: str) -> None:
     before = snapshot(path)
-    with pytest.raises(InvalidStoreURL, match="no name for tables"):
+    with pytest.raises(InvalidStoreURL, match="cannot begin the name of a table"):
         await SqliteStore.open(path, schema=name)
     assert snapshot(path) == before
 

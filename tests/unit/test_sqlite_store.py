@@ -90,7 +90,7 @@ async def test_positions_that_are_used_up_are_told(path: str) -> None:
         connection.execute("UPDATE swath_partition_state SET next_position = ?", (2**63 - 3,))
     store = await SqliteStore.open(path)
     assert await store.add([new("last")]) == 1
-    with pytest.raises(SwathError, match="no positions left for 2 more"):
+    with pytest.raises(SwathError, match="no room for 2 more positions"):
         await store.add([new("too wide")._replace(span=2)])
     reply = await store.claim(request())
     assert [(item.key, item.position) for item in reply.items] == [("last", 2**63 - 3)]

@@ -1,4 +1,4 @@
-"""Taking in items that are not known yet (INV-4, INV-7)."""
+"""Add items that are not known yet (INV-4, INV-7)."""
 
 from collections.abc import Iterable, Sequence
 
@@ -27,11 +27,12 @@ def group_by_partition(items: Iterable[EncodedItem]) -> list[tuple[int, list[Enc
 
 
 def take_in(lanes: Lanes, items: Sequence[EncodedItem], now: int) -> int:
-    """Those of `items`, all of one partition, that are new to it. The caller places the lanes and saves the rest."""
+    """Add the new ones of `items`, all of one partition, and return how many they are. The caller places the lanes and
+    saves the partition."""
     new = _filter_unknown(lanes, items)
     if new:
         lanes.load_by_name({item.lane for item in new})
-        enter(lanes, [(item, lanes.named(item.lane), lanes.partition.allot(item.span)) for item in new], now)
+        enter(lanes, [(item, lanes.get_or_create(item.lane), lanes.partition.allot(item.span)) for item in new], now)
     return len(new)
 
 
@@ -48,7 +49,7 @@ def _filter_unknown(lanes: Lanes, items: Sequence[EncodedItem]) -> list[EncodedI
 
 
 def enter(lanes: Lanes, entries: Sequence[tuple[EncodedItem, Lane, int]], now: int) -> None:
-    """Write items that are known to be new under the positions allotted to them."""
+    """Insert items that are known to be new, at the positions allotted to them."""
     number = lanes.partition.number
     seen, ready, delayed = [], [], []
     for item, lane, position in entries:

@@ -1,4 +1,4 @@
-"""Changing lanes and settings, and opening again what was settled."""
+"""Change lanes and settings, keep facts, and reopen settled items."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,12 @@ from swath.core.store import DEFAULT, Fact, LaneChange, Signal
 
 
 def change_lane(session: Session, number: int, name: str, change: LaneChange) -> None:
-    """Change a lane's limits, which exists from then on."""
+    """Change a lane's limits, and create the lane if it does not exist."""
     partition = Partition.load(session, number)
     now = partition.tick(session.clock.now())
     lanes = Lanes(session, partition)
     lanes.load_by_name([name])
-    lane = lanes.named(name)
+    lane = lanes.get_or_create(name)
     before = lane.pacing(session.pacing)
     lane.min_interval = _apply_change(lane.min_interval, change.min_interval)
     lane.concurrency = _apply_change(lane.concurrency, change.concurrency)
@@ -61,7 +61,7 @@ def change_settings(
 
 
 def _count_starts(session: Session, partition: Partition) -> None:
-    """What is in flight in lanes under the frontier's default counts as started now (INV-3)."""
+    """Count what is in flight in lanes under the frontier's default as started now (INV-3)."""
     where = {"partition": partition.number}
     flying = session.connection.execute(session.sql["default_lanes_in_flight"], where).fetchall()
     if not flying:
@@ -104,7 +104,7 @@ def learn(session: Session, facts: Sequence[Fact]) -> None:
 
 
 def reopen(session: Session, places: Sequence[tuple[int, int]]) -> int:
-    """Make done or dead items ready again, each under a new position (rule 13)."""
+    """Make done or dead items ready again, each at a new position: the checkpoint has passed the old one."""
     reopened = 0
     for number in sorted({number for number, _ in places}):
         partition = Partition.load(session, number)

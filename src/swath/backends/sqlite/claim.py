@@ -1,4 +1,4 @@
-"""Claiming: lanes that are ready, in order of level and turn, give their head items (INV-1, INV-3, INV-8)."""
+"""Claim items: ready lanes, by priority level and then by time, give their first items (INV-1, INV-3, INV-8)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -18,11 +18,11 @@ from swath.core.store import (
     ClaimRequest,
 )
 
-CLAIMS_KEPT = 100_000  # fences below the newest for which a lost reply can still be looked up
+CLAIMS_KEPT = 100_000  # the newest claims; a settlement of an older one cannot be repeated safely
 PRUNE_EVERY = 100  # claims
-MAX_CHORES = 5_000  # items made ready, and lanes passed by, after which a claim leaves the rest to the next
+MAX_CHORES = 5_000  # one claim makes at most this many items ready, and skips at most this many lanes
 
-# The fields of a Lane up to `head`, which is its level where it is in the queue.
+# The fields of a Lane before `head`. The head of a lane in the queue is its level.
 QueuedLane = tuple[int, str, int | None, int | None, int, int, int, int, int, int, str | None, int | None]
 
 
@@ -31,7 +31,7 @@ def claim(session: Session, request: ClaimRequest) -> ClaimReply:
     fence = _next_fence(session)
     taken: list[Item] = []
     holds: list[tuple[int, int]] = []
-    visited: dict[int, int | None] = {}  # partitions, and since when something was ready there
+    visited: dict[int, int | None] = {}  # partition: since when something was ready there
     moments: list[int | None] = []
     recovered = died = chores = 0
     starts = False
@@ -39,34 +39,34 @@ def claim(session: Session, request: ClaimRequest) -> ClaimReply:
         if len(taken) >= request.limit or len(holds) >= PARTITIONS_PER_CLAIM:
             break
         if chores >= MAX_CHORES:
-            moments.append(now)  # enough for one look: the rest is for the next, which is due at once
+            moments.append(now)  # leave the rest to the next claim, which is due at once
             break
         look = _read_ready_times(session, number)
         partition = Partition.load(session, number)
         if look.next_ready_at is None or look.next_ready_at > max(clock, partition.time + 1):
             moments.append(look.next_ready_at)
             continue
-        visit = _PartitionClaim(session, partition, partition.tick(clock))
-        now = max(now, partition.time)  # the lease must not have ended already where time is ahead of the clock
-        back, gone = visit.take_back(look)
+        work = _PartitionClaim(session, partition, partition.tick(clock))
+        now = max(now, partition.time)  # if partition time is ahead of the clock, the lease must not have ended already
+        back, gone = work.take_back(look)
         recovered, died = recovered + back, died + gone
-        drained = visit.drain_delayed(look)
+        drained = work.drain_delayed(look)
         if back or drained:
             look = _read_ready_times(session, number)
-        items = visit.take(look, request.limit - len(taken), fence)
-        chores += back + drained + visit.passed
+        items = work.take(look, request.limit - len(taken), fence)
+        chores += back + drained + work.passed
         partition.save(session)
         visited[number] = look.next_ready_at
         if items:
             holds.append((number, len(items)))
             taken += items
-            starts = starts or visit.starts_count
+            starts = starts or work.starts_count
     expires_at = now + request.lease
     if taken:
         _write_claim(session, request, fence, expires_at, holds)
     if len(taken) < request.limit:
-        moments += [next_ready_at(session, number) for number in visited]
-    else:  # whoever wants more claims again; until then what was found before is near enough
+        moments += [read_next_ready_at(session, number) for number in visited]
+    else:  # a full claim: the caller claims again, and the earlier times are exact enough until then
         moments += visited.values()
     return ClaimReply(
         now=now,
@@ -104,7 +104,7 @@ def _write_claim(
 
 
 class _ReadyTimes(NamedTuple):
-    """When something is ready in a partition, and why."""
+    """When something is ready in a partition, and what."""
 
     levels: tuple[int | None, ...]  # the first lane of each level
     due_at: int | None
@@ -125,8 +125,8 @@ def _read_ready_times(session: Session, number: int) -> _ReadyTimes:
     return _ReadyTimes(tuple(levels), due_at, expires_at)
 
 
-def next_ready_at(session: Session, number: int) -> int | None:
-    """The earliest moment at which a claim would find something to do in this partition."""
+def read_next_ready_at(session: Session, number: int) -> int | None:
+    """Return the earliest time at which a claim would find something to do in this partition."""
     return _read_ready_times(session, number).next_ready_at
 
 
@@ -141,15 +141,15 @@ class _PartitionClaim:
         self._partition = partition
         self._now = now
         self._lanes = Lanes(session, partition)
-        self.starts_count = False  # whether an interval runs from this claim on
-        self.passed = 0  # lanes in the queue that the limits of now let start nothing
-        self._held: dict[int, int] = {}  # the lanes of what is taken, by position
+        self.starts_count = False  # the interval of a lane runs from this claim
+        self.passed = 0  # lanes in the queue whose present limits let nothing start
+        self._held: dict[int, int] = {}  # lane numbers of the taken items, by position
 
     def take_back(self, look: _ReadyTimes) -> tuple[int, int]:
-        """Items of claims whose lease has ended are ready again, or dead when that has happened too often."""
+        """Make the items of expired claims ready again, or dead if their workers were lost too often."""
         if look.expires_at is None or look.expires_at > self._now:
             return 0, 0
-        self._session.need_durable()  # what is dead moves the checkpoint, which never moves back (INV-6)
+        self._session.need_durable()  # a dead item moves the checkpoint, which must not move back (INV-6)
         number, now = self._partition.number, self._now
         rows = self._mark_lost(number)
         lanes = self._lanes.take(lane for _, lane, *_ in rows)
@@ -176,8 +176,8 @@ class _PartitionClaim:
         return len(rows), len(dead)
 
     def _mark_lost(self, number: int) -> list[tuple[int, int, int, int, int]]:
-        """Mark claims that ended as lost, in all partitions, and return what they held here (rule 3). Where there are
-        many, the others are for the next look."""
+        """Mark expired claims as lost, in all partitions, and return the items that they held in this one. If there are
+        many, leave the others to the next claim."""
         where = {"partition": number, "now": self._now, "limit": MAX_CHORES}
         fences = self._connection.execute(self._sql["lost_holds"], where).fetchall()
         rows: list[tuple[int, int, int, int, int]] = []
@@ -189,7 +189,8 @@ class _PartitionClaim:
         return sorted(rows)
 
     def drain_delayed(self, look: _ReadyTimes) -> int:
-        """What is due is ready; a revisit under a new position (rule 13)."""
+        """Make delayed items that are due ready. A revisit gets a new position, because the checkpoint has passed the
+        old one."""
         if look.due_at is None or look.due_at > self._now:
             return 0
         number = self._partition.number
@@ -211,7 +212,7 @@ class _PartitionClaim:
         return len(rows)
 
     def take(self, look: _ReadyTimes, limit: int, fence: int) -> list[Item]:
-        """From the highest level down, but for a small share that goes to the lowest first."""
+        """Take items from the highest level down, except for a small share that is taken from the lowest level up."""
         levels = look.ready_levels(self._now)
         low = low_share(limit, self._partition.claims_made) if len(levels) > 1 else 0
         taken: list[Item] = []
@@ -229,7 +230,7 @@ class _PartitionClaim:
         return taken
 
     def _take_level(self, level: int, limit: int, fence: int, levels: set[int]) -> list[Item]:
-        """Each lane of a level that is ready, once. `levels` learns where lanes went that are still ready."""
+        """Take from each ready lane of a level, once. Add to `levels` the levels of lanes that are still ready."""
         taken: list[Item] = []
         met: set[int] = set()
         after = (NEVER, NEVER)
@@ -260,9 +261,9 @@ class _PartitionClaim:
         return self._connection.execute(self._sql["ready_lanes"], where).fetchall()
 
     def _take_lanes(self, lanes: Sequence[Lane], level: int, limit: int, fence: int) -> list[Item]:
-        """Up to `limit` items from the heads of these lanes, each of which then stands where it belongs."""
-        given: dict[int, list[Item]] = {}  # by lane, in turn
-        firsts: dict[int, Lane] = {}  # those that give one item
+        """Take up to `limit` items from the heads of these lanes, and place the lanes in the queue again."""
+        given: dict[int, list[Item]] = {}  # by lane, in the order of the queue
+        firsts: dict[int, Lane] = {}  # lanes that give one item
         used: list[Lane] = []
         for lane in lanes:
             if limit == 0:
@@ -276,17 +277,17 @@ class _PartitionClaim:
             lane.start(count)
             limit -= count
             used.append(lane)
-        self._move(given, firsts, level, fence)
+        self._move_to_claimed(given, firsts, level, fence)
         self._find_heads(used)
         for lane in used:
             self._lanes.remember(lane)
             self._lanes.touch(lane)
-            lane.place(lane.pacing(self._pacing), self._now, new_turn=True)  # taken in part: behind the others
+            lane.place(lane.pacing(self._pacing), self._now, new_turn=True)  # if items are left, behind the other lanes
         self._lanes.write()
         return list(chain.from_iterable(given.values()))
 
     def _count_startable(self, lane: Lane, limit: int) -> int:
-        """How many items a lane may start, up to `limit`: none where its limits were changed since it was placed."""
+        """Return how many items a lane may start, up to `limit`. It is 0 if its limits changed since it was placed."""
         pacing = lane.pacing(self._pacing)
         ready = lane.earliest_start(pacing) <= self._now
         count = room(pacing, lane.in_flight, limit) if ready else 0
@@ -294,27 +295,30 @@ class _PartitionClaim:
             self.passed += 1
             return 0
         if pacing.min_interval:
-            self._session.need_durable()  # the next start must know of this one, whatever happens (INV-3)
+            self._session.need_durable()  # the next start must know of this one even after a power cut (INV-3)
         if starts_count(pacing):
             lane.pace(self._now)
             self.starts_count = self.starts_count or pacing.min_interval > 0
         return count
 
     def _read_first_items(self, lane: Lane, level: int, count: int) -> list[Item]:
-        """Up to so many items from the head of one lane, which are yet to be moved."""
+        """Read up to `count` items from the head of one lane, without moving them."""
         where = (self._partition.number, lane.number, rank_of(level, FRESH), count)
         rows = self._connection.execute(self._sql["lane_items"], where).fetchall()
-        return [self._item(lane, level, beside, row) for beside, row in enumerate(rows, lane.in_flight)]
+        return [self._build_item(lane, level, beside, row) for beside, row in enumerate(rows, lane.in_flight)]
 
-    def _item(self, lane: Lane, level: int, beside: int, row: tuple[Any, ...]) -> Item:
+    def _build_item(self, lane: Lane, level: int, beside: int, row: tuple[Any, ...]) -> Item:
         position, key, payload, attempts, span, losses = row[:6]
         self._held[position] = lane.number
         number, counters = self._partition.number, lane.counters
         fields = (key, lane.name, level, payload, None, span, attempts, losses, lane.visits, beside, number, position)
         return tuple.__new__(Item, (*fields, counters))  # half the cost of Item(…), which names them first
 
-    def _move(self, given: dict[int, list[Item]], firsts: Mapping[int, Lane], level: int, fence: int) -> None:
-        """Move what is given to `claimed`, and with it the first item of some lanes, which is given then, too."""
+    def _move_to_claimed(
+        self, given: dict[int, list[Item]], firsts: Mapping[int, Lane], level: int, fence: int
+    ) -> None:
+        """Move the items in `given` to the table `claimed`, and the first item of the lanes in `firsts`; add those to
+        `given`."""
         where = {"partition": self._partition.number, "fence": fence}
         if several := _list_positions(given):
             self._connection.execute(self._sql["claim_items"], {**where, "positions": str(several)})
@@ -323,12 +327,12 @@ class _PartitionClaim:
             for row in self._connection.execute(self._sql["claimed_items"], where).fetchall():
                 if row[0] not in self._held:
                     lane = firsts[row[6]]
-                    given[lane.number].append(self._item(lane, level, lane.in_flight - 1, row))
+                    given[lane.number].append(self._build_item(lane, level, lane.in_flight - 1, row))
         if moved := _list_positions(given):
             self._connection.execute(self._sql["delete_items"], {**where, "positions": str(moved)})
 
     def _find_heads(self, lanes: Iterable[Lane]) -> None:
-        """Look what comes next in lanes that may have items of several priorities."""
+        """Find the next priority in lanes that may hold items of several."""
         mixed = {lane.number: lane for lane in lanes if lane.low != lane.head}
         if mixed:
             where = {"partition": self._partition.number, "lanes": str(list(mixed))}
@@ -340,8 +344,8 @@ def _list_positions(given: Mapping[int, Sequence[Item]]) -> list[int]:
     return [item.position for items in given.values() for item in items]
 
 
-class Claim(NamedTuple):
-    """One row of `claim`."""
+class ClaimRow(NamedTuple):
+    """One row of the table `claim`."""
 
     token: int
     worker: str
@@ -350,29 +354,29 @@ class Claim(NamedTuple):
     number: int  # of its last settlement
 
 
-def find_claim(session: Session, ref: ClaimRef) -> Claim | None:
-    """The claim under this fence and token, also when it is lost."""
+def find_claim(session: Session, ref: ClaimRef) -> ClaimRow | None:
+    """Return the claim with this fence and token, even if it is lost; None if there is none."""
     row = session.connection.execute(session.sql["claim"], {"fence": ref.fence}).fetchone()
-    return Claim(*row) if row is not None and row[0] == ref.token else None
+    return ClaimRow(*row) if row is not None and row[0] == ref.token else None
 
 
-def require_held(session: Session, ref: ClaimRef, claim: Claim | None) -> Claim:
-    """The claim as it was found; LeaseLost when somebody else has taken its items (INV-2)."""
+def require_held(session: Session, ref: ClaimRef, claim: ClaimRow | None) -> ClaimRow:
+    """Return the claim; raise LeaseLost if its items were taken back (INV-2)."""
     if claim is None:
         raise LeaseLost(
-            f"claim {ref.fence} is not known under its token. Its items may be with others: discard the results."
+            f"claim {ref.fence} is not known under its token. Other workers may hold its items: discard the results."
         )
     if claim.lost:
         ago = (session.clock.now() - claim.expires_at) / SECOND
         raise LeaseLost(
             f"claim {ref.fence} of worker {claim.worker!r} was replaced after its lease ended {ago:.1f} s ago. "
-            "Other workers have these items; discard the results. Longer work wants a longer `lease=`."
+            "Other workers hold these items; discard the results. If the work takes longer, pass a longer `lease=`."
         )
     return claim
 
 
 def find_unanswered(session: Session, request: ClaimRequest, reply: ClaimReply) -> ClaimReply | None:
-    """A claim whose reply was not heard, with its lease begun anew (rule 5); None when it was not made, or is over."""
+    """Return a claim whose caller did not get the reply, with a new lease; None if it is empty or lost."""
     try:
         expires_at = renew(session, ClaimRef(reply.fence, request.token), request.lease)
     except LeaseLost:
@@ -381,12 +385,12 @@ def find_unanswered(session: Session, request: ClaimRequest, reply: ClaimReply) 
 
 
 def renew(session: Session, ref: ClaimRef, lease: int) -> int:
-    """Make the lease end `lease` from now, unless it is over already (INV-2)."""
+    """Make the lease end `lease` from now and return that time; raise LeaseLost if it has ended (INV-2)."""
     now = session.clock.now()
     ends = require_held(session, ref, find_claim(session, ref)).expires_at
     if ends <= now:
         raise LeaseLost(f"claim {ref.fence}: its lease ended {(now - ends) / SECOND:.1f} s ago. Discard the results.")
-    ends = max(ends, now + lease)  # a clock that stepped back shortens no lease
+    ends = max(ends, now + lease)  # a clock that stepped back must not shorten a lease
     where = {"fence": ref.fence, "expires_at": ends}
     session.connection.execute(session.sql["renew_claim"], where)
     session.connection.execute(session.sql["renew_holds"], where)

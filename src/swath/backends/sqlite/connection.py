@@ -1,4 +1,4 @@
-"""The file that a frontier lives in: whether it is there, how it is made, and how the file is opened."""
+"""Connections to a frontier's file: where it may be, how SQLite is configured, and waiting for its lock."""
 
 import os
 import re
@@ -14,16 +14,16 @@ from swath.core.errors import InvalidSetting, InvalidStoreURL, StoreUnavailable
 T = TypeVar("T")
 
 OLDEST_SQLITE = (3, 38, 0)  # JSON functions, RETURNING, row values
-BUSY_SECONDS = 30.0  # how long another process may hold the file
+BUSY_SECONDS = 30.0  # how long to wait for a lock that another process holds
 CACHE_KIB = 64 * 1024
-WAL_PAGES = 32_000  # of the log, 128 MB, from which a commit copies what the copier has left of it
-WAL_BYTES = WAL_PAGES * 4096  # to which a log that had to grow is cut back
+WAL_PAGES = 32_000  # 128 MB: when the log is longer, a commit checkpoints what the checkpointer has not
+WAL_BYTES = WAL_PAGES * 4096  # a longer log is truncated to this
 STATEMENTS = 256  # prepared statements kept by a connection
 
-FULL = 2  # as SQLite tells it
+FULL = 2  # as PRAGMA synchronous returns it
 SYNCHRONOUS = {
-    "full": "FULL",  # but for leases, as `writer` tells
-    "normal": "NORMAL",  # no sync with each commit: a power cut can take back the last moments, never corrupt the file
+    "full": "FULL",  # except for leases, see `writer`
+    "normal": "NORMAL",  # no sync at each commit: a power cut can undo the last commits, but not corrupt the file
 }
 
 NETWORK_FILE_SYSTEMS = {
@@ -37,19 +37,21 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")  # how mountinfo writes a space, a tab, a 
 
 
 def resolve_path(path: str) -> str:
-    """The absolute path, once it is clear that SQLite's locks work there (rule 17)."""
+    """Return the absolute path; raise InvalidStoreURL if SQLite's locks do not work there."""
     if not path or path == ":memory:":
-        raise InvalidStoreURL(f"{path!r} names no file: a frontier in SQLite is a file, as in sqlite:///work.db")
+        raise InvalidStoreURL(
+            f"{path!r} is not the name of a file: a frontier in SQLite is a file, as in sqlite:///work.db"
+        )
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         oldest = ".".join(map(str, OLDEST_SQLITE))
         raise StoreUnavailable(f"this Python has SQLite {sqlite3.sqlite_version}; swath needs {oldest} or newer")
-    path = os.path.realpath(path)  # as SQLite does, which puts the log beside the file and not beside a link to it
+    path = os.path.realpath(path)  # like SQLite, which puts the log beside the file and not beside a link to it
     if os.path.isdir(path):
         raise InvalidStoreURL(f"{path} is a directory: name a file in it")
     if (names := _count_links(path)) > 1:
         raise InvalidStoreURL(
-            f"{path} has {names} names (hard links), and SQLite keeps a log under each: who works under one does not "
-            "know of who works under another. Keep one of them, or use symbolic links"
+            f"{path} has {names} names (hard links), and SQLite keeps a separate log for each: processes that use "
+            "different names would corrupt it. Keep one of them, or use symbolic links"
         )
     try:
         with open("/proc/self/mountinfo", encoding="utf-8") as mounts:
@@ -67,12 +69,12 @@ def resolve_path(path: str) -> str:
 def _count_links(path: str) -> int:
     try:
         return os.stat(path).st_nlink
-    except OSError:  # it is not there yet, or cannot be reached, as opening it will tell
+    except OSError:  # it does not exist, or opening it will report why it cannot be reached
         return 0
 
 
 def find_file_system(path: str, mountinfo: str) -> str:
-    """The type of the file system that holds an absolute path, as /proc/self/mountinfo tells it."""
+    """Return the type of the file system of an absolute path, from the text of /proc/self/mountinfo."""
     best, kind = "", ""
     for line in mountinfo.splitlines():
         left, _, right = line.partition(" - ")
@@ -85,9 +87,9 @@ def find_file_system(path: str, mountinfo: str) -> str:
 
 
 def connect(path: str, *, synchronous: str = "full", read_only: bool = False) -> sqlite3.Connection:
-    """A connection to a frontier's file. One thread at a time may use it."""
+    """Open a connection to a frontier's file. One thread at a time may use it."""
     if synchronous not in SYNCHRONOUS:
-        raise InvalidSetting(f"synchronous={synchronous!r} is unknown: it is {' or '.join(SYNCHRONOUS)}")
+        raise InvalidSetting(f"synchronous={synchronous!r} is unknown: use {' or '.join(SYNCHRONOUS)}")
     connection = open_connection(path)
     try:
         retry_while_busy(partial(_set_up, connection, synchronous, read_only))
@@ -111,15 +113,15 @@ def _set_up(connection: sqlite3.Connection, synchronous: str, read_only: bool) -
     connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
     connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
-    connection.execute("PRAGMA mmap_size = 0")  # a file cut short by others must not become a SIGBUS
+    connection.execute("PRAGMA mmap_size = 0")  # a file that another process truncates must not cause a SIGBUS
     connection.execute("PRAGMA temp_store = MEMORY")
-    connection.execute("PRAGMA secure_delete = OFF")  # Debian's default overwrites what every move deletes
+    connection.execute("PRAGMA secure_delete = OFF")  # Debian's default overwrites every deleted row
     if read_only:
         connection.execute("PRAGMA query_only = ON")
 
 
 def retry_while_busy(action: Callable[[], T], *, since: float | None = None) -> T:
-    """Run an action again while somebody else holds the file, up to BUSY_SECONDS: from now, or from a moment on the
+    """Retry an action while another connection holds a lock, for up to BUSY_SECONDS from now or from `since` on the
     monotonic clock."""
     deadline = (time.monotonic() if since is None else since) + BUSY_SECONDS
     pause = 0.000_5

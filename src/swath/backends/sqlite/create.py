@@ -1,4 +1,4 @@
-"""Finding out what a file holds, and creating a frontier in it. Anything else in the file is left untouched."""
+"""Find out what a file holds, and create a frontier in it without touching other contents."""
 
 import os
 import sqlite3
@@ -20,7 +20,7 @@ APPLICATION_ID = 0x73777468  # "swth", in the header of a file that is a frontie
 
 
 def ensure_frontier(location: SqliteLocation, settings: Settings | None, *, create: bool, now: int) -> None:
-    """See that there is a frontier; anything else that is in the file is left untouched."""
+    """Create the frontier unless it exists. Other contents of the file stay untouched."""
     check_fork(location.path)
     with translate_errors(location.path):
         found = _find(location)
@@ -50,27 +50,27 @@ class _FileContents(NamedTuple):
         return location.is_among(self.names)
 
     def check_room(self, location: SqliteLocation) -> None:
-        """Raise NotAFrontier where a frontier that is not there must not be created either."""
+        """Raise NotAFrontier if a frontier must not be created in the file."""
         if not location.named and (self.names or self.mark not in (0, APPLICATION_ID)):
             raise NotAFrontier(
-                f"{location.path} is a database of something else; it was left alone. Name another file, or add "
+                f"{location.path} is a database of something else; nothing was changed. Name another file, or add "
                 "?schema=name to the URL for a frontier beside what is there"
             )
         if clashes := location.clashes(self.names):
             raise NotAFrontier(
-                f"{location.path} has {', '.join(clashes)} already, which no frontier made; it was left alone. "
+                f"{location.path} has {', '.join(clashes)} already, not made by swath; nothing was changed. "
                 f"Choose another name than schema={location.schema}"
             )
 
 
 def _find(location: SqliteLocation) -> _FileContents:
-    """What is there, without leaving a trace."""
+    """Read the contents of the file without creating or changing anything."""
     try:
         if os.path.getsize(location.path) == 0:
             return _FileContents(0, set())
     except (FileNotFoundError, NotADirectoryError):
         return _FileContents(0, set())
-    except OSError as error:  # it may well be there, behind a directory that is closed to this user
+    except OSError as error:  # it may exist in a directory that this user may not enter
         raise StoreUnavailable(
             f"{location.path} cannot be reached: {error.strerror}. "
             "Check that this user may enter every directory on the way"
@@ -79,9 +79,9 @@ def _find(location: SqliteLocation) -> _FileContents:
 
 
 def _read_unlocked(location: SqliteLocation) -> _FileContents:
-    """Read the file as it lies there, where nobody is at work on it: `immutable` locks and writes nothing.
+    """Read the file with `immutable`, which neither locks nor writes, if no process is writing to it.
 
-    The file is not read by hand, since closing it would drop the locks that this process holds on it through SQLite.
+    Reading it without SQLite is not possible: closing it would drop the locks that this process holds through SQLite.
     """
     before = _read_file_state(location.path)
     if not before.journal and not before.wal:
@@ -93,12 +93,12 @@ def _read_unlocked(location: SqliteLocation) -> _FileContents:
         else:
             if _read_file_state(location.path) == before:
                 return found
-    # A journal means that somebody is changing the file or has crashed over it: that takes SQLite's recovery.
+    # A journal means that a process is changing the file, or has crashed doing so: let SQLite recover it.
     return _read(location, "mode=rw" if before.journal else "mode=ro")
 
 
 class _FileState(NamedTuple):
-    """What changes when somebody writes."""
+    """What changes when a process writes to a file."""
 
     journal: bool
     wal: bool

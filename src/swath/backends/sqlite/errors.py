@@ -17,7 +17,7 @@ TEMPORARY = BUSY | {
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether somebody else holds a lock, so that waiting helps."""
+    """Return whether another connection holds a lock, so that waiting helps."""
     return primary_code(error) in BUSY
 
 
@@ -26,13 +26,13 @@ def _name(error: sqlite3.Error) -> str:
 
 
 def primary_code(error: sqlite3.Error) -> str:
-    """SQLITE_BUSY_SNAPSHOT is a kind of SQLITE_BUSY."""
+    """Return the primary result code: SQLITE_BUSY for SQLITE_BUSY_SNAPSHOT."""
     return "_".join(_name(error).split("_")[:2])
 
 
 @contextmanager
 def translate_errors(path: str) -> Iterator[None]:
-    """Every error of the driver leaves as one of ours, with the driver's as its cause."""
+    """Raise every error of the driver as a SwathError, with the driver's error as its cause."""
     try:
         yield
     except sqlite3.Error as error:
@@ -40,10 +40,10 @@ def translate_errors(path: str) -> Iterator[None]:
 
 
 def translate_error(error: sqlite3.Error, path: str) -> SwathError:
-    """The error of ours that says what to do about one of SQLite's."""
+    """Return the SwathError that says what to do about an error of SQLite."""
     match primary_code(error):
         case "SQLITE_BUSY" | "SQLITE_LOCKED":
-            return StoreUnavailable(f"{path} was locked by another process beyond the time limit: try again")
+            return StoreUnavailable(f"{path} was locked by another process for longer than the time limit: try again")
         case "SQLITE_FULL":
             return StoreFull(f"{path}: the disk is full; nothing was changed. Make room and try again")
         case "SQLITE_IOERR" if _name(error) in {"SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE"}:
@@ -52,7 +52,7 @@ def translate_error(error: sqlite3.Error, path: str) -> SwathError:
                 "nothing was changed. Make room and try again"
             )
         case "SQLITE_NOTADB":
-            return NotAFrontier(f"{path} is not an SQLite database; it was left alone. Name another file")
+            return NotAFrontier(f"{path} is not an SQLite database; nothing was changed. Name another file")
         case "SQLITE_CANTOPEN":
             return StoreUnavailable(_cannot_open(path))
         case "SQLITE_READONLY" | "SQLITE_PERM":
@@ -61,7 +61,7 @@ def translate_error(error: sqlite3.Error, path: str) -> SwathError:
             )
         case "SQLITE_CORRUPT":
             return SwathError(f"{path} is damaged ({error}): restore it from a backup")
-        # Waiting does not help against a table that was dropped or edited, nor against a mistake of ours.
+        # A dropped or edited table, or a bug in swath: waiting does not help.
         case "SQLITE_ERROR" | "SQLITE_CONSTRAINT" | "SQLITE_MISMATCH":
             return SwathError(f"{path} refused a statement: {error}. Has something else changed its tables?")
         case "SQLITE_TOOBIG":

@@ -1,4 +1,4 @@
-"""Settling inside the caller's own transaction: its writes and the settlement commit together (INV-5, rule 14)."""
+"""Settle inside the caller's own transaction: its writes and the settlement commit together (INV-5)."""
 
 import os
 import sqlite3
@@ -9,7 +9,7 @@ from swath.backends.sqlite.errors import is_busy, translate_error
 from swath.backends.sqlite.location import SqliteLocation
 from swath.backends.sqlite.open_files import read_inode
 from swath.backends.sqlite.settle import settle
-from swath.backends.sqlite.state import begin
+from swath.backends.sqlite.state import start_session
 from swath.core.clock import Clock
 from swath.core.errors import StoreUnavailable, SwathError, WrongTransaction
 from swath.core.store import ClaimRef, Settlement, SettleReply
@@ -34,9 +34,9 @@ def settle_within(
         _check(connection, location.path, inode)
         _lock(connection, settlement.partition, location)
         try:
-            return settle(begin(connection, clock, location), ref, settlement)
+            return settle(start_session(connection, clock, location), ref, settlement)
         except BaseException as error:
-            _roll_back(connection)  # without the settlement the caller's writes must not commit either
+            _roll_back(connection)  # the caller's writes must not commit without the settlement
             if isinstance(error, sqlite3.Error):
                 raise translate_error(error, location.path) from error
             if isinstance(error, SwathError):
@@ -47,7 +47,7 @@ def settle_within(
 def _roll_back(connection: sqlite3.Connection) -> None:
     connection.rollback()
     if connection.in_transaction and getattr(connection, "autocommit", None) is True:
-        connection.execute("ROLLBACK")  # which rollback() leaves to the caller there, from Python 3.12 on
+        connection.execute("ROLLBACK")  # with autocommit=True, from Python 3.12 on, rollback() does nothing
 
 
 def _check(connection: sqlite3.Connection, path: str, inode: tuple[int, int]) -> None:
@@ -67,13 +67,13 @@ def _check(connection: sqlite3.Connection, path: str, inode: tuple[int, int]) ->
 
 
 def _lock(connection: sqlite3.Connection, partition: int, location: SqliteLocation) -> None:
-    """Take the write lock before anything is read (rule 1). A transaction that cannot have it is left as it is."""
+    """Acquire the write lock before reading anything. If that fails, the transaction stays as it is."""
     try:
         connection.execute(location.sql["lock_partition"], (partition,))
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY_SNAPSHOT":
             raise WrongTransaction(
-                "the transaction on `connection` read before somebody else wrote, so it can no longer write. "
+                "another connection wrote after the transaction on `connection` began to read, so it cannot write. "
                 "Roll it back and begin it with BEGIN IMMEDIATE"
             ) from error
         if is_busy(error):
@@ -86,7 +86,7 @@ def _lock(connection: sqlite3.Connection, partition: int, location: SqliteLocati
 
 @contextmanager
 def _plain_rows(connection: sqlite3.Connection) -> Iterator[None]:
-    """Rows as tuples and texts as str, however the caller likes them."""
+    """Read rows as tuples and text as str, whatever the caller has set."""
     factories = connection.row_factory, connection.text_factory
     connection.row_factory, connection.text_factory = None, str
     try:

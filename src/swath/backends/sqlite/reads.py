@@ -1,17 +1,17 @@
-"""Questions that change nothing, answered from a snapshot on the reader's connection."""
+"""Reads, each from one snapshot on the reader's connection."""
 
 import json
 import sqlite3
 from collections.abc import Sequence
 
-from swath.backends.sqlite.claim import next_ready_at
+from swath.backends.sqlite.claim import read_next_ready_at
 from swath.backends.sqlite.state import NEVER, Lane, Partition, Session
 from swath.core.lane import HASH_BYTES, KEY_HASH_BYTES, LaneLimits
 from swath.core.store import AHEAD_LIMIT, DeadRow, Found, LaneRow, PartitionStatus, PendingRow, StoreStatus
 
 
 def status(session: Session) -> StoreStatus:
-    """Counters as the moves keep them: O(partitions)."""
+    """Return the counters that the writes maintain. The cost depends only on the number of partitions."""
     partitions = [_build_status(session, partition) for partition in _load_partitions(session)]
     return StoreStatus(session.settings, session.signal, session.clock.now(), partitions)
 
@@ -34,13 +34,13 @@ def _build_status(session: Session, partition: Partition) -> PartitionStatus:
         checkpoint=partition.checkpoint,
         checkpoint_dead=partition.checkpoint_dead,
         end=partition.next_position - 1,
-        next_ready_at=next_ready_at(session, partition.number),
+        next_ready_at=read_next_ready_at(session, partition.number),
         time=partition.time,
     )
 
 
 def recount(session: Session) -> list[PartitionStatus]:
-    """The same, counted: nothing of it comes from a counter or a stored checkpoint."""
+    """Return the same, counted from the rows: nothing comes from a counter or a stored checkpoint."""
     return [_recount_partition(session, partition) for partition in _load_partitions(session)]
 
 
@@ -65,7 +65,7 @@ def _recount_partition(session: Session, partition: Partition) -> PartitionStatu
 
 
 def find(session: Session, key_hash: bytes, lane_hash: bytes | None) -> list[Found]:
-    """Everything under a key, in order of (partition, position)."""
+    """Return the items with a key, in order of (partition, position)."""
     rest = HASH_BYTES - KEY_HASH_BYTES
     lowest, highest = (key_hash + (lane_hash or fill * rest) for fill in (b"\x00", b"\xff"))
     found = []
@@ -77,7 +77,7 @@ def find(session: Session, key_hash: bytes, lane_hash: bytes | None) -> list[Fou
 
 
 def _find(session: Session, number: int, position: int) -> Found:
-    """The one place where an item is (INV-4)."""
+    """Return the item at a position, which is in exactly one table (INV-4)."""
     where = {"partition": number, "position": position}
 
     def row(state: str) -> sqlite3.Row | None:
@@ -134,7 +134,7 @@ def lane(session: Session, number: int, name: str) -> LaneRow | None:
 
 
 def lanes(session: Session, *, after: tuple[int, int] | None, limit: int) -> Sequence[tuple[int, LaneRow]]:
-    """Lanes with their numbers, in order of (partition, number)."""
+    """List lanes with their numbers, in order of (partition, number)."""
     start = (NEVER, NEVER) if after is None else after
     where = {"after_partition": start[0], "after_number": start[1], "limit": limit}
     rows = session.connection.execute(session.sql["list_lanes"], where)
@@ -142,7 +142,7 @@ def lanes(session: Session, *, after: tuple[int, int] | None, limit: int) -> Seq
 
 
 def dead(session: Session, *, after: tuple[int, int] | None, limit: int) -> list[DeadRow]:
-    """Dead items in order of (partition, position)."""
+    """List dead items in order of (partition, position)."""
     start = (NEVER, NEVER) if after is None else after
     where = {"after_partition": start[0], "after_position": start[1], "limit": limit}
     rows = session.connection.execute(session.sql["list_dead"], where)

@@ -1,4 +1,4 @@
-"""Settling: what a worker says of its items, what they led to and how far its outputs got, as a whole (INV-5)."""
+"""Settle items: outcomes, discovered items, outputs, facts and counters commit together (INV-5)."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from swath.core.errors import InvalidOutcome, OutputConflict
 from swath.core.lane import RETURNED, starts_count
 from swath.core.store import ClaimRef, EncodedItem, Move, MoveKind, OutputMove, Settlement, SettleReply
 
-_DONE = MoveKind.DONE  # asked of its class, a member costs as much as a call
+_DONE = MoveKind.DONE  # reading a member from its class costs as much as a call
 _GOES_BACK = frozenset({MoveKind.RELEASE, MoveKind.SPLIT})
 
 
@@ -21,13 +21,13 @@ def settle(session: Session, ref: ClaimRef, settlement: Settlement) -> SettleRep
     partition = Partition.load(session, settlement.partition)
     claim = find_claim(session, ref)
     if claim is not None and 0 < settlement.number <= claim.number:
-        return SettleReply(partition.time, 0, partition.checkpoint)  # its reply was lost (rule 5)
+        return SettleReply(partition.time, 0, partition.checkpoint)  # a repetition: its first reply was lost
     require_held(session, ref, claim)
     held = _load_lane_numbers(session, ref.fence, settlement)
     returned = _load_returned_items(session, ref.fence, settlement)
     for output in settlement.outputs:
         _check_output(session, output)
-    # Nothing below refuses: the settlement is whole.
+    # Nothing below refuses the settlement.
     now = partition.tick(session.clock.now())
     session.connection.execute(session.sql["number_claim"], {"number": settlement.number, "fence": ref.fence})
     lanes = Lanes(session, partition)
@@ -49,7 +49,7 @@ def settle(session: Session, ref: ClaimRef, settlement: Settlement) -> SettleRep
 
 
 class _ClaimedItem(NamedTuple):
-    """A claimed item."""
+    """What a move needs to know of a claimed item."""
 
     position: int
     lane: int
@@ -60,13 +60,13 @@ class _ClaimedItem(NamedTuple):
 def _load_claimed_items(
     session: Session, fence: int, partition: int, positions: Sequence[int]
 ) -> dict[int, _ClaimedItem]:
-    """Those of some positions that this claim holds."""
+    """Return the items at these positions that the claim holds."""
     where = {"partition": partition, "fence": fence, "positions": str(positions)}
     return {row[0]: _ClaimedItem(*row) for row in session.connection.execute(session.sql["held_items"], where)}
 
 
 def _load_lane_numbers(session: Session, fence: int, settlement: Settlement) -> dict[int, int]:
-    """The lanes of the items named, by position; InvalidOutcome unless this claim holds each and each is named once."""
+    """Return lane numbers by position. Raise InvalidOutcome unless the claim holds each item and each is named once."""
     positions = [move.position for move in settlement.moves]
     held = session.held.get((fence, settlement.partition))
     if held is None:
@@ -82,7 +82,7 @@ def _load_lane_numbers(session: Session, fence: int, settlement: Settlement) -> 
 
 
 def _load_returned_items(session: Session, fence: int, settlement: Settlement) -> dict[int, _ClaimedItem]:
-    """The items that go back to their lanes, whole or in part, by position; InvalidOutcome unless that can be."""
+    """Return the items that are released or split, by position. Raise InvalidOutcome if a split is impossible."""
     positions = [move.position for move in settlement.moves if move.kind in _GOES_BACK]
     if not positions:
         return {}
@@ -91,9 +91,9 @@ def _load_returned_items(session: Session, fence: int, settlement: Settlement) -
     for rest in rests:
         where = {"partition": settlement.partition, "hash": rest.hash}
         if session.connection.execute(session.sql["is_seen"], where).fetchone():
-            raise InvalidOutcome(f"the range {rest.key!r} is there already")
+            raise InvalidOutcome(f"the range {rest.key!r} exists already")
     if len({rest.hash for rest in rests}) != len(rests):
-        raise InvalidOutcome("two ranges are split into the same rest")
+        raise InvalidOutcome("two splits leave the same rest")
     return rows
 
 
@@ -105,7 +105,7 @@ def _check_output(session: Session, move: OutputMove) -> None:
 
 
 def _take_in_discovered(lanes: Lanes, items: Sequence[EncodedItem], now: int) -> int:
-    """Differs from PostgreSQL: other partitions are entered directly, there is no inbox with a single writer."""
+    """Add discovered items. Unlike PostgreSQL, SQLite needs no inbox for other partitions: there is a single writer."""
     discovered = 0
     session = lanes.session
     for number, own in group_by_partition(items):
@@ -126,14 +126,14 @@ def _count_in_lanes(lanes: Lanes, counters: Mapping[str, Mapping[str, int]]) -> 
     lanes.load_by_name(counters)
     counted = []
     for name, counts in counters.items():
-        lane = lanes.named(name)
+        lane = lanes.get_or_create(name)
         lane.count(counts)
         counted.append((lane.counters_json, lanes.partition.number, lane.number))
     return counted
 
 
 class _MoveWriter:
-    """The moves of one settlement, collected by the table they go to."""
+    """Collects the moves of one settlement by statement, and writes them."""
 
     def __init__(self, lanes: Lanes, fence: int, now: int, returned: dict[int, _ClaimedItem]) -> None:
         self._lanes = lanes
@@ -141,12 +141,12 @@ class _MoveWriter:
         self._partition = lanes.partition
         self._fence = fence
         self._now = now
-        self._results: dict[int, str | None] = {}  # of what is done, by position
-        self._settled: set[int] = set()  # the positions of what is settled otherwise
-        self._rows: dict[str, list[tuple[object, ...]]] = {}  # of all but what is done, by statement
+        self._results: dict[int, str | None] = {}  # of done items, by position
+        self._settled: set[int] = set()  # positions that are settled in another way
+        self._rows: dict[str, list[tuple[object, ...]]] = {}  # of all other moves, by statement
 
     def settle(self, held: dict[int, int], moves: Sequence[Move]) -> set[int]:
-        """Move the items, whose lanes are given by position, and return the positions that are settled by it."""
+        """Move the items, whose lane numbers are given by position, and return the positions that are now settled."""
         lanes = self._lanes.take(held.values())
         default = self._lanes.session.pacing
         visits = 0
@@ -159,7 +159,7 @@ class _MoveWriter:
                 if move.kind is _DONE:
                     lane.visit()
                     visits += 1
-            if move.kind is _DONE and move.delay is None:  # as nearly all are
+            if move.kind is _DONE and move.delay is None:  # nearly all moves
                 self._results[move.position] = move.result
             elif self._move(lane, move):
                 self._settled.add(move.position)
@@ -169,7 +169,7 @@ class _MoveWriter:
         return self._settled.union(self._results)
 
     def _move(self, lane: Lane, move: Move) -> bool:
-        """Whether the item is settled by it."""
+        """Collect a move and return whether it settles the item."""
         now, partition = self._now, self._partition
         match move.kind:
             case MoveKind.DONE:
@@ -207,7 +207,7 @@ class _MoveWriter:
         keeps, rest = halve_span(row.span)
         self._partition.done += 1
         self._collect("settle_split", move, move.payload, keeps, self._now, move.result)
-        # In the order of the moves, since each that becomes ready takes the next place.
+        # In the order of the moves: each ready item takes the next place.
         enter(self._lanes, [(move.rest._replace(span=rest), lane, row.position + keeps)], self._now)
         return True
 

@@ -1,4 +1,4 @@
-"""What a transaction knows: the frontier's row, and partitions and lanes on their way through Python.
+"""The state of a transaction in Python: the frontier's row, and rows of partitions and lanes.
 
 Lanes are read in bulk, changed in memory by the functions of `swath.core.lane`, and written back in bulk.
 """
@@ -19,23 +19,22 @@ from swath.core.errors import SwathError
 from swath.core.lane import Pacing, earliest_start, rank_of
 from swath.core.store import Settings, Signal
 
-NEVER = -1  # before every moment
-MAX_POSITION = 2**63 - 1  # that SQLite can keep
-LANES_KEPT = 10_000  # in memory, from one transaction to the next
+NEVER = -1  # before every time
+MAX_POSITION = 2**63 - 1  # the largest that SQLite can store
+LANES_KEPT = 10_000  # cached from one transaction to the next
 HOLDS_KEPT = 64
 
 
 class NotDurable(Exception):
-    """What a move found to do must outlive a power cut, and its commit would not be synced."""
+    """A move must survive a power cut, and its commit would not be synced: run it again with a sync."""
 
 
 @dataclass(slots=True)
 class Session:
-    """A connection that holds the write lock, the frontier's row, and rows of partitions and lanes as it left them.
+    """A connection that holds the write lock, the frontier's row, and cached rows of partitions and lanes.
 
-    They stay true until another connection commits or something is rolled back; who keeps a session from one
-    transaction to the next begins a new one then. SQLite keeps its pages in memory on the same terms. Of a fixed size
-    (INV-9).
+    The cache is valid until another connection commits or a transaction is rolled back. The owner of a session then
+    discards it. SQLite's page cache follows the same rule. The size is bounded (INV-9).
     """
 
     connection: sqlite3.Connection
@@ -46,7 +45,7 @@ class Session:
     partitions: dict[int, "Partition"] = field(default_factory=dict)
     lanes: defaultdict[int, dict[int, "Lane"]] = field(default_factory=lambda: defaultdict(dict))  # by partition
     named: defaultdict[int, dict[str, "Lane"]] = field(default_factory=lambda: defaultdict(dict))  # by partition
-    # The lanes of what the latest claims hold, by position, by fence and partition:
+    # Lane numbers by position of the items of the latest claims, by (fence, partition):
     held: dict[tuple[int, int], dict[int, int]] = field(default_factory=dict)
     last_fence: int | None = None
     durable: bool = True  # the commit of this transaction is synced
@@ -60,7 +59,7 @@ class Session:
             raise NotDurable
 
     def trim(self) -> None:
-        """Between transactions: what is in use by one stays for all of it."""
+        """Shrink the cache. Call it between transactions: a transaction relies on what it has loaded."""
         if sum(map(len, self.lanes.values())) > LANES_KEPT:
             self.lanes.clear()
             self.named.clear()
@@ -68,8 +67,8 @@ class Session:
             del self.held[next(iter(self.held))]
 
 
-def begin(connection: sqlite3.Connection, clock: Clock, location: SqliteLocation) -> Session:
-    """Read the frontier's row; a format that is not ours ends the transaction (rule 16)."""
+def start_session(connection: sqlite3.Connection, clock: Clock, location: SqliteLocation) -> Session:
+    """Read the frontier's row; raise if another version of swath has changed the format."""
     settings, signal = read_frontier(connection, location)
     return Session(connection, location.sql, clock, settings, signal)
 
@@ -85,7 +84,7 @@ def read_frontier(connection: sqlite3.Connection, location: SqliteLocation) -> t
 
 @dataclass(slots=True)
 class Partition:
-    """One row of `partition_state`."""
+    """One row of the table `partition_state`."""
 
     number: int
     time: int
@@ -132,7 +131,7 @@ class Partition:
         )
 
     def tick(self, clock: int) -> int:
-        """Partition time: never behind the clock, and never the same twice."""
+        """Advance partition time: it is never behind the clock, and never the same twice."""
         self.time = max(clock, self.time + 1)
         return self.time
 
@@ -140,8 +139,8 @@ class Partition:
         position = self.next_position
         if position > MAX_POSITION - span:
             raise SwathError(
-                f"partition {self.number} has no positions left for {span:,} more, after {position - 1:,}: nothing was "
-                "changed. Go on in a new frontier, with narrower ranges"
+                f"partition {self.number} has no room for {span:,} more positions after {position - 1:,}; nothing was "
+                "changed. Continue in a new frontier, with narrower ranges"
             )
         self.next_position += span
         return position
@@ -153,9 +152,8 @@ class Partition:
     def advance(self, session: Session, settled: Iterable[int]) -> None:
         """Move the checkpoint to just below the lowest unsettled position (INV-6).
 
-        The position above the checkpoint is always an unsettled item's, or has not been allotted: new positions are
-        only ever given to unsettled items, and nothing but a settlement takes that away. So the checkpoint can move
-        only when that very item is settled.
+        The position above the checkpoint always belongs to an unsettled item or is not allotted yet, because only
+        unsettled items get new positions. So the checkpoint moves only when that item is settled.
         """
         if self.checkpoint + 1 not in settled:
             return
@@ -176,8 +174,8 @@ def _parse_counters(text: str) -> Counters:
 
 @dataclass(slots=True)
 class Lane:
-    """One row of `lane`. `head` is the highest priority that waits and `low` one below which nothing does; None when
-    nothing waits."""
+    """One row of the table `lane`. `head` is the highest priority that waits, and no waiting item has a priority below
+    `low`; both are None when nothing waits."""
 
     number: int
     name: str
@@ -194,12 +192,12 @@ class Lane:
     head: int | None = None
     level: int | None = None
     paused: int = 0
-    # Since it was read or written:
-    waits: int = 0  # what was added to `waiting`
-    flies: int = 0  # what was added to `in_flight`
-    visited: int = 0  # what was added to `visits`
+    # Changes since the row was read or written:
+    waits: int = 0  # added to `waiting`
+    flies: int = 0  # added to `in_flight`
+    visited: int = 0  # added to `visits`
     timed: bool = False  # `last_at` was set
-    moved: bool = False  # in the queue
+    moved: bool = False  # its place in the queue changed
 
     @property
     def counters(self) -> Counters:
@@ -224,7 +222,7 @@ class Lane:
         return earliest_start(pacing, self.blocked_until, self.last_at)
 
     def wait(self, priority: int) -> None:
-        """One more item waits here."""
+        """Count one more waiting item."""
         self.waiting += 1
         self.waits += 1
         if self.head is None or priority > self.head:
@@ -233,7 +231,7 @@ class Lane:
             self.low = priority
 
     def start(self, count: int) -> None:
-        """So many items that waited are in flight."""
+        """Move `count` items from waiting to in flight."""
         self.waiting -= count
         self.waits -= count
         self.in_flight += count
@@ -242,17 +240,17 @@ class Lane:
             self.head = self.low = None
 
     def end(self) -> None:
-        """One item is no longer in flight."""
+        """Count one item less in flight."""
         self.in_flight -= 1
         self.flies -= 1
 
     def visit(self) -> None:
-        """One item was started and done."""
+        """Count an item that was started and done."""
         self.visits += 1
         self.visited += 1
 
     def pace(self, now: int) -> None:
-        """The interval runs from now."""
+        """Start the interval now."""
         self.last_at = now
         self.timed = True
 
@@ -261,7 +259,7 @@ class Lane:
         self.timed = self.moved = False
 
     def place(self, pacing: Pacing, now: int, *, new_turn: bool = False) -> None:
-        """The one place where a lane enters, leaves or moves in the queue, whatever the cause (rule 9)."""
+        """Enter, leave or move in the queue. No other code changes a lane's place there."""
         if self.head is None or self.paused or (pacing.concurrency and self.in_flight >= pacing.concurrency):
             self.moved = self.moved or self.level is not None
             self.level = None
@@ -276,7 +274,7 @@ class Lane:
 
 
 class Lanes:
-    """The lanes that a move touches in one partition: read unless known, placed, written back once."""
+    """The lanes that a transaction changes in one partition: loaded once, placed, and written back once."""
 
     def __init__(self, session: Session, partition: Partition) -> None:
         self.session = session
@@ -287,7 +285,7 @@ class Lanes:
         self._touched: dict[int, Lane] = {}
 
     def take(self, numbers: Iterable[int]) -> dict[int, Lane]:
-        """The lanes of these numbers, all of which are about to change."""
+        """Return the lanes with these numbers; the caller is about to change all of them."""
         wanted = set(numbers)
         if missing := wanted.difference(self._numbered):
             where = {"partition": self.partition.number, "numbers": str(list(missing))}
@@ -306,8 +304,8 @@ class Lanes:
     def remember(self, lane: Lane) -> None:
         self._numbered[lane.number] = self._named[lane.name] = lane
 
-    def named(self, name: str) -> Lane:
-        """A lane that `load_by_name` has looked for; it is made when it is not there."""
+    def get_or_create(self, name: str) -> Lane:
+        """Return a lane that `load_by_name` has looked for, or create it."""
         lane = self._named.get(name)
         if lane is None:
             self.partition.lanes += 1
@@ -317,20 +315,20 @@ class Lanes:
         return lane
 
     def touch(self, lane: Lane) -> None:
-        """This lane has changed and is to be placed."""
+        """Mark a lane as changed, to be placed and written."""
         self._touched[lane.number] = lane
 
     def make_ready(self, lane: Lane, priority: int, band: int) -> tuple[int, int]:
-        """One more item waits in this lane; its rank and place are returned."""
+        """Count one more waiting item and return its rank and place."""
         lane.wait(priority)
         self._touched[lane.number] = lane
         self.partition.ready += 1
         return rank_of(priority, band), self.partition.allot_place()
 
     def place(self, now: int) -> None:
-        """Give every touched lane its place in the queue and write it.
+        """Place every changed lane in the queue and write it.
 
-        Once for a whole move is enough: within a move a lane's head only rises, and each rise takes the turn of now.
+        Once per transaction is enough: its head only rises, and each rise would place it at the present time.
         """
         default = self.session.pacing
         for lane in self._touched.values():
@@ -338,7 +336,7 @@ class Lanes:
         self.write()
 
     def write(self) -> None:
-        """Write touched lanes as they stand."""
+        """Write the changed lanes."""
         if self._new:
             self.session.connection.executemany(
                 self.session.sql["insert_lane"],
@@ -382,7 +380,7 @@ class Lanes:
         self._touched.clear()
 
     def _save(self, statement: str, changes: Mapping[tuple[int | None, ...], list[int]]) -> None:
-        """One statement for all lanes that change in the same way."""
+        """Run one statement for all lanes that change in the same way."""
         for change, numbers in changes.items():
             values = (*change, self.partition.number, str(numbers))
             self.session.connection.execute(self.session.sql[statement], values)

@@ -23,7 +23,7 @@ from swath.backends.sqlite.format import check_tables
 from swath.backends.sqlite.location import SqliteLocation
 from swath.backends.sqlite.migration import apply_missing
 from swath.backends.sqlite.open_files import OpenFiles
-from swath.backends.sqlite.state import Session, begin, read_frontier
+from swath.backends.sqlite.state import Session, read_frontier, start_session
 from swath.backends.sqlite.transactions import Transactions
 from swath.backends.sqlite.write_queue import WriteQueue
 from swath.backends.sqlite.writer import Writer
@@ -253,7 +253,7 @@ class SqliteStore:
         with translate_errors(self.path):
             retry_while_busy(partial(self._reading.execute, "BEGIN"))
             try:
-                session = retry_while_busy(partial(begin, self._reading, self._clock, self._location))
+                session = retry_while_busy(partial(start_session, self._reading, self._clock, self._location))
                 self._files.check()
                 return question(session)
             finally:

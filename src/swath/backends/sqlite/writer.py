@@ -21,7 +21,7 @@ from swath.backends.sqlite.connection import FULL, retry_while_busy
 from swath.backends.sqlite.errors import translate_error
 from swath.backends.sqlite.location import SqliteLocation
 from swath.backends.sqlite.open_files import OpenFiles
-from swath.backends.sqlite.state import NotDurable, Session, begin
+from swath.backends.sqlite.state import NotDurable, Session, start_session
 from swath.backends.sqlite.wal_checkpointer import WalCheckpointer
 from swath.backends.sqlite.write_queue import WriteQueue
 from swath.core.clock import Clock
@@ -286,7 +286,7 @@ class Writer:
 
     def _open_session(self) -> Session:
         if self._session is None:
-            self._session = begin(self._connection, self._clock, self._location)
+            self._session = start_session(self._connection, self._clock, self._location)
         return self._session
 
     def _run_others(self, requests: list[WriteRequest[Any]]) -> None:
