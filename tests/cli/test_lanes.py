@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from swath import Item, LaneInfo
-from swath.cli.lanes import state
+from swath.cli.lanes_view import get_state
 from tests.cli.conftest import Run, add, on, sqlite_only
 
 
@@ -19,8 +19,8 @@ def test_plain_listing_is_tab_separated(url: str, swath: Run) -> None:
     assert (result.code, result.err) == (0, "")
     rows = sorted(line.split("\t") for line in result.out.splitlines())
     assert rows == [
-        ["a", "3", "0", "ready", "0 (default)", "any (default)"],
-        ["b", "1", "0", "ready", "0 (default)", "any (default)"],
+        ["a", "3", "0", "ready", "0 (default)", "unlimited (default)"],
+        ["b", "1", "0", "ready", "0 (default)", "unlimited (default)"],
     ]
     assert sorted(swath("lanes", "list").out.splitlines()) == sorted(result.out.splitlines())
 
@@ -73,7 +73,7 @@ def test_set_and_default(url: str, swath: Run) -> None:
     data = swath("lanes", "set", "a", "--min-interval", "1.5", "--concurrency", "3", "--json").json()
     assert (data["min_interval"], data["concurrency"]) == (1.5, 3)
     facts = swath("lanes", "set", "a", "--concurrency", "default").facts()
-    assert (facts["min_interval"], facts["concurrency"]) == ("1.5", "any (default)")
+    assert (facts["min_interval"], facts["concurrency"]) == ("1.5", "unlimited (default)")
     data = swath("lanes", "set", "a", "--min-interval", "default", "--json").json()
     assert data["min_interval"] is None
 
@@ -115,9 +115,9 @@ def test_block_and_unblock(url: str, swath: Run) -> None:
         (("block", "a", "--for", "1s", "--until", "2999-01-01T00:00Z"), "one of them"),
         (("block", "a", "--until", "2999-01-01T00:00"), "no time zone"),
         (("--limt", "5"), "--limit"),
-        (("a", "--waiting"), "'a' is one lane, from which --waiting cannot choose"),
-        (("a", "--paused", "--blocked"), "--paused, --blocked cannot choose"),
-        (("list", "a", "--limit", "100"), "--limit cannot choose"),
+        (("a", "--waiting"), "--waiting cannot be combined with a lane"),
+        (("a", "--paused", "--blocked"), "--paused, --blocked cannot be combined"),
+        (("list", "a", "--limit", "100"), "--limit cannot be combined"),
     ],
 )
 def test_wrong_ways(url: str, swath: Run, args: tuple[str, ...], complaint: str) -> None:
@@ -132,10 +132,10 @@ def test_states() -> None:
     past, future = now - timedelta(seconds=5), now + timedelta(seconds=5)
     lane = LaneInfo("a", 0, 0.0, None, frozenset(), False, None, 1, 0, 0, past, None)
 
-    assert state(lane, now) == "ready"
-    assert state(replace(lane, ready_at=future), now) == "resting"
-    assert state(replace(lane, ready_at=None, in_flight=1), now) == "busy"
-    assert state(replace(lane, waiting=0, ready_at=None), now) == "empty"
-    assert state(replace(lane, ready_at=future, blocked_until=future), now) == "blocked"
-    assert state(replace(lane, waiting=0, ready_at=None, blocked_until=future), now) == "blocked"
-    assert state(replace(lane, ready_at=None, paused=True), now) == "paused"
+    assert get_state(lane, now) == "ready"
+    assert get_state(replace(lane, ready_at=future), now) == "resting"
+    assert get_state(replace(lane, ready_at=None, in_flight=1), now) == "busy"
+    assert get_state(replace(lane, waiting=0, ready_at=None), now) == "empty"
+    assert get_state(replace(lane, ready_at=future, blocked_until=future), now) == "blocked"
+    assert get_state(replace(lane, waiting=0, ready_at=None, blocked_until=future), now) == "blocked"
+    assert get_state(replace(lane, ready_at=None, paused=True), now) == "paused"
