@@ -34,7 +34,7 @@ _BY_MODULE = {
     "urls": LINKS,
     "links": LINKS,
     "archive": ARCHIVE,
-    "patient": FRONTIER,
+    "store_retry": FRONTIER,
     **dict.fromkeys(("job", "fleet", "workspace", "seeds", "settings"), REST),
 }
 

@@ -4,16 +4,16 @@ import asyncio
 
 import pytest
 
-from swath.crawl import fact_batcher, patient
+from swath.crawl import fact_batcher, store_retry
 from swath.crawl.fact_batcher import FactBatcher
-from swath.crawl.patient import Patient
+from swath.crawl.pacing import LanePacing
 from tests.bench import bench
 
 
 async def test_many_reads_become_one_transaction() -> None:
     async with bench() as b:
         await b.frontier.learn({f"key {n}": n for n in range(50)})
-        asked = FactBatcher(Patient(b.frontier))
+        asked = FactBatcher(b.frontier)
         answers = await asyncio.gather(*(asked.get(f"key {n % 100}") for n in range(300)))
         assert answers == [n % 100 if n % 100 < 50 else None for n in range(300)]
         assert b.faults.calls["facts"] == 1
@@ -22,7 +22,7 @@ async def test_many_reads_become_one_transaction() -> None:
 async def test_a_full_batch_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fact_batcher, "MAX_BATCH", 10)
     async with bench() as b:
-        asked = FactBatcher(Patient(b.frontier))
+        asked = FactBatcher(b.frontier)
         assert await asyncio.gather(*(asked.get(f"key {n}") for n in range(25))) == [None] * 25
         assert b.faults.calls["facts"] == 3
 
@@ -30,7 +30,7 @@ async def test_a_full_batch_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> 
 async def test_a_cancelled_reader_does_not_affect_the_others() -> None:
     async with bench() as b:
         await b.frontier.learn({"key": "known"})
-        asked = FactBatcher(Patient(b.frontier))
+        asked = FactBatcher(b.frontier)
         leaves, stays = (asyncio.create_task(asked.get("key")) for _ in range(2))
         await asyncio.sleep(0)
         leaves.cancel()
@@ -38,29 +38,29 @@ async def test_a_cancelled_reader_does_not_affect_the_others() -> None:
 
 
 async def test_calls_are_retried_during_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patient, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(store_retry, "FIRST_PAUSE", 0.001)
     async with bench() as b:
         await b.frontier.learn({"key": "known"})
-        b.faults.fail("facts", "learn", "change_lane", "add", "status")
-        visit = Patient(b.frontier)
-        waiting = [
-            asyncio.create_task(FactBatcher(visit).get("key")),
-            asyncio.create_task(visit.learn({"other": 1})),
-            asyncio.create_task(visit.limit("lane", min_interval=5)),
-            asyncio.create_task(visit.block("lane", seconds=5)),
-            asyncio.create_task(visit.add(["new"])),
+        b.faults.fail("facts", "learn", "change_lane", "status")
+        facts = FactBatcher(b.frontier)
+        pacing = LanePacing(b.frontier, facts, delay=1.0)
+        calls = [
+            asyncio.create_task(facts.get("key")),
+            asyncio.create_task(facts.learn({"other": 1})),
+            asyncio.create_task(pacing.record_response("slow", 5.0, failed=False)),
+            asyncio.create_task(pacing.block("lane", 5.0)),
         ]
-        for move in ("facts", "learn", "change_lane", "add", "status"):
+        for move in ("facts", "learn", "change_lane", "status"):
             await b.faults.saw(move, 3)
-        assert not any(task.done() for task in waiting)
+        assert not any(task.done() for task in calls)
         b.faults.come_back()
-        assert (await asyncio.gather(*waiting))[0] == "known"
+        assert (await asyncio.gather(*calls))[0] == "known"
         assert await b.frontier.facts(["other"]) == {"other": 1}
 
 
 async def test_many_writes_become_one_transaction() -> None:
     async with bench() as b:
-        told = FactBatcher(Patient(b.frontier))
+        told = FactBatcher(b.frontier)
         await asyncio.gather(*(told.learn({f"key {n}": n}) for n in range(100)))
         assert b.faults.calls["learn"] == 1
         assert await b.frontier.facts(["key 99"]) == {"key 99": 99}

@@ -3,14 +3,12 @@
 from swath.core.clock import as_datetime
 from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.pacing import LanePacing
-from swath.crawl.patient import Patient
 from tests.bench import Bench, bench
 
 
 def process(b: Bench, delay: float = 1.0) -> LanePacing:
     """Return the pacing of a new process."""
-    frontier = Patient(b.frontier)
-    return LanePacing(frontier, FactBatcher(frontier), delay=delay)
+    return LanePacing(b.frontier, FactBatcher(b.frontier), delay=delay)
 
 
 async def interval(b: Bench, lane: str = "host") -> float | None:

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
-from swath.crawl.patient import Patient
+from swath import Frontier
+from swath.crawl.store_retry import retry_while_unavailable
 
 BATCH_SECONDS = 0.005  # how long a request waits for others to join its batch
 MAX_BATCH = 500  # keys read in one transaction
@@ -13,7 +14,7 @@ MAX_BATCH = 500  # keys read in one transaction
 class FactBatcher:
     """The facts of a frontier, read and written by many tasks of one event loop."""
 
-    def __init__(self, frontier: Patient) -> None:
+    def __init__(self, frontier: Frontier) -> None:
         self._frontier = frontier
         self._readers: dict[str, list[asyncio.Future[Any]]] = {}
         self._read_timer: asyncio.TimerHandle | None = None
@@ -50,7 +51,7 @@ class FactBatcher:
 
     async def _read(self, readers: dict[str, list[asyncio.Future[Any]]]) -> None:
         try:
-            found = await self._frontier.facts(readers)
+            found = await retry_while_unavailable(lambda: self._frontier.facts(list(readers)))
         except Exception as error:  # noqa: BLE001  every waiting task handles it
             for futures in readers.values():
                 for future in futures:
@@ -79,7 +80,7 @@ class FactBatcher:
 
     async def _write(self, facts: dict[str, Any], written: asyncio.Future[None]) -> None:
         try:
-            await self._frontier.learn(facts)
+            await retry_while_unavailable(lambda: self._frontier.learn(facts))
         except Exception as error:  # noqa: BLE001  every waiting task handles it
             written.set_exception(error)
             written.exception()

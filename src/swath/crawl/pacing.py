@@ -8,8 +8,9 @@ import time
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 
+from swath import Frontier
 from swath.crawl.fact_batcher import FactBatcher
-from swath.crawl.patient import Patient
+from swath.crawl.store_retry import retry_while_unavailable
 
 MAX_CRAWL_DELAY = 300.0  # seconds; a longer Crawl-delay is cut to this
 MAX_RETRY_AFTER = 6 * 3_600.0
@@ -87,7 +88,7 @@ class LanePace:
 class LanePacing:
     """The paces of the lanes that this process visits."""
 
-    def __init__(self, frontier: Patient, facts: FactBatcher, *, delay: float) -> None:
+    def __init__(self, frontier: Frontier, facts: FactBatcher, *, delay: float) -> None:
         self._frontier = frontier
         self._facts = facts
         self._delay = delay
@@ -136,7 +137,7 @@ class LanePacing:
         required = required_interval(self._delay, crawl_delay=pace.crawl_delay)
         if needs_change(pace.interval, wanted=wanted, required=required):
             pace.interval = wanted
-            await self._frontier.limit(lane, min_interval=wanted)
+            await retry_while_unavailable(lambda: self._frontier.limit(lane, min_interval=wanted))
             await self._facts.learn({FACT_PREFIX + lane: wanted})
 
     async def block(self, lane: str, seconds: float) -> None:
@@ -146,4 +147,4 @@ class LanePacing:
         until = time.monotonic() + seconds
         if seconds and until > pace.blocked_until:
             pace.blocked_until = until
-            await self._frontier.block(lane, seconds=seconds, at_least=True)
+            await retry_while_unavailable(lambda: self._frontier.block(lane, seconds=seconds, at_least=True))

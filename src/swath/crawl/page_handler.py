@@ -17,7 +17,6 @@ from swath.crawl.links import LinkFilter
 from swath.crawl.pacing import LanePacing, page_retry_pause, parse_retry_after
 from swath.crawl.page_fetcher import PageFetcher, count_failures
 from swath.crawl.page_processor import PAGES, PageProcessor
-from swath.crawl.patient import Patient
 from swath.crawl.robots.cache import RobotsCache
 from swath.crawl.robots.gate import RobotsGate
 from swath.crawl.settings import CrawlSettings
@@ -40,16 +39,15 @@ class PageHandler:
         host_lanes: HostLanes | None = None,
     ) -> None:
         """`host_lanes` is given with `--lane ip` only."""
-        patient = Patient(frontier)
-        facts = FactBatcher(patient)
+        facts = FactBatcher(frontier)
         self._settings = settings
         self._stats = stats
-        self._pacing = LanePacing(patient, facts, delay=settings.min_interval)
+        self._pacing = LanePacing(frontier, facts, delay=settings.min_interval)
         self._fetcher = PageFetcher(fetcher, settings, pacing=self._pacing, stats=stats)
         self._ip_lanes = None if host_lanes is None else IpLanes(host_lanes, facts, self._fetcher)
         captures = CaptureBuilder(facts, archiving=settings.warc)
         self._robots = RobotsGate(
-            patient,
+            frontier,
             settings,
             cache=RobotsCache(facts),
             fetcher=self._fetcher,

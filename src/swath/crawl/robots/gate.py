@@ -14,7 +14,7 @@ import asyncio
 import time
 from datetime import UTC, datetime, timedelta
 
-from swath import Item, Outcome
+from swath import Frontier, Item, Outcome
 from swath.crawl.archive.capture import CaptureBuilder
 from swath.crawl.http.response import Response
 from swath.crawl.http.status import is_busy
@@ -23,12 +23,12 @@ from swath.crawl.links import LinkFilter
 from swath.crawl.pacing import LanePacing, parse_retry_after, robots_retry_pause
 from swath.crawl.page_fetcher import PageFetcher
 from swath.crawl.parse.page import decode_body
-from swath.crawl.patient import Patient
 from swath.crawl.robots.cache import KEY_PREFIX, TOP_PRIORITY, WAIT_SECONDS, CachedRobots, RobotsCache, RobotsRedirect
 from swath.crawl.robots.parser import MAX_BODY
 from swath.crawl.robots.policy import SECOND
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
+from swath.crawl.store_retry import retry_while_unavailable
 from swath.crawl.urls import normalise
 
 MAX_BYTES = MAX_BODY + 1  # of a robots.txt, independent of --max-size; one more than is parsed shows that it is longer
@@ -41,7 +41,7 @@ class RobotsGate:
 
     def __init__(
         self,
-        frontier: Patient,
+        frontier: Frontier,
         settings: CrawlSettings,
         *,
         cache: RobotsCache,
@@ -119,9 +119,11 @@ class RobotsGate:
     async def _queue_hop(self, item: Item, origin: str, hop: RobotsRedirect, target_lane: str) -> Outcome:
         """Add the redirect as an item of the other lane and let the page wait: each time as long as the hop has taken
         so far, so that many waiting pages are not claimed over and over."""
-        added = await self._frontier.add(_hop_item(origin, hop, target_lane, waiting_lane=item.lane))
+        new_item = _hop_item(origin, hop, target_lane, waiting_lane=item.lane)
+        added = await retry_while_unavailable(lambda: self._frontier.add(new_item))
         if added and self._one_host_per_lane:
-            await self._frontier.block(item.lane, until=_to_datetime(hop.until), at_least=True)
+            until = _to_datetime(hop.until)
+            await retry_while_unavailable(lambda: self._frontier.block(item.lane, until=until, at_least=True))
         waited = WAIT_SECONDS - (hop.until / SECOND - time.time())
         return item.release(started=False, after=max(1.0, self._settings.min_interval, waited))
 
@@ -159,14 +161,15 @@ class RobotsGate:
 
         A block that ends at another moment than the hop has another reason, such as a Retry-After: leave it.
         """
-        if await self._frontier.blocked_until(lane) != _to_datetime(before.until):
+        found = await retry_while_unavailable(lambda: self._frontier.lane(lane))
+        if found is None or found.blocked_until != _to_datetime(before.until):
             return
-        if isinstance(known, CachedRobots):
-            await self._frontier.block(lane, seconds=self._seconds_to_retry(known))
-        elif hop_again:
-            await self._frontier.block(lane, until=_to_datetime(known.until))
+        if isinstance(known, RobotsRedirect) and hop_again:
+            until = _to_datetime(known.until)
+            await retry_while_unavailable(lambda: self._frontier.block(lane, until=until))
         else:
-            await self._frontier.block(lane, seconds=0)
+            seconds = self._seconds_to_retry(known) if isinstance(known, CachedRobots) else 0.0
+            await retry_while_unavailable(lambda: self._frontier.block(lane, seconds=seconds))
 
     # what both need
 
@@ -211,7 +214,7 @@ class RobotsGate:
             urls = [url for text in known.robots.sitemaps if (url := normalise.normalise(text)) is not None]
             items = self._links.new_items(urls, depth=0, referrer=f"{origin}/robots.txt", kind="sitemap")
             if items:
-                await self._frontier.add(items)
+                await retry_while_unavailable(lambda: self._frontier.add(items))
 
 
 def _to_datetime(microseconds: int) -> datetime:
