@@ -1,6 +1,6 @@
-"""The plainest possible Store: the model that the durable ones are held to.
+"""The simplest Store: the model with which tests compare the durable ones.
 
-It keeps every promise except durability, and flat cost only roughly: a claim looks at every lane.
+It keeps every promise except durability and flat cost: a claim looks at every lane.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ NO_TRANSACTION = "a frontier in memory has no database to open a transaction on:
 
 @dataclass(slots=True)
 class _Row:
-    """An item, wherever it is."""
+    """An item in any state."""
 
     position: int
     lane: "_Lane"
@@ -132,7 +132,7 @@ class _Partition:
     rows: dict[int, _Row] = field(default_factory=dict)  # by position
 
     def tick(self, clock: int) -> int:
-        """Partition time: never behind the clock, and never the same twice."""
+        """Advance partition time: it is never behind the clock, and never the same twice."""
         self.time = max(clock, self.time + 1)
         return self.time
 
@@ -149,7 +149,7 @@ class _Partition:
 
 
 class MemoryStore:
-    """A frontier in this process's memory, gone with it."""
+    """A frontier in the memory of this process."""
 
     generation = 0
 
@@ -162,7 +162,7 @@ class MemoryStore:
         self._facts: dict[str, str] = {}
         self._counters = NO_COUNTERS
         self._signal = Signal(paused=False, version=0)
-        self._woken = asyncio.Event()
+        self._wake_event = asyncio.Event()
 
     # add
 
@@ -175,7 +175,7 @@ class MemoryStore:
         return added
 
     def _take_in(self, partition: _Partition, items: Iterable[EncodedItem], now: int) -> int:
-        """Those of `items` that belong to this partition and are new to it."""
+        """Add the items that belong to this partition and are new; return how many they are."""
         entered = []
         for item in items:
             if item.partition == partition.number and item.hash not in partition.seen:
@@ -205,7 +205,7 @@ class MemoryStore:
         return lane.limits.pacing(Pacing(self.settings.min_interval, self.settings.concurrency))
 
     def _place(self, lanes: Iterable[_Lane], now: int, *, new_turn: bool = False) -> None:
-        """The one place where a lane enters, leaves or moves in the queue, whatever the cause."""
+        """Put lanes in the queue, move them or remove them. No other code changes the queue."""
         for lane in {lane.number: lane for lane in lanes}.values():
             pacing = self._pacing(lane)
             busy = pacing.concurrency and lane.in_flight >= pacing.concurrency
@@ -236,7 +236,7 @@ class MemoryStore:
                 if ready is None or ready > max(clock, partition.time + 1):
                     continue
                 time = partition.tick(clock)
-                now = max(now, time)  # the lease must not have ended already where time is ahead of the clock
+                now = max(now, time)  # if partition time is ahead of the clock, the lease must not have ended already
                 back, gone = self._take_back(partition, time)
                 recovered, died = recovered + back, died + gone
                 self._drain_delayed(partition, time)
@@ -250,7 +250,7 @@ class MemoryStore:
         return ClaimReply(
             now=now,
             fence=fence if taken else 0,
-            items=[_held(row) for row in taken],
+            items=[_build_item(row) for row in taken],
             expires_at=expires_at,
             next_ready_at=min((at for at in map(self._next_ready_at, seen) if at is not None), default=None),
             skipped=(),
@@ -267,7 +267,7 @@ class MemoryStore:
         return min(moments, default=None)
 
     def _take_back(self, partition: _Partition, now: int) -> tuple[int, int]:
-        """Items of claims whose lease has ended are ready again, or dead when that has happened too often."""
+        """Make the items of expired claims ready again, or dead if their workers were lost too often."""
         rows = [row for row in partition.in_state("claimed") if self._claims[row.fence].expires_at <= now]
         died = 0
         for row in rows:
@@ -294,7 +294,7 @@ class MemoryStore:
         self._place((row.lane for *_, row in due[:DELAYED_DRAIN]), now)
 
     def _renumber(self, partition: _Partition, row: _Row) -> None:
-        """A revisit and a re-opened item are new work for the checkpoint, which has passed their old position."""
+        """Give a revisit or a reopened item a new position, because the checkpoint has passed its old one."""
         del partition.rows[row.position]
         row.position = partition.allot(row.span)
         row.settled_at = row.result = row.reason = row.error = None
@@ -324,7 +324,7 @@ class MemoryStore:
                 continue
             pacing = self._pacing(lane)
             if earliest_start(pacing, blocked_until=lane.limits.blocked_until, last_at=lane.last_at) > now:
-                self._place([lane], now, new_turn=True)  # the limits were changed since it was placed
+                self._place([lane], now, new_turn=True)  # its limits changed since it was placed
                 continue
             count = room(pacing, in_flight=lane.in_flight, limit=limit - len(taken))
             rows: list[_Row] = []
@@ -335,19 +335,19 @@ class MemoryStore:
                 lane.in_flight += 1
             if rows and starts_count(pacing):
                 lane.last_at = now
-            self._place([lane], now, new_turn=True)  # taken in part, it goes back behind the others
+            self._place([lane], now, new_turn=True)  # if items are left, behind the other lanes
             taken += rows
         return taken
 
     async def renew(self, claim: ClaimRef, lease: int) -> int:
         now = self._clock.now()
-        held = self._held_claim(claim)
+        held = self._require_held(claim)
         if held.expires_at <= now:
             raise LeaseLost(f"claim {claim.fence}: its lease ended {(now - held.expires_at) / SECOND:.1f} s ago")
-        held.expires_at = max(held.expires_at, now + lease)  # a clock that stepped back shortens no lease
+        held.expires_at = max(held.expires_at, now + lease)  # a clock that stepped back must not shorten a lease
         return held.expires_at
 
-    def _held_claim(self, ref: ClaimRef) -> _Claim:
+    def _require_held(self, ref: ClaimRef) -> _Claim:
         claim = self._claims.get(ref.fence)
         if claim is None or claim.token != ref.token or claim.lost:
             raise LeaseLost(f"claim {ref.fence} was replaced after its lease ended")
@@ -361,12 +361,12 @@ class MemoryStore:
         partition = self._partitions[settlement.partition]
         known = self._claims.get(claim.fence)
         if known and known.token == claim.token and 0 < settlement.number <= known.number:
-            return SettleReply(partition.time, 0, partition.checkpoint)  # its reply was lost
-        held = self._held_claim(claim)
-        rows = self._settled_rows(partition, claim.fence, settlement.moves)
+            return SettleReply(partition.time, 0, partition.checkpoint)  # a repetition: its first reply was lost
+        held = self._require_held(claim)
+        rows = self._find_claimed_rows(partition, claim.fence, settlement.moves)
         for output in settlement.outputs:
             self._check_output(output)
-        # Nothing below can fail: the settlement is whole.
+        # Nothing below can fail.
         now = partition.tick(self._clock.now())
         held.number = max(held.number, settlement.number)
         for row, move in zip(rows, settlement.moves, strict=True):
@@ -387,7 +387,7 @@ class MemoryStore:
         self._wake()
         return SettleReply(now, discovered, partition.checkpoint)
 
-    def _settled_rows(self, partition: _Partition, fence: int, moves: Sequence[Move]) -> list[_Row]:
+    def _find_claimed_rows(self, partition: _Partition, fence: int, moves: Sequence[Move]) -> list[_Row]:
         rows = [partition.rows.get(move.position) for move in moves]
         found = [row for row in rows if row is not None and row.state == "claimed" and row.fence == fence]
         if len({row.position for row in found}) != len(moves):
@@ -396,7 +396,7 @@ class MemoryStore:
         for row, move in zip(found, moves, strict=True):
             if move.rest is not None and row.span > 1:
                 if move.rest.hash in partition.seen or move.rest.hash in rests:
-                    raise InvalidOutcome(f"the range {move.rest.key!r} is there already")
+                    raise InvalidOutcome(f"the range {move.rest.key!r} exists already")
                 rests.add(move.rest.hash)
         return found
 
@@ -461,10 +461,10 @@ class MemoryStore:
         row = part.lane(lane)
         before = self._pacing(row)
         row.limits = LaneLimits(
-            min_interval=_changed(row.limits.min_interval, change.min_interval),
-            concurrency=_changed(row.limits.concurrency, change.concurrency),
+            min_interval=_apply_change(row.limits.min_interval, change.min_interval),
+            concurrency=_apply_change(row.limits.concurrency, change.concurrency),
             paused=row.limits.paused if change.paused is None else change.paused,
-            blocked_until=_blocked_until(row.limits.blocked_until, change),
+            blocked_until=_change_block(row.limits.blocked_until, change),
         )
         if row.in_flight and starts_begin_to_count(before, self._pacing(row)):
             row.last_at = now
@@ -518,7 +518,7 @@ class MemoryStore:
         self._wake()
         return reopened
 
-    # look
+    # reads
 
     async def signal(self) -> Signal:
         return self._signal
@@ -552,17 +552,17 @@ class MemoryStore:
                 for known, row in partition.seen.items()
                 if known[:KEY_HASH_BYTES] == key_hash and lane_hash in (None, known[KEY_HASH_BYTES:])
             ]
-            found += [self._found(partition, row) for row in sorted(rows, key=lambda row: row.position)]
+            found += [self._build_found(partition, row) for row in sorted(rows, key=lambda row: row.position)]
         return found
 
-    def _found(self, partition: _Partition, row: _Row) -> Found:
+    def _build_found(self, partition: _Partition, row: _Row) -> Found:
         claim = self._claims.get(row.fence)
         ahead = sum(1 for rank, place, _ in row.lane.waiting if (rank, place) < (row.rank, row.place))
         return Found(
             state=row.state,
             partition=partition.number,
             position=row.position,
-            lane=_lane_status(row.lane),
+            lane=_build_lane_row(row.lane),
             key=row.key,
             priority=row.priority,
             payload=row.payload,
@@ -580,11 +580,11 @@ class MemoryStore:
 
     async def lane(self, partition: int, lane: str) -> LaneRow | None:
         row = self._partitions[partition].lanes.get(lane)
-        return None if row is None else _lane_status(row)
+        return None if row is None else _build_lane_row(row)
 
     async def lanes(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[tuple[int, LaneRow]]:
         rows = [
-            (row.number, _lane_status(row))
+            (row.number, _build_lane_row(row))
             for part in self._partitions
             for row in part.lanes.values()
             if after is None or (part.number, row.number) > after
@@ -650,31 +650,31 @@ class MemoryStore:
     async def wait(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
-                await self._woken.wait()
+                await self._wake_event.wait()
         except TimeoutError:
             return
 
     def _wake(self) -> None:
-        self._woken.set()
-        self._woken = asyncio.Event()
+        self._wake_event.set()
+        self._wake_event = asyncio.Event()
 
     async def close(self) -> None:
         return
 
 
-def _blocked_until(before: int, change: LaneChange) -> int:
+def _change_block(before: int, change: LaneChange) -> int:
     if change.blocked_until is None:
         return before
     return max(before, change.blocked_until) if change.at_least else change.blocked_until
 
 
-def _changed(value: int | None, change: int | None) -> int | None:
+def _apply_change(value: int | None, change: int | None) -> int | None:
     if change is None:
         return value
     return None if change == DEFAULT else change
 
 
-def _held(row: _Row) -> Item:
+def _build_item(row: _Row) -> Item:
     return Item(
         row.key,
         row.lane.name,
@@ -695,7 +695,7 @@ def _add(counters: Counters, counts: Mapping[str, int]) -> Counters:
     return Counters({**counters, **{name: counters.get(name, 0) + count for name, count in counts.items()}})
 
 
-def _lane_status(lane: _Lane) -> LaneRow:
+def _build_lane_row(lane: _Lane) -> LaneRow:
     return LaneRow(
         lane=lane.name,
         partition=lane.partition,

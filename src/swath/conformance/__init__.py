@@ -1,6 +1,6 @@
-"""The Store test suite, for authors of backends: whoever passes it keeps the promises of `swath.core.store`.
+"""The Store test suite, for authors of backends: a store that passes it keeps the promises of `swath.core.store`.
 
-It wants pytest and pytest-asyncio. In a test module of yours:
+It needs pytest and pytest-asyncio. In a test module of yours:
 
     class TestMyStore(StoreConformance):
         async def make_store(self, settings, clock):
@@ -9,7 +9,7 @@ It wants pytest and pytest-asyncio. In a test module of yours:
     class TestMyStoreEndures(DurableStoreConformance):
         ...                              # make_store, and open_again for another handle on the same frontier
 
-A test carries the name of the Store method that it is about.
+A test's name begins with the Store method that it tests.
 """
 
 import pytest
@@ -34,7 +34,7 @@ _THEMES = (
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in _THEMES))
 
-from swath.conformance.durability import DurableStoreConformance  # noqa: E402  (after the line above has its say)
+from swath.conformance.durability import DurableStoreConformance  # noqa: E402  (after the line above)
 from swath.conformance.suite import StoreConformance  # noqa: E402
 from swath.conformance.transactions import TransactionConformance  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""Adding: what is not known yet comes in, once (INV-4, INV-7)."""
+"""Adding items: each new item is added once (INV-4, INV-7)."""
 
 import asyncio
 
@@ -32,7 +32,7 @@ class Adding(Conformance):
         assert (await trial.status()).end == 2, "a key that is known takes no position"
 
     async def test_add_takes_a_key_once_wherever_it_is(self, start: Start) -> None:
-        """INV-7, also after it is done."""
+        """INV-7: a known item is not added again, even after it is done."""
         trial = await start()
         keys = ["done", "dead", "retried", "revisited", "claimed"]
         await trial.add(*keys, "ready")
@@ -101,7 +101,7 @@ class Adding(Conformance):
         assert (await trial.status()).end == 13
 
     async def test_add_wakes_an_idle_lane(self, start: Start) -> None:
-        """F17: a lane parked as empty is found again."""
+        """A lane that was empty is claimed from again."""
         trial = await start()
         for key in ("a", "b", "c"):
             await trial.add(key)
@@ -121,7 +121,7 @@ class Adding(Conformance):
         assert len((await trial.claim(ADD_CHUNK)).items) == ADD_CHUNK
 
     async def test_add_from_many_tasks(self, start: Start) -> None:
-        """Each key is new to exactly one of those who bring it."""
+        """Each key is new to exactly one of the tasks that add it."""
         trial = await start(partitions=2)
         loads = [[trial.item(f"key{n}", lane=f"lane{n % 5}") for n in range(k, k + 40)] for k in range(0, 80, 10)]
         added = await asyncio.gather(*(trial.store.add(load) for load in loads))

@@ -1,4 +1,4 @@
-"""Checkpoints: everything at or below is settled, nothing is passed, the end is reached (INV-6)."""
+"""Checkpoints: everything at or below one is settled, and it reaches the end when all is settled (INV-6)."""
 
 from random import Random
 
@@ -30,7 +30,7 @@ class Checkpoints(Conformance):
         assert (status.checkpoint, status.checkpoint_dead) == (4, 2)
 
     async def test_settle_passes_nothing_unsettled(self, start: Start) -> None:
-        """Ready, delayed and claimed items all hold it back."""
+        """Ready, delayed and claimed items hold back the checkpoint."""
         trial = await start()
         await trial.add("a", "b", "c", "d", "e", "f")
         batch = await trial.claim(5)
@@ -82,7 +82,7 @@ class Checkpoints(Conformance):
         assert [((s := await trial.status(n)).checkpoint, s.end) for n in (0, 1)] == [(0, 2), (1, 1)]
 
     async def test_settle_in_any_order_keeps_the_checkpoint_honest(self, start: Start) -> None:
-        """Random outcomes, seeded: never back, never past the unsettled, at the end when all is settled."""
+        """With seeded random outcomes, it never moves back or past an unsettled item, and reaches the end."""
         trial = await start(max_attempts=100)
         random = Random(20)
         for n in range(24):

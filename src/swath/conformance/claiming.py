@@ -1,4 +1,4 @@
-"""Claiming: each item to one holder, in fair order (INV-1, INV-8)."""
+"""Claims: each item goes to one worker, in a fair order (INV-1, INV-8)."""
 
 import asyncio
 from collections import Counter
@@ -36,7 +36,7 @@ class Claiming(Conformance):
         assert found.expires_at == batch.reply.expires_at
 
     async def test_claim_from_many_tasks(self, start: Start) -> None:
-        """INV-1, F1: claims are disjoint, and together they get everything."""
+        """INV-1: claims are disjoint, and together they get every item."""
         trial = await start(partitions=4)
         await trial.store.add([trial.item(f"key{n}", lane=f"lane{n % 20}") for n in range(200)])
         batches = await asyncio.gather(*(trial.claim(15) for _ in range(20)))
@@ -52,7 +52,7 @@ class Claiming(Conformance):
         assert [len((await trial.claim(limit)).items) for limit in (1, 7, 25, MAX_CLAIM)] == [1, 7, 25, 7]
 
     async def test_claim_takes_few_partitions(self, start: Start) -> None:
-        """So few are settled one by one, and few locks are held at once."""
+        """A claim covers few partitions, because each is settled on its own and needs a lock."""
         trial = await start(partitions=16)
         await trial.store.add([trial.item(f"key{n}", lane=trial.lane(n)) for n in range(16)])
         batches = [await trial.claim(1000) for _ in range(16)]
@@ -74,7 +74,7 @@ class Claiming(Conformance):
         assert [(await trial.claim(1)).only.key for _ in range(4)] == ["a", "b", "c", "d"]
 
     async def test_claim_prefers_higher_priorities(self, start: Start) -> None:
-        """Over lanes and within one; a share of one in ten aside."""
+        """Across lanes and within one, except for a share of one in ten."""
         trial = await start()
         for n in range(40):
             priority = n % 4
@@ -93,7 +93,7 @@ class Claiming(Conformance):
         assert [(await trial.claim(1)).only.key for _ in range(3)] == ["high", "middle", "low"]
 
     async def test_claim_starves_nobody(self, start: Start) -> None:
-        """However much of higher priority there is, a small share goes to the lowest level, in claims of any size."""
+        """A small share goes to the lowest level, in claims of any size, however much of a higher priority waits."""
         for limit, claims, high, low in ((1, 20, 7, 0), (7, 20, 4, 3), (1, 20, 4, 3), (50, 2, 7, 0)):
             trial = await start()
             await trial.store.add([trial.item(f"high{n}", lane=f"h{n % 50}", priority=high) for n in range(200)])
@@ -111,7 +111,7 @@ class Claiming(Conformance):
         assert len((await trial.claim(20)).items) == 20
 
     async def test_claim_gives_lanes_fair_turns(self, start: Start) -> None:
-        """A lane that was taken in part goes back behind the others."""
+        """A lane with items left goes behind the other lanes."""
         trial = await start()
         for lane in ("a", "b", "c"):
             await trial.add(*(f"{lane}{n}" for n in range(10)), lane=lane)
@@ -124,7 +124,7 @@ class Claiming(Conformance):
         assert turns == ["a", "b", "c"] * 3
 
     async def test_claim_gives_a_long_lane_no_more_turns(self, start: Start) -> None:
-        """F15: one hot lane in front, and the others are not starved."""
+        """One busy lane at the front does not starve the others."""
         trial = await start(concurrency=1)
         await trial.add(*(f"hot{n}" for n in range(500)), lane="hot")
         await trial.store.add([trial.item(f"cold{n}", lane=f"cold{n}") for n in range(20)])
@@ -138,7 +138,7 @@ class Claiming(Conformance):
         assert (await trial.claim(40)).keys == [f"key{n:02}" for n in range(40)]
 
     async def test_claim_finds_everything_in_a_deep_lane(self, start: Start) -> None:
-        """Whatever a store remembers of where a long lane begins, what comes back before that is found."""
+        """A store may remember where a long lane begins; it still finds items that come back before that."""
         trial = await start(max_attempts=1000)
         random = Random(30)
         keys = [f"key{n}" for n in range(300)]
@@ -170,7 +170,7 @@ class Claiming(Conformance):
         assert (await trial.claim()).keys == ["b", "c"]
 
     async def test_claim_says_when_to_come_again(self, start: Start) -> None:
-        """Whoever sleeps until `next_ready_at` misses nothing, and need not look before."""
+        """A worker that sleeps until `next_ready_at` misses nothing and wakes no earlier than necessary."""
         trial = await start(partitions=2, min_interval=10, concurrency=1)
         await trial.add("a", "b", "c", lane=trial.lane(0))
         await trial.add("d", lane=trial.lane(1), after=3)
@@ -189,7 +189,7 @@ class Claiming(Conformance):
         assert got == ["a", "d", "b", "c"]
 
     async def test_claim_says_when_a_lease_ends(self, start: Start) -> None:
-        """Others must come to take over, also where nothing else waits."""
+        """Other workers must come back to take over even if nothing else waits."""
         trial = await start()
         await trial.add("a")
         batch = await trial.claim(lease=30)

@@ -1,4 +1,4 @@
-"""Clocks: when the store's time steps back, work waits, and nothing goes backwards (INV-3)."""
+"""Clocks that step back: work waits, and no time or position moves back (INV-3)."""
 
 import pytest
 
@@ -19,7 +19,7 @@ class Clocks(Conformance):
         assert (await trial.claim()).keys == ["b"]
 
     async def test_claim_goes_on_where_nothing_has_to_wait(self, start: Start) -> None:
-        """A step back stops what waits for a time, not what is ready."""
+        """A step back delays what waits for a time, but not what is ready."""
         trial = await start()
         await trial.add("a", "b", "c")
         first = await trial.claim(1)
@@ -34,7 +34,7 @@ class Clocks(Conformance):
         assert (await trial.status()).time >= settled.now
 
     async def test_claim_takes_nothing_over_when_the_clock_steps_back(self, start: Start) -> None:
-        """INV-1, INV-3: a lease that was long enough is not cut short by a step."""
+        """INV-1, INV-3: a step does not shorten a lease."""
         trial = await start()
         await trial.add("a", "b")
         held = await trial.claim(1, lease=30)
@@ -46,7 +46,7 @@ class Clocks(Conformance):
         await held.finish()
 
     async def test_claim_over_partitions_of_different_times(self, start: Start) -> None:
-        """One partition's time may be ahead of the clock, another's not: the lease is long enough in both."""
+        """If only one partition's time is ahead of the clock, the lease is long enough in both."""
         for order in ([0, 1], [1, 0]):
             trial = await start(partitions=2)
             await trial.add("a", lane=trial.lane(0))
@@ -92,7 +92,7 @@ class Clocks(Conformance):
         assert sorted((await trial.claim()).keys) == ["a", "b"]
 
     async def test_claim_after_a_step_forward(self, start: Start) -> None:
-        """Leases have ended, delays are over; nothing is lost by it."""
+        """After a step forward, leases have ended and delays are over; nothing is lost."""
         trial = await start(min_interval=10, concurrency=1)
         await trial.add("a")
         await trial.add("b", lane="other", after=50)

@@ -1,4 +1,4 @@
-"""Delaying: retries, not-before, revisits and re-opened items come when their time has come."""
+"""Delays: retries, items with not_before, revisits and reopened items become ready when they are due."""
 
 from swath.conformance.trial import Conformance, Start, dead, done, release, retry
 from swath.core.store import DELAYED_DRAIN
@@ -41,7 +41,7 @@ class Delaying(Conformance):
         assert (await trial.claim()).keys == ["b", "c"]
 
     async def test_settle_done_after_a_retry(self, start: Start) -> None:
-        """What is done has no attempts left over."""
+        """A done item starts again with no attempts counted."""
         trial = await start()
         await trial.add("a")
         batch = await trial.claim()
@@ -52,7 +52,7 @@ class Delaying(Conformance):
         assert (found.state, found.attempts, found.reason, found.error) == ("done", 0, None, None)
 
     async def test_settle_done_with_a_revisit(self, start: Start) -> None:
-        """INV-7: covered, and open again when its time has come; a new position, so the checkpoint waits for it."""
+        """INV-7: a done item opens again when it is due, at a new position, so that the checkpoint waits for it."""
         trial = await start()
         await trial.add("a", "b")
         batch = await trial.claim(1)
@@ -144,7 +144,7 @@ class Delaying(Conformance):
         assert (await trial.claim()).keys == ["a"]
 
     async def test_reopen_of_what_was_settled_out_of_order(self, start: Start) -> None:
-        """INV-6: its old position is nobody's, and holds the checkpoint back no more."""
+        """INV-6: its old position is free and no longer holds back the checkpoint."""
         trial = await start()
         await trial.add("a", "b", "c")
         batch = await trial.claim()
@@ -163,7 +163,7 @@ class Delaying(Conformance):
         assert sorted((await trial.claim()).keys) == ["key0", "key2"]
 
     async def test_reopen_paced(self, start: Start) -> None:
-        """INV-3: a re-opened item makes no lane ready sooner."""
+        """INV-3: a reopened item does not make its lane ready earlier."""
         trial = await start(min_interval=10, concurrency=1)
         await trial.add("a")
         settled = await (await trial.claim()).finish()
@@ -173,7 +173,7 @@ class Delaying(Conformance):
         assert (await trial.claim()).keys == ["a"]
 
     async def test_claim_makes_much_that_is_due_ready(self, start: Start) -> None:
-        """More than one claim takes in, and still nothing is forgotten or announced too late."""
+        """More items are due than one claim makes ready: none is forgotten or announced too late."""
         trial = await start()
         total = DELAYED_DRAIN + 200
         items = [trial.item(f"key{n}", lane=f"lane{n % 7}", after=1) for n in range(total)]

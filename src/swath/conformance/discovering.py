@@ -1,4 +1,4 @@
-"""Discovering: what is found while covering another item comes in with its settlement (INV-4, INV-5, INV-7).
+"""Discovered items: they are added with the settlement that found them (INV-4, INV-5, INV-7).
 
 What belongs to another partition may wait in an inbox until a claim on that partition takes it in.
 """
@@ -37,7 +37,7 @@ class Discovering(Conformance):
         assert await trial.total("inbox") == 0
 
     async def test_settle_discovers_once(self, start: Start) -> None:
-        """INV-7: by many, of what is known, and of the same twice."""
+        """INV-7: many settlements discover known items, and the same item twice."""
         trial = await start(partitions=2)
         near, far = trial.lane(0), trial.lane(1)
         await trial.add("a", "b", lane=near)
@@ -91,7 +91,7 @@ class Discovering(Conformance):
         await trial.claim_each("near", "far")
 
     async def test_settle_discovers_while_others_claim(self, start: Start) -> None:
-        """The checkpoint of another partition waits for what is on its way there, once it is taken in (INV-6)."""
+        """The checkpoint of another partition waits for items from its inbox once they are taken in (INV-6)."""
         trial = await start(partitions=2)
         near, far = trial.lane(0), trial.lane(1)
         await trial.add("a", lane=near)
@@ -115,7 +115,7 @@ class Discovering(Conformance):
         await trial.claim_each(*(item.key for item in found))
 
     async def test_settle_discovers_more_than_a_claim_takes_in(self, start: Start) -> None:
-        """An inbox is drained a bounded number at a time, and to the end."""
+        """An inbox is drained completely, a bounded number of items at a time."""
         trial = await start(partitions=2)
         near, far = trial.lane(0), trial.lane(1)
         await trial.add(*"abcd", lane=near)
@@ -131,7 +131,7 @@ class Discovering(Conformance):
         assert await trial.total("inbox") == 0
 
     async def test_settle_discovers_in_paced_lanes(self, start: Start) -> None:
-        """INV-3: what comes in through an inbox is paced like all else."""
+        """INV-3: items from an inbox are paced like others."""
         trial = await start(partitions=2, min_interval=10, concurrency=1)
         near, far = trial.lane(0), trial.lane(1)
         await trial.add("a", lane=near)
@@ -148,7 +148,7 @@ class Discovering(Conformance):
         assert (await trial.claim()).keys == ["c"]
 
     async def test_settle_discovers_in_its_own_lane(self, start: Start) -> None:
-        """INV-3: a lane whose item discovered in it is paced from the settlement, whether that was new or known."""
+        """INV-3: if an item discovers another of its own lane, new or known, the interval runs from the settlement."""
         trial = await start(min_interval=10, concurrency=1)
         await trial.add("a", "b", "c")
         batch = await trial.claim()

@@ -1,4 +1,4 @@
-"""Durability: what was answered is there for the next process, and for another one at the same time (INV-4)."""
+"""Durability: later and concurrent processes see everything that the store has confirmed (INV-4)."""
 
 import asyncio
 from collections import Counter
@@ -15,14 +15,14 @@ class DurableStoreConformance(Conformance):
     """For stores that outlive their process; they pass this and StoreConformance."""
 
     async def open_again(self, store: Store, clock: Clock) -> Store:
-        """Another handle on the frontier that `store` was made for; `store` may be open or closed. Required."""
+        """Return another handle on the frontier of `store`, which may be open or closed. Required."""
         raise NotImplementedError(f"{type(self).__name__} must say how a store is opened: async def open_again(…)")
 
     async def second(self, trial: Trial) -> Trial:
         return Trial(await self.open_again(trial.store, trial.clock), trial.clock, trial.tokens)
 
     async def test_close_and_open_again(self, start: Start) -> None:
-        """Every place, limit and length is as it was."""
+        """Every item, limit and length is as before."""
         first = await start(partitions=2, min_interval=1, concurrency=3, max_attempts=4)
         lane = first.lane(0)
         keys = ["done", "dead", "retried", "revisited", "claimed", "ready"]
@@ -48,7 +48,7 @@ class DurableStoreConformance(Conformance):
         assert first.store.settings == status.settings
 
     async def test_claim_outlives_its_handle(self, start: Start) -> None:
-        """Rule 5: a holder that lost its connection settles over another one."""
+        """A worker that lost its connection settles over another one."""
         trial = await start()
         await trial.add("a", "b")
         batch = await trial.claim()
@@ -64,7 +64,7 @@ class DurableStoreConformance(Conformance):
         assert (await trial.status()).done == 2
 
     async def test_claim_from_two_handles(self, start: Start) -> None:
-        """INV-1 over processes: disjoint, and fences are never used twice."""
+        """INV-1 across processes: claims are disjoint, and no fence is used twice."""
         one = await start(partitions=4)
         two = await self.second(one)
         try:
@@ -85,7 +85,7 @@ class DurableStoreConformance(Conformance):
         await batch.finish()
 
     async def test_add_from_two_handles(self, start: Start) -> None:
-        """INV-7 over processes, whatever each remembers."""
+        """INV-7 across processes, whatever each has cached."""
         one = await start(partitions=2)
         two = await self.second(one)
         try:
@@ -102,7 +102,7 @@ class DurableStoreConformance(Conformance):
             await two.store.close()
 
     async def test_settle_after_another_handle_took_over(self, start: Start) -> None:
-        """INV-2 over processes."""
+        """INV-2 across processes."""
         one = await start()
         two = await self.second(one)
         try:
@@ -124,7 +124,7 @@ class DurableStoreConformance(Conformance):
             await two.store.close()
 
     async def test_change_settings_is_heard_by_other_handles(self, start: Start) -> None:
-        """With their next claim or look, so within two seconds."""
+        """Other handles see it with their next claim or read."""
         one = await start(partitions=2)
         two = await self.second(one)
         try:

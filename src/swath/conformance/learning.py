@@ -1,4 +1,4 @@
-"""Learning: facts are kept for everybody, and commit with the settlement that brings them (INV-5)."""
+"""Facts: every worker can read them, and they commit with the settlement that carries them (INV-5)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Leases: they are renewed, end, are taken over, and the one who lost them changes nothing more (INV-1, INV-2)."""
+"""Leases: how they are renewed and expire, and that a worker that lost one changes nothing (INV-1, INV-2)."""
 
 import pytest
 
@@ -21,7 +21,7 @@ class Leases(Conformance):
         await batch.finish()
 
     async def test_renew_after_the_end(self, start: Start) -> None:
-        """What has ended is not renewed, even where nobody took over: somebody may be about to."""
+        """An expired lease is not renewed even if no other worker has taken over yet: one may be about to."""
         trial = await start()
         await trial.add("a")
         batch = await trial.claim(lease=30)
@@ -53,7 +53,7 @@ class Leases(Conformance):
         assert (await trial.where("a")).expires_at == batch.reply.expires_at
 
     async def test_claim_takes_over_when_a_lease_ends(self, start: Start) -> None:
-        """INV-1, F2: not a microsecond before, and nothing is lost."""
+        """INV-1: items are taken back when the lease ends, not a microsecond earlier, and none is lost."""
         trial = await start()
         await trial.add("a", "b", "c")
         lost = await trial.claim(lease=30)
@@ -85,7 +85,7 @@ class Leases(Conformance):
         assert (await trial.claim(1)).keys == ["a"]
 
     async def test_settle_after_a_take_over_changes_nothing(self, start: Start) -> None:
-        """INV-2, F13, whatever is in the settlement."""
+        """INV-2, for every kind of settlement."""
         trial = await start(partitions=2)
         lane = trial.lane(0)
         await trial.add("a", "b", lane=lane)
@@ -110,7 +110,7 @@ class Leases(Conformance):
         assert await trial.store.outputs() == {}
 
     async def test_settle_after_the_end_before_a_take_over(self, start: Start) -> None:
-        """Nobody else has the items: what was done counts."""
+        """No other worker has claimed the items, so the settlement counts."""
         trial = await start()
         await trial.add("a", "b")
         late = await trial.claim(lease=30)
@@ -152,7 +152,7 @@ class Leases(Conformance):
         assert (batch.keys, batch.only.attempts) == (["b"], 1)
 
     async def test_claim_takes_over_when_a_partition_has_come_to_the_end_of_the_lease(self, start: Start) -> None:
-        """Lost elsewhere, it is nobody's until then: a partition's time may be behind, where the clock stepped back."""
+        """A claim that was lost in another partition: this partition's time may be behind if the clock stepped back."""
         trial = await start(partitions=2)
         await trial.add("a", lane=trial.lane(0))
         await trial.add("b", lane=trial.lane(1))
@@ -169,7 +169,7 @@ class Leases(Conformance):
         assert (batch.keys, batch.reply.recovered) == (["b"], 1)
 
     async def test_claim_takes_over_one_lease_after_the_other(self, start: Start) -> None:
-        """Also where the first leaves nothing to claim: somebody has to come back for the second."""
+        """Even if the first leaves nothing to claim, a worker has to come back for the second."""
         trial = await start(max_attempts=1)
         await trial.add("a", "b")
         for lease in (30, 60):
@@ -200,7 +200,7 @@ class Leases(Conformance):
         assert (status.checkpoint, status.checkpoint_dead) == (1, 1)
 
     async def test_claim_counts_lost_workers_apart_from_retries(self, start: Start) -> None:
-        """What was tried often is not given up on for a worker that was lost with it."""
+        """Earlier attempts do not make an item dead when its worker is lost; only repeated losses do."""
         trial = await start(max_attempts=3)
         await trial.add("a")
         for attempts in range(2):

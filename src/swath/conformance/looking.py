@@ -1,8 +1,8 @@
-"""Looking: status, find, lanes, dead, unsettled, outputs and signals say what is so."""
+"""Reads: status, find, lanes, dead and pending items, outputs and signals agree with what was written."""
 
 from collections import Counter
 
-from swath.conformance.trial import LANE, Conformance, Start, counters, dead, done, retry
+from swath.conformance.trial import LANE, Conformance, Start, dead, done, list_counts, retry
 from swath.core.store import AHEAD_LIMIT, LaneChange
 
 
@@ -14,7 +14,7 @@ class Looking(Conformance):
         assert (status.now, status.signal.paused) == (trial.clock.now(), False)
         assert [partition.partition for partition in status.partitions] == [0, 1, 2]
         for partition in status.partitions:
-            assert not any(counters(partition).values())
+            assert not any(list_counts(partition).values())
             assert partition.next_ready_at is None
 
     async def test_status_counts_every_state(self, start: Start) -> None:
@@ -29,8 +29,8 @@ class Looking(Conformance):
             retry(batch["retried"], after=5),
             done(batch["revisited"], revisit=5),
         )
-        assert not any(counters(await trial.status(0)).values())
-        assert counters(await trial.status(1)) == {
+        assert not any(list_counts(await trial.status(0)).values())
+        assert list_counts(await trial.status(1)) == {
             "ready": 2,
             "delayed": 3,
             "claimed": 1,
@@ -43,7 +43,9 @@ class Looking(Conformance):
             "checkpoint_dead": 1,
             "end": 8,
         }
-        assert [counters(s) for s in await trial.store.recount()] == [counters(await trial.status(n)) for n in (0, 1)]
+        assert [list_counts(s) for s in await trial.store.recount()] == [
+            list_counts(await trial.status(n)) for n in (0, 1)
+        ]
 
     async def test_status_says_when_something_is_ready(self, start: Start) -> None:
         trial = await start(min_interval=10, concurrency=1)
@@ -55,7 +57,7 @@ class Looking(Conformance):
         assert status.next_ready_at <= status.time
 
     async def test_status_says_that_nothing_waits(self, start: Start) -> None:
-        """What is over is not waited for: not the lease of a claim that was settled, nor a moment that has passed."""
+        """`next_ready_at` ignores the leases of settled claims and times that have passed."""
         trial = await start(min_interval=10)
         await trial.add("a", after=5)
         trial.clock.advance(6)
@@ -83,7 +85,7 @@ class Looking(Conformance):
             assert (one.key, one.priority, one.lane.lane, one.partition) == ("a", priority, lane, one.lane.partition)
 
     async def test_find_in_order_of_position(self, start: Start) -> None:
-        """Also when an item was re-opened and so got a new one."""
+        """Also for a reopened item, which has a new position."""
         trial = await start(partitions=2)
         lanes = [trial.lane(0, n) for n in range(3)]
         for lane in lanes:
@@ -108,7 +110,7 @@ class Looking(Conformance):
         assert (found.lane.lane, found.lane.waiting, found.lane.in_flight) == (LANE, 4, 0)
 
     async def test_find_ready_behind_many(self, start: Start) -> None:
-        """Counted up to a limit, so that asking stays cheap."""
+        """The store counts up to a limit, so that the call stays cheap."""
         trial = await start()
         for chunk in range(3):
             await trial.add(*(f"key{n}" for n in range(chunk * 500, chunk * 500 + 500)))
@@ -211,7 +213,7 @@ class Looking(Conformance):
         assert list(await trial.store.dead(after=places[8])) == []
 
     async def test_unsettled_holds_the_checkpoint_back(self, start: Start) -> None:
-        """INV-6: what is ready, delayed by a retry or claimed; not what is done, dead or waits for a revisit."""
+        """INV-6: lists items that are ready, delayed or claimed, but not done or dead items and revisits."""
         trial = await start()
         await trial.add("ready", lane="later")
         await trial.add("done", "dead", "retried", "revisited", "claimed", lane=LANE)

@@ -1,4 +1,4 @@
-"""Pacing: a lane never starts too many or too soon, whatever changes meanwhile (INV-3)."""
+"""Pacing: a lane never starts too many items or too early, even if its limits change (INV-3)."""
 
 from swath.conformance.trial import LANE, Batch, Conformance, Start, Trial, dead, done, release, retry, split
 from swath.core.lane import LaneLimits
@@ -6,7 +6,7 @@ from swath.core.store import DEFAULT, Move
 
 
 async def next_start(trial: Trial, *, limit: int = 100, lease: float = 1000) -> Batch:
-    """Go where the store says something is ready, and see that there was nothing a microsecond before."""
+    """Move the clock to the time that the store announced, and check that nothing was ready a microsecond earlier."""
     for _ in range(20):
         batch = await trial.claim(limit, lease=lease)
         if batch.items:
@@ -20,7 +20,7 @@ async def next_start(trial: Trial, *, limit: int = 100, lease: float = 1000) -> 
 
 class Pacing(Conformance):
     async def test_claim_waits_min_interval_after_settlement(self, start: Start) -> None:
-        """INV-3: with one in flight, the interval runs from the settlement."""
+        """INV-3: with a concurrency of 1, the interval runs from the settlement."""
         trial = await start(min_interval=10, concurrency=1)
         await trial.add("a", "b", "c")
         first = await trial.claim()
@@ -32,7 +32,7 @@ class Pacing(Conformance):
         assert (second.keys, second.reply.now) == (["b"], settled.now + 10_000_000)
 
     async def test_claim_waits_min_interval_after_the_start(self, start: Start) -> None:
-        """INV-3: with several in flight, the interval runs from the start."""
+        """INV-3: with a higher concurrency, the interval runs from the start."""
         for concurrency in (0, 3):
             trial = await start(min_interval=10, concurrency=concurrency)
             await trial.add("a", "b", "c", "d")
@@ -108,7 +108,7 @@ class Pacing(Conformance):
         assert (again.keys, again.reply.now) == (["b"], settled.now + 30_000_000)
 
     async def test_claim_paces_a_lane_taken_back(self, start: Start) -> None:
-        """A lane taken back from a lost worker waits its interval from then, and its place is free again."""
+        """Taking items back from a lost worker starts the interval of their lane and frees their slots."""
         for concurrency in (0, 1, 2):
             trial = await start(min_interval=10, concurrency=concurrency)
             await trial.add("a", "b")
@@ -167,7 +167,7 @@ class Pacing(Conformance):
         assert (await trial.lane_status()).limits == limits
 
     async def test_change_lane_before_its_first_item(self, start: Start) -> None:
-        """F11: the lane is there from then on, with its limits."""
+        """Changing a lane that does not exist creates it with these limits."""
         trial = await start()
         await trial.change_lane("new", concurrency=1)
         assert (await trial.status()).lanes == 1
@@ -199,7 +199,7 @@ class Pacing(Conformance):
         assert (await trial.claim()).keys == ["c"]
 
     async def test_change_lane_makes_starts_count(self, start: Start) -> None:
-        """INV-3: with one at a time no start was written down: what is in flight counts as started with the change."""
+        """INV-3: with a concurrency of 1 no start is recorded, so what is in flight counts as started by the change."""
         for concurrency in (2, 0, DEFAULT):
             trial = await start(min_interval=10, concurrency=3)
             await trial.change_lane(concurrency=1)
@@ -216,7 +216,7 @@ class Pacing(Conformance):
             assert (third.keys, third.reply.now) == (["c"], second.reply.now + 10_000_000)
 
     async def test_change_lane_leaves_the_clock_of_an_idle_lane(self, start: Start) -> None:
-        """Nothing is in flight: the last one was settled long ago."""
+        """Nothing is in flight, and the last item was settled long ago."""
         trial = await start(min_interval=10, concurrency=1)
         await trial.add("a", "b")
         await (await trial.claim()).finish()
@@ -225,7 +225,7 @@ class Pacing(Conformance):
         assert (await trial.claim()).keys == ["b"]
 
     async def test_change_lane_sets_an_interval_while_in_flight(self, start: Start) -> None:
-        """INV-3: what was started before there was an interval was started all the same."""
+        """INV-3: starts count for the interval even if they happened before there was one."""
         trial = await start(concurrency=2)
         await trial.add("a", "b", "c")
         first = await trial.claim(1)
@@ -291,7 +291,7 @@ class Pacing(Conformance):
         assert (await trial.claim()).keys == ["a"]
 
     async def test_change_settings_raises_the_interval_of_waiting_lanes(self, start: Start) -> None:
-        """The new default holds for lanes that were queued under the old one, however many there are."""
+        """The new default applies to all lanes that were queued under the old one, however many they are."""
         trial = await start(min_interval=10, concurrency=1)
         await trial.add("a", "b")
         settled = await (await trial.claim()).finish()
@@ -312,7 +312,7 @@ class Pacing(Conformance):
         assert (await trial.claim()).keys == ["c"]
 
     async def test_claim_that_starts_nothing_moves_no_clock(self, start: Start) -> None:
-        """A lane found too busy, under limits that were changed since it was queued, has not started anything."""
+        """A lane that is too busy under its new limits starts nothing."""
         trial = await start()
         await trial.add(*"abcdef")
         batch = await trial.claim(2)
@@ -325,7 +325,7 @@ class Pacing(Conformance):
         assert (await next_start(trial)).reply.now == batch.reply.now + 10_000_000
 
     async def test_change_settings_raises_the_concurrency(self, start: Start) -> None:
-        """A lane that is busy under the old default hears of the new one with its next settlement at the latest."""
+        """A lane that is busy under the old default follows the new one after its next settlement at the latest."""
         trial = await start(concurrency=1)
         await trial.add(*"abcdef")
         batch = await trial.claim()
@@ -334,7 +334,7 @@ class Pacing(Conformance):
         assert len((await trial.claim()).items) == 3
 
     async def test_place_lanes_lets_go_what_rests_and_what_is_busy(self, start: Start) -> None:
-        """By what the settings say now: the lanes that are named, and not those with limits of their own."""
+        """The named lanes get their place from the present settings; lanes with their own limits keep theirs."""
         trial = await start(min_interval=100, concurrency=2)
         for lane in ("resting", "other", "own", "busy", "paused"):
             await trial.add(f"{lane} 1", f"{lane} 2", f"{lane} 3", lane=lane)
@@ -366,7 +366,7 @@ class Pacing(Conformance):
         assert (await trial.claim()).keys == ["b"]
 
     async def test_change_settings_makes_starts_count(self, start: Start) -> None:
-        """INV-3: what is in flight under the old default counts as started with the change, whatever moves its lane."""
+        """INV-3: what is in flight under the old default counts as started by the change."""
         for concurrency in (2, 0):
             for moved_by in ("add", "settle", "nothing"):
                 trial = await start(partitions=2, min_interval=10, concurrency=1)
@@ -392,7 +392,7 @@ class Pacing(Conformance):
                 assert second.keys == [f"{lane} {0 if moved_by == 'add' else 2}"]
 
     async def test_change_settings_of_the_interval_while_in_flight(self, start: Start) -> None:
-        """INV-3: what was started before there was an interval was started all the same."""
+        """INV-3: starts count for the interval even if they happened before there was one."""
         trial = await start(concurrency=2)
         await trial.add("a", "b", "c")
         first = await trial.claim(1)

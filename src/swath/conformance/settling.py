@@ -1,4 +1,4 @@
-"""Settling: outcomes, discoveries and outputs are committed together, once, or not at all (INV-5)."""
+"""Settlements: outcomes, discovered items and outputs commit together, once, or not at all (INV-5)."""
 
 import asyncio
 
@@ -133,7 +133,7 @@ class Settling(Conformance):
         assert await trial.picture("a", "b") == before
 
     async def test_settle_again_under_the_same_number(self, start: Start) -> None:
-        """Rule 5: a reply was lost; the settlement is looked up, and applied once."""
+        """The reply was lost, and the caller repeats the settlement: it is applied once."""
         trial = await start()
         await trial.add("a", "b")
         batch = await trial.claim()
@@ -148,7 +148,7 @@ class Settling(Conformance):
         assert (await trial.where("a")).attempts == 1
 
     async def test_settle_again_after_the_lease_was_lost(self, start: Start) -> None:
-        """It took effect before; that is what is looked up. What did not take effect is lost."""
+        """A settlement that took effect before the loss can be repeated; a new one is refused."""
         trial = await start()
         await trial.add("a", "b")
         lost = await trial.claim(lease=30)
@@ -162,7 +162,7 @@ class Settling(Conformance):
         assert await trial.picture("a", "b") == before
 
     async def test_settle_without_a_number(self, start: Start) -> None:
-        """Number 0, of a settlement in a caller's transaction: others overtake it, and it is taken for none of them."""
+        """Settlements in a caller's transaction have the number 0 and are never taken for a repetition."""
         trial = await start()
         await trial.add("a", "b", "c")
         batch = await trial.claim()
@@ -194,7 +194,7 @@ class Settling(Conformance):
         assert await trial.store.outputs() == {"one": 15, "two": 20}
 
     async def test_settle_with_an_output_that_moved_on(self, start: Start) -> None:
-        """Rule 6, F14: compare and set, and with it everything or nothing."""
+        """The committed length must be the expected one; otherwise nothing of the settlement is applied."""
         trial = await start(partitions=2)
         lane = trial.lane(0)
         await trial.add("a", "b", lane=lane)
@@ -210,7 +210,7 @@ class Settling(Conformance):
         assert await trial.store.outputs() == {"one": 12}
 
     async def test_settle_outputs_from_many_tasks(self, start: Start) -> None:
-        """Of those who believe in the same length one wins, whichever partitions they settle in, and in any order."""
+        """If several tasks expect the same length, exactly one wins, whichever partitions they settle in."""
         trial = await start(partitions=4)
         for n in range(4):
             await trial.add(*(f"key{n}.{turn}" for turn in range(5)), lane=trial.lane(n))
@@ -234,7 +234,7 @@ class Settling(Conformance):
             assert await trial.total("done") == turn + 1
 
     async def test_settle_nothing_half_done(self, start: Start) -> None:
-        """INV-5: one bad move, and neither the others nor what they discovered are there."""
+        """INV-5: one invalid move, and neither the other moves nor discovered items are applied."""
         trial = await start(partitions=2)
         lane = trial.lane(0)
         await trial.add("a", "b", lane=lane)

@@ -1,4 +1,4 @@
-"""Splitting: the first part of a range is covered, the rest is free to be claimed (INV-4, INV-6)."""
+"""Splits: the first part of a range is done, and the rest can be claimed (INV-4, INV-6)."""
 
 import pytest
 
@@ -32,7 +32,7 @@ class Splitting(Conformance):
         assert (await other.finish()).checkpoint == 8
 
     async def test_settle_split_again_and_again(self, start: Start) -> None:
-        """Down to span 1: positions stay within the range, and the checkpoint ends at its end."""
+        """Positions stay within the range down to span 1, and the checkpoint reaches its end."""
         trial = await start()
         await trial.add("range", span=10)
         for n, (position, span) in enumerate([(1, 10), (6, 5), (8, 3), (9, 2)]):
@@ -46,7 +46,7 @@ class Splitting(Conformance):
         assert (await trial.status()).done == 5
 
     async def test_settle_split_at_span_one(self, start: Start) -> None:
-        """Rule 12: there is no room for a second item, so the same one goes on with the rest."""
+        """A range of span 1 has no position for a second item, so the same item continues with the rest."""
         trial = await start()
         await trial.add("range", "next")
         batch = await trial.claim(1)
@@ -59,7 +59,7 @@ class Splitting(Conformance):
         assert (status.done, status.ready, status.claimed) == (0, 1, 1)
 
     async def test_settle_split_keeps_the_checkpoint_honest(self, start: Start) -> None:
-        """INV-6: what follows may be settled; the checkpoint stands below the rest until that is."""
+        """INV-6: the checkpoint stays below the rest until the rest is settled, even if later items are."""
         trial = await start()
         await trial.add("range", span=100)
         await trial.add("next")
@@ -73,7 +73,7 @@ class Splitting(Conformance):
         assert (await (await trial.claim()).finish()).checkpoint == 101
 
     async def test_settle_split_enters_the_rest_once(self, start: Start) -> None:
-        """INV-7; and a rest that is there already means that the caller is mistaken about the range."""
+        """INV-7: if the rest exists already, the caller is mistaken about the range."""
         trial = await start()
         await trial.add("range", "there", span=4)
         batch = await trial.claim()
@@ -121,7 +121,7 @@ class Splitting(Conformance):
         assert {item.key: item.position for item in held.items} == {"rest1": 3, "rest2": 7, "three": 9, "four": 10}
 
     async def test_reopen_of_a_split_range(self, start: Start) -> None:
-        """The part that was covered comes again with the positions that it kept."""
+        """The first part is reopened with the positions that it kept."""
         trial = await start()
         await trial.add("range", span=10)
         batch = await trial.claim()

@@ -1,4 +1,4 @@
-"""All themes together: what every store must pass, also one that forgets everything with its process."""
+"""The tests that every store must pass, including stores in memory."""
 
 from swath.conformance.adding import Adding
 from swath.conformance.checkpoints import Checkpoints
@@ -30,4 +30,4 @@ class StoreConformance(
     Learning,
     Clocks,
 ):
-    """Subclass it, say how a store is made, and let pytest collect the subclass."""
+    """Subclass it, implement `make_store`, and let pytest collect the subclass."""

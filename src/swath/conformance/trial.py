@@ -1,4 +1,4 @@
-"""A store under trial: its clock, short ways to move it, and what must hold of it at any moment."""
+"""A store under test: its clock, shorthands for its methods, and what must hold of it at any time."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -50,13 +50,13 @@ COUNTED = (
 STATES = frozenset({"inbox", "ready", "delayed", "claimed", "done", "dead"})
 
 
-def counters(status: PartitionStatus) -> dict[str, int]:
-    """What is counted, without the times."""
+def list_counts(status: PartitionStatus) -> dict[str, int]:
+    """Return the counts of a partition, without the times."""
     return {name: getattr(status, name) for name in COUNTED}
 
 
 def lane_in(partition: int, partitions: int, nth: int = 0) -> str:
-    """The name of a lane of this partition, the `nth` of them."""
+    """Return the name of the `nth` lane of this partition."""
     names = (name for n in count() if address(name := f"lane{n}", partitions)[0] == partition)
     return next(name for n, name in enumerate(names) if n == nth)
 
@@ -101,7 +101,7 @@ def split(
 
 @dataclass(slots=True)
 class Batch:
-    """A claim and its holder's side of it."""
+    """A claim, and what its worker does with it."""
 
     store: Store
     reply: ClaimReply
@@ -141,7 +141,7 @@ class Batch:
         lane_counters: Mapping[str, Mapping[str, int]] = NO_LANE_COUNTERS,
         connection: Any = None,
     ) -> SettleReply:
-        """Settle in one partition; it need not be named where the claim has one only."""
+        """Settle in one partition, which need not be named if the claim covers only one."""
         if partition is None:
             (partition,) = self.partitions
         number = next(self.numbers) if number is None else number
@@ -149,7 +149,7 @@ class Batch:
         return await self.store.settle(self.ref, settlement, connection=connection)
 
     async def finish(self, *keys: str) -> SettleReply:
-        """Settle these items as done, or all; the reply is that of the last partition."""
+        """Settle these items, or all, as done; return the reply of the last partition."""
         reply = None
         for partition in self.partitions:
             mine = [item for item in self.items if item.partition == partition and (not keys or item.key in keys)]
@@ -164,7 +164,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Trial:
-    """One store, its clock, and the shortest way to say what to do with it. Times are seconds."""
+    """One store, its clock, and shorthands for its methods. Times are seconds."""
 
     store: Store
     clock: ManualClock
@@ -184,7 +184,7 @@ class Trial:
         span: int = 1,
         after: float | None = None,
     ) -> EncodedItem:
-        """`payload` is a JSON text; `after` keeps the item back for so many seconds."""
+        """Encode an item. `payload` is JSON text; `after` delays the item by that many seconds."""
         item = encode_item(Item(key, lane, priority, span=span), self.partitions)
         not_before = None if after is None else self.clock.now() + microseconds(after)
         return item._replace(payload=payload, not_before=not_before)
@@ -212,7 +212,7 @@ class Trial:
         return Batch(self.store, reply, ClaimRef(reply.fence, token))
 
     async def claim_each(self, *keys: str, rounds: int = 20, lease: float = LEASE) -> dict[str, Batch]:
-        """Claim until each of these is held: what was discovered for another partition may take its time."""
+        """Claim until each of these is held: items discovered for another partition may arrive later."""
         held: dict[str, Batch] = {}
         for _ in range(rounds):
             if set(keys) <= held.keys():
@@ -237,7 +237,7 @@ class Trial:
         await self.store.change_lane(address(lane, self.partitions)[0], lane, change)
 
     async def wait_until(self, moment: int) -> None:
-        """Move the clock to a moment of the store's time, forwards or back."""
+        """Set the clock to a time of the store, forwards or back."""
         self.clock.advance((moment - self.clock.now()) / 1_000_000)
 
     async def found(self, key: str, lane: str | None = None) -> Sequence[Found]:
@@ -261,19 +261,19 @@ class Trial:
         return (await self.store.status()).partitions[partition]
 
     async def total(self, *names: str) -> int:
-        """The sum of these counters over all partitions."""
+        """Return the sum of these counters over all partitions."""
         return sum(getattr(status, name) for status in (await self.store.status()).partitions for name in names)
 
     async def picture(self, *keys: str) -> tuple[object, ...]:
-        """Everything that a refused call must leave as it was."""
+        """Return everything that a refused call must not change."""
         found = [await self.found(key) for key in keys]
-        status = [counters(status) for status in (await self.store.status()).partitions]
+        status = [list_counts(status) for status in (await self.store.status()).partitions]
         return found, status, await self.store.outputs(), await self.store.dead(), await self.store.lanes()
 
     async def check(self) -> None:
-        """What holds of every frontier at any moment: exact counters (INV-4), an honest checkpoint (INV-6)."""
+        """Check what holds of every frontier at any time: exact counters (INV-4) and a correct checkpoint (INV-6)."""
         kept, counted = (await self.store.status()).partitions, await self.store.recount()
-        assert [counters(status) for status in kept] == [counters(status) for status in counted]
+        assert [list_counts(status) for status in kept] == [list_counts(status) for status in counted]
         for status in kept:
             assert 0 <= status.checkpoint <= status.end, status
             assert 0 <= status.checkpoint_dead <= status.dead, status
@@ -285,15 +285,15 @@ Start = Callable[..., Awaitable[Trial]]
 
 
 class Conformance:
-    """What every part of the suite is built on: a subclass says how a store is made."""
+    """The base of every part of the suite. A subclass implements `make_store`."""
 
     async def make_store(self, settings: Settings, clock: Clock) -> Store:
-        """A new, empty frontier whose time is `clock`. Required."""
+        """Return a new, empty frontier whose time is `clock`. Required."""
         raise NotImplementedError(f"{type(self).__name__} must say how a store is made: async def make_store(…)")
 
     @pytest_asyncio.fixture
     async def start(self) -> AsyncIterator[Start]:
-        """Starts trials; each is checked and closed when the test is over."""
+        """Return a function that starts trials. Each is checked and closed after the test."""
         trials: list[Trial] = []
 
         async def start(

@@ -1,4 +1,4 @@
-"""Numbered migrations: which there are, and running those that a frontier lacks."""
+"""Numbered migrations: list them, and run those that a frontier lacks."""
 
 import sqlite3
 from importlib.resources import files
@@ -26,7 +26,7 @@ def list_migrations() -> list[Migration]:
 
 
 def apply_missing(connection: sqlite3.Connection, location: SqliteLocation, *, now: int) -> list[str]:
-    """Run what the frontier lacks, inside the caller's transaction, which has the write lock (rule 16)."""
+    """Run the migrations that the frontier lacks, in the caller's transaction, which holds the write lock."""
     recorded = {name for name, _ in connection.execute(location.sql["migrations"])}
     missing = [migration for migration in list_migrations() if migration.name not in recorded]
     for migration in missing:

@@ -1,7 +1,7 @@
--- Every statement of the SQLite store, by move. `?` are positional where rows are moved in bulk, `:name` elsewhere.
--- One transaction runs at a time (BEGIN IMMEDIATE), so nothing here locks a row and nothing is rechecked: what a
--- statement reads is what the next one finds. Lists come in as JSON arrays, hashes as one blob of 20 bytes each.
--- CROSS JOIN is SQLite's way to fix the order of a join: the list first, then an index look-up for each of its entries.
+-- Every statement of the SQLite store, by topic. Bulk statements have positional parameters `?`, others `:name`.
+-- One transaction runs at a time (BEGIN IMMEDIATE), so no statement locks a row or checks again what an
+-- earlier one has read. Lists come in as JSON arrays, hashes as one blob of 20 bytes each.
+-- In SQLite, CROSS JOIN fixes the order of a join: first the list, then an index lookup for each of its entries.
 
 
 -- the frontier and its partitions
@@ -10,7 +10,7 @@
 SELECT format FROM swath_frontier WHERE id = 1
 
 -- name: frontier
--- Rule 16: read at the start of every transaction, so that a process older than the format stops by itself.
+-- Read at the start of every transaction, so that an older process stops after a migration.
 SELECT format, partitions, min_interval, concurrency, max_attempts, paused, signal FROM swath_frontier WHERE id = 1
 
 -- name: insert_frontier
@@ -27,7 +27,7 @@ SET min_interval = :min_interval, concurrency = :concurrency, max_attempts = :ma
 WHERE id = 1
 
 -- name: partition_state
--- Differs from PostgreSQL: a plain row updated in place; there are no dead versions of it to walk past.
+-- Unlike PostgreSQL, SQLite updates the row in place and keeps no dead versions of it.
 SELECT partition, time, next_position, next_place, checkpoint, checkpoint_dead, claims_made,
        ready, delayed, claimed, done, dead, lanes, visits
 FROM swath_partition_state WHERE partition = ?
@@ -39,18 +39,17 @@ SET time = ?, next_position = ?, next_place = ?, checkpoint = ?, checkpoint_dead
 WHERE partition = ?
 
 -- name: pulse
--- What tells a change to this frontier from one to its neighbours in the file: every move makes partition time rise.
+-- Changes when this frontier changes, not when another one in the file does: every write advances partition time.
 SELECT (SELECT sum(time) FROM swath_partition_state), min_interval, concurrency, max_attempts, paused, signal
 FROM swath_frontier WHERE id = 1
 
 -- name: lock_partition
--- Rule 1, in the caller's transaction: the write lock is taken, or refused, before anything is read.
+-- In the caller's transaction: acquires the write lock, or fails, before anything is read.
 UPDATE swath_partition_state SET time = time WHERE partition = ?
 
 -- name: next_ready
--- INV-8. When something will be ready here, by one index probe for each level, the first delayed item and the first
--- lease to end.
--- Differs from PostgreSQL: exact and not stored, since probes never meet dead entries.
+-- INV-8. When something will be ready here: one index lookup for each level, the first delayed item and the first lease
+-- to end. Unlike on PostgreSQL it is exact and not stored, since an index of SQLite has no dead entries.
 SELECT (SELECT min(ready_at) FROM swath_lane WHERE partition = :partition AND level = 0),
        (SELECT min(ready_at) FROM swath_lane WHERE partition = :partition AND level = 1),
        (SELECT min(ready_at) FROM swath_lane WHERE partition = :partition AND level = 2),
@@ -63,7 +62,7 @@ SELECT (SELECT min(ready_at) FROM swath_lane WHERE partition = :partition AND le
        (SELECT min(expires_at) FROM swath_hold WHERE partition = :partition)
 
 -- name: lowest_unsettled
--- INV-6. Three probes that start at the checkpoint; asked only when the item just above it was settled.
+-- INV-6. Three index lookups from the checkpoint, only when the item just above it was settled.
 SELECT min(position) FROM (
     SELECT min(position) AS position FROM swath_item WHERE partition = :partition AND position > :checkpoint
     UNION ALL
@@ -92,14 +91,14 @@ FROM json_each(:names) AS wanted CROSS JOIN swath_lane AS l
 WHERE l.partition = :partition AND l.name = wanted.value
 
 -- name: insert_lane
--- F11: a lane's row exists before its first item.
+-- A lane's row exists before its first item.
 INSERT INTO swath_lane (name, min_interval, concurrency, paused, blocked_until,
                   waiting, in_flight, last_at, head, low, level, ready_at, partition, number)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: save_lanes
--- Rule 9: written by one function only. `level` and `ready_at` are the place in the queue. A move changes many lanes in
--- the same way, so that a few statements write them all; a moment that is NULL stays what it was.
+-- Called by one function only. `level` and `ready_at` are the place in the queue. Many lanes change in the same way, so
+-- a few statements write them all. A time that is NULL stays unchanged.
 UPDATE swath_lane
 SET waiting = waiting + ?, in_flight = in_flight + ?, visits = visits + ?, last_at = coalesce(?, last_at), head = ?,
     low = ?, level = ?, ready_at = coalesce(?, ready_at)
@@ -154,14 +153,14 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, 0)
 SELECT coalesce(max(fence), 0) FROM swath_claim
 
 -- name: lost_holds
--- Rule 3 and F9: claims that ended, by an index range and never by item.
+-- Expired claims, by an index range and not item by item.
 SELECT fence FROM swath_hold WHERE partition = :partition AND expires_at <= :now LIMIT :limit
 
 -- name: lost_items
 SELECT position, lane, priority, losses, fence FROM swath_claimed WHERE partition = :partition AND fence = :fence
 
 -- name: lose_claim
--- Rule 3: lost in one partition is lost in all.
+-- A claim that is lost in one partition is lost in all.
 UPDATE swath_claim SET lost = 1 WHERE fence = :fence
 
 -- name: take_back_item
@@ -181,7 +180,7 @@ FROM swath_delayed WHERE partition = :partition AND due_at <= :now
 ORDER BY due_at, position LIMIT :limit
 
 -- name: drain_item
--- Rule 13: a revisit gets a new position with its new turn; for a retry it is the old one.
+-- A revisit gets a new position; a retry keeps its own.
 INSERT INTO swath_item (partition, lane, rank, place, position, hash, key, payload, span, attempts, losses,
                   reason, error)
 SELECT partition, lane, ?, ?, ?, hash, key, payload, span, attempts, losses, reason, error
@@ -191,8 +190,8 @@ FROM swath_delayed WHERE partition = ? AND position = ?
 DELETE FROM swath_delayed WHERE partition = ? AND position = ?
 
 -- name: ready_lanes
--- INV-8. Lanes that may start, by (ready_at, number), from the place where the last look ended. Lanes that are not
--- ready sort behind :now and are never met.
+-- INV-8. Lanes that may start, by (ready_at, number), from the place where the last page ended. The index range ends
+-- at :now, so lanes that are not ready cost nothing.
 SELECT number, name, min_interval, concurrency, blocked_until, waiting, in_flight, last_at, ready_at, visits, counters,
        low
 FROM swath_lane
@@ -224,7 +223,7 @@ WHERE i.partition = :partition AND i.lane = wanted.value AND (i.rank, i.place) =
 )
 
 -- name: claimed_items
--- What a claim has got here so far.
+-- What a claim holds in this partition so far.
 SELECT position, key, payload, attempts, span, losses, lane
 FROM swath_claimed WHERE partition = :partition AND fence = :fence
 
@@ -246,7 +245,7 @@ INSERT INTO swath_hold (fence, partition, expires_at, held) VALUES (?, ?, ?, ?)
 INSERT INTO swath_claim (fence, token, worker, expires_at) VALUES (:fence, :token, :worker, :expires_at)
 
 -- name: prune_claims
--- INV-9. A claim that ended is kept for whoever looks up a lost reply, and not for ever.
+-- INV-9. An ended claim is kept for a while, so that a repeated settlement is recognised.
 DELETE FROM swath_claim WHERE fence IN (
     SELECT fence FROM swath_claim WHERE fence < :below AND fence NOT IN (SELECT fence FROM swath_hold WHERE fence < :below)
     ORDER BY fence LIMIT :limit
@@ -278,18 +277,18 @@ WHERE c.partition = :partition AND c.fence = :fence AND c.position = wanted.valu
 SELECT 1 FROM swath_seen WHERE partition = :partition AND hash = :hash
 
 -- name: number_claim
--- Rule 5: a lost reply is looked up by the number of the claim's last settlement.
+-- A repeated settlement is recognised by the number of the claim's last one.
 UPDATE swath_claim SET number = max(number, :number) WHERE fence = :fence
 
 -- name: settle_done
--- Results by position, as one JSON object: what nearly every item of a settlement comes to.
+-- Results by position, as one JSON object: the outcome of nearly every item.
 INSERT INTO swath_done (partition, position, lane, priority, hash, key, payload, span, settled_at, result)
 SELECT c.partition, c.position, c.lane, c.priority, c.hash, c.key, c.payload, c.span, :now, wanted.value
 FROM json_each(:results) AS wanted CROSS JOIN swath_claimed AS c
 WHERE c.partition = :partition AND c.fence = :fence AND c.position = CAST(wanted.key AS INTEGER)
 
 -- name: settle_done_all
--- A claim's items all done, and none with a result.
+-- All items of a claim are done, without results.
 INSERT INTO swath_done (partition, position, lane, priority, hash, key, payload, span, settled_at)
 SELECT partition, position, lane, priority, hash, key, payload, span, :now
 FROM swath_claimed WHERE partition = :partition AND fence = :fence
@@ -318,14 +317,14 @@ SELECT partition, lane, ?, ?, position, hash, key, payload, span, attempts, loss
 FROM swath_claimed WHERE partition = ? AND fence = ? AND position = ?
 
 -- name: settle_later
--- Given back for a time; no attempt is counted.
+-- Released until a later time; no attempt is counted.
 INSERT INTO swath_delayed (partition, position, lane, priority, hash, key, payload, span, attempts, losses,
                      due_at, revisit, reason, error)
 SELECT partition, position, lane, priority, hash, key, payload, span, attempts, losses, ?, 0, reason, error
 FROM swath_claimed WHERE partition = ? AND fence = ? AND position = ?
 
 -- name: settle_smaller
--- Rule 12: a range of span 1 cannot be cut in two positions; the holder's rest takes its place.
+-- A range of span 1 cannot be split into two positions; its rest replaces it.
 INSERT INTO swath_item (partition, lane, rank, place, position, hash, key, payload, span, attempts, losses,
                   reason, error)
 SELECT partition, lane, ?, ?, position, hash, key, ?, span, attempts, losses, reason, error
@@ -394,7 +393,7 @@ DELETE FROM swath_done WHERE partition = :partition AND position = :position
 DELETE FROM swath_dead WHERE partition = :partition AND position = :position
 
 
--- look: read by the second connection, which never waits for the writer
+-- reads: on the second connection, which never waits for the writer
 
 -- name: partition_states
 SELECT partition, time, next_position, next_place, checkpoint, checkpoint_dead, claims_made,
@@ -402,7 +401,7 @@ SELECT partition, time, next_position, next_place, checkpoint, checkpoint_dead, 
 FROM swath_partition_state ORDER BY partition
 
 -- name: count_rows
--- As slow as the frontier is large; for tests and for whoever doubts the counters.
+-- Reads every row. For tests and `swath db check`.
 SELECT (SELECT count(*) FROM swath_item WHERE partition = :partition),
        (SELECT count(*) FROM swath_delayed WHERE partition = :partition),
        (SELECT count(*) FROM swath_claimed WHERE partition = :partition),
@@ -456,7 +455,7 @@ WHERE (d.partition, d.position) > (:after_partition, :after_position)
 ORDER BY d.partition, d.position LIMIT :limit
 
 -- name: list_unsettled
--- Each table in order and no further than the limit: a frontier of millions is listed page by page.
+-- Reads each table in order and up to the limit, so that a page costs the same in a frontier of millions.
 WITH held AS (
     SELECT * FROM (
         SELECT partition, position, 'ready' AS state, lane, 7 - rank / 2 AS priority, key, payload, attempts
@@ -491,7 +490,7 @@ SELECT name, length FROM swath_output ORDER BY name
 -- the file itself
 
 -- name: names
--- Of everything in the file, as SQLite compares them.
+-- Names of everything in the file, in the lowercase that SQLite compares.
 SELECT lower(name) FROM sqlite_master
 
 -- name: migrations

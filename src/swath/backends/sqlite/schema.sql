@@ -1,8 +1,8 @@
--- The tables of a frontier in one SQLite file: what the migrations add up to (a test replays them and compares).
+-- The tables of a frontier in one SQLite file: the result of all migrations (a test compares them).
 --
 -- The state of an item is the table it is in. Times are microseconds, hashes 20 bytes, payloads and results JSON.
--- Differs from PostgreSQL: one writer at a time, so no inbox and no locks; a deleted entry leaves its page at once, also
--- while somebody reads an old snapshot, so no floors, and rows may be updated in place.
+-- Unlike PostgreSQL, SQLite has one writer at a time, so there is no inbox and no row lock. A deleted row leaves its page
+-- at once, even while a reader uses an old snapshot, so rows may be updated in place.
 
 CREATE TABLE swath_frontier (
     id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -37,8 +37,8 @@ CREATE TABLE swath_partition_state (
     visits INTEGER NOT NULL DEFAULT 0
 );
 
--- head: the highest priority that waits here, NULL when nothing does; low: one below which nothing does. level: the head
--- while the lane is in the queue, NULL while it is empty, busy or paused.
+-- head: the highest priority that waits, NULL when nothing does. low: no waiting item has a lower priority. level: the
+-- head while the lane is in the queue, NULL while it is empty, busy or paused. counters: a JSON object, NULL when empty.
 CREATE TABLE swath_lane (
     partition INTEGER NOT NULL,
     number INTEGER NOT NULL,
@@ -104,10 +104,10 @@ CREATE TABLE swath_delayed (
 
 CREATE INDEX swath_delayed_due ON swath_delayed (partition, due_at, position);
 
--- What the checkpoint must wait for; a revisit was settled at its position and gets a new one.
+-- What holds back the checkpoint; a revisit was settled at its position and gets a new one.
 CREATE INDEX swath_delayed_unsettled ON swath_delayed (partition, position) WHERE NOT revisit;
 
--- By claim first, so that settling and taking back a claim touch neighbouring entries.
+-- Ordered by claim, so that settling a claim or taking it back touches neighbouring rows.
 CREATE TABLE swath_claimed (
     partition INTEGER NOT NULL,
     fence INTEGER NOT NULL,
@@ -136,7 +136,7 @@ CREATE TABLE swath_claim (
     number INTEGER NOT NULL DEFAULT 0
 );
 
--- Which claims hold items of which partition: the next expiry is one probe, however many items are in flight.
+-- Which claims hold items of which partition: finds the next lease to end with one lookup, however many items are in flight.
 CREATE TABLE swath_hold (
     fence INTEGER NOT NULL,
     partition INTEGER NOT NULL,
@@ -154,7 +154,7 @@ CREATE TABLE swath_seen (
     PRIMARY KEY (partition, hash)
 ) WITHOUT ROWID;
 
--- In the order in which they were settled, so that rows are only ever appended; positions come in any order.
+-- In the order of settlement, so that rows are only appended; positions come in any order.
 CREATE TABLE swath_done (
     id INTEGER PRIMARY KEY,
     partition INTEGER NOT NULL,
@@ -201,7 +201,7 @@ CREATE TABLE swath_output (
     length INTEGER NOT NULL
 );
 
--- What a job knows, for everybody who works on the frontier.
+-- Facts that a job has learned, for all workers on the frontier.
 CREATE TABLE swath_fact (
     key TEXT PRIMARY KEY,
     value TEXT NOT NULL

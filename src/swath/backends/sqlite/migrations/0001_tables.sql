@@ -191,7 +191,7 @@ CREATE TABLE swath_output (
     length INTEGER NOT NULL
 );
 
--- What a job knows, for everybody who works on the frontier.
+-- Facts that a job has learned, for all workers on the frontier.
 CREATE TABLE swath_fact (
     key TEXT PRIMARY KEY,
     value TEXT NOT NULL
