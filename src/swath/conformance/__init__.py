@@ -14,25 +14,25 @@ A test's name begins with the Store method that it tests.
 
 import pytest
 
-_THEMES = (
-    "adding",
+_MODULES = (
+    "adds",
     "checkpoints",
-    "claiming",
+    "claims",
     "clocks",
     "counters",
-    "delaying",
-    "discovering",
+    "delays",
+    "discovered_items",
     "durability",
-    "learning",
+    "facts",
     "leases",
-    "looking",
     "pacing",
-    "settling",
-    "splitting",
+    "reads",
+    "settlements",
+    "splits",
     "transactions",
     "trial",
 )
-pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in _THEMES))
+pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _MODULES))
 
 from swath.conformance.durability import DurableStoreConformance  # noqa: E402  (after the line above)
 from swath.conformance.suite import StoreConformance  # noqa: E402

@@ -1,33 +1,33 @@
 """The tests that every store must pass, including stores in memory."""
 
-from swath.conformance.adding import Adding
+from swath.conformance.adds import Adds
 from swath.conformance.checkpoints import Checkpoints
-from swath.conformance.claiming import Claiming
+from swath.conformance.claims import Claims
 from swath.conformance.clocks import Clocks
 from swath.conformance.counters import Counters
-from swath.conformance.delaying import Delaying
-from swath.conformance.discovering import Discovering
-from swath.conformance.learning import Learning
+from swath.conformance.delays import Delays
+from swath.conformance.discovered_items import DiscoveredItems
+from swath.conformance.facts import Facts
 from swath.conformance.leases import Leases
-from swath.conformance.looking import Looking
 from swath.conformance.pacing import Pacing
-from swath.conformance.settling import Settling
-from swath.conformance.splitting import Splitting
+from swath.conformance.reads import Reads
+from swath.conformance.settlements import Settlements
+from swath.conformance.splits import Splits
 
 
 class StoreConformance(
-    Adding,
-    Claiming,
+    Adds,
+    Claims,
     Pacing,
     Leases,
-    Settling,
+    Settlements,
     Counters,
-    Discovering,
-    Delaying,
-    Splitting,
+    DiscoveredItems,
+    Delays,
+    Splits,
     Checkpoints,
-    Looking,
-    Learning,
+    Reads,
+    Facts,
     Clocks,
 ):
     """Subclass it, implement `make_store`, and let pytest collect the subclass."""

@@ -7,7 +7,7 @@ from swath.core.errors import LeaseLost
 from swath.core.store import ADD_CHUNK, Fact
 
 
-class Learning(Conformance):
+class Facts(Conformance):
     async def test_facts_of_an_empty_frontier(self, start: Start) -> None:
         trial = await start()
         assert await trial.store.facts(["a"]) == {}

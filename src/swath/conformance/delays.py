@@ -4,7 +4,7 @@ from swath.conformance.trial import Conformance, Start, dead, done, release, ret
 from swath.core.store import DELAYED_DRAIN
 
 
-class Delaying(Conformance):
+class Delays(Conformance):
     async def test_add_not_before(self, start: Start) -> None:
         trial = await start()
         await trial.add("later", after=10)

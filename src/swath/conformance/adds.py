@@ -17,7 +17,7 @@ ODD_TEXTS = [
 ]
 
 
-class Adding(Conformance):
+class Adds(Conformance):
     async def test_add_returns_how_many_were_new(self, start: Start) -> None:
         trial = await start()
         assert await trial.add("a", "b") == 2

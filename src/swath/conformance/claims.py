@@ -8,7 +8,7 @@ from swath.conformance.trial import Conformance, Start, done, release, retry
 from swath.core.store import MAX_CLAIM, PARTITIONS_PER_CLAIM
 
 
-class Claiming(Conformance):
+class Claims(Conformance):
     async def test_claim_of_nothing(self, start: Start) -> None:
         trial = await start(partitions=3)
         reply = (await trial.claim()).reply

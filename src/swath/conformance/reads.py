@@ -6,7 +6,7 @@ from swath.conformance.trial import LANE, Conformance, Start, dead, done, list_c
 from swath.core.store import AHEAD_LIMIT, LaneChange
 
 
-class Looking(Conformance):
+class Reads(Conformance):
     async def test_status_of_an_empty_frontier(self, start: Start) -> None:
         trial = await start(partitions=3, min_interval=1.5, concurrency=2, max_attempts=7)
         status = await trial.store.status()

@@ -7,7 +7,7 @@ from swath.conformance.trial import Conformance, Start, dead, done, retry
 from swath.core.store import ADD_CHUNK, INBOX_DRAIN
 
 
-class Discovering(Conformance):
+class DiscoveredItems(Conformance):
     async def test_settle_discovers_in_the_same_partition(self, start: Start) -> None:
         trial = await start()
         await trial.add("a", lane="one")

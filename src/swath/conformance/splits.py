@@ -6,7 +6,7 @@ from swath.conformance.trial import Conformance, Start, done, release, retry, sp
 from swath.core.errors import InvalidOutcome
 
 
-class Splitting(Conformance):
+class Splits(Conformance):
     async def test_settle_split(self, start: Start) -> None:
         trial = await start()
         await trial.add("range", span=9)

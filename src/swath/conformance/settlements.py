@@ -10,7 +10,7 @@ from swath.core.store import Move, MoveKind, OutputMove
 from swath.core.validation import MAX_ERROR_CHARS, MAX_RESULT_BYTES
 
 
-class Settling(Conformance):
+class Settlements(Conformance):
     async def test_settle_done(self, start: Start) -> None:
         trial = await start()
         await trial.add("a")
