@@ -11,7 +11,7 @@ from swath import Item
 from swath.core.clock import lease_clock
 from swath.core.store import MoveKind
 from swath.frontier import Frontier
-from swath.runner.execution import Ended, Why, Work, perform
+from swath.runner.execution import CancelReason, Execution, Result, execute
 from tests.crash.checker import check
 from tests.crash.conftest import TIMEOUT
 from tests.crash.crew import Crew, Member, until
@@ -74,22 +74,22 @@ async def test_work_that_is_cancelled_before_its_first_step_is_given_back() -> N
     ended.
     """
     handled: list[Item] = []
-    ended: list[Ended] = []
+    ended: list[Result] = []
 
     async def handler(item: Item) -> None:
         handled.append(item)
 
     async def body() -> None:
-        ended.append(await perform(work, handler, timeout=None))
+        ended.append(await execute(execution, handler, timeout=None))
 
     async with swath.open("memory:") as frontier:
         await frontier.add("k")
         claim = await frontier.claim(1)
         assert claim is not None
-        work = Work(claim._leased, claim.items[0], lease_clock())
-        work.task = asyncio.create_task(body())
-        work.cancel(Why.LEASE, lease_clock())
-        await asyncio.wait([work.task])
+        execution = Execution(claim._leased, claim.items[0], lease_clock())
+        execution.task = asyncio.create_task(body())
+        execution.cancel(CancelReason.LEASE, lease_clock())
+        await asyncio.wait([execution.task])
     assert [(outcome and (outcome.move.kind, outcome.move.started), failure) for outcome, failure in ended] == [
         ((MoveKind.RELEASE, False), None)
     ]

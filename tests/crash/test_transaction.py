@@ -22,8 +22,8 @@ from swath.core.errors import StoreUnavailable, UsageError, WrongTransaction
 from swath.core.item import Outcome
 from swath.core.store import MoveKind
 from swath.frontier import Frontier
-from swath.runner.execution import Transactions, Work, perform
-from swath.runner.store_retry import Outage
+from swath.runner.execution import Execution, Transactions, execute
+from swath.runner.store_retry import StoreRetry
 from tests.crash.conftest import TIMEOUT
 from tests.crash.crew import ROOT
 from tests.crash.ledger import LEASE, Ledger, PostgresLedger, ledger_of
@@ -135,7 +135,7 @@ async def test_a_rollback_that_the_transaction_keeps_to_itself_is_a_retry(databa
         summary = await frontier.run(handler, transaction=transaction, until="idle")
         found = await frontier.explain("a")
     assert (summary.done, summary.retried, await ledger.keys()) == (0, 1, [])
-    assert found.data["reason"].startswith("WrongTransaction: the transaction kept to itself what the handler raised")
+    assert found.data["reason"].startswith("WrongTransaction: the transaction suppressed the handler")
 
 
 async def test_every_outcome_commits_with_what_was_written(frontier: Frontier, ledger: Ledger) -> None:
@@ -222,11 +222,11 @@ async def test_whoever_lost_the_lease_has_written_nothing(frontier: Frontier, le
         await ledger.write(connection, item.key)
         return item.done()
 
-    ended = await perform(
-        Work(late._leased, late.items[0], lease_clock()),
+    ended = await execute(
+        Execution(late._leased, late.items[0], lease_clock()),
         handler,
         timeout=None,
-        transactions=Transactions(ledger.transaction, Outage(frontier._session.emit)),
+        transactions=Transactions(ledger.transaction, StoreRetry(frontier._session.emit)),
     )
     assert ended.outcome is not None
     assert ended.outcome.move.kind is MoveKind.RELEASE

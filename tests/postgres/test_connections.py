@@ -11,7 +11,7 @@ from swath.backends.postgres.store import CONCURRENT_ADDS
 from swath.conformance.trial import done
 from swath.core.errors import StoreUnavailable, UsageError
 from swath.core.store import OutputMove
-from swath.runner.committer import AT_ONCE
+from swath.runner.committer import MAX_CONCURRENT_COMMITS
 from tests.conftest import StartPostgres
 from tests.forking import passes_in_a_child
 from tests.postgres.lending import Pooler
@@ -24,7 +24,7 @@ async def test_moves_that_wait_do_not_keep_leases_from_being_renewed(site: Site)
     renewals elsewhere do not."""
     last = CONCURRENT_ADDS + 1
     trial = await site.trial(partitions=last + 1)
-    await trial.add(*(f"page{n}" for n in range(AT_ONCE)), lane=trial.lane(0))
+    await trial.add(*(f"page{n}" for n in range(MAX_CONCURRENT_COMMITS)), lane=trial.lane(0))
     await trial.add("one", "two", lane=trial.lane(last))
     pages = await trial.claim(order=[0])
     one = await trial.claim(1, order=[last])
@@ -32,7 +32,7 @@ async def test_moves_that_wait_do_not_keep_leases_from_being_renewed(site: Site)
     waiting = [asyncio.create_task(pages.settle(done(item))) for item in pages.items]
     found = [trial.item(f"found{partition}", lane=trial.lane(partition)) for partition in range(1, last)]
     adding = asyncio.create_task(trial.store.add(found))
-    await site.waiting(AT_ONCE + CONCURRENT_ADDS)
+    await site.waiting(MAX_CONCURRENT_COMMITS + CONCURRENT_ADDS)
     async with asyncio.timeout(PATIENCE):
         _, two = await asyncio.gather(one.renew(), trial.claim(1, order=[last]))
     assert two.keys == ["two"]

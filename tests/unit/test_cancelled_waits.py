@@ -12,7 +12,7 @@ from swath.backends.postgres.notify import Listener
 from swath.backends.sqlite.store import _wait_for_event
 from swath.core.errors import StoreUnavailable
 from swath.core.store import Settings
-from swath.runner.store_retry import Outage
+from swath.runner.store_retry import StoreRetry
 from tests.bench import bench
 from tests.unit.test_runner_outages import Gate
 from tests.unit.test_runner_stopping import start
@@ -31,9 +31,9 @@ async def steps(number: int) -> None:
 
 @asynccontextmanager
 async def in_an_outage() -> AsyncIterator[tuple[Wait, Wake]]:
-    outage = Outage(lambda _: None)
-    outage.failed("claim", StoreUnavailable("away"))
-    yield outage.wait, lambda: outage.worked("claim")
+    retry = StoreRetry(lambda _: None)
+    retry.note_failure("claim", StoreUnavailable("away"))
+    yield retry.wait, lambda: retry.note_success("claim")
 
 
 @asynccontextmanager

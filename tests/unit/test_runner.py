@@ -134,7 +134,7 @@ async def test_idle_workers_cost_no_tasks() -> None:
 
 def eager(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
     """In Python 3.11, what `asyncio.eager_task_factory` makes of handlers that wait for nothing."""
-    if coroutine.__qualname__ != "Broker._work":
+    if coroutine.__qualname__ != "Dispatcher._execute":
         return asyncio.Task(coroutine, loop=loop, **options)
     ended = loop.create_future()
     try:
@@ -194,10 +194,10 @@ class Unprintable(Exception):
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        (42, "InvalidOutcome: the handler returned 42, which is no outcome"),
+        (42, "InvalidOutcome: the handler returned 42, which is not an outcome"),
         (Item("b").done(), "InvalidOutcome: the handler of 'a' returned an outcome for 'b'"),
         (Unprintable(), "Unprintable: (its text cannot be shown)"),
-        (asyncio.CancelledError(), "the handler was cancelled, and not by the runner"),
+        (asyncio.CancelledError(), "the handler was cancelled, but not by the runner"),
         (GeneratorExit(), "GeneratorExit"),
         ({"result": {1, 2}}, "InvalidItem: result of 'a' cannot be encoded as JSON"),
         ({"discovered": [Item("x", payload=object())]}, "InvalidItem: payload of 'x' cannot be encoded as JSON"),
@@ -247,7 +247,7 @@ async def test_an_exception_that_cannot_be_traced_is_a_failure_like_others() -> 
 async def test_a_plain_function_is_refused_and_costs_no_attempt() -> None:
     async with bench() as b:
         await b.frontier.add(["a", "b"])
-        with pytest.raises(swath.UsageError, match="define it with `async def`, or use swath"):
+        with pytest.raises(swath.UsageError, match="define the handler with `async def`, or use swath"):
             await b.frontier.run(lambda item: item.done())
         assert (await b.frontier.status()).ready == 2
         assert (await b.data("a"))["attempts"] == 0
@@ -354,7 +354,7 @@ async def test_a_handler_that_ignores_its_time_limit_keeps_its_worker_and_item()
     async with bench() as b:
         await b.frontier.add(["deaf", "other"])
         running = asyncio.create_task(b.frontier.run(handler, workers=1, timeout=0.05, grace=0, until="idle"))
-        await b.log.saw("'deaf' goes on")
+        await b.log.saw("'deaf' is still running")
         assert await b.state("deaf") == "claimed"
         assert await b.state("other") == "ready"
         go_on.set()
@@ -376,7 +376,7 @@ async def test_a_handler_that_cleans_up_within_the_grace_is_not_complained_about
     async with bench() as b:
         await b.frontier.add("tidy")
         summary = await b.frontier.run(handler, timeout=0.05, grace=60, until="idle")
-        assert not b.log.of("goes on")
+        assert not b.log.of("is still running")
     assert summary.retried == 1
 
 
@@ -425,7 +425,7 @@ async def test_until_stopped_goes_on_when_all_is_done() -> None:
 
 
 async def test_added_work_wakes_an_idle_runner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "IDLE", 1_000.0)
+    monkeypatch.setattr(dispatcher, "IDLE_SECONDS", 1_000.0)
     async with bench() as b:
         running = asyncio.create_task(b.frontier.run(nothing, until="stopped"))
         await b.faults.saw("wait")
@@ -436,7 +436,7 @@ async def test_added_work_wakes_an_idle_runner(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_its_own_settlements_wake_it_where_the_store_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "IDLE", 1_000.0)
+    monkeypatch.setattr(dispatcher, "IDLE_SECONDS", 1_000.0)
     async with bench(concurrency=1) as b:
         b.faults.held_up["wait"] = asyncio.Event()
         await b.frontier.add(f"k{n}" for n in range(20))
@@ -445,7 +445,7 @@ async def test_its_own_settlements_wake_it_where_the_store_cannot(monkeypatch: p
 
 
 async def test_skipped_is_not_empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "IDLE", 1_000.0)
+    monkeypatch.setattr(dispatcher, "IDLE_SECONDS", 1_000.0)
     async with bench() as b:
         empty = (await b.store.claim(_request()))._replace(skipped=[0])
         await b.frontier.add("a")
@@ -563,7 +563,7 @@ async def test_claiming_stops_when_settling_falls_behind() -> None:
         del b.faults.held_up["settle"]
         gate.set()
         summary = await running
-    assert held_up <= 2 * dispatcher.MAX_BATCH + dispatcher.MAX_BATCH
+    assert held_up <= 2 * dispatcher.MAX_CLAIM_ITEMS + dispatcher.MAX_CLAIM_ITEMS
     assert summary.done == 5_000
 
 
@@ -591,7 +591,7 @@ async def test_what_was_discovered_is_settled_in_parts(monkeypatch: pytest.Monke
 
 async def test_nothing_is_started_while_too_much_that_was_discovered_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """INV-9."""
-    monkeypatch.setattr(dispatcher, "MAX_OUTPUT", 100 * DISCOVERED_BYTES)
+    monkeypatch.setattr(dispatcher, "MAX_PENDING_BYTES", 100 * DISCOVERED_BYTES)
     async with bench() as b:
         gate = b.faults.held_up["settle"] = asyncio.Event()
         await b.frontier.add([f"map {n}" for n in range(60)])
@@ -609,7 +609,7 @@ async def test_nothing_is_started_while_too_much_that_was_discovered_waits(monke
 async def test_what_was_claimed_ahead_and_cannot_be_started_in_time_is_released(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(dispatcher.Broker, "_look_ahead", lambda self: 5 if self.hand.works else 0)
+    monkeypatch.setattr(dispatcher.Dispatcher, "_count_ahead", lambda self: 5 if self.in_flight.executions else 0)
     go_on = asyncio.Event()
 
     async def handler(item: Item) -> None:
@@ -631,7 +631,7 @@ async def test_what_was_claimed_ahead_and_cannot_be_started_in_time_is_released(
 async def test_no_more_is_claimed_ahead_than_can_start_in_a_part_of_the_lease(
     monkeypatch: pytest.MonkeyPatch, lease: float, ahead: int
 ) -> None:
-    monkeypatch.setattr(dispatcher.Rate, "at", lambda self, now: 1_000.0)
+    monkeypatch.setattr(dispatcher.Rate, "measure", lambda self, now: 1_000.0)
     async with bench() as b:
         await b.frontier.add(f"k{n}" for n in range(1_000))
         await b.frontier.run(nothing, workers=10, lease=lease)
@@ -655,7 +655,7 @@ async def test_nothing_is_claimed_ahead_where_starts_are_paced(
 
 async def test_what_has_to_start_at_once_is_given_back_if_it_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
     """INV-3: also where a lane's own limits pace its starts, and the frontier's do not."""
-    monkeypatch.setattr(dispatcher.Broker, "_look_ahead", lambda self: 5)
+    monkeypatch.setattr(dispatcher.Dispatcher, "_count_ahead", lambda self: 5)
     gate = asyncio.Event()
 
     async def handler(item: Item) -> None:

@@ -137,15 +137,15 @@ async def test_a_lost_lease_ends_the_work_and_drops_it(lease_time: LeaseTime) ->
         assert (lost.items, summary.lost, summary.done) == (2, 2, 0)
         assert sorted(gate.cancelled) == ["a", "b"]
         assert await b.state("a") == "claimed"
-        assert b.log.of("2 results are dropped")
+        assert b.log.of("dropping the results of 2 items")
 
 
 async def test_what_a_lost_claim_came_to_holds_nobody_up(
     lease_time: LeaseTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though one of its handlers goes on and on."""
-    monkeypatch.setattr(dispatcher, "MAX_OUTPUT", DISCOVERED_BYTES)
-    monkeypatch.setattr(committer, "GROUP_SECONDS", 60)
+    monkeypatch.setattr(dispatcher, "MAX_PENDING_BYTES", DISCOVERED_BYTES)
+    monkeypatch.setattr(committer, "MAX_WAIT", 60)
     go_on, others = asyncio.Event(), asyncio.Event()
 
     async def handler(item: Item) -> Outcome | None:
@@ -176,8 +176,8 @@ async def test_what_a_lost_claim_came_to_holds_nobody_up(
 
 
 async def test_what_came_of_a_claim_while_it_was_being_lost_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "MAX_OUTPUT", 2 * DISCOVERED_BYTES)
-    monkeypatch.setattr(committer, "GROUP_COUNT", 1)
+    monkeypatch.setattr(dispatcher, "MAX_PENDING_BYTES", 2 * DISCOVERED_BYTES)
+    monkeypatch.setattr(committer, "ENOUGH_OUTCOMES", 1)
     first_is_sent, others = asyncio.Event(), asyncio.Event()
 
     async def handler(item: Item) -> Outcome | None:
@@ -229,7 +229,7 @@ async def test_work_is_abandoned_before_its_lease_ends_unrenewed(lease_time: Lea
         await b.faults.saw("renew", 2)
         assert gate.cancelled == {}
         lease_time.advance(3)
-        await b.log.saw("ends unrenewed")
+        await b.log.saw("ended without renewal")
         await gate.ended.wait()
         assert gate.cancelled["a"] - began < 60
         b.faults.come_back()
@@ -243,7 +243,7 @@ async def test_nothing_is_started_that_has_no_lease_left(
     lease_time: LeaseTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatcher, "TICK", 3.0)  # so that it is not found to be claimed too long ago
-    monkeypatch.setattr(dispatcher.Broker, "_look_ahead", lambda self: 5)
+    monkeypatch.setattr(dispatcher.Dispatcher, "_count_ahead", lambda self: 5)
     gate = Gate()
     async with bench() as b:
         await b.frontier.add(["a", "b", "c"])
@@ -269,7 +269,7 @@ async def test_a_late_renewal_does_not_drop_what_can_still_be_settled(lease_time
         gate.open.set()
         await b.faults.saw("settle")
         lease_time.advance(18)
-        await b.log.saw("ends unrenewed")
+        await b.log.saw("ended without renewal")
         b.clock.advance(100)
         late.set()
         del b.faults.held_up["renew"]
@@ -381,7 +381,7 @@ async def test_an_outage_outlasting_the_lease_drops_what_others_took_over() -> N
 async def test_finished_work_is_settled_after_its_lease_if_nobody_took_it_over(
     lease_time: LeaseTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatcher, "IDLE", 0.001)
+    monkeypatch.setattr(dispatcher, "IDLE_SECONDS", 0.001)
     gate = Gate()
     async with bench() as b:
         await b.frontier.add(["a", "b"])
@@ -391,7 +391,7 @@ async def test_finished_work_is_settled_after_its_lease_if_nobody_took_it_over(
         gate.open.set()
         await b.faults.saw("settle")
         lease_time.advance(59)
-        await b.log.saw("ends unrenewed")
+        await b.log.saw("ended without renewal")
         claims = b.faults.calls["claim"]
         await b.faults.saw("settle", b.faults.calls["settle"] + 3)
         # Its own next claim would take them back: it makes none before they are settled.
@@ -420,7 +420,7 @@ async def test_a_lost_reply_is_looked_up(partitions: int) -> None:
 
 
 async def test_a_full_store_is_waited_for_though_it_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "LISTEN", 0.01)
+    monkeypatch.setattr(dispatcher, "SIGNAL_SECONDS", 0.01)
     async with bench() as b:
         b.faults.fail("settle", error=StoreFull)
         await b.frontier.add(["a", "b"])
@@ -435,7 +435,7 @@ async def test_a_full_store_is_waited_for_though_it_can_be_read(monkeypatch: pyt
 
 async def test_a_store_that_can_only_be_read_does_not_answer_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a file of SQLite's that somebody else has locked."""
-    monkeypatch.setattr(dispatcher, "LISTEN", 0.01)
+    monkeypatch.setattr(dispatcher, "SIGNAL_SECONDS", 0.01)
     async with bench() as b:
         b.faults.fail("claim")
         await b.frontier.add("a")

@@ -201,7 +201,7 @@ async def test_an_output_that_cannot_be_written_ends_the_run_and_is_left_alone(
 
 async def test_nothing_is_started_while_too_much_output_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """INV-9."""
-    monkeypatch.setattr("swath.runner.dispatcher.MAX_OUTPUT", 30)
+    monkeypatch.setattr("swath.runner.dispatcher.MAX_PENDING_BYTES", 30)
     output = Lines(tmp_path)
     writing, gate = asyncio.Event(), threading.Event()
     loop, started = asyncio.get_running_loop(), 0

@@ -38,7 +38,7 @@ async def start(
 
 @pytest.fixture
 def two_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher.Broker, "_look_ahead", lambda self: 2)
+    monkeypatch.setattr(dispatcher.Dispatcher, "_count_ahead", lambda self: 2)
 
 
 @pytest.mark.usefixtures("two_ahead")
@@ -94,7 +94,7 @@ async def test_a_handler_that_ignores_its_cancellation_cannot_hang_the_stop(monk
         stop.request("SIGINT")
         summary = await running
         assert (summary.done, summary.lost, summary.released) == (1, 1, 0)
-        assert b.log.of("the handler of 'deaf' ignores that it was cancelled")
+        assert b.log.of("handler for 'deaf' ignores its cancellation")
         assert await b.state("deaf") == "claimed"
         assert len(asyncio.all_tasks()) == 1  # not even asyncio.run would wait for it
         end.set()

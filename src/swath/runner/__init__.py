@@ -1,4 +1,4 @@
 """The runner: `run()` covers a frontier with a handler in one process.
 
-It imports `swath.core` and nothing else of the package.
+Its modules import `swath.core` and each other, and nothing else of the package.
 """

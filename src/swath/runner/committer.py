@@ -1,4 +1,4 @@
-"""Settler: collects outcomes and commits them in groups, each of one claim and partition."""
+"""Committer: collects outcomes and settles them in groups, each of one claim and one partition."""
 
 import asyncio
 from collections import deque
@@ -10,261 +10,254 @@ from swath.core.errors import LeaseLost, UsageError
 from swath.core.item import Item
 from swath.core.leased_items import EncodedOutcome
 from swath.core.store import MoveKind, OutputMove
-from swath.runner.execution import described
-from swath.runner.in_flight import Hand, Held
+from swath.runner.execution import describe_error
+from swath.runner.in_flight import ClaimState, InFlight
 from swath.runner.output import Output
-from swath.runner.store_retry import Outage
+from swath.runner.store_retry import StoreRetry
 
 MAX_GROUP = 500  # outcomes in one settlement
-MAX_DISCOVERED = 10_000  # items that they discovered, unless one outcome alone has more
-GROUP_COUNT = 100  # so many outcomes of a claim are settled without waiting for more
-GROUP_SECONDS = 0.02  # and fewer after this
-AT_ONCE = 4  # settlements under way; while all are busy, groups grow
-MAX_OUTPUT = 64_000_000  # bytes that may wait to be settled, of output and discoveries, before no more work is started
-DISCOVERED_BYTES = 640  # that an item which was discovered counts for there
+MAX_DISCOVERED = 10_000  # discovered items in one settlement, unless a single outcome has more
+ENOUGH_OUTCOMES = 100  # a claim with this many outcomes is settled without waiting for more
+MAX_WAIT = 0.02  # seconds that an outcome waits for others of its claim
+MAX_CONCURRENT_COMMITS = 4  # while all of them are under way, groups grow
+MAX_PENDING_BYTES = 64_000_000  # of output and discovered items that wait to be settled; above it, no item is started
+DISCOVERED_BYTES = 640  # that a discovered item counts for in this sum
 
 
-class Settler:
-    """Settles what is finished: soon, and as much at once as there is."""
+class Committer:
+    """Settles finished items: soon, and as many at once as there are."""
 
     def __init__(
         self,
-        hand: Hand,
-        outage: Outage,
+        in_flight: InFlight,
+        retry: StoreRetry,
         output: Output | None,
         *,
-        committed: Callable[[], Awaitable[Mapping[str, int]]],
+        read_output_lengths: Callable[[], Awaitable[Mapping[str, int]]],
         emit: Callable[[events.Event], None],
-        settled: Callable[[], None],
-        lost: Callable[[Held, LeaseLost], None],
-        failed: Callable[[BaseException], None],
+        on_settled: Callable[[], None],
+        on_lost: Callable[[ClaimState, LeaseLost], None],
+        on_failure: Callable[[BaseException], None],
     ) -> None:
-        self._hand = hand
-        self._outage = outage
+        self._in_flight = in_flight
+        self._retry = retry
         self._output = output
-        self._committed = committed
+        self._read_output_lengths = read_output_lengths
         self._emit = emit
-        self._settled = settled
-        self._lost = lost
-        self._failed = failed
+        self._on_settled = on_settled
+        self._on_lost = on_lost
+        self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
-        self._ripe: deque[Held] = deque()
+        self._due: deque[ClaimState] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._torn = False  # files hold something beyond what is committed, which must not be committed with the next
+        self._output_dirty = False  # the files hold uncommitted bytes, which must not be committed with other items
 
-    def collect(self, held: Held, outcome: EncodedOutcome) -> None:
-        """Settle an outcome with others of its claim: when there are enough, or after a moment, or when there is
-        nothing to wait for."""
-        if held.lost:
-            self._hand.retire(held)
+    def collect(self, state: ClaimState, outcome: EncodedOutcome) -> None:
+        """Settle an outcome together with others of its claim: when there are enough, or after a moment, or at once
+        if nothing else is in flight."""
+        if state.lost:
+            self._in_flight.retire(state)
             return
-        weight = 0
+        size = DISCOVERED_BYTES * len(outcome.discovered)
         if self._output is not None and outcome.output is not None:
             try:
-                weight += self._output.size(outcome.output)
-            except Exception as error:  # noqa: BLE001  an entry that the output cannot take is the handler's failure
-                outcome = self._retry(held, outcome, error)
-        weight += DISCOVERED_BYTES * len(outcome.discovered)
-        self._hand.weigh(held, held.weight + weight)
-        held.outcomes.append(outcome)
-        self._hand.unsettled += 1
-        if not self._hand.works and not self._hand.ahead:
+                size += self._output.size(outcome.output)
+            except Exception as error:  # noqa: BLE001  the handler passed an entry that the output cannot take
+                outcome = self._encode_retry(state, outcome, error)
+                size = 0
+        self._in_flight.add_outcome(state, outcome, size)
+        if not self._in_flight.executions and not self._in_flight.queue:
             self.flush()
-        elif len(held.outcomes) >= GROUP_COUNT or not (held.works or held.ahead):
-            self._ripen(held)
-        elif held.timer is None:
-            held.timer = self._loop.call_later(GROUP_SECONDS, self._ripen, held)
+        elif len(state.outcomes) >= ENOUGH_OUTCOMES or not (state.executions or state.queued):
+            self._make_due(state)
+        elif state.timer is None:
+            state.timer = self._loop.call_later(MAX_WAIT, self._make_due, state)
 
-    def release(self, held: Held, item: Item) -> None:
+    def release(self, state: ClaimState, item: Item) -> None:
         """Give back an item that was never started."""
-        self.collect(held, held.claim.encode(item.release(started=False)))
+        self.collect(state, state.leased.encode(item.release(started=False)))
 
     def flush(self) -> None:
-        """Settle all that is finished without waiting for more."""
-        for held in list(self._hand.claims.values()):
-            if held.outcomes:
-                self._ripen(held)
+        """Settle all finished items without waiting for more."""
+        for state in list(self._in_flight.claims.values()):
+            if state.outcomes:
+                self._make_due(state)
 
-    def drop(self) -> None:
-        """Leave the rest as it is."""
-        self._ripe.clear()
-        for held in self._hand.claims.values():
-            if held.timer is not None:
-                held.timer.cancel()
+    def stop(self) -> None:
+        """Cancel everything: what is not settled stays claimed until its lease ends."""
+        self._due.clear()
+        for state in self._in_flight.claims.values():
+            if state.timer is not None:
+                state.timer.cancel()
         for task in self._tasks:
             task.cancel()
 
-    def _ripen(self, held: Held) -> None:
-        if held.timer is not None:
-            held.timer.cancel()
-            held.timer = None
-        held.ripe = True
-        if not held.queued:
-            held.queued = True
-            self._ripe.append(held)
-            self._pump()
+    def _make_due(self, state: ClaimState) -> None:
+        if state.timer is not None:
+            state.timer.cancel()
+            state.timer = None
+        state.commit_due = True
+        if not state.commit_queued:
+            state.commit_queued = True
+            self._due.append(state)
+            self._start_commits()
 
-    def _pump(self) -> None:
-        while self._ripe and len(self._tasks) < (AT_ONCE if self._output is None else 1):
-            batch = [self._ripe.popleft()]
-            if self._output is not None:  # the files have one end, where one batch is written at a time
-                batch += self._ripe
-                self._ripe.clear()
+    def _start_commits(self) -> None:
+        while self._due and len(self._tasks) < (MAX_CONCURRENT_COMMITS if self._output is None else 1):
+            batch = [self._due.popleft()]
+            if self._output is not None:  # files can only be appended to by one batch at a time
+                batch += self._due
+                self._due.clear()
             task = self._loop.create_task(self._settle(batch))
             self._tasks.add(task)
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._end_commit)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _end_commit(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
             if (error := task.exception()) is not None:
-                self._failed(error)
-            self._pump()
+                self._on_failure(error)
+            self._start_commits()
 
-    async def _settle(self, batch: Sequence[Held]) -> None:
-        """Settle all that is finished of some claims."""
-        weights = [held.weight for held in batch]
-        groups = [group for held in batch for group in _taken(held)]
+    async def _settle(self, batch: Sequence[ClaimState]) -> None:
+        """Settle the finished items of some claims."""
+        sizes = [state.pending_bytes for state in batch]
+        groups = [group for state in batch for group in self._take_groups(state)]
         try:
             if self._output is None:
                 for group in groups:
-                    if not group.held.lost:
+                    if not group.state.lost:
                         await self._commit(group)
             else:
-                await self._record(self._output, groups)
+                await self._write_and_commit(self._output, groups)
         except Exception:
-            for held in batch:
-                held.broken_off = True
+            for state in batch:
+                state.commit_failed = True
             raise
         finally:
-            for held, weight in zip(batch, weights, strict=True):
-                # Nothing is left of it where the claim was lost meanwhile.
-                self._hand.weigh(held, held.weight - weight if held.outcomes else 0)
-                self._hand.unsettled -= held.sending  # not 0 where it was broken off: nobody waits for these any more
-                held.sending = 0
-                held.queued = False  # what else is in hand of it is still given back
-        for held in batch:
-            if held.ripe and held.outcomes:
-                self._ripen(held)
-            self._hand.retire(held)
-        self._settled()
+            for state, size in zip(batch, sizes, strict=True):
+                self._in_flight.end_sending(state, size)
+                state.commit_queued = False  # other items of the claim may still be released
+        for state in batch:
+            if state.commit_due and state.outcomes:
+                self._make_due(state)
+            self._in_flight.retire(state)
+        self._on_settled()
+
+    def _take_groups(self, state: ClaimState) -> list["_Group"]:
+        state.commit_due = False
+        outcomes = self._in_flight.take_outcomes(state)
+        return [_Group(state, partition, group) for partition, group in _group_outcomes(outcomes)]
 
     async def _commit(self, group: "_Group") -> None:
         try:
             await self._send(group)
         except UsageError as error:
-            for part in self._apart(group, error):
+            for part in self._isolate_refused(group, error):
                 await self._commit(part)
 
-    async def _record(self, output: Output, groups: Sequence["_Group"]) -> None:
-        """Commit groups with what they wrote (INV-5, rule 6): first written, then settled with the lengths, in order.
-        Where one is refused, the files are cut to what the store holds and the others are written again. Where that
-        fails, nothing is written any more, and what was to be is given back."""
-        while groups and not self._torn:
+    async def _write_and_commit(self, output: Output, groups: Sequence["_Group"]) -> None:
+        """Write what the groups hand in as output, then settle them in order with the new file lengths (INV-5).
+
+        If the store refuses a group, the files are truncated to the committed lengths and the remaining groups are
+        written again. If writing fails, nothing more is written and the remaining items are released.
+        """
+        while groups and not self._output_dirty:
             entries = [[outcome.output for outcome in group.outcomes if outcome.output is not None] for group in groups]
-            self._torn = True
+            self._output_dirty = True
             try:
                 moves = await asyncio.to_thread(output.write, entries)
-            except Exception as error:  # noqa: BLE001  a full disk, or whatever else: the run ends with it
-                self._failed(error)
+            except Exception as error:  # noqa: BLE001  a full disk, for example: the run ends with this error
+                self._on_failure(error)
                 break
-            rest = await self._send_in_order(groups, moves)
-            if rest is None:
+            remaining = await self._send_in_order(groups, moves)
+            if remaining is None:
                 output.keep()
-                self._torn = False
+                self._output_dirty = False
                 return
-            groups = rest
-            committed = await self._outage.outlast("outputs", self._committed)
+            groups = remaining
+            lengths = await self._retry.call("outputs", self._read_output_lengths)
             try:
-                await asyncio.to_thread(output.restore, committed)
+                await asyncio.to_thread(output.restore, lengths)
             except Exception as error:  # noqa: BLE001  as above
-                self._failed(error)
+                self._on_failure(error)
                 break
-            self._torn = False
-            groups = [group for group in groups if not group.held.lost]
+            self._output_dirty = False
+            groups = [group for group in groups if not group.state.lost]
         for group in groups:
-            if not group.held.lost:
-                await self._commit(_unwritten(group))
+            if not group.state.lost:
+                await self._commit(_release_unwritten(group))
 
     async def _send_in_order(
         self, groups: Sequence["_Group"], moves: Sequence[Sequence[OutputMove]]
     ) -> "Sequence[_Group] | None":
-        """Settle groups until one is refused; return what is to be written again, None if all went through."""
+        """Settle groups until one fails. Return the groups to write again, or None if all were settled."""
         for number, (group, grown) in enumerate(zip(groups, moves, strict=True)):
             try:
                 if not await self._send(group, grown):
                     return groups[number + 1 :]
             except UsageError as error:
-                return [*self._apart(group, error), *groups[number + 1 :]]
+                return [*self._isolate_refused(group, error), *groups[number + 1 :]]
         return None
 
     async def _send(self, group: "_Group", outputs: Sequence[OutputMove] = ()) -> bool:
-        """Commit a group; whether it was still ours to settle."""
-        held = group.held
+        """Settle a group. Return whether its claim was still ours."""
+        state = group.state
         try:
-            await self._outage.outlast(
-                "settle", lambda: held.claim.commit(group.partition, group.outcomes, outputs=outputs)
+            await self._retry.call(
+                "settle", lambda: state.leased.commit(group.partition, group.outcomes, outputs=outputs)
             )
         except LeaseLost as lost:
-            self._lost(held, lost)
-        if held.lost:  # perhaps in the meantime, and all is counted
+            self._on_lost(state, lost)
+        if state.lost:  # perhaps the lease keeper noticed meanwhile: either way, everything is counted
             return False
-        held.sending -= len(group.outcomes)
-        self._hand.unsettled -= len(group.outcomes)
+        self._in_flight.mark_settled(state, len(group.outcomes))
         return True
 
-    def _apart(self, group: "_Group", error: UsageError) -> list["_Group"]:
-        """One of these outcomes is refused by the store itself: it alone is retried, the others go through."""
+    def _isolate_refused(self, group: "_Group", error: UsageError) -> list["_Group"]:
+        """The store refuses one of these outcomes: retry that item alone, so that the others are settled."""
         if len(group.outcomes) > 1:
             return [group._replace(outcomes=[outcome]) for outcome in group.outcomes]
         refused = group.outcomes[0]
         if refused.count_if_settled is not None:
-            refused.count_if_settled()  # it was settled by its transaction
+            refused.count_if_settled()  # its own transaction has settled it
             return []
         if refused.move.kind is MoveKind.RETRY:
             raise error
-        return [group._replace(outcomes=[self._retry(group.held, refused, error)])]
+        return [group._replace(outcomes=[self._encode_retry(group.state, refused, error)])]
 
-    def _retry(self, held: Held, refused: EncodedOutcome, error: Exception) -> EncodedOutcome:
-        reason = described(error)
+    def _encode_retry(self, state: ClaimState, refused: EncodedOutcome, error: Exception) -> EncodedOutcome:
+        reason = describe_error(error)
         self._emit(events.HandlerFailed(refused.item.key, reason, None))
-        return held.claim.encode(refused.item.retry(reason=reason))
+        return state.leased.encode(refused.item.retry(reason=reason))
 
 
 class _Group(NamedTuple):
-    """Outcomes that are settled together: of one claim and one partition."""
+    """Outcomes of one claim and one partition, which are settled together."""
 
-    held: Held
+    state: ClaimState
     partition: int
     outcomes: Sequence[EncodedOutcome]
 
 
-def _unwritten(group: _Group) -> _Group:
-    """What is settled of a group where nothing can be written: items that have an output are given back."""
-    claim = group.held.claim
+def _release_unwritten(group: _Group) -> _Group:
+    """Replace outcomes whose output cannot be written by releases."""
+    leased = group.state.leased
     outcomes = [
-        outcome if outcome.output is None else claim.encode(outcome.item.release()) for outcome in group.outcomes
+        outcome if outcome.output is None else leased.encode(outcome.item.release()) for outcome in group.outcomes
     ]
     return group._replace(outcomes=outcomes)
 
 
-def _taken(held: Held) -> list[_Group]:
-    """Take what is finished of a claim, to be sent."""
-    held.ripe = False
-    outcomes, held.outcomes = held.outcomes, []
-    held.sending = len(outcomes)
-    return [_Group(held, partition, group) for partition, group in _grouped(outcomes)]
-
-
-def _grouped(outcomes: Iterable[EncodedOutcome]) -> list[tuple[int, list[EncodedOutcome]]]:
-    """By partition, in order, and not too many at once: others wait as long as one settlement takes."""
+def _group_outcomes(outcomes: Iterable[EncodedOutcome]) -> list[tuple[int, list[EncodedOutcome]]]:
+    """Group outcomes by partition, in order. Groups are bounded, because others wait while one is settled."""
     partitions: dict[int, list[EncodedOutcome]] = {}
     for outcome in outcomes:
         partitions.setdefault(outcome.item.partition, []).append(outcome)
-    return [(partition, part) for partition, group in sorted(partitions.items()) for part in _parts(group)]
+    return [(partition, part) for partition, group in sorted(partitions.items()) for part in _split_group(group)]
 
 
-def _parts(outcomes: Sequence[EncodedOutcome]) -> list[list[EncodedOutcome]]:
+def _split_group(outcomes: Sequence[EncodedOutcome]) -> list[list[EncodedOutcome]]:
     parts: list[list[EncodedOutcome]] = []
     discovered = 0
     for outcome in outcomes:

@@ -1,7 +1,7 @@
-"""Broker: claims ahead for all workers of a process, hands out, settles in groups, renews (DESIGN 6).
+"""Dispatcher: claims items for all workers of a process, starts handlers, and watches over them.
 
-Workers never touch the store. A worker is a free slot: an item that is started gets a task of its own, so that five
-thousand idle workers cost nothing.
+Handlers never touch the store. A worker is only a free slot: each item that is started gets a task of its own, so that
+five thousand idle workers cost nothing.
 """
 
 import asyncio
@@ -15,32 +15,32 @@ from swath.core.item import Item
 from swath.core.leased_items import LeasedItems
 from swath.core.session import Session
 from swath.core.store import ClaimReply, Signal
-from swath.runner.committer import MAX_OUTPUT, Settler
-from swath.runner.execution import Handler, Transaction, Transactions, Why, Work, perform
-from swath.runner.in_flight import Hand
-from swath.runner.lease_keeper import Leases
+from swath.runner.committer import MAX_PENDING_BYTES, Committer
+from swath.runner.execution import CancelReason, Execution, Handler, Transaction, Transactions, execute
+from swath.runner.in_flight import InFlight
+from swath.runner.lease_keeper import LeaseKeeper
 from swath.runner.output import Output
-from swath.runner.poison import UNLIMITED, Caution, company
-from swath.runner.store_retry import WAIT_FOR_IT, Outage
+from swath.runner.poison import UNLIMITED, ClaimLimit, limit_in_flight
+from swath.runner.store_retry import UNAVAILABLE, StoreRetry
 
 log = logging.getLogger("swath.runner")
 
-MAX_BATCH = 1_000  # items in one claim of the broker's
-LOOK_AHEAD = 0.2  # seconds of work to claim ahead
-MOST_AHEAD = 200  # items to claim ahead, beside two for each worker
+MAX_CLAIM_ITEMS = 1_000  # items in one claim
+AHEAD_SECONDS = 0.2  # seconds of work to claim ahead
+MAX_AHEAD = 200  # items to claim ahead, in addition to two for each worker
 RATE_WINDOW = 0.1  # seconds over which the completion rate is measured
-IDLE = 1.0  # seconds between looks where nothing is ready, at the most
-PATIENCE = 0.002  # seconds between two looks that found nothing, doubled each time
-MOST_PATIENCE = 0.05
-LISTEN = 1.0  # seconds between looks for a pause
-NOT_AHEAD = 60.0  # seconds without claiming ahead, after a claim whose items had to start at once
-ROOM_KEPT = 60.0  # seconds before and after the end of their lane's interval with room for suspects given back
-ROOM_SHARE = 0.1  # of a longer interval, for which there is room before its end: what runs then has so long to end
-TICK = 0.25  # seconds between looks at the clock, at the most
+IDLE_SECONDS = 1.0  # between claims when nothing is ready, at most
+FIRST_PAUSE = 0.002  # seconds between two claims that found nothing; doubled each time
+LONGEST_PAUSE = 0.05
+SIGNAL_SECONDS = 1.0  # between checks whether somebody paused the frontier or a lane
+NO_AHEAD_SECONDS = 60.0  # without claiming ahead, after a claim whose items had to start at once
+SUSPECT_WINDOW = 60.0  # seconds before and after its lane's interval ends in which a returned suspect finds room
+SUSPECT_WINDOW_SHARE = 0.1  # of a longer interval: items that run when the window opens have this long to finish
+TICK = 0.25  # seconds between checks of timeouts and leases, at most
 
 
-class Broker:
-    """All that happens between the store and the handlers of one `run`."""
+class Dispatcher:
+    """Everything that happens between the store and the handlers of one run."""
 
     def __init__(
         self,
@@ -55,164 +55,171 @@ class Broker:
         until: str,
         output: Output | None,
         transaction: Transaction | None,
-        failed: Callable[[BaseException], None],
+        on_failure: Callable[[BaseException], None],
     ) -> None:
-        self.hand = Hand()
-        self.closing = False
-        self.claim_under_way = False
+        self.in_flight = InFlight()
+        self.stopping = False
+        self.claiming = False  # whether a claim was sent and not answered
         self._session = session
         self._store = session.store
         self._claimer = claimer
         self._handler = handler
-        self._writes_output = output is not None
+        self._accepts_output = output is not None
         self._workers = workers
         self._lease = lease
         self._timeout = timeout
         self._grace = grace
         self._until = until
-        self._failed = failed
-        self._outage = Outage(session.emit)
-        self._transactions = Transactions(transaction, self._outage) if transaction is not None else None
-        self._leases = Leases(self.hand, self._outage, lease=lease, lost=self._stir)
-        self._settler = Settler(
-            self.hand,
-            self._outage,
+        self._on_failure = on_failure
+        self._retry = StoreRetry(session.emit)
+        self._transactions = Transactions(transaction, self._retry) if transaction is not None else None
+        self._lease_keeper = LeaseKeeper(self.in_flight, self._retry, lease=lease, on_lost=self._notify)
+        self._committer = Committer(
+            self.in_flight,
+            self._retry,
             output,
-            committed=session.store.outputs,
+            read_output_lengths=session.store.outputs,
             emit=session.emit,
-            settled=self._settled,
-            lost=self._leases.lose,
-            failed=failed,
+            on_settled=self._handle_settled,
+            on_lost=self._lease_keeper.lose,
+            on_failure=on_failure,
         )
-        self._most_unsettled = 2 * max(workers, MAX_BATCH)
+        self._max_unsettled = 2 * max(workers, MAX_CLAIM_ITEMS)
         self._tick = min(TICK, lease / 20)
         self._loop = asyncio.get_running_loop()
-        self._room = asyncio.Event()
-        self._news = asyncio.Event()
-        self._patience = PATIENCE
-        self._handing_out = False
+        self._has_room = asyncio.Event()  # set when there may be room for another claim
+        self._settled_something = asyncio.Event()  # set when a settlement may have made items ready
+        self._pause = FIRST_PAUSE
+        self._starting = False
         self._signal: Signal | None = None
         self._rate = Rate(lease_clock())
-        self._caution = Caution()
+        self._claim_limit = ClaimLimit()
         self._ahead_from = 0.0  # on `lease_clock`: until then nothing is claimed ahead
-        self._room_for = (UNLIMITED, 0.0, 0.0)  # how many may be in hand where suspects come again, and when they may
+        self._suspect_limit = (
+            UNLIMITED,
+            0.0,
+            0.0,
+        )  # items in flight when returned suspects come again, and from/until when
 
-    # claiming
+    # Claiming
 
-    async def claiming(self) -> str:
-        """Claim for whoever is free until the frontier is covered; return what the run was to go on until."""
-        tries = 0
-        self._signal = await self._outage.outlast("signal", self._store.signal)
-        while not self.closing:
-            wanted = self._wanted()
+    async def claim_items(self) -> str:
+        """Claim items for free workers until the run's `until` condition holds; return that condition."""
+        attempt = 0
+        self._signal = await self._retry.call("signal", self._store.signal)
+        while not self.stopping:
+            wanted = self._count_wanted()
             if not wanted:
-                self._room.clear()
-                await self._room.wait()
+                self._has_room.clear()
+                await self._has_room.wait()
                 continue
-            self._news.clear()
+            self._settled_something.clear()
             try:
-                self.claim_under_way = True
-                claim, reply = await self._claimer.claim(wanted, lease=self._lease)
-            except WAIT_FOR_IT as error:
-                tries += 1
-                await self._outage.wait(self._outage.failed("claim", error, tries=tries))
+                self.claiming = True
+                leased, reply = await self._claimer.claim(wanted, lease=self._lease)
+            except UNAVAILABLE as error:
+                attempt += 1
+                await self._retry.wait(self._retry.note_failure("claim", error, attempt=attempt))
                 continue
             finally:
-                self.claim_under_way = False
-            tries = 0
-            self._outage.worked("claim")
-            if claim is not None:
-                self._take(claim)
-            self._heed(reply.signal)
-            self._hand_out()
-            if claim is not None and reply.starts_count:
-                self._start_or_give_back(claim)
-            if claim is None:
-                if await self._covered(reply):
+                self.claiming = False
+            attempt = 0
+            self._retry.note_success("claim")
+            if leased is not None:
+                self._accept(leased)
+            self._handle_signal(reply.signal)
+            self._start_items()
+            if leased is not None and reply.starts_count:
+                self._release_unstarted(leased)
+            if leased is None:
+                if await self._is_finished(reply):
                     return self._until
-                await self._idle(reply)
+                await self._wait_for_work(reply)
         return ""
 
-    def _wanted(self) -> int:
-        """How many items to claim now: what is free, and so much ahead as is worked off while a claim takes."""
-        if self.hand.unsettled >= self._most_unsettled or self.hand.weight >= MAX_OUTPUT:
-            return 0  # settling has fallen behind
-        if any(held.outcomes or held.sending for held in self.hand.ended):
-            return 0  # a claim might take them back before they are settled
-        most = self._company()
-        if most is not None and self.hand.items >= most:
+    def _count_wanted(self) -> int:
+        """Return how many items to claim now: for free workers, and ahead for the time that a claim takes."""
+        in_flight = self.in_flight
+        if in_flight.unsettled >= self._max_unsettled or in_flight.pending_bytes >= MAX_PENDING_BYTES:
+            return 0  # the committer has fallen behind
+        if any(state.outcomes or state.sending for state in in_flight.expired):
+            return 0  # our own claim would take these items back before they are settled
+        limit = self._limit_in_flight()
+        if limit is not None and in_flight.items >= limit:
             return 0
-        look_ahead = self._look_ahead()
-        free = self._workers - len(self.hand.works) - len(self.hand.ahead)
-        room = min(free + look_ahead, MAX_BATCH, self._caution.most)
-        if most is not None:
-            return max(0, min(room, most - self.hand.items))
-        if free > 0 and not self.hand.ahead:
+        ahead = self._count_ahead()
+        free = self._workers - len(in_flight.executions) - len(in_flight.queue)
+        room = min(free + ahead, MAX_CLAIM_ITEMS, self._claim_limit.items)
+        if limit is not None:
+            return max(0, min(room, limit - in_flight.items))
+        if free > 0 and not in_flight.queue:
             return room
-        return room if room >= max(1, look_ahead // 2) else 0
+        return room if room >= max(1, ahead // 2) else 0
 
-    def _company(self) -> int | None:
-        """How many items may be in hand with those that are, and with suspects that come again; None: any number."""
-        most = self.hand.company(self._store.settings.max_attempts)
-        expected, since, until = self._room_for
+    def _limit_in_flight(self) -> int | None:
+        """Return how many items may be in flight with the present ones and with suspects that come again soon."""
+        limit = self.in_flight.limit(self._store.settings.max_attempts)
+        expected, since, until = self._suspect_limit
         if not since <= lease_clock() < until:
-            return most
-        return expected if most is None else min(most, expected)
+            return limit
+        return expected if limit is None else min(limit, expected)
 
-    def _look_ahead(self) -> int:
+    def _count_ahead(self) -> int:
         now = lease_clock()
         if now < self._ahead_from:
             return 0
-        seconds = min(LOOK_AHEAD, self._lease / 8)
-        return min(int(self._rate.at(now) * seconds), 2 * self._workers + MOST_AHEAD)
+        seconds = min(AHEAD_SECONDS, self._lease / 8)
+        return min(int(self._rate.measure(now) * seconds), 2 * self._workers + MAX_AHEAD)
 
-    def _take(self, claim: LeasedItems) -> None:
-        claim.accepts_output = self._writes_output
-        self.hand.take(claim, lease_clock())
-        self._caution.met(company(claim.items, self._store.settings.max_attempts))
-        self._patience = PATIENCE
-        if self.closing:
-            self.give_back()
+    def _accept(self, leased: LeasedItems) -> None:
+        leased.accepts_output = self._accepts_output
+        self.in_flight.add_claim(leased, lease_clock())
+        self._claim_limit.adjust(limit_in_flight(leased.items, self._store.settings.max_attempts))
+        self._pause = FIRST_PAUSE
+        if self.stopping:
+            self.release_queued()
 
-    def _start_or_give_back(self, claim: LeasedItems) -> None:
-        """An interval runs from this claim on: what waited here would start too close to the next (INV-3).
+    def _release_unstarted(self, leased: LeasedItems) -> None:
+        """Release the items of a claim that did not start at once.
 
-        A suspect that was in too large a company comes again after its interval. If it met as many then, it never had
-        its turn, and nor had its lane.
+        Their lanes' interval runs from the claim, so an item that waited here would start too close to the next
+        (INV-3). A suspect that is released because too many items were in flight comes again after its interval.
+        Keep room for it then: otherwise neither it nor its lane would ever proceed.
         """
         now, settings = lease_clock(), self._store.settings
-        self._ahead_from = now + NOT_AHEAD
-        if (held := self.hand.claims.get(claim)) is None:
+        self._ahead_from = now + NO_AHEAD_SECONDS
+        if (state := self.in_flight.claims.get(leased)) is None:
             return
-        given_back = self.hand.unstarted(held)
-        if company(claim.items, settings.max_attempts) is not None:
-            most = company(given_back, settings.max_attempts)
+        released = self.in_flight.pop_queued(state)
+        if limit_in_flight(leased.items, settings.max_attempts) is not None:
+            limit = limit_in_flight(released, settings.max_attempts)
             interval = settings.min_interval / SECOND
-            since, until = now + interval - max(ROOM_KEPT, ROOM_SHARE * interval), now + interval + ROOM_KEPT
-            self._room_for = (UNLIMITED, 0.0, 0.0) if most is None else (most, since, until)
-        for item in given_back:
-            self._settler.release(held, item)
+            since = now + interval - max(SUSPECT_WINDOW, SUSPECT_WINDOW_SHARE * interval)
+            until = now + interval + SUSPECT_WINDOW
+            self._suspect_limit = (UNLIMITED, 0.0, 0.0) if limit is None else (limit, since, until)
+        for item in released:
+            self._committer.release(state, item)
 
-    async def _covered(self, reply: ClaimReply) -> bool:
-        """Whether the end is reached that this run goes on until."""
-        if reply.skipped or self.hand.items or self._news.is_set() or self._until == "stopped":
-            return False  # what was settled meanwhile may have made something ready that the claim could not see
+    async def _is_finished(self, reply: ClaimReply) -> bool:
+        """Return whether the run's `until` condition holds."""
+        if reply.skipped or self.in_flight.items or self._settled_something.is_set() or self._until == "stopped":
+            return False  # a settlement since the claim may have made items ready
         if self._until == "idle":
             return reply.next_ready_at is None or reply.next_ready_at > reply.now
-        status = await self._outage.outlast("status", self._store.status)
+        status = await self._retry.call("status", self._store.status)
         return not any(part.ready + part.delayed + part.claimed + part.inbox for part in status.partitions)
 
-    async def _idle(self, reply: ClaimReply) -> None:
-        """Nothing was ready: wait until something is, or may be."""
-        await asyncio.sleep(self._patience)
-        self._patience = min(MOST_PATIENCE, self._patience * 2)
+    async def _wait_for_work(self, reply: ClaimReply) -> None:
+        """Wait until an item is ready, or may be."""
+        await asyncio.sleep(self._pause)
+        self._pause = min(LONGEST_PAUSE, self._pause * 2)
         if reply.skipped:
-            return  # skipped is not empty
-        seconds = IDLE
+            return  # skipped partitions may have ready items
+        seconds = IDLE_SECONDS
         if reply.next_ready_at is not None and not reply.signal.paused:
-            seconds = min(IDLE, (reply.next_ready_at - reply.now) / SECOND)
-        if seconds > 0 and not self._news.is_set():
-            waits = [self._loop.create_task(wait) for wait in (self._wait(seconds), self._news.wait())]
+            seconds = min(IDLE_SECONDS, (reply.next_ready_at - reply.now) / SECOND)
+        if seconds > 0 and not self._settled_something.is_set():
+            waits = [self._loop.create_task(wait) for wait in (self._wait(seconds), self._settled_something.wait())]
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -223,183 +230,185 @@ class Broker:
     async def _wait(self, seconds: float) -> bool:
         try:
             await self._store.wait(seconds)
-        except WAIT_FOR_IT as error:
-            await self._outage.wait(self._outage.failed("wait", error))
+        except UNAVAILABLE as error:
+            await self._retry.wait(self._retry.note_failure("wait", error))
         return True
 
-    # handing out
+    # Starting handlers
 
-    def _hand_out(self) -> None:
-        """Start what there are workers for. A loop may run a task as soon as it is made: what ends in here leaves the
-        next one to whoever handed it out, or each would be started from within the one before."""
-        if self._handing_out:
+    def _start_items(self) -> None:
+        """Start items for free workers.
+
+        An event loop may run a task as soon as it is created. If that task ends at once and comes here, it leaves the
+        next item to the caller above: otherwise each item would start inside the one before.
+        """
+        if self._starting:
             return
-        self._handing_out = True
+        self._starting = True
         try:
-            self._hand_out_what_may_start()
+            self._start_queued()
         finally:
-            self._handing_out = False
+            self._starting = False
 
-    def _hand_out_what_may_start(self) -> None:
-        most = self.hand.company(self._store.settings.max_attempts)
-        if most is not None:
-            for held, item in self.hand.beyond(most):
-                self._settler.release(held, item)
-            if self.hand.items > most:
-                return  # until what runs is settled
-        while self.hand.ahead and len(self.hand.works) < self._workers and not self.closing:
-            if self.hand.weight >= MAX_OUTPUT:
-                return  # until it is settled (INV-9)
-            held, item = self.hand.next()
+    def _start_queued(self) -> None:
+        limit = self.in_flight.limit(self._store.settings.max_attempts)
+        if limit is not None:
+            for state, item in self.in_flight.pop_beyond(limit):
+                self._committer.release(state, item)
+            if self.in_flight.items > limit:
+                return  # wait until running items are settled
+        while self.in_flight.queue and len(self.in_flight.executions) < self._workers and not self.stopping:
+            if self.in_flight.pending_bytes >= MAX_PENDING_BYTES:
+                return  # wait until they are settled (INV-9)
+            state, item = self.in_flight.pop_next()
             now = lease_clock()
-            if not self._leases.allows_start(held, now):
-                self._settler.release(held, item)
+            if not self._lease_keeper.may_start(state, now):
+                self._committer.release(state, item)
                 continue
-            work = Work(held.claim, item, now)
-            self.hand.start(held, work)
-            work.task = self._loop.create_task(self._work(work))
+            execution = Execution(state.leased, item, now)
+            self.in_flight.start(state, execution)
+            execution.task = self._loop.create_task(self._execute(execution))
 
-    async def _work(self, work: Work) -> None:
-        outcome, failure = await perform(work, self._handler, timeout=self._timeout, transactions=self._transactions)
-        held = self.hand.finish(work)
-        if held is None:
-            return  # given up on
+    async def _execute(self, execution: Execution) -> None:
+        outcome, failure = await execute(
+            execution, self._handler, timeout=self._timeout, transactions=self._transactions
+        )
+        state = self.in_flight.finish(execution)
+        if state is None:
+            return  # it was abandoned
         self._rate.count += 1
         if failure is not None:
-            log.debug("%r failed: %s\n%s", work.item.key, failure.reason, failure.error or "")
-            self._session.emit(events.HandlerFailed(work.item.key, failure.reason, failure.error))
+            log.debug("handler for %r failed: %s\n%s", execution.item.key, failure.reason, failure.error or "")
+            self._session.emit(events.HandlerFailed(execution.item.key, failure.reason, failure.error))
             if failure.fatal is not None:
-                self._failed(failure.fatal)
+                self._on_failure(failure.fatal)
         if outcome is None:
-            self.hand.retire(held)
-            self._settled()
+            self.in_flight.retire(state)
+            self._handle_settled()
             return
-        self._settler.collect(held, outcome)
-        self._hand_out()
-        self._stir()
+        self._committer.collect(state, outcome)
+        self._start_items()
+        self._notify()
 
-    def _settled(self) -> None:
-        self._news.set()  # a lane may be ready again
-        self._hand_out()
-        self._stir()
+    def _handle_settled(self) -> None:
+        self._settled_something.set()  # a lane may be ready again
+        self._start_items()
+        self._notify()
 
-    def _stir(self) -> None:
-        """Something came to its end: whoever waits for that looks again."""
-        self.hand.changed.set()
-        if not self._room.is_set() and (self.closing or self._wanted()):
-            self._room.set()
+    def _notify(self) -> None:
+        """Wake those who wait for something to end: the stop, and the claiming if there is room."""
+        self.in_flight.changed.set()
+        if not self._has_room.is_set() and (self.stopping or self._count_wanted()):
+            self._has_room.set()
 
-    # watching
+    # Watching
 
-    async def renewing(self) -> None:
+    async def renew_leases(self) -> None:
         while True:
-            await self._leases.renew()
+            await self._lease_keeper.renew_due()
             await asyncio.sleep(self._tick)
 
-    async def watching(self) -> None:
-        """Look at the clock for all: time limits, leases, and what was claimed ahead too long ago."""
+    async def enforce_deadlines(self) -> None:
+        """Enforce timeouts and leases, and release items that were claimed ahead too long ago."""
         while True:
             now = lease_clock()
-            for held in self._leases.end(now):
-                for item in self.hand.unstarted(held):
-                    self._settler.release(held, item)
-            while self.hand.ahead and now - self.hand.ahead[0][0].since > self._lease / 4:
-                self._settler.release(*self.hand.next())
-            pause = self._tick if self._timeout is None else min(self._tick, self._end_overdue(now, self._timeout))
-            self._name_the_deaf(now)
-            self._stir()
+            for state in self._lease_keeper.expire_due(now):
+                for item in self.in_flight.pop_queued(state):
+                    self._committer.release(state, item)
+            while self.in_flight.queue and now - self.in_flight.queue[0][0].claimed_at > self._lease / 4:
+                self._committer.release(*self.in_flight.pop_next())
+            pause = self._tick if self._timeout is None else min(self._tick, self._cancel_overdue(now, self._timeout))
+            self._warn_about_stuck_handlers(now)
+            self._notify()
             await asyncio.sleep(pause)
 
-    def _end_overdue(self, now: float, timeout: float) -> float:
-        """Cancel what has run for too long; return the seconds until there may be more of it."""
-        for work in self.hand.works:  # in the order of their start
-            left = work.began + timeout - now
+    def _cancel_overdue(self, now: float, timeout: float) -> float:
+        """Cancel handlers that exceeded the timeout; return the seconds until the next one may."""
+        for execution in self.in_flight.executions:  # in the order of their start
+            left = execution.began + timeout - now
             if left > 0:
                 return left
-            work.cancel(Why.TIMEOUT, now)
+            execution.cancel(CancelReason.TIMEOUT, now)
         return timeout
 
-    def _name_the_deaf(self, now: float) -> None:
-        for work in self.hand.works:
-            if work.why is not None and not work.warned and now - work.cancelled_at > self._grace:
-                work.warned = True
+    def _warn_about_stuck_handlers(self, now: float) -> None:
+        for execution in self.in_flight.executions:
+            reason = execution.cancel_reason
+            if reason is not None and not execution.warned and now - execution.cancelled_at > self._grace:
+                execution.warned = True
                 log.warning(
-                    "the handler of %r goes on %.1f s after it was cancelled because %s: it keeps its worker and its "
-                    "item until it ends", work.item.key, now - work.cancelled_at, work.why.value,
+                    "handler for %r is still running %.1f s after it was cancelled (%s); it keeps its worker slot "
+                    "until it returns", execution.item.key, now - execution.cancelled_at, reason.value,
                 )  # fmt: skip
 
-    async def listening(self) -> None:
-        """Hear of pauses."""
+    async def watch_signal(self) -> None:
+        """Notice within about a second when somebody pauses the frontier or a lane."""
         while True:
-            await asyncio.sleep(LISTEN)
+            await asyncio.sleep(SIGNAL_SECONDS)
             try:
                 signal = await self._store.signal()
-            except WAIT_FOR_IT as error:
-                await self._outage.wait(self._outage.failed("signal", error))
+            except UNAVAILABLE as error:
+                await self._retry.wait(self._retry.note_failure("signal", error))
             else:
-                self._outage.worked("signal")
-                self._heed(signal)
+                self._retry.note_success("signal")
+                self._handle_signal(signal)
 
-    def _heed(self, signal: Signal) -> None:
-        """On a pause, of whatever, give back what was not started. What is not paused can be claimed again at once."""
+    def _handle_signal(self, signal: Signal) -> None:
+        """After any pause, release what was not started. What is not paused can be claimed again at once."""
         before = self._signal
         resumed = before is not None and before.paused and signal == (False, before.version + 1)
         if before is None or signal.paused or (signal.version != before.version and not resumed):
-            self.give_back()
+            self.release_queued()
         self._signal = signal
 
-    # stopping
+    # Stopping
 
-    def give_back(self) -> None:
-        """Release all that was claimed and not started."""
-        while self.hand.ahead:
-            self._settler.release(*self.hand.next())
-        self._settler.flush()
+    def release_queued(self) -> None:
+        """Release all items that were claimed and not started."""
+        while self.in_flight.queue:
+            self._committer.release(*self.in_flight.pop_next())
+        self._committer.flush()
 
-    def close(self) -> None:
-        """Start nothing any more."""
-        self.closing = True
-        self.give_back()
-        self._room.set()
-        self._news.set()
+    def stop_claiming(self) -> None:
+        """Start no more items, and release those that were not started."""
+        self.stopping = True
+        self.release_queued()
+        self._has_room.set()
+        self._settled_something.set()
 
-    def cancel(self) -> None:
-        """End all handlers."""
+    def cancel_handlers(self) -> None:
         now = lease_clock()
-        for work in self.hand.works:
-            work.cancel(Why.STOP, now)
+        for execution in self.in_flight.executions:
+            execution.cancel(CancelReason.STOP, now)
 
-    def abandon(self) -> list[Item]:
-        """Give up on the handlers that still run. Their items stay claimed until the lease ends."""
-        left = list(self.hand.works)
-        for work in left:
-            work.disown()
-        self.hand.works.clear()
-        self.hand.changed.set()
-        return [work.item for work in left]
+    def abandon_handlers(self) -> list[Item]:
+        """Stop waiting for handlers that still run, and return their items, which stay claimed until the lease ends."""
+        left = self.in_flight.abandon_executions()
+        for execution in left:
+            execution.detach()
+        return [execution.item for execution in left]
 
-    def forsake(self, reason: str) -> None:
-        """Count what could not be settled as lost."""
-        for held in self.hand.claims.values():
-            if held.claim.remaining and not held.lost:
-                self.hand.lost += held.claim.remaining
-                self._session.emit(events.Lost(held.claim.fence, held.claim.remaining, reason))
-        self.drop()
+    def give_up(self, reason: str) -> None:
+        """Count items that could not be settled as lost, and stop the committer."""
+        for state in self.in_flight.claims.values():
+            if state.leased.remaining and not state.lost:
+                self.in_flight.count_lost(state)
+                self._session.emit(events.Lost(state.leased.fence, state.leased.remaining, reason))
+        self.stop_committing()
 
-    def drop(self) -> None:
-        """Leave everything where it is."""
-        self._settler.drop()
+    def stop_committing(self) -> None:
+        self._committer.stop()
 
 
 class Rate:
-    """Completions per second, lately."""
+    """The recent number of completed items per second."""
 
     def __init__(self, now: float) -> None:
         self.count = 0
         self._since = now
         self._per_second = 0.0
 
-    def at(self, now: float) -> float:
+    def measure(self, now: float) -> float:
         elapsed = now - self._since
         if elapsed >= RATE_WINDOW:
             self._per_second = (self._per_second + self.count / elapsed) / 2

@@ -1,9 +1,8 @@
-"""Work: one item in its handler's hands, and what the handler's end says about it."""
+"""Execution: one call of the handler, and the outcome that follows from how it ended."""
 
 import asyncio
 import enum
 import inspect
-import logging
 import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -12,55 +11,65 @@ from typing import Any, NamedTuple
 from swath.core.errors import InvalidOutcome, LeaseLost, StoreUnavailable, UsageError, WrongTransaction
 from swath.core.item import Item, Outcome
 from swath.core.leased_items import EncodedOutcome, LeasedItems
-from swath.runner.store_retry import Outage
+from swath.runner.store_retry import StoreRetry
 
-log = logging.getLogger("swath.runner")
-
-Handler = Callable[..., Awaitable[Outcome | None]]  # of an item, and of a connection where there is a transaction
-Transaction = Callable[[], AbstractAsyncContextManager[Any]]  # commits when it is left, rolls back on an exception
+Handler = Callable[..., Awaitable[Outcome | None]]  # takes an item and, with `transaction=`, a connection
+Transaction = Callable[[], AbstractAsyncContextManager[Any]]  # commits on exit, rolls back on an exception
 
 
-class Why(enum.Enum):
+class CancelReason(enum.Enum):
     """Why the runner cancelled a handler."""
 
-    TIMEOUT = "it ran out of time"
-    LEASE = "its lease ended"
-    STOP = "the runner stops"
+    TIMEOUT = "timeout"
+    LEASE = "lease ended"
+    STOP = "run stopping"
 
 
-class Work:
-    """One item being worked on, in a task of its own."""
+class Execution:
+    """One item that is being handled, in a task of its own."""
 
-    __slots__ = ("began", "cancelled_at", "claim", "item", "misused", "staged", "started", "task", "warned", "why")
+    __slots__ = (
+        "began",
+        "cancel_reason",
+        "cancelled_at",
+        "item",
+        "leased",
+        "mark_committed",
+        "misused",
+        "started",
+        "task",
+        "warned",
+    )
 
-    def __init__(self, claim: LeasedItems, item: Item, began: float) -> None:
-        self.claim = claim
+    def __init__(self, leased: LeasedItems, item: Item, began: float) -> None:
+        self.leased = leased
         self.item = item
         self.began = began
         self.task: asyncio.Task[None] | None = None
         self.started = False
-        self.staged: Callable[[], None] | None = None  # counts its settlement in a transaction that may have committed
-        self.misused = False  # by the caller, in a way that every item would meet
-        self.why: Why | None = None
+        # Set when a transaction has settled the item: the commit that follows may or may not succeed.
+        self.mark_committed: Callable[[], None] | None = None
+        self.misused = False  # the caller made a mistake that every item would run into
+        self.cancel_reason: CancelReason | None = None
         self.cancelled_at = 0.0
         self.warned = False
 
     def begin(self) -> bool:
-        """Whether the handler is still to be called."""
+        """Note that the task runs, and return whether the handler is still to be called."""
         self.started = True
-        return self.why is None
+        return self.cancel_reason is None
 
-    def cancel(self, why: Why, now: float) -> None:
-        """Cancel the handler, once: one that goes on regardless is not interrupted in its cleaning up."""
-        if self.why is None:
-            self.why, self.cancelled_at = why, now
-            # A task that is cancelled before its first step never runs a line, so nobody would hear of its end. This
-            # process may have been stopped between handing out and starting: then `perform` does not call the handler.
+    def cancel(self, reason: CancelReason, now: float) -> None:
+        """Cancel the handler, but only once: a second cancellation would interrupt its cleanup."""
+        if self.cancel_reason is None:
+            self.cancel_reason, self.cancelled_at = reason, now
+            # A task that is cancelled before its first step never runs, and nobody would learn that it ended. If this
+            # process was suspended before the first step, `begin` tells `execute` not to call the handler.
             if self.task is not None and self.started:
                 self.task.cancel()
 
-    def disown(self) -> None:
-        """Leave a handler that ignores its cancellation to itself, so that not even the loop's end waits for it."""
+    def detach(self) -> None:
+        """Abandon a handler that ignores its cancellation, so that not even the end of the loop waits for it."""
         if self.task is not None and not self.task.done():
             asyncio.tasks._unregister_task(self.task)  # the hook that asyncio documents for task implementations
             self.task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -74,148 +83,153 @@ class Failure:
     def __init__(self, reason: str, *, error: str | None = None, fatal: BaseException | None = None) -> None:
         self.reason = reason
         self.error = error
-        self.fatal = fatal  # what must end the run as well
+        self.fatal = fatal  # an exception that ends the run
 
 
-class Ended(NamedTuple):
-    """How a handler's work ended."""
+class Result(NamedTuple):
+    """How an execution ended."""
 
-    outcome: EncodedOutcome | None  # None: it was settled already, in its transaction
+    outcome: EncodedOutcome | None  # None if the item's own transaction has settled it
     failure: Failure | None = None
 
 
 class Transactions:
-    """The caller's transactions: what a handler writes, and its settlement as the last statement before the commit
-    (INV-5, rule 14)."""
+    """The caller's transactions. The settlement of an item is the last statement before the commit (INV-5)."""
 
-    def __init__(self, begin: Transaction, outage: Outage) -> None:
+    def __init__(self, begin: Transaction, retry: StoreRetry) -> None:
         self._begin = begin
-        self._outage = outage
-        self._lent: dict[int, Work] = {}  # by the identity of the connection
+        self._retry = retry
+        self._in_use: dict[int, Execution] = {}  # by the identity of the connection
 
-    async def perform(self, work: Work, handler: Handler) -> Ended:
+    async def execute(self, execution: Execution, handler: Handler) -> Result:
         try:
             async with self._begin() as connection:
-                work.staged = await self._settled(work, handler, connection)
+                execution.mark_committed = await self._handle_and_settle(execution, handler, connection)
         except (LeaseLost, StoreUnavailable) as error:
-            # Rolled back, and no fault of the handler's. Whether the item is still ours is seen when it is given back.
-            # Where it is the transaction that is at fault, such as one that may only read, this happens again and
-            # again: so it is said, and not done in haste.
+            # The transaction was rolled back, which is not the handler's fault, so release the item. If the claim is
+            # lost, that release will tell. A transaction that can never commit, for example a read-only one, comes
+            # here for every item: report it, and do not repeat it at full speed.
             if isinstance(error, StoreUnavailable):
-                await asyncio.sleep(self._outage.failed("commit", error))
-            return Ended(work.claim.encode(work.item.release()))
-        if work.staged is None:
+                await asyncio.sleep(self._retry.note_failure("commit", error))
+            return Result(execution.leased.encode(execution.item.release()))
+        if execution.mark_committed is None:
             raise WrongTransaction(
-                "the transaction kept to itself what the handler raised, as psycopg does with Rollback: nothing was "
-                "settled. Raise something else to roll back and retry, or return item.done() or item.dead() to commit"
+                "the transaction suppressed the handler's exception, as psycopg does with Rollback, and nothing was "
+                "settled. To roll back and retry, raise another exception; to commit, return item.done() or item.dead()"
             )
-        work.staged()
-        return Ended(None)
+        execution.mark_committed()
+        return Result(None)
 
-    async def _settled(self, work: Work, handler: Handler, connection: Any) -> Callable[[], None]:
-        """Two on one connection would commit and roll back each other's writes, so neither of them settles."""
-        holder = self._lent.setdefault(id(connection), work)
-        if holder is not work:
-            holder.misused = work.misused = True
-            raise _shared(connection)
+    async def _handle_and_settle(self, execution: Execution, handler: Handler, connection: Any) -> Callable[[], None]:
+        """Call the handler and settle its outcome. If two items share a connection, settle neither."""
+        user = self._in_use.setdefault(id(connection), execution)
+        if user is not execution:
+            user.misused = execution.misused = True
+            raise _shared_connection(connection)
         try:
-            outcome = _encoded(work, await _begun(work, handler(work.item, connection)))
-            if work.misused:
-                raise _shared(connection)
-            return await work.claim.stage(work.item.partition, [outcome], connection)
+            outcome = _encode_outcome(execution, await _check_awaitable(execution, handler(execution.item, connection)))
+            if execution.misused:
+                raise _shared_connection(connection)
+            return await execution.leased.stage(execution.item.partition, [outcome], connection)
         finally:
-            del self._lent[id(connection)]  # before the commit, after which a pool lends it to somebody else
+            del self._in_use[id(connection)]  # before the commit, because a pool may lend the connection again after it
 
 
-def _shared(connection: Any) -> WrongTransaction:
+def _shared_connection(connection: Any) -> WrongTransaction:
     return WrongTransaction(
-        f"run(transaction=) got the same {type(connection).__name__} for two items at once, and their writes would be "
-        "one transaction: open one for each, or take it from a pool"
+        f"run(transaction=) returned the same {type(connection).__name__} for two items at once, so that their writes "
+        "would be one transaction. Open a connection for each transaction, or take one from a pool"
     )
 
 
-async def perform(
-    work: Work, handler: Handler, *, timeout: float | None, transactions: Transactions | None = None
-) -> Ended:
-    """Run the handler and encode its outcome. Whatever it does short of ending the process, there is an outcome."""
-    if not work.begin():
-        return Ended(work.claim.encode(work.item.release(started=False)))
-    ended = await _called(work, handler, timeout, transactions)
-    if ended.outcome is None or work.staged is None:
-        return ended
-    return ended._replace(outcome=ended.outcome._replace(count_if_settled=work.staged))
+async def execute(
+    execution: Execution, handler: Handler, *, timeout: float | None, transactions: Transactions | None = None
+) -> Result:
+    """Call the handler and encode its outcome. There is an outcome unless the process ends."""
+    if not execution.begin():
+        return Result(execution.leased.encode(execution.item.release(started=False)))
+    result = await _call_handler(execution, handler, timeout, transactions)
+    if result.outcome is None or execution.mark_committed is None:
+        return result
+    return result._replace(outcome=result.outcome._replace(count_if_settled=execution.mark_committed))
 
 
-async def _called(work: Work, handler: Handler, timeout: float | None, transactions: Transactions | None) -> Ended:
-    item, claim = work.item, work.claim
+async def _call_handler(
+    execution: Execution, handler: Handler, timeout: float | None, transactions: Transactions | None
+) -> Result:
+    item, leased = execution.item, execution.leased
     try:
         if transactions is not None:
-            return await transactions.perform(work, handler)
-        return Ended(_encoded(work, await _begun(work, handler(item))))
+            return await transactions.execute(execution, handler)
+        return Result(_encode_outcome(execution, await _check_awaitable(execution, handler(item))))
     except asyncio.CancelledError:
-        if work.why is not None:
-            return _interrupted(work, timeout)
-        failure = Failure("the handler was cancelled, and not by the runner", error=_traced())
-    except (Exception, GeneratorExit) as error:  # noqa: BLE001  where a handler's failure becomes a retry
-        # If it is this coroutine that is closed, because the loop is gone, Python raises GeneratorExit in our callers
-        # all the same, and nothing comes of what is returned.
-        if work.why is not None:
-            return _interrupted(work, timeout)
-        failure = Failure(described(error), error=_traced())
-        if work.misused:  # the run ends, and no attempt is counted
+        if execution.cancel_reason is not None:
+            return _handle_cancellation(execution, timeout)
+        failure = Failure("the handler was cancelled, but not by the runner", error=format_traceback())
+    except (Exception, GeneratorExit) as error:  # noqa: BLE001  a handler's failure becomes a retry
+        # GeneratorExit may also close this coroutine because the loop is gone. Python then ignores what it returns.
+        if execution.cancel_reason is not None:
+            return _handle_cancellation(execution, timeout)
+        failure = Failure(describe_error(error), error=format_traceback())
+        if execution.misused:  # end the run without counting an attempt
             failure.fatal = error
-            return Ended(claim.encode(item.release()), failure)
-    except BaseException as error:  # noqa: BLE001  SystemExit and its like: it counts as an attempt, and the run ends
-        failure = Failure(described(error), error=_traced(), fatal=error)
-    return Ended(claim.encode(item.retry(reason=failure.reason, error=failure.error)), failure)
+            return Result(leased.encode(item.release()), failure)
+    except BaseException as error:  # noqa: BLE001  SystemExit and the like: count an attempt and end the run
+        failure = Failure(describe_error(error), error=format_traceback(), fatal=error)
+    return Result(leased.encode(item.retry(reason=failure.reason, error=failure.error)), failure)
 
 
-def _begun(work: Work, returned: object) -> Awaitable[object]:
-    """What the handler returned, to be awaited: as a retry, a plain function would use up the attempts of all items."""
+def _check_awaitable(execution: Execution, returned: object) -> Awaitable[object]:
+    """Return what the handler returned if it can be awaited.
+
+    Otherwise end the run: with a plain function as a handler, retries would use up the attempts of every item.
+    """
     if not inspect.isawaitable(returned):
-        work.misused = True
+        execution.misused = True
         raise UsageError(
-            f"the handler returned {returned!r:.200} without being awaited: define it with `async def`, or use "
-            "swath.sync, which takes plain functions"
+            f"the handler returned {returned!r:.200}, which cannot be awaited: define the handler with `async def`, or "
+            "use swath.sync, which takes plain functions"
         )
     return returned
 
 
-def _encoded(work: Work, outcome: object) -> EncodedOutcome:
-    """What the handler returned, checked. If it was cancelled and swallowed that, it is not done."""
+def _encode_outcome(execution: Execution, outcome: object) -> EncodedOutcome:
+    """Check and encode what the handler returned. A cancelled handler that returns None has not finished its item."""
     if outcome is None:
-        if work.why is not None:
+        if execution.cancel_reason is not None:
             raise asyncio.CancelledError
-        return work.claim.encode(work.item.done())
-    return work.claim.encode(_own(outcome, work.item))
+        return execution.leased.encode(execution.item.done())
+    return execution.leased.encode(_check_outcome(outcome, execution.item))
 
 
-def _interrupted(work: Work, timeout: float | None) -> Ended:
-    if work.why is Why.TIMEOUT:
+def _handle_cancellation(execution: Execution, timeout: float | None) -> Result:
+    if execution.cancel_reason is CancelReason.TIMEOUT:
         reason = f"timed out after {timeout:g} s"
-        return Ended(work.claim.encode(work.item.retry(reason=reason)), Failure(reason))
-    return Ended(work.claim.encode(work.item.release()))
+        return Result(execution.leased.encode(execution.item.retry(reason=reason)), Failure(reason))
+    return Result(execution.leased.encode(execution.item.release()))
 
 
-def _own(outcome: object, item: Item) -> Outcome:
+def _check_outcome(outcome: object, item: Item) -> Outcome:
     if not isinstance(outcome, Outcome):
-        raise InvalidOutcome(f"the handler returned {outcome!r:.200}, which is no outcome: return item.done() or None")
+        raise InvalidOutcome(
+            f"the handler returned {outcome!r:.200}, which is not an outcome: return item.done() or None"
+        )
     if (outcome.item.partition, outcome.item.position) != (item.partition, item.position):
         raise InvalidOutcome(f"the handler of {item.key!r} returned an outcome for {outcome.item.key!r}")
     return outcome
 
 
-def described(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001  its __str__ is as much the handler's as the rest of it
+    except Exception:  # noqa: BLE001  an exception class of the user's may have a broken __str__
         text = "(its text cannot be shown)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _traced() -> str:
-    """The traceback of what is being handled."""
+def format_traceback() -> str:
+    """Return the traceback of the exception that is being handled."""
     try:
         return traceback.format_exc()
-    except Exception as error:  # noqa: BLE001  it asks the exception for notes and more, which may raise whatever it likes
+    except Exception as error:  # noqa: BLE001  formatting calls methods of the user's exception class
         return f"(its traceback cannot be shown: {type(error).__name__})"

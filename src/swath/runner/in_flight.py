@@ -1,146 +1,202 @@
-"""Hand: what a process has in hand of the frontier, from claimed to settled."""
+"""InFlight: what one process has claimed and not settled yet, from the claim to the settlement."""
 
 import asyncio
 from collections import Counter, deque
 
 from swath.core.item import Item
 from swath.core.leased_items import EncodedOutcome, LeasedItems
-from swath.runner.execution import Work
-from swath.runner.poison import company_of
+from swath.runner.execution import Execution
+from swath.runner.poison import limit_by_losses
 
 
-class Held:
-    """A claim in hand: what of it waits, runs, and is yet to be settled."""
+class ClaimState:
+    """The state of one claim inside this process. `InFlight` changes it; other objects read it."""
 
     __slots__ = (
-        "ahead",
-        "broken_off",
-        "claim",
-        "ended",
+        "claimed_at",
+        "commit_due",
+        "commit_failed",
+        "commit_queued",
+        "executions",
+        "expired",
+        "leased",
         "lost",
         "outcomes",
+        "pending_bytes",
         "queued",
-        "ripe",
         "sending",
-        "since",
         "timer",
-        "weight",
-        "works",
     )
 
-    def __init__(self, claim: LeasedItems, since: float) -> None:
-        self.claim = claim
-        self.since = since
-        self.ahead = len(claim.items)
-        self.works: set[Work] = set()
-        self.outcomes: list[EncodedOutcome] = []
-        self.weight = 0  # bytes of output, and of what was discovered, that wait to be settled
-        self.sending = 0  # outcomes in a settlement under way
-        self.broken_off = False  # a settlement failed for good: some of it stays claimed until the lease ends
-        self.queued = False  # for a settler, or in its hands
-        self.ripe = False  # to be settled again as soon as its settler is through
+    def __init__(self, leased: LeasedItems, claimed_at: float) -> None:
+        self.leased = leased
+        self.claimed_at = claimed_at
+        self.queued = len(leased.items)  # items that were not started
+        self.executions: set[Execution] = set()
+        self.outcomes: list[EncodedOutcome] = []  # finished, not sent to the store
+        self.pending_bytes = 0  # approximate size of `outcomes` and of those being sent
+        self.sending = 0  # outcomes that are being sent to the store
+        self.expired = False  # the lease ended without renewal: nothing of this claim may run
+        self.lost = False  # the store said that another worker has the items
+        # The committer's own fields.
+        self.commit_queued = False  # waiting for the committer, or being committed
+        self.commit_due = False  # to be committed again as soon as the commit under way has ended
+        self.commit_failed = False  # a commit failed for good: its items stay claimed until the lease ends
         self.timer: asyncio.TimerHandle | None = None
-        self.ended = False  # the lease ran out and may be somebody else's by now: nothing of it may run
-        self.lost = False  # the store said so
 
 
-class Hand:
-    """The claims in hand, and their items in the order in which they go on."""
+class InFlight:
+    """The claims of one process and their items. It owns all counters: other objects call its methods."""
 
     def __init__(self) -> None:
-        self.claims: dict[LeasedItems, Held] = {}  # not by fence, which may come again after a restore (rule 4)
-        self.ended: set[Held] = set()  # of those, whose lease ran out
-        self.ahead: deque[tuple[Held, Item]] = deque()  # claimed, not started
-        self.works: dict[Work, Held] = {}  # started, in that order
-        self.unsettled = 0  # finished
-        self.weight = 0  # of all claims
-        self.lost = 0  # items, so far
-        self.changed = asyncio.Event()  # something came to its end
-        self._losses: Counter[int] = Counter()  # of what waits or runs and was lost before: how many, by how often
-        self._tally: dict[str, int] = {}
+        self.claims: dict[LeasedItems, ClaimState] = {}  # not by fence: fences may repeat after a restore
+        self.expired: set[ClaimState] = set()
+        self.queue: deque[tuple[ClaimState, Item]] = deque()  # claimed, not started
+        self.executions: dict[Execution, ClaimState] = {}  # in the order of their start
+        self.unsettled = 0  # items that are finished and not settled
+        self.pending_bytes = 0  # approximate size of what waits to be settled
+        self.lost = 0  # items that were lost so far
+        self.changed = asyncio.Event()  # set when something ended
+        self._losses: Counter[int] = Counter()  # queued and running items that were lost before, by number of losses
+        self._counts: dict[str, int] = {}
 
     @property
     def items(self) -> int:
-        """How many were claimed and are not settled yet."""
-        return len(self.works) + len(self.ahead) + self.unsettled
+        """The number of items that are claimed and not settled."""
+        return len(self.executions) + len(self.queue) + self.unsettled
 
-    def take(self, claim: LeasedItems, now: float) -> None:
-        held = self.claims[claim] = Held(claim, now)
-        self.ahead.extend((held, item) for item in claim.items)
-        self._losses.update(item.losses for item in claim.items if item.losses)
+    def limit(self, max_attempts: int) -> int | None:
+        """Return how many items may be in flight together with the present ones; None if there is no limit."""
+        return limit_by_losses(max(self._losses), max_attempts) if self._losses else None
 
-    def company(self, max_attempts: int) -> int | None:
-        """How many items may be in hand with those that are; None: any number."""
-        return company_of(max(self._losses), max_attempts) if self._losses else None
+    # Claimed items
 
-    def _let_go(self, item: Item) -> None:
-        """An item neither waits nor runs any more."""
+    def add_claim(self, leased: LeasedItems, now: float) -> None:
+        state = self.claims[leased] = ClaimState(leased, now)
+        self.queue.extend((state, item) for item in leased.items)
+        self._losses.update(item.losses for item in leased.items if item.losses)
+
+    def pop_next(self) -> tuple[ClaimState, Item]:
+        """Remove and return the item that has waited longest to be started."""
+        state, item = self.queue.popleft()
+        state.queued -= 1
+        self._forget_losses(item)
+        return state, item
+
+    def pop_beyond(self, limit: int) -> list[tuple[ClaimState, Item]]:
+        """Remove and return the queued items beyond a limit. Items with many losses stay in the queue."""
+        ordered = sorted(self.queue, key=lambda entry: -entry[1].losses)
+        self.queue = deque(ordered[:limit])
+        for state, item in ordered[limit:]:
+            state.queued -= 1
+            self._forget_losses(item)
+        return ordered[limit:]
+
+    def pop_queued(self, state: ClaimState) -> list[Item]:
+        """Remove and return the items of a claim that were not started."""
+        items = [item for owner, item in self.queue if owner is state] if state.queued else []
+        if items:
+            self.queue = deque(entry for entry in self.queue if entry[0] is not state)
+            state.queued = 0
+        for item in items:
+            self._forget_losses(item)
+        return items
+
+    def _forget_losses(self, item: Item) -> None:
         if item.losses:
             self._losses[item.losses] -= 1
             if not self._losses[item.losses]:
                 del self._losses[item.losses]
 
-    def beyond(self, most: int) -> list[tuple[Held, Item]]:
-        """Take out what was not started beyond so many items, those last that can afford the fewest losses."""
-        ordered = sorted(self.ahead, key=lambda entry: -entry[1].losses)
-        self.ahead = deque(ordered[:most])
-        for held, item in ordered[most:]:
-            held.ahead -= 1
-            self._let_go(item)
-        return ordered[most:]
+    # Running items
 
-    def next(self) -> tuple[Held, Item]:
-        """The item that has waited longest to be started."""
-        held, item = self.ahead.popleft()
-        held.ahead -= 1
-        self._let_go(item)
-        return held, item
+    def start(self, state: ClaimState, execution: Execution) -> None:
+        self.executions[execution] = state
+        state.executions.add(execution)
+        if execution.item.losses:
+            self._losses[execution.item.losses] += 1
 
-    def unstarted(self, held: Held) -> list[Item]:
-        """Take out what of a claim has not been started."""
-        items = [item for owner, item in self.ahead if owner is held] if held.ahead else []
-        if items:
-            self.ahead = deque(entry for entry in self.ahead if entry[0] is not held)
-            held.ahead = 0
-        for item in items:
-            self._let_go(item)
-        return items
+    def finish(self, execution: Execution) -> ClaimState | None:
+        """Remove an execution and return its claim; None if the execution was abandoned before."""
+        state = self.executions.pop(execution, None)
+        if state is not None:
+            state.executions.discard(execution)
+            self._forget_losses(execution.item)
+        return state
 
-    def start(self, held: Held, work: Work) -> None:
-        self.works[work] = held
-        held.works.add(work)
-        if work.item.losses:
-            self._losses[work.item.losses] += 1
+    def abandon_executions(self) -> list[Execution]:
+        """Remove and return the executions that still run."""
+        left = list(self.executions)
+        self.executions.clear()
+        self.changed.set()
+        return left
 
-    def finish(self, work: Work) -> Held | None:
-        """The claim that a piece of work belonged to; None if it was given up before."""
-        held = self.works.pop(work, None)
-        if held is not None:
-            held.works.discard(work)
-            self._let_go(work.item)
-        return held
+    # Finished items
 
-    def weigh(self, held: Held, weight: int) -> None:
-        """What of a claim waits to be settled weighs so much now."""
-        self.weight += weight - held.weight
-        held.weight = weight
+    def add_outcome(self, state: ClaimState, outcome: EncodedOutcome, size: int) -> None:
+        state.outcomes.append(outcome)
+        self.unsettled += 1
+        self._set_pending_bytes(state, state.pending_bytes + size)
 
-    def retire(self, held: Held) -> None:
-        """Be done with a claim of which nothing is left in hand."""
-        left = held.ahead or held.works or held.outcomes or held.queued or held.broken_off
-        if not left and held.claim in self.claims:
-            del self.claims[held.claim]
-            self.ended.discard(held)
-            _add_up(self._tally, held.claim.counts)
+    def take_outcomes(self, state: ClaimState) -> list[EncodedOutcome]:
+        """Remove and return the outcomes of a claim, which are about to be sent."""
+        outcomes, state.outcomes = state.outcomes, []
+        state.sending = len(outcomes)
+        return outcomes
 
-    def tally(self) -> dict[str, int]:
-        """How many items were settled how."""
-        total = dict(self._tally)
-        for held in self.claims.values():
-            _add_up(total, held.claim.counts)
+    def mark_settled(self, state: ClaimState, outcomes: int) -> None:
+        """Note that outcomes which were being sent are settled."""
+        state.sending -= outcomes
+        self.unsettled -= outcomes
+
+    def end_sending(self, state: ClaimState, sent_bytes: int) -> None:
+        """Note that nothing of a claim is being sent any more, whether it was settled or not."""
+        # If the claim was lost meanwhile, nothing is left of it.
+        self._set_pending_bytes(state, state.pending_bytes - sent_bytes if state.outcomes else 0)
+        self.mark_settled(state, state.sending)  # what could not be settled: nobody waits for it any more
+
+    def _set_pending_bytes(self, state: ClaimState, size: int) -> None:
+        self.pending_bytes += size - state.pending_bytes
+        state.pending_bytes = size
+
+    # The end of a claim
+
+    def expire(self, state: ClaimState) -> None:
+        """Note that a lease ended without renewal."""
+        state.expired = True
+        self.expired.add(state)
+
+    def lose(self, state: ClaimState) -> None:
+        """Drop everything of a claim that another worker has taken over, except what runs."""
+        state.lost = state.expired = True
+        self.lost += state.leased.remaining
+        self.mark_settled(state, state.sending)
+        self.unsettled -= len(state.outcomes)
+        state.outcomes.clear()
+        if not state.commit_queued:  # otherwise `end_sending` does this
+            self._set_pending_bytes(state, 0)
+        self.pop_queued(state)
+
+    def count_lost(self, state: ClaimState) -> None:
+        """Count the unsettled items of a claim as lost."""
+        self.lost += state.leased.remaining
+
+    def retire(self, state: ClaimState) -> None:
+        """Remove a claim of which nothing is in flight any more."""
+        active = state.queued or state.executions or state.outcomes or state.commit_queued or state.commit_failed
+        if not active and state.leased in self.claims:
+            del self.claims[state.leased]
+            self.expired.discard(state)
+            _add_counts(self._counts, state.leased.counts)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many items were settled, by kind of outcome."""
+        total = dict(self._counts)
+        for state in self.claims.values():
+            _add_counts(total, state.leased.counts)
         return total
 
 
-def _add_up(total: dict[str, int], more: dict[str, int]) -> None:
+def _add_counts(total: dict[str, int], more: dict[str, int]) -> None:
     for name, count in more.items():
         total[name] = total.get(name, 0) + count

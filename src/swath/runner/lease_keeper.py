@@ -1,4 +1,4 @@
-"""Leases: renewed while there is work, and the end of the work when they cannot be (rule 3)."""
+"""LeaseKeeper: renews leases while there is work, and ends the work of leases that could not be renewed."""
 
 import asyncio
 import logging
@@ -6,88 +6,87 @@ from collections.abc import Callable
 
 from swath.core.clock import lease_clock
 from swath.core.errors import LeaseLost, StoreUnavailable
-from swath.runner.execution import Why
-from swath.runner.in_flight import Hand, Held
-from swath.runner.store_retry import WAIT_FOR_IT, Outage
+from swath.runner.execution import CancelReason
+from swath.runner.in_flight import ClaimState, InFlight
+from swath.runner.store_retry import UNAVAILABLE, StoreRetry
 
 log = logging.getLogger("swath.runner")
 
-AT_ONCE = 8  # renewals under way
-MOST_MARGIN = 2.0  # seconds before its end at which a lease counts as ended, at the most
+MAX_CONCURRENT_RENEWALS = 8
+MAX_MARGIN = 2.0  # seconds before its end at which a lease counts as expired, at most
 
 
-class Leases:
-    """Watches over the leases of the claims in hand, on the holder's own clock."""
+class LeaseKeeper:
+    """Watches the leases of all claims in flight, on this machine's clock."""
 
-    def __init__(self, hand: Hand, outage: Outage, *, lease: float, lost: Callable[[], None]) -> None:
-        self._hand = hand
-        self._outage = outage
+    def __init__(self, in_flight: InFlight, retry: StoreRetry, *, lease: float, on_lost: Callable[[], None]) -> None:
+        self._in_flight = in_flight
+        self._retry = retry
         self._lease = lease
-        self._lost = lost
-        self._margin = min(MOST_MARGIN, lease / 10)
+        self._on_lost = on_lost
+        self._margin = min(MAX_MARGIN, lease / 10)
 
-    def allows_start(self, held: Held, now: float) -> bool:
-        return now < held.claim.ends_at - 2 * self._margin
+    def may_start(self, state: ClaimState, now: float) -> bool:
+        """Return whether the lease lasts long enough to start an item."""
+        return now < state.leased.ends_at - 2 * self._margin
 
-    async def renew(self) -> None:
-        """Renew every lease of which less than a third is left, those first that end first."""
+    async def renew_due(self) -> None:
+        """Renew each lease that has less than a third left, those that end first first."""
         due = lease_clock() + self._lease / 3
-        claims = [held for held in self._hand.claims.values() if not held.ended and held.claim.ends_at <= due]
-        claims.sort(key=lambda held: held.claim.ends_at)
-        for start in range(0, len(claims), AT_ONCE):
-            await asyncio.gather(*(self._renew(held) for held in claims[start : start + AT_ONCE]))
-
-    async def _renew(self, held: Held) -> None:
-        try:
-            await held.claim.renew(self._lease)
-        except WAIT_FOR_IT as error:
-            # Not as StoreFull: a claim that is given up is not renewed again, and must not keep an outage from ending.
-            await self._outage.wait(self._outage.failed("renew", StoreUnavailable(str(error))))
-        except LeaseLost as lost:
-            if held.sending:  # it may have been settled before: it is for the settlement to find out what was lost
-                held.claim.ends_at = 0.0  # the work ends nevertheless
-            elif not held.ended:  # else likewise, of what is finished
-                self.lose(held, lost)
-        else:
-            self._outage.worked("renew")
-
-    def lose(self, held: Held, lost: LeaseLost) -> None:
-        """Somebody else has these items: end the work on them and drop what it came to (INV-2)."""
-        if held.lost:
-            return
-        held.lost = held.ended = True
-        held.claim.report_lost(lost)
-        log.warning("%s; %d results are dropped", lost, held.claim.remaining)
-        self._hand.lost += held.claim.remaining
-        self._hand.unsettled -= held.sending + len(held.outcomes)
-        held.sending = 0
-        held.outcomes.clear()
-        if not held.queued:  # else its settler sees to it
-            self._hand.weigh(held, 0)
-        self._hand.unstarted(held)
-        self._interrupt(held)
-        self._hand.retire(held)
-        self._lost()
-
-    def end(self, now: float) -> list[Held]:
-        """End the work of leases that run out unrenewed: a lane taken over must not be visited twice at once.
-
-        What is finished, and what is given back, is still offered to the store: it may have had no taker.
-        """
-        ended = [
-            held for held in self._hand.claims.values() if not held.ended and now >= held.claim.ends_at - self._margin
+        states = [
+            state for state in self._in_flight.claims.values() if not state.expired and state.leased.ends_at <= due
         ]
-        for held in ended:
-            held.ended = True
-            self._hand.ended.add(held)
-            log.warning(
-                "the lease of claim %d ends unrenewed: %d running items are abandoned, %d results wait for the store",
-                held.claim.fence, len(held.works), len(held.outcomes) + held.sending,
-            )  # fmt: skip
-            self._interrupt(held)
-        return ended
+        states.sort(key=lambda state: state.leased.ends_at)
+        for start in range(0, len(states), MAX_CONCURRENT_RENEWALS):
+            await asyncio.gather(*(self._renew(state) for state in states[start : start + MAX_CONCURRENT_RENEWALS]))
 
-    def _interrupt(self, held: Held) -> None:
+    async def _renew(self, state: ClaimState) -> None:
+        try:
+            await state.leased.renew(self._lease)
+        except UNAVAILABLE as error:
+            # Noted as StoreUnavailable even if the store is full: an expired claim is not renewed again, so "renew"
+            # would count as failing for ever and the outage would never end.
+            await self._retry.wait(self._retry.note_failure("renew", StoreUnavailable(str(error))))
+        except LeaseLost as lost:
+            if state.sending:  # the settlement under way may have settled the items before: its reply will tell
+                state.leased.ends_at = 0.0  # but end the work now
+            elif not state.expired:  # otherwise finished items are still offered to the store
+                self.lose(state, lost)
+        else:
+            self._retry.note_success("renew")
+
+    def lose(self, state: ClaimState, lost: LeaseLost) -> None:
+        """Cancel the work of a claim that another worker has taken over, and drop its results (INV-2)."""
+        if state.lost:
+            return
+        state.leased.report_lost(lost)
+        log.warning("%s; dropping the results of %d items", lost, state.leased.remaining)
+        self._in_flight.lose(state)
+        self._cancel(state)
+        self._in_flight.retire(state)
+        self._on_lost()
+
+    def expire_due(self, now: float) -> list[ClaimState]:
+        """Cancel the work of leases that are about to end unrenewed, and return their claims.
+
+        Another worker may take the items over, and no lane may be visited by two workers at once. The store is still
+        offered the finished items: perhaps nobody has taken them over.
+        """
+        expired = [
+            state
+            for state in self._in_flight.claims.values()
+            if not state.expired and now >= state.leased.ends_at - self._margin
+        ]
+        for state in expired:
+            self._in_flight.expire(state)
+            log.warning(
+                "the lease of claim %d ended without renewal: cancelling %d handlers; %d results wait for the store",
+                state.leased.fence, len(state.executions), len(state.outcomes) + state.sending,
+            )  # fmt: skip
+            self._cancel(state)
+        return expired
+
+    def _cancel(self, state: ClaimState) -> None:
         now = lease_clock()
-        for work in held.works:
-            work.cancel(Why.LEASE, now)
+        for execution in state.executions:
+            execution.cancel(CancelReason.LEASE, now)

@@ -1,33 +1,36 @@
-"""Output: files that grow with the settlements of a run, and hold exactly what was settled (INV-5, rule 6)."""
+"""Where a run puts what outcomes hand in: `Output` for files, `Sink` for rows of a table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from swath.core.store import OutputMove
 
+# Called with a connection on which a transaction is open, and the rows of a settlement group in order.
+Sink = Callable[[Any, Sequence[Any]], Awaitable[None] | None]
+
 
 class Output(Protocol):
-    """The files of one process, which nobody else writes to.
+    """Files of one process that grow with the settlements of a run and hold exactly what was settled (INV-5).
 
-    A handler hands in entries, `item.done(output=entry)`; what an entry is, is between it and the output. The runner
-    calls `write` and `restore` one at a time, in a thread.
+    A handler passes entries with `item.done(output=entry)`; the handler and the output agree on what an entry is. The
+    runner calls `write` and `restore` in a thread, never two at once. No other process writes to the files.
     """
 
     def size(self, entry: Any) -> int:
-        """Bytes of memory that an entry takes while it waits."""
+        """Return how many bytes of memory an entry takes while it waits to be written."""
         ...
 
     def write(self, settlements: Sequence[Sequence[Any]]) -> Sequence[Sequence[OutputMove]]:
-        """Append the entries of each settlement, in order, and make them durable. Return how each made files grow.
+        """Append the entries of each settlement in order, make them durable, and return how each made files grow.
 
-        What it raises ends the run: nothing more is written, and the items whose entries were not are given back.
+        An exception ends the run: nothing more is written, and the items of unwritten entries are released.
         """
         ...
 
     def keep(self) -> None:
-        """All that was written is committed. Called in the event loop."""
+        """Note that everything written is committed. The runner calls this in the event loop."""
         ...
 
     def restore(self, committed: Mapping[str, int]) -> None:
-        """Cut the files to the lengths that the store holds; a file that it does not know goes away."""
+        """Truncate the files to the committed lengths, and delete files that the store does not know."""
         ...

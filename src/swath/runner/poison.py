@@ -1,35 +1,37 @@
-"""Suspects: items whose worker was lost before, one of which may have killed it.
+"""Poison items: items that kill the worker which runs them.
 
-Everything a process holds when it dies counts one loss. So that an item that kills its worker dies of it and its
-neighbours do not, an item is held in ever smaller company the fewer losses it can afford, and alone for the last one.
+When a process dies, every item that it had in flight counts one loss, although only one of them may be to blame. To
+let the poison item run out of attempts without its neighbours, the runner keeps fewer items in flight together with an
+item the fewer losses that item has left, and none for the last one.
 """
 
 from collections.abc import Iterable
 
 from swath.core.item import Item
 
-COMPANY = (1, 8, 64)  # items in hand together where one of them dies of the next loss, the one after, the third
+# The most items in flight together with one that dies of its next loss, of the loss after that, and of the third.
+LIMITS = (1, 8, 64)
 UNLIMITED = 1 << 30
 
 
-def company(items: Iterable[Item], max_attempts: int) -> int | None:
-    """How many items may be in hand where these are; None: any number."""
-    return company_of(max((item.losses for item in items), default=0), max_attempts)
+def limit_in_flight(items: Iterable[Item], max_attempts: int) -> int | None:
+    """Return how many items may be in flight together with these; None if there is no limit."""
+    return limit_by_losses(max((item.losses for item in items), default=0), max_attempts)
 
 
-def company_of(losses: int, max_attempts: int) -> int | None:
-    """The same, where the worst of them was lost so often."""
-    if not losses or max_attempts - losses > len(COMPANY):
+def limit_by_losses(losses: int, max_attempts: int) -> int | None:
+    """Return how many items may be in flight together with one that was lost `losses` times."""
+    if not losses or max_attempts - losses > len(LIMITS):
         return None
-    return COMPANY[max(0, max_attempts - losses - 1)]
+    return LIMITS[max(0, max_attempts - losses - 1)]
 
 
-class Caution:
-    """How many items to claim at once: no more than may be held where suspects were met, and then ever more."""
+class ClaimLimit:
+    """How many items to claim at once. It drops when suspects are claimed, and doubles with each claim without any."""
 
     def __init__(self) -> None:
-        self.most = UNLIMITED
+        self.items = UNLIMITED
 
-    def met(self, most: int | None) -> None:
-        """A claim was made, whose items may be held in such a company."""
-        self.most = min(self.most * 2, UNLIMITED) if most is None else most
+    def adjust(self, limit: int | None) -> None:
+        """Note a claim whose items may be in flight with at most `limit` items; None if there is no limit."""
+        self.items = min(self.items * 2, UNLIMITED) if limit is None else limit

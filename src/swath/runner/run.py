@@ -1,4 +1,4 @@
-"""run: a handler over a frontier, from the first claim to a clean stop."""
+"""run: covers a frontier with a handler, from the first claim to a clean stop."""
 
 import asyncio
 import logging
@@ -13,25 +13,28 @@ from swath.core.clock import SECOND, lease_clock
 from swath.core.errors import InvalidSetting, UsageError
 from swath.core.session import Session
 from swath.core.validation import check_lease, check_seconds
-from swath.runner.dispatcher import Broker
-from swath.runner.execution import Handler, Transaction, described
+from swath.runner.dispatcher import Dispatcher
+from swath.runner.execution import Handler, Transaction, describe_error
 from swath.runner.output import Output
 from swath.runner.shutdown import Stop, stop_on_signals
 
 log = logging.getLogger("swath.runner")
 
 MAX_WORKERS = 100_000
-MIN_TIMEOUT = 0.01  # seconds: the clock is looked at so often, also while nothing runs
-CANCEL_SECONDS = 1.0  # that cancelled handlers have to clean up when the runner stops
-STOP_SECONDS = 5.0  # within which a stop ends after the grace, whatever handlers and store do
+MIN_TIMEOUT = 0.01  # seconds: the run checks the clock this often, even while nothing runs
+CANCEL_SECONDS = 1.0  # that cancelled handlers have to clean up when the run stops
+STOP_SECONDS = 5.0  # a stop takes at most this long after the grace period, whatever handlers and store do
 
 Until = Literal["done", "idle", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a run did. `lost` items were taken over by others, or left to their lease; `discovered` ones were sent to
-    the store, which knew some of them."""
+    """What a run did: the number of items by outcome.
+
+    `lost` items were taken over by other workers, or left to the end of their lease. `discovered` counts the items that
+    were sent to the store, which knew some of them already.
+    """
 
     done: int
     retried: int
@@ -41,7 +44,7 @@ class Summary:
     lost: int
     discovered: int
     seconds: float
-    stopped_by: str  # done, idle, or the name of a signal
+    stopped_by: str  # "done", "idle", the name of a signal, or the reason of `Stop.request`
 
 
 async def run(
@@ -62,7 +65,7 @@ async def run(
     """Do what `Frontier.run` describes."""
     _check(handler, workers, lease, timeout, grace, until)
     if output is not None and transaction is not None:
-        raise UsageError("output and transaction were both given: files cannot commit with a transaction, so give one")
+        raise UsageError("output= and transaction= were both given: files cannot commit with a handler's transaction")
     stop = stop or Stop()
     run = _Run(
         session,
@@ -95,7 +98,7 @@ def _check(handler: object, workers: object, lease: float, timeout: object, grac
 
 
 class _Run:
-    """One run: the broker's tasks, watched over, and its end."""
+    """One run: its background tasks, and how it ends."""
 
     def __init__(
         self, session: Session, claimer: Claimer, handler: Handler, stop: Stop, *, grace: float, **options: Any
@@ -106,135 +109,133 @@ class _Run:
         self._began = lease_clock()
         self._end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._failure: BaseException | None = None
-        self._broker = Broker(session, claimer, handler, grace=grace, failed=self._fail, **options)
+        self._dispatcher = Dispatcher(session, claimer, handler, grace=grace, on_failure=self._fail, **options)
+        self._in_flight = self._dispatcher.in_flight
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def run(self) -> Summary:
-        self._stop.on_change = self._stop_changed
-        self._stop_changed()  # it may have been asked before
+        dispatcher = self._dispatcher
+        self._stop.on_change = self._check_stop
+        self._check_stop()  # a stop may have been requested before
         try:
-            claiming = self._start(self._broker.claiming())
-            claiming.add_done_callback(self._claiming_ended)
-            for loop in (self._broker.watching, self._broker.renewing, self._broker.listening):
+            claiming = self._start(dispatcher.claim_items())
+            claiming.add_done_callback(self._end_claiming)
+            for loop in (dispatcher.enforce_deadlines, dispatcher.renew_leases, dispatcher.watch_signal):
                 self._start(loop())
-            reason, cancelled = await self._wait()
+            reason, cancelled = await self._wait_for_end()
             if reason not in get_args(Until):
-                self._session.emit(events.Stopping(reason, self._broker.hand.items))
-                log.info("stopping (%s) with %d items in hand", reason, self._broker.hand.items)
+                self._session.emit(events.Stopping(reason, self._in_flight.items))
+                log.info("stopping (%s) with %d items in flight", reason, self._in_flight.items)
             await self._wind_down(claiming)
         finally:
-            self._let_go()
+            self._abandon_all()
         if cancelled is not None:
             raise cancelled
         if self._failure is not None:
             raise self._failure
-        return self._summary(reason)
+        return self._summarize(reason)
 
     def _start(self, loop: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(loop)
-        task.add_done_callback(self._task_ended)
+        task.add_done_callback(self._end_task)
         self._tasks.append(task)
         return task
 
-    def _task_ended(self, task: asyncio.Task[Any]) -> None:
-        self._broker.hand.changed.set()
+    def _end_task(self, task: asyncio.Task[Any]) -> None:
+        self._in_flight.changed.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)
 
-    def _claiming_ended(self, task: asyncio.Task[str]) -> None:
+    def _end_claiming(self, task: asyncio.Task[str]) -> None:
         if not task.cancelled() and task.exception() is None and not self._end.done():
             self._end.set_result(task.result())
 
     def _fail(self, error: BaseException) -> None:
-        """Something that neither waiting nor retrying can mend: stop, and raise it."""
+        """Stop the run, and raise an error that neither waiting nor retrying can cure."""
         if self._failure is None:
             self._failure = error
         if not self._end.done():
-            self._end.set_result(described(error))
-        self._broker.hand.changed.set()
+            self._end.set_result(describe_error(error))
+        self._in_flight.changed.set()
 
-    def _stop_changed(self) -> None:
+    def _check_stop(self) -> None:
         if self._stop.reason is not None and not self._end.done():
             self._end.set_result(self._stop.reason)
         if self._stop.abort_error is not None:
             if not self._end.done():
-                self._end.set_result("at once")
-            self._broker.hand.changed.set()
+                self._end.set_result("aborted")
+            self._in_flight.changed.set()
 
-    async def _wait(self) -> tuple[str, asyncio.CancelledError | None]:
+    async def _wait_for_end(self) -> tuple[str, asyncio.CancelledError | None]:
         try:
             return await asyncio.shield(self._end), None
         except asyncio.CancelledError as cancelled:
             return "cancelled", cancelled
 
-    # the end
+    # The end
 
     async def _wind_down(self, claiming: asyncio.Task[str]) -> None:
-        """Finish or release what is in hand and settle it, within the grace and a bit."""
-        broker = self._broker
+        """Finish or release the items in flight and settle them, within the grace period and STOP_SECONDS."""
+        dispatcher, in_flight = self._dispatcher, self._in_flight
         grace = 0.0 if self._failure is not None else self._grace
-        last = lease_clock() + grace + STOP_SECONDS
-        broker.close()
-        if not broker.claim_under_way:
+        deadline = lease_clock() + grace + STOP_SECONDS
+        dispatcher.stop_claiming()
+        if not dispatcher.claiming:
             claiming.cancel()
-        await self._until(lambda: not broker.hand.works, lease_clock() + grace)
-        if broker.hand.works:
-            broker.cancel()
-            await self._until(lambda: not broker.hand.works, lease_clock() + CANCEL_SECONDS)
-        last = min(last, lease_clock() + STOP_SECONDS)
-        for item in broker.abandon():
-            log.warning(
-                "the handler of %r ignores that it was cancelled and is left behind; its item is free once the lease "
-                "has ended", item.key,
-            )  # fmt: skip
-        await self._until(claiming.done, last)  # a claim that is under way brings items to release
-        broker.give_back()
-        await self._until(lambda: not broker.hand.unsettled, last)
-        if broker.hand.unsettled:
-            log.warning(
-                "the store did not take the outcomes of %d items in time: they are dropped", broker.hand.unsettled
-            )
-        broker.forsake("the runner stopped")
+        await self._wait_until(lambda: not in_flight.executions, lease_clock() + grace)
+        if in_flight.executions:
+            dispatcher.cancel_handlers()
+            await self._wait_until(lambda: not in_flight.executions, lease_clock() + CANCEL_SECONDS)
+        deadline = min(deadline, lease_clock() + STOP_SECONDS)
+        for item in dispatcher.abandon_handlers():
+            log.warning("handler for %r ignores its cancellation; its item is free when the lease ends", item.key)
+        await self._wait_until(claiming.done, deadline)  # the items of a claim under way must be released
+        dispatcher.release_queued()
+        await self._wait_until(lambda: not in_flight.unsettled, deadline)
+        if in_flight.unsettled:
+            log.warning("dropping the outcomes of %d items: the store did not take them in time", in_flight.unsettled)
+        dispatcher.give_up("the run stopped")
         for task in self._tasks:
             task.cancel()
-        await asyncio.wait(self._tasks, timeout=max(0.0, last - lease_clock()))
+        await asyncio.wait(self._tasks, timeout=max(0.0, deadline - lease_clock()))
 
-    async def _until(self, condition: Callable[[], bool], deadline: float) -> None:
-        """Wait until `condition` holds or the deadline has passed; raise if it is to end at once."""
+    async def _wait_until(self, condition: Callable[[], bool], deadline: float) -> None:
+        """Wait until `condition` holds or the deadline has passed; raise if the run is aborted."""
+        changed = self._in_flight.changed
         while True:
             if self._stop.abort_error is not None:
                 raise self._stop.abort_error
-            self._broker.hand.changed.clear()
+            changed.clear()
             left = deadline - lease_clock()
             if condition() or left <= 0:
                 return
-            # A timer, because wait_for loses a cancellation that comes together with the change (Python 3.11), and
+            # A timer, because wait_for loses a cancellation that arrives together with the change (Python 3.11), and
             # asyncio.timeout ends a stop that a cancellation began (up to 3.11.2).
-            timer = asyncio.get_running_loop().call_later(left, self._broker.hand.changed.set)
+            timer = asyncio.get_running_loop().call_later(left, changed.set)
             try:
-                await self._broker.hand.changed.wait()
+                await changed.wait()
             finally:
                 timer.cancel()
 
-    def _let_go(self) -> None:
-        """Leave nothing behind, without waiting for anybody."""
+    def _abandon_all(self) -> None:
+        """Cancel everything that still runs, without waiting for it."""
         self._stop.on_change = lambda: None
-        self._broker.cancel()
-        self._broker.abandon()
-        self._broker.drop()
+        self._dispatcher.cancel_handlers()
+        self._dispatcher.abandon_handlers()
+        self._dispatcher.stop_committing()
         for task in self._tasks:
             task.cancel()
 
-    def _summary(self, reason: str) -> Summary:
-        tally = self._broker.hand.tally()
+    def _summarize(self, reason: str) -> Summary:
+        counts = self._in_flight.counts()
         return Summary(
-            done=tally.get("done", 0),
-            retried=tally.get("retried", 0),
-            died=tally.get("died", 0),
-            released=tally.get("released", 0),
-            split=tally.get("split", 0),
-            lost=self._broker.hand.lost,
-            discovered=tally.get("discovered", 0),
+            done=counts.get("done", 0),
+            retried=counts.get("retried", 0),
+            died=counts.get("died", 0),
+            released=counts.get("released", 0),
+            split=counts.get("split", 0),
+            lost=self._in_flight.lost,
+            discovered=counts.get("discovered", 0),
             seconds=lease_clock() - self._began,
             stopped_by=reason,
         )

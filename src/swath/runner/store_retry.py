@@ -1,4 +1,4 @@
-"""Outage: how the runner bears a store that cannot be reached or is full."""
+"""Retrying while the store cannot be reached or is full."""
 
 import asyncio
 import logging
@@ -14,72 +14,100 @@ log = logging.getLogger("swath.runner")
 
 FIRST_PAUSE = 0.1  # seconds
 LONGEST_PAUSE = 5.0
-WAIT_FOR_IT = (StoreUnavailable, StoreFull)
-WORK = {"claim", "settle"}  # without which nothing goes on, though other calls may be answered
+UNAVAILABLE = (StoreUnavailable, StoreFull)
+ESSENTIAL = {"claim", "settle"}  # operations without which a run cannot continue, even if others succeed
 
 Answer = TypeVar("Answer")
 
 
-class Outage:
-    """Told of every call's success and failure, it says once when an outage begins and once when it is over."""
+async def retry_while_unavailable(call: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Call until the store can be reached and has room, and return the answer.
+
+    For handlers that use the frontier: a store that is away says nothing about their item. There is no time limit. If
+    the store stays away for longer than the lease, `run` cancels the handler.
+    """
+
+    async def pause(attempt: int, error: Exception) -> None:
+        await asyncio.sleep(choose_pause(attempt))
+
+    return await _retry(call, pause)
+
+
+async def _retry(call: Callable[[], Awaitable[Answer]], pause: Callable[[int, Exception], Awaitable[None]]) -> Answer:
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            return await call()
+        except UNAVAILABLE as error:
+            await pause(attempt, error)
+
+
+def choose_pause(attempt: int) -> float:
+    """Return the seconds to wait after a failed attempt: exponential, with jitter."""
+    longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(attempt - 1, 10))
+    return random.uniform(longest / 2, longest)
+
+
+class StoreRetry:
+    """Retries the store's operations for one run, and reports each outage once when it begins and once when it ends."""
 
     def __init__(self, emit: Callable[[events.Event], None]) -> None:
         self._emit = emit
         self._began: float | None = None
-        self._no_room_to: set[str] = set()
-        self._cannot: set[str] = set()  # of WORK
-        self._over = asyncio.Event()
+        self._full: set[str] = set()  # operations that failed because the store is full
+        self._failing: set[str] = set()  # essential operations that failed
+        self._recovered = asyncio.Event()
 
-    def failed(self, to: str, error: Exception, *, tries: int = 1) -> float:
-        """Take note that the store failed to do something; return for how many seconds to wait."""
-        longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(tries - 1, 10))
-        pause = random.uniform(longest / 2, longest)
+    async def call(self, operation: str, call: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Call until the store answers. LeaseLost and UsageError are answers too."""
+
+        async def pause(attempt: int, error: Exception) -> None:
+            await self.wait(self.note_failure(operation, error, attempt=attempt))
+
+        try:
+            answer = await _retry(call, pause)
+        except (LeaseLost, UsageError):
+            self.note_success(operation)
+            raise
+        self.note_success(operation)
+        return answer
+
+    def note_failure(self, operation: str, error: Exception, *, attempt: int = 1) -> float:
+        """Note that an operation failed, and return how many seconds to wait."""
+        pause = choose_pause(attempt)
         if isinstance(error, StoreFull):
-            self._no_room_to.add(to)
-        if to in WORK:
-            self._cannot.add(to)
+            self._full.add(operation)
+        if operation in ESSENTIAL:
+            self._failing.add(operation)
         if self._began is None:
             self._began = lease_clock()
             log.warning("waiting for the store: %s", error)
             self._emit(events.Waiting(str(error), pause))
         return pause
 
-    def worked(self, to: str) -> None:
-        """A call went through, so the store can be reached. One that is full may still have room for other things, and
-        a file that somebody has locked can still be read."""
-        self._no_room_to.discard(to)
-        self._cannot.discard(to)
-        if self._began is None or self._no_room_to:
+    def note_success(self, operation: str) -> None:
+        """Note that an operation succeeded. The outage is over once no operation fails.
+
+        A full store may still have room for other operations, and a locked file can still be read.
+        """
+        self._full.discard(operation)
+        self._failing.discard(operation)
+        if self._began is None or self._full:
             return
-        self._over.set()  # perhaps: whoever waits tries again
-        self._over = asyncio.Event()
-        if self._cannot:
+        self._recovered.set()  # the outage may be over: those who wait try again
+        self._recovered = asyncio.Event()
+        if self._failing:
             return
         seconds = lease_clock() - self._began
         self._began = None
-        log.warning("the store answers again, after %.1f s", seconds)
+        log.warning("the store answers again after %.1f s", seconds)
         self._emit(events.Reached(seconds))
 
     async def wait(self, seconds: float) -> None:
-        """Return after `seconds`, or as soon as the outage is over."""
+        """Return after `seconds`, or as soon as an operation succeeds."""
         try:
             async with asyncio.timeout(seconds):
-                await self._over.wait()
+                await self._recovered.wait()
         except TimeoutError:
             return
-
-    async def outlast(self, to: str, call: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Call until the store answers, whatever the answer is."""
-        tries = 0
-        while True:
-            tries += 1
-            try:
-                answer = await call()
-            except WAIT_FOR_IT as error:
-                await self.wait(self.failed(to, error, tries=tries))
-            except (LeaseLost, UsageError):
-                self.worked(to)  # no is an answer, too
-                raise
-            else:
-                self.worked(to)
-                return answer

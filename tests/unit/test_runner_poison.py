@@ -1,4 +1,4 @@
-"""The runner holds what may have killed its worker in small company, and in none for the last chance."""
+"""Poison items: the runner keeps few items in flight with a suspect, and none before its last loss."""
 
 import asyncio
 import timeit
@@ -10,10 +10,10 @@ import pytest
 from swath.core.item import Item, Outcome
 from swath.core.leased_items import LeasedItems
 from swath.frontier import Frontier
-from swath.runner.dispatcher import ROOM_KEPT
-from swath.runner.execution import Work
-from swath.runner.in_flight import Hand
-from swath.runner.poison import COMPANY, UNLIMITED, Caution, company
+from swath.runner.dispatcher import SUSPECT_WINDOW
+from swath.runner.execution import Execution
+from swath.runner.in_flight import InFlight
+from swath.runner.poison import LIMITS, UNLIMITED, ClaimLimit, limit_in_flight
 from tests.bench import Bench, LeaseTime, bench
 
 
@@ -29,59 +29,59 @@ from tests.bench import Bench, LeaseTime, bench
         ([9], 1),
     ],
 )
-def test_company(losses: list[int], most: int | None) -> None:
-    assert company([Item("a", losses=count) for count in losses], 5) == most
+def test_fewer_losses_left_allow_fewer_items_in_flight(losses: list[int], most: int | None) -> None:
+    assert limit_in_flight([Item("a", losses=count) for count in losses], 5) == most
 
 
-def test_company_of_few_attempts() -> None:
-    """A first loss is no suspicion, unless it leaves one chance only."""
-    assert [company([Item("a", losses=1)], attempts) for attempts in (1, 2, 3, 4, 5)] == [1, *COMPANY, None]
+def test_with_few_attempts_the_first_loss_counts() -> None:
+    """With five attempts, an item may be lost once without becoming a suspect."""
+    assert [limit_in_flight([Item("a", losses=1)], attempts) for attempts in (1, 2, 3, 4, 5)] == [1, *LIMITS, None]
 
 
-def test_caution_is_lost_slowly() -> None:
-    caution = Caution()
-    caution.met(None)
-    assert caution.most == UNLIMITED
-    caution.met(1)
+def test_claims_grow_slowly_after_a_suspect() -> None:
+    limit = ClaimLimit()
+    limit.adjust(None)
+    assert limit.items == UNLIMITED
+    limit.adjust(1)
     for most in (2, 4, 8):
-        caution.met(None)
-        assert caution.most == most
+        limit.adjust(None)
+        assert limit.items == most
 
 
 @dataclass(eq=False)
 class Items:
-    """As much of a claim as a hand wants to know."""
+    """The part of a claim that InFlight reads."""
 
     items: list[Item]
 
 
-def test_who_is_in_hand_is_known_without_a_look_at_each() -> None:
+def test_the_limit_is_known_without_looking_at_each_item() -> None:
     def seconds(items: int) -> float:
-        hand = Hand()
-        hand.take(cast(LeasedItems, Items([Item(f"k{n}", losses=1) for n in range(items)])), 0.0)
-        return min(timeit.repeat(lambda: hand.company(5), number=100, repeat=5))
+        in_flight = InFlight()
+        in_flight.add_claim(cast(LeasedItems, Items([Item(f"k{n}", losses=1) for n in range(items)])), 0.0)
+        return min(timeit.repeat(lambda: in_flight.limit(5), number=100, repeat=5))
 
     assert seconds(20_000) < 20 * seconds(20)
 
 
-def test_a_hand_knows_the_worst_of_what_it_holds() -> None:
-    hand = Hand()
+def test_the_item_with_most_losses_sets_the_limit() -> None:
+    in_flight = InFlight()
     claims = [cast(LeasedItems, Items([Item("a"), Item("b", losses=losses)])) for losses in (1, 2, 3, 4)]
     for claim in claims:
-        hand.take(claim, 0.0)
-    assert hand.company(5) == 1
-    assert len(hand.unstarted(hand.claims[claims[3]])) == 2
-    assert hand.company(5) == 8
-    works = []
-    while hand.ahead:
-        held, item = hand.next()
-        works.append(Work(held.claim, item, 0.0))
-        hand.start(held, works[-1])
-        assert hand.company(5) == 8, "what runs is in hand"
+        in_flight.add_claim(claim, 0.0)
+    assert in_flight.limit(5) == 1
+    assert len(in_flight.pop_queued(in_flight.claims[claims[3]])) == 2
+    assert in_flight.limit(5) == 8
+    executions = []
+    while in_flight.queue:
+        state, item = in_flight.pop_next()
+        executions.append(Execution(state.leased, item, 0.0))
+        in_flight.start(state, executions[-1])
+        assert in_flight.limit(5) == 8, "running items count"
     expected = [8, 8, 8, 8, 8, None]
-    for work, most in zip(works, expected, strict=True):
-        hand.finish(work)
-        assert hand.company(5) == most
+    for execution, most in zip(executions, expected, strict=True):
+        in_flight.finish(execution)
+        assert in_flight.limit(5) == most
 
 
 async def lose(b: Bench, times: int) -> None:
@@ -200,7 +200,7 @@ async def test_others_are_not_held_back_for_a_suspect_that_does_not_come(monkeyp
             beside.append(len(running))
             running.discard(item.key)
             if len(beside) == 10:
-                lease_time.advance(1 + ROOM_KEPT)
+                lease_time.advance(1 + SUSPECT_WINDOW)
 
         summary = await b.frontier.run(handler, workers=4, lease=3_600, until="idle")
         assert await b.state("suspect") == "ready", "it was given back, with what was claimed beside it"
