@@ -1,7 +1,7 @@
 """IpLanes: one lane for all hosts that share an IP address (`--lane ip`).
 
 The address of a host is unknown when a link to it is found, and a host may have several addresses in changing order.
-But the lane belongs to an item's identity (INV-7), so all processes must agree on it for good. Therefore a page of a
+But the lane belongs to an item's identity (INV-7), so all processes must agree on it forever. Therefore a page of a
 host whose address is not known here enters the lane of the host. In that lane it is only moved on, without a request.
 A worker that is alone in the host's lane chooses the address, and its settlement stores the choice as a fact. A choice
 that is not settled is never used.

@@ -1,7 +1,7 @@
 """PageHandler: the handler of a crawl, called with one item at a time.
 
-The parts in the order in which a page meets them: `IpLanes` moves it to the lane of its address, the page budgets admit
-it, `RobotsGate` allows it, `PageFetcher` fetches it, and `PageProcessor` archives and parses it.
+The route of a page: `IpLanes` moves it to the lane of its address, the page budgets admit it, `RobotsGate` allows it,
+`PageFetcher` fetches it, and `PageProcessor` archives and parses it.
 """
 
 from datetime import UTC, datetime
