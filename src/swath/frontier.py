@@ -46,7 +46,7 @@ ADD_BUFFER = 10_000  # items that a long addition keeps in memory
 ADD_BYTES = 16_000_000  # of their payloads
 MIN_CLAIM_PAUSE = 0.001  # seconds between two tries of a claim that found every ready partition locked
 MAX_CLAIM_PAUSE = 0.05
-BUSY_SECONDS = 30.0  # for which such a claim tries again
+BUSY_SECONDS = 30.0  # after which such a claim gives up
 FRONTIER_DEFAULT = "default"  # for `limit()`: the value of the frontier
 
 NewItem = Item | EncodedItem | str  # an item, an encoded item or a key
@@ -176,7 +176,7 @@ class Frontier:
         context manager, the handler gets the connection as a second argument. Its writes and its outcome commit
         together, exactly once. If the handler raises an exception, its writes are rolled back and the item is retried.
 
-        While the store is unavailable the run waits. If a lease expires meanwhile, its handler is cancelled.
+        While the store is unavailable the run waits. If a lease expires in that time, its handler is cancelled.
         """
         return await run(
             self._session,
@@ -277,8 +277,8 @@ class Frontier:
     async def reopen(self, keys: str | Iterable[str], *, lane: str | None = None) -> int:
         """Make done or dead items ready again by key, with their attempts reset; return how many.
 
-        An item that waits for its revisit is not changed. If the connection breaks meanwhile, the number may be too
-        small, as with `add`.
+        An item that waits for its revisit is not changed. If the connection breaks, the number may be too small, as
+        with `add`.
         """
         reopened = 0
         for key in _list_keys(keys):

@@ -1,20 +1,23 @@
-"""Less looking for garbage while a job runs."""
+"""Run the garbage collector less often while a job runs."""
 
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-RARELY = (50_000, 20, 50)  # objects and rounds between looks for cycles
+THRESHOLDS = (50_000, 20, 50)  # see gc.set_threshold
 
 
 @contextmanager
-def rarely_collected() -> Iterator[None]:
-    """A page or a slice is some thousand objects that go without being looked for. At Python's own pace of looking for
-    cycles, most of the looking goes through what was there from the start."""
+def collect_garbage_rarely() -> Iterator[None]:
+    """Raise the thresholds of the garbage collector, and exclude the objects that exist already.
+
+    A page or a slice creates some thousand objects that reference counting frees. With Python's own thresholds, the
+    collector spends most of its time on objects that exist since the start.
+    """
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*RARELY)
+    gc.set_threshold(*THRESHOLDS)
     try:
         yield
     finally:

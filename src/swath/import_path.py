@@ -1,4 +1,4 @@
-"""From `module:function`, as it is given on the command line, to the function."""
+"""Import the functions that the command line names as `module:function`."""
 
 import difflib
 import importlib
@@ -11,12 +11,12 @@ from typing import Any
 from swath.core.errors import UsageError
 
 
-def function(name: str, *, flag: str) -> Callable[..., Any]:
-    """Import a function; also from the current directory, as `python -m` does."""
+def import_function(name: str, *, flag: str) -> Callable[..., Any]:
+    """Import a function, also from the current directory as `python -m` does. Messages name `flag`."""
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:
         raise UsageError(f"{flag} {name!r}: write module:function, such as {flag} checks:email")
-    module = _module(module_name, name=name, flag=flag)
+    module = _import_module(module_name, name=name, flag=flag)
     found: Any = module
     for part in attribute.split("."):
         try:
@@ -24,14 +24,14 @@ def function(name: str, *, flag: str) -> Callable[..., Any]:
         except AttributeError:
             near = difflib.get_close_matches(part, [known for known in dir(found) if not known.startswith("_")], n=1)
             meant = f"; did you mean {near[0]}?" if near else ""
-            raise UsageError(f"{flag} {name}: {module_name} has no {part!r}{meant}") from None
+            raise UsageError(f"{flag} {name}: {module_name} has no attribute {part!r}{meant}") from None
     if not callable(found):
-        raise UsageError(f"{flag} {name} is a {type(found).__name__} and cannot be called: name a function")
+        raise UsageError(f"{flag} {name} is of type {type(found).__name__} and cannot be called: name a function")
     called: Callable[..., Any] = found
     return called
 
 
-def _module(module: str, *, name: str, flag: str) -> Any:
+def _import_module(module: str, *, name: str, flag: str) -> Any:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -40,7 +40,7 @@ def _module(module: str, *, name: str, flag: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is not None and (error.name == module or module.startswith(f"{error.name}.")):
             raise UsageError(
-                f"{flag} {name}: there is no module {error.name!r} in {here} or among the installed ones"
+                f"{flag} {name}: no module named {error.name!r} in {here} or among the installed packages"
             ) from error
         raise UsageError(f"{flag} {name}: {module} cannot be imported: {error}") from error
     except Exception as error:

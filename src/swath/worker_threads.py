@@ -1,4 +1,4 @@
-"""Threads for work that blocks and may never return: the end of the process does not wait for them."""
+"""Threads for functions that block and may never return. They do not keep the process alive."""
 
 import asyncio
 import logging
@@ -18,8 +18,8 @@ Job = Callable[["_Thread"], bool]
 _NUMBERS = count(1)
 
 
-class Threads:
-    """As many threads as there is work at once, or as this process may have. Used by one event loop."""
+class WorkerThreads:
+    """Runs functions in threads, for one event loop. It starts a thread whenever none is idle."""
 
     def __init__(self) -> None:
         self._idle: list[_Thread] = []
@@ -28,25 +28,27 @@ class Threads:
         self._closed = False
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run `work` in a thread. Cancelled, it leaves the thread to itself until it returns."""
+        """Run `work` in a thread and return its result. If cancelled, the thread continues until `work` returns."""
         result, error = await self.start(work)
         if error is not None:
             raise error
         return result  # type: ignore[return-value]  # it has returned
 
     def start(self, work: Callable[[], T]) -> "asyncio.Future[Returned[T]]":
-        """Run `work` in a thread, and tell what it returned or raised. That is no exception of the future's own: some
-        a future refuses (StopIteration), and some would end the loop.
+        """Run `work` in a thread, and return a future of its result and its exception.
+
+        The exception is a value and not the future's own: a future refuses StopIteration, and KeyboardInterrupt would
+        stop the loop.
         """
         loop = asyncio.get_running_loop()
         returned: asyncio.Future[Returned[T]] = loop.create_future()
 
         def job(thread: _Thread) -> bool:
-            """In the thread. Whether anybody is left to hear of it."""
+            """Run in the thread. Return False if the loop is closed, so that the thread ends."""
             result, error = None, None
             try:
-                result = None if returned.cancelled() else work()  # while it waited for a thread
-            except BaseException as raised:  # noqa: BLE001  it is raised again where the work is awaited
+                result = None if returned.cancelled() else work()  # cancelled while it waited for a thread
+            except BaseException as raised:  # noqa: BLE001  `run` raises it in the loop
                 error = raised
             try:
                 loop.call_soon_threadsafe(report, thread, result, error)
@@ -57,31 +59,31 @@ class Threads:
             return True
 
         def report(thread: _Thread, result: T | None, error: BaseException | None) -> None:
-            self._rest(thread)
+            self._reuse(thread)
             if not returned.done():
                 returned.set_result((result, error))
 
-        thread = self._idle.pop() if self._idle else self._another()
+        thread = self._idle.pop() if self._idle else self._start_thread()
         if thread is None:
             self._waiting.append(job)
         else:
             thread.jobs.put(job)
         return returned
 
-    def _another(self) -> "_Thread | None":
-        """A new thread; None where there cannot be more of them, and work has to wait for those there are."""
+    def _start_thread(self) -> "_Thread | None":
+        """Start a thread. Return None if the system refuses one, so that work waits for an existing thread."""
         try:
             thread = _Thread()
         except RuntimeError as error:
             if not self._started:
                 raise
             if not self._waiting:
-                log.warning("there cannot be more threads than %d (%s): work waits for them", self._started, error)
+                log.warning("cannot start more than %d threads (%s): work waits for a free one", self._started, error)
             return None
         self._started += 1
         return thread
 
-    def _rest(self, thread: "_Thread") -> None:
+    def _reuse(self, thread: "_Thread") -> None:
         if self._waiting:
             thread.jobs.put(self._waiting.popleft())
         elif self._closed:
@@ -90,7 +92,7 @@ class Threads:
             self._idle.append(thread)
 
     def close(self) -> None:
-        """Let the idle ones end, and the others when they are through. What waits for one is not begun."""
+        """End idle threads now and busy ones when they return. Work that waits for a thread is not started."""
         self._closed = True
         self._waiting.clear()
         for thread in self._idle:
@@ -108,4 +110,4 @@ class _Thread(threading.Thread):
         while (job := self.jobs.get()) is not None:
             if not job(self):
                 return
-            del job  # and with it what it worked on
+            del job  # and the objects that it refers to

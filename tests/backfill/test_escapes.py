@@ -5,7 +5,7 @@ import pytest
 from swath import UsageError
 from swath.backfill.operations import FunctionOperation, Operation, SetOperation
 from swath.backfill.settings import BackfillSettings
-from swath.worker_threads import Threads
+from swath.worker_threads import WorkerThreads
 from tests.tables.conftest import Database, Open, a_database, name, opened, shared  # noqa: F401  fixtures
 
 
@@ -21,7 +21,7 @@ async def test_comments(a_database: Database, name: str, opened: Open, how: str)
         f"INSERT INTO {name} VALUES (1), (2), (3), (4)".replace(name, f'{name} ("i""d %")'),
     )
     table = await opened(a_database, name)
-    threads = Threads()
+    threads = WorkerThreads()
     changes: dict[str, Operation] = {
         "set": SetOperation(table, "n = n + 1 -- one more", None),
         "where": SetOperation(table, "n = n + 1", "n = 0 -- not yet"),

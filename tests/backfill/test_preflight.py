@@ -6,7 +6,7 @@ import pytest
 from swath import UsageError
 from swath.backfill.operations import SetOperation
 from swath.backfill.preflight import check_statement, is_repeatable
-from swath.worker_threads import Threads
+from swath.worker_threads import WorkerThreads
 from tests.tables.conftest import Database, Open, a_database, name, opened, shared  # noqa: F401  fixtures
 
 CASES = {
@@ -28,7 +28,7 @@ async def test_repeatable(a_database: Database, name: str, opened: Open, case: s
         "SELECT g FROM s",
     )
     table = await opened(a_database, name)
-    threads = Threads()
+    threads = WorkerThreads()
     try:
         assert await is_repeatable(table, SetOperation(table, changes, where), threads, upto=None) is repeatable
     finally:
@@ -43,7 +43,7 @@ async def test_what_is_not_a_number_stays_the_same(shared: str, name: str, opene
         f"INSERT INTO {name} VALUES (1, 0, 'NaN')",
     )
     table = await opened(database, name)
-    threads = Threads()
+    threads = WorkerThreads()
     try:
         assert await is_repeatable(table, SetOperation(table, "n = 5", None), threads, upto=None)
     finally:
@@ -55,7 +55,7 @@ async def test_what_the_first_rows_refuse_is_said(a_database: Database, name: st
         f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer CHECK (n < 5))", f"INSERT INTO {name} VALUES (1, 0)"
     )
     table = await opened(a_database, name)
-    threads = Threads()
+    threads = WorkerThreads()
     try:
         with pytest.raises(UsageError, match=r"rejects the statement: .*(?i:check constraint)"):
             await is_repeatable(table, SetOperation(table, "n = 5", None), threads, upto=None)
@@ -74,7 +74,7 @@ async def test_rows_that_somebody_holds_cannot_be_tried(shared: str, name: str, 
     database = Database(shared)
     database.do(f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer)", f"INSERT INTO {name} VALUES (1, 0)")
     table = await opened(database, name)
-    threads = Threads()
+    threads = WorkerThreads()
     try:
         with psycopg.connect(shared) as somebody:
             somebody.execute(f"UPDATE {name} SET n = 1".encode())

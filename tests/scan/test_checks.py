@@ -9,7 +9,7 @@ import pytest
 
 from swath import UsageError
 from swath.cli.scan_command import Scanning
-from swath.import_path import function
+from swath.import_path import import_function
 from swath.scan import Finding, handler
 from swath.scan.checker import BadCheck
 from tests.scan.driving import ROOT, scan, settings_of
@@ -84,9 +84,9 @@ def test_a_check_that_leaves_ends_the_run(numbers: Path, tmp_path: Path) -> None
     ("name", "said"),
     [
         ("checks", "write module:function"),
-        ("nowhere_at_all:check", "there is no module 'nowhere_at_all'"),
-        ("tests.scan.checks:od", "has no 'od'; did you mean odd?"),
-        ("tests.scan.checks:not_a_function", "is a int and cannot be called"),
+        ("nowhere_at_all:check", "no module named 'nowhere_at_all'"),
+        ("tests.scan.checks:od", "has no attribute 'od'; did you mean odd?"),
+        ("tests.scan.checks:not_a_function", "is of type int and cannot be called"),
         ("broken:check", "broken cannot be imported: ZeroDivisionError: division by zero"),
         ("wanting:check", "wanting cannot be imported: No module named 'nowhere_at_all'"),
     ],
@@ -99,7 +99,7 @@ def test_a_check_that_cannot_be_found_is_said_so(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     with pytest.raises(UsageError) as raised:
-        function(name, flag="--check")
+        import_function(name, flag="--check")
     assert f"--check {name}" in str(raised.value).replace("'", "", 2)
     assert said in str(raised.value)
 

@@ -257,7 +257,7 @@ def test_errors_are_those_of_swath() -> None:
     async def asynchronous(item: Item) -> None:
         """Never called."""
 
-    with pytest.raises(swath.UsageError, match="define it with `def`, or use the frontier of swath"):
+    with pytest.raises(swath.UsageError, match=r"define it with `def`, or use swath\.open"):
         frontier.run(asynchronous)  # type: ignore[arg-type]
     with pytest.raises(swath.InvalidSetting):
         frontier.run(lambda item: None, workers=0)

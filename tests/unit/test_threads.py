@@ -1,4 +1,4 @@
-"""Threads for work that blocks: whatever it returns or raises arrives, and no thread is kept that nobody needs."""
+"""WorkerThreads: results and exceptions arrive, and idle threads end."""
 
 import asyncio
 import gc
@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from swath.worker_threads import Threads
+from swath.worker_threads import WorkerThreads
 
 
 def raising(error: BaseException) -> None:
@@ -15,7 +15,7 @@ def raising(error: BaseException) -> None:
 
 
 async def test_what_is_returned_or_raised_arrives() -> None:
-    threads = Threads()
+    threads = WorkerThreads()
     assert await threads.run(lambda: 7) == 7
     with pytest.raises(ValueError, match="no"):
         await threads.run(lambda: raising(ValueError("no")))
@@ -28,7 +28,7 @@ async def test_what_is_returned_or_raised_arrives() -> None:
 
 
 async def test_a_thread_is_used_again_and_ends_when_closed() -> None:
-    threads = Threads()
+    threads = WorkerThreads()
     first = await threads.run(threading.current_thread)
     assert await threads.run(threading.current_thread) is first
     go_on = threading.Event()
@@ -45,7 +45,7 @@ async def test_an_idle_thread_keeps_nothing_of_its_work() -> None:
     class Thing:
         pass
 
-    threads = Threads()
+    threads = WorkerThreads()
     thing = Thing()
     seen = weakref.ref(thing)
     assert await threads.run(lambda thing=thing: thing is not None)  # type: ignore[misc]
@@ -70,15 +70,15 @@ async def test_work_waits_where_there_cannot_be_more_threads(
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", start_three)
-    threads = Threads()
+    threads = WorkerThreads()
     async with asyncio.timeout(20):
         used = await asyncio.gather(*(threads.run(threading.current_thread) for _ in range(20)))
     assert set(used) == set(started)
-    assert "there cannot be more threads than 3" in caplog.text
+    assert "cannot start more than 3 threads" in caplog.text
     threads.close()
 
 
 async def test_without_any_thread_nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading.Thread, "start", lambda thread: raising(RuntimeError("can't start new thread")))
     with pytest.raises(RuntimeError, match="start new thread"):
-        await Threads().run(lambda: None)
+        await WorkerThreads().run(lambda: None)

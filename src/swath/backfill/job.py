@@ -19,11 +19,11 @@ from swath.backfill.statement import check_key_unchanged
 from swath.backfill.stats import BackfillStats
 from swath.backfill.tail import TailFollower
 from swath.backfill.throttle import Throttle
-from swath.import_path import function
+from swath.import_path import import_function
 from swath.tables.open import open_table
 from swath.tables.slice_sizer import SliceSizer
 from swath.tables.table import Key, Table
-from swath.worker_threads import Threads
+from swath.worker_threads import WorkerThreads
 
 MAX_ATTEMPTS = 5
 REFRESH_SECONDS = 1.0  # between reads of the progress
@@ -45,7 +45,7 @@ class BackfillJob:
         settings: BackfillSettings,
         table: Table,
         operation: Operation,
-        threads: Threads,
+        threads: WorkerThreads,
         *,
         stop: Stop,
         report: Callable[[str], None],
@@ -67,14 +67,14 @@ class BackfillJob:
         cls, settings: BackfillSettings, *, stop: Stop, report: Callable[[str], None]
     ) -> AsyncIterator["BackfillJob"]:
         """Import the handler of --run and open the table. `report` receives messages about the throttle."""
-        handler = None if settings.run is None else function(settings.run, flag="--run")
+        handler = None if settings.run is None else import_function(settings.run, flag="--run")
         table = await open_table(
             settings.db,
             settings.table,
             key=settings.key,
             connections=2 * settings.workers + SPARE_CONNECTIONS,
         )
-        threads = Threads()
+        threads = WorkerThreads()
         try:
             if settings.first is not None:
                 table.lower_bound = await table.parse_key(settings.first)
@@ -242,7 +242,7 @@ def open_frontier(settings: BackfillSettings, *, create: bool = True) -> swath.O
 
 
 def _make_operation(
-    settings: BackfillSettings, table: Table, handler: Callable[..., Any] | None, threads: Threads
+    settings: BackfillSettings, table: Table, handler: Callable[..., Any] | None, threads: WorkerThreads
 ) -> Operation:
     if settings.set is not None:
         return SetOperation(table, settings.set, settings.where)

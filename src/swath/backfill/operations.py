@@ -15,7 +15,7 @@ from swath.backfill.statement import build_set_statement, build_sql_statement
 from swath.tables.identifiers import quote_identifier
 from swath.tables.sqlite import call_interruptibly
 from swath.tables.table import Fragment, Key, Table
-from swath.worker_threads import Threads
+from swath.worker_threads import WorkerThreads
 
 Row = dict[str, Any]
 
@@ -89,7 +89,7 @@ class FunctionOperation:
     """
 
     def __init__(
-        self, table: Table, handler: Callable[..., Any], where: str | None, *, seconds: float, threads: Threads
+        self, table: Table, handler: Callable[..., Any], where: str | None, *, seconds: float, threads: WorkerThreads
     ) -> None:
         self._table = table
         self._handler = handler
@@ -213,7 +213,7 @@ async def execute(connection: Any, statement: Fragment) -> int:
     return max(0, int(cursor.rowcount))
 
 
-async def fetch(connection: Any, statement: Fragment, threads: Threads) -> list[Row]:
+async def fetch(connection: Any, statement: Fragment, threads: WorkerThreads) -> list[Row]:
     """Return the rows of a query on any connection."""
     if not inspect.iscoroutinefunction(connection.execute):
         return await threads.run(lambda: read(connection, statement))

@@ -9,7 +9,7 @@ from swath import UsageError
 from swath.backfill import timeouts
 from swath.backfill.operations import Operation, fetch
 from swath.tables.table import Fragment, Key, Table
-from swath.worker_threads import Threads
+from swath.worker_threads import WorkerThreads
 
 SAMPLE_ROWS = (20, 400, 8_000)  # take a larger sample if the statement changes nothing in a smaller one
 CHECK_SECONDS = 1.0
@@ -56,7 +56,7 @@ async def check_statement(table: Table, operation: Operation, sample: Key) -> No
 
 
 async def is_repeatable(
-    table: Table, operation: Operation, threads: Threads, *, upto: Key | None, seconds: float = SAMPLE_SECONDS
+    table: Table, operation: Operation, threads: WorkerThreads, *, upto: Key | None, seconds: float = SAMPLE_SECONDS
 ) -> bool:
     """Return whether a second run over a sample of rows changes nothing more."""
     changed, same = 0, True
@@ -92,7 +92,7 @@ async def explain_statement(table: Table, statement: Fragment) -> list[str]:
         return [row[0] for row in rows]
 
 
-async def _read_rows(table: Table, connection: Any, after: Key | None, upto: Key, threads: Threads) -> list[str]:
+async def _read_rows(table: Table, connection: Any, after: Key | None, upto: Key, threads: WorkerThreads) -> list[str]:
     """Return rows as text: NaN does not equal NaN."""
     within = table.build_slice_condition(after=after, upto=upto)
     quoted = table.description.quoted

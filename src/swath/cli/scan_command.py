@@ -11,7 +11,7 @@ from swath.cli.exit_codes import ExitCode
 from swath.cli.formatting import pluralize
 from swath.cli.terminal import is_terminal, open_live_display, print_error, print_facts, print_json_line
 from swath.files.errors import translate_write_errors
-from swath.import_path import function
+from swath.import_path import import_function
 from swath.scan import parquet_out, workspace
 from swath.scan.job import Job
 from swath.scan.report import Proof, proof
@@ -44,8 +44,8 @@ class Scanning:
         with stop_on_signals(self._stop, asyncio.get_running_loop()):
             if settings.out.endswith(".parquet"):
                 parquet_out.need_arrow()  # what is missing is said before anything is done
-            check = None if settings.check is None else function(settings.check, flag="--check")
-            fix = None if settings.fix is None else function(settings.fix, flag="--fix")
+            check = None if settings.check is None else import_function(settings.check, flag="--check")
+            fix = None if settings.fix is None else import_function(settings.fix, flag="--fix")
             job = Job(settings, source, check=check, fix=fix, stop=self._stop)
             await asyncio.to_thread(source.state)
             with translate_write_errors(settings.out):

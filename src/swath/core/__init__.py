@@ -1,1 +1,4 @@
-"""The frontier itself. Imports the standard library only."""
+"""The model: items, lanes, checkpoints, events, errors, encoding and the Store protocol.
+
+It imports only the standard library.
+"""

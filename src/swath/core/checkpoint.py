@@ -1,4 +1,4 @@
-"""Checkpoint: the position up to which everything in a partition is settled (INV-6)."""
+"""Checkpoint: everything in a partition is settled up to this position (INV-6)."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The store's time, in whole microseconds since the epoch: one unit, exact in every store."""
+"""Time as stores keep it: whole microseconds since the epoch, which are exact in every database."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -10,22 +10,22 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class Clock(Protocol):
-    """Where a test takes the place of the store's own clock."""
+    """A clock that replaces the store's own clock in tests."""
 
     def now(self) -> int:
-        """Microseconds since the epoch."""
+        """Return microseconds since the epoch."""
         ...
 
 
 class SystemClock:
-    """The clock of this machine, for stores that live on it."""
+    """The clock of this machine, for stores on this machine."""
 
     def now(self) -> int:
         return time.time_ns() // 1_000
 
 
 class ManualClock:
-    """A clock that a test moves by hand."""
+    """A clock for tests, which only `advance` moves."""
 
     def __init__(self, start: int = 1_000_000 * SECOND) -> None:
         self._now = start
@@ -34,6 +34,7 @@ class ManualClock:
         return self._now
 
     def advance(self, seconds: float) -> None:
+        """Move the clock forward, or back if `seconds` is negative."""
         self._now += microseconds(seconds)
 
 
@@ -50,17 +51,17 @@ def microseconds(seconds: float) -> int:
 
 
 def as_datetime(moment: int) -> datetime:
-    """A store time as an aware datetime in UTC."""
+    """Return a time of a store as a datetime in UTC."""
     return _EPOCH + timedelta(microseconds=moment)
 
 
 def from_datetime(moment: datetime) -> int:
-    """A datetime that `is_moment` as a store time."""
+    """Return a datetime that passed `is_moment` as a time of a store."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
 def is_moment(moment: datetime) -> bool:
-    """Whether a datetime has a time zone, and its year in UTC four digits."""
+    """Return whether a datetime has a time zone and can be expressed in UTC."""
     if moment.utcoffset() is None:
         return False
     try:

@@ -17,7 +17,7 @@ NOTHING: tuple[()] = ()
 
 
 class Unchanged(Enum):
-    """The type of UNCHANGED, the default of arguments for which None has a meaning of its own."""
+    """The type of UNCHANGED, which is the default of arguments that give None a meaning."""
 
     UNCHANGED = "unchanged"
 

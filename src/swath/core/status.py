@@ -1,4 +1,4 @@
-"""Read-only answers for people: status, and where a key is and why it is not being worked on."""
+"""Status of a frontier, and explanations of where an item is and why it is not being worked on."""
 
 import json
 from collections.abc import Sequence
@@ -50,17 +50,17 @@ class Status:
 
     @property
     def waiting(self) -> int:
-        """Everything that is still to be worked on: also what was done, and is due again."""
+        """The number of items that are not finished, including those that wait for a revisit."""
         return self.ready + self.delayed + self.claimed + self.inbox
 
     @property
     def begun(self) -> bool:
-        """Whether anything was ever added."""
+        """Whether any item was ever added."""
         return any(checkpoint.end for checkpoint in self.checkpoints) or self.inbox > 0
 
     @property
     def lag(self) -> int:
-        """Positions between the checkpoints and the ends."""
+        """The number of positions between the checkpoints and the ends."""
         return sum(checkpoint.lag for checkpoint in self.checkpoints)
 
 
@@ -121,7 +121,7 @@ class StoreInfo:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Where a key is, in one sentence, and the facts behind it."""
+    """The state of a key in one sentence, and the values behind it."""
 
     key: str
     state: str  # unknown, inbox, ready, delayed, claimed, done, dead
@@ -133,7 +133,7 @@ class Explanation:
 
 
 def explain_unknown(key: str, lane: str | None, elsewhere: Sequence[Found]) -> Explanation:
-    """A key that was never added to a lane, or to any; `elsewhere` is where it is all the same."""
+    """Explain a key that was never added to a lane, or to any lane. `elsewhere` lists other lanes that have it."""
     sentence = f"{key} was never added." if lane is None else f"{key} was never added to lane {lane}."
     if others := [other.lane.lane for other in elsewhere if other.lane]:
         sentence += f" It is in lane {', '.join(others)}."
@@ -141,7 +141,7 @@ def explain_unknown(key: str, lane: str | None, elsewhere: Sequence[Found]) -> E
 
 
 def explain(key: str, found: Sequence[Found], *, now: int, paused: bool) -> Explanation:
-    """One sentence on a key. Where it is in several lanes, the sentence is about the first and says so."""
+    """Explain a key in one sentence. If several lanes have it, describe the first and name the others."""
     first = found[0]
     sentence = f"{key} {_where(first, now)}"
     if first.state == "delayed" and first.lane is not None and first.lane.limits.paused:
@@ -197,7 +197,7 @@ def _lane(lane: LaneRow | None, now: int) -> str:
 
 
 def _data(found: Found) -> dict[str, Any]:
-    """The facts that this place has, with times as ISO texts and JSON texts as values."""
+    """Return the values that apply to the state, with times in ISO 8601 and JSON decoded."""
     data: dict[str, Any] = {"partition": found.partition, "position": found.position, "priority": found.priority}
     data["attempts"] = found.attempts
     data["payload"] = None if found.payload is None else json.loads(found.payload)
@@ -215,7 +215,7 @@ def _data(found: Found) -> dict[str, Any]:
 
 
 def lane_data(lane: LaneRow) -> dict[str, Any]:
-    """A lane as plain values, for `--json` and for explanations."""
+    """Return a lane as plain values."""
     limits = lane.limits
     return {
         "lane": lane.lane,

@@ -1,9 +1,9 @@
-"""The seam between the frontier and what keeps it: records that cross it, and the Store protocol.
+"""The Store protocol, which every backend implements, and the records that cross it.
 
-A Store holds items that are already checked and encoded; it decides nothing about policy. Times are microseconds of
-the store's clock, texts are UTF-8 without NUL, payloads and results are JSON texts.
+A store gets items that are checked and encoded, and decides nothing about policy. Times are microseconds of the store's
+clock, durations are microseconds, text is UTF-8 without NUL, payloads and results are JSON text.
 
-Every move below is atomic. Whoever implements it can prove itself with `swath.conformance`.
+Every method is atomic. `swath.conformance` tests an implementation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,15 +17,16 @@ from swath.core.lane import LaneLimits
 
 MAX_CLAIM = 10_000  # items in one claim
 ADD_CHUNK = 1_000  # items added under one lock
-DELAYED_DRAIN = 1_000  # delayed items made ready by one claim, in each partition
-INBOX_DRAIN = 2_000  # discovered items taken in by one claim, in each partition
+DELAYED_DRAIN = 1_000  # delayed items that one claim makes ready in each partition
+INBOX_DRAIN = 2_000  # discovered items that one claim takes from the inbox of each partition
 PARTITIONS_PER_CLAIM = 4
 
-LOST_WORKER = "its worker was lost without settling it (losses: {losses})"  # why an item that kills its worker is dead
+# The reason of an item that is dead because its workers were lost.
+LOST_WORKER = "its worker was lost without settling it (losses: {losses})"
 
 
 class Settings(NamedTuple):
-    """What the whole frontier shares. `concurrency` 0 means no limit."""
+    """The settings of a frontier. `concurrency` 0 means no limit."""
 
     partitions: int
     min_interval: int = 0
@@ -34,10 +35,10 @@ class Settings(NamedTuple):
 
 
 class EncodedItem(NamedTuple):
-    """An item on its way in."""
+    """An item that is checked and encoded for a store. `Frontier.encode` returns it."""
 
     partition: int
-    hash: bytes  # swath.core.lane: 16 bytes of the key's, 4 of the lane's
+    hash: bytes  # 16 bytes of the hash of the key, 4 of the lane's
     lane: str
     priority: int
     key: str
@@ -47,36 +48,42 @@ class EncodedItem(NamedTuple):
 
 
 class ClaimRequest(NamedTuple):
+    """A request for ready items."""
+
     limit: int
     lease: int
     worker: str
-    token: int  # random, up to 63 bits: tells this claim from any other of the same number
-    order: Sequence[int]  # partitions, in the order in which to look for work
-    wait_for: int | None = None  # a partition skipped before: wait for its lock rather than skip it again
+    token: int  # random, up to 63 bits: distinguishes this claim from another with the same fence
+    order: Sequence[int]  # all partitions; the store looks for work in this order
+    wait_for: int | None = None  # a partition that was skipped before: wait for its lock instead
 
 
 class ClaimReply(NamedTuple):
+    """The items of a claim, and the state of the partitions that the store looked at."""
+
     now: int
-    fence: int  # 0 when nothing was claimed
-    items: Sequence[Item]  # whose payloads are JSON texts still
+    fence: int  # 0 if nothing was claimed
+    items: Sequence[Item]  # with payloads as JSON text
     expires_at: int
-    # The earliest over the partitions that were seen; None: nothing waits. That of a full claim may be too early.
+    # The earliest of these partitions; None: nothing waits. After a full claim it may be too early.
     next_ready_at: int | None
-    skipped: Sequence[int]  # partitions that somebody else held: skipped is not empty
-    recovered: int  # items taken back from claims whose lease had ended
-    died: int  # of those, how many ended up dead
-    starts_count: bool  # the interval of one of these lanes runs from this claim on: its items must start at once
+    skipped: Sequence[int]  # partitions that another transaction had locked; they may have ready items
+    recovered: int  # items taken back from claims whose lease had expired
+    died: int  # how many of the recovered items are dead now
+    starts_count: bool  # the interval of one of the lanes runs from this claim, so its items must start at once
     signal: "Signal"
 
 
 class ClaimRef(NamedTuple):
-    """What every write on behalf of a claim presents (INV-2)."""
+    """The identity of a claim, which every write on its behalf must present (INV-2)."""
 
     fence: int
     token: int
 
 
 class MoveKind(IntEnum):
+    """The kind of an outcome."""
+
     DONE = 0
     RETRY = 1
     DEAD = 2
@@ -85,16 +92,16 @@ class MoveKind(IntEnum):
 
 
 class Move(NamedTuple):
-    """What becomes of one claimed item."""
+    """The outcome of one claimed item."""
 
     position: int
     kind: MoveKind
-    delay: int | None = None  # RETRY, RELEASE: until it is due. DONE: until it is visited again; None: never
+    delay: int | None = None  # RETRY, RELEASE: until it is ready. DONE: until the next visit; None: no visit
     result: str | None = None  # DONE, SPLIT
     reason: str | None = None  # RETRY, DEAD
     error: str | None = None  # RETRY, DEAD
-    started: bool = True  # DONE, RELEASE: whether it counts for the pace of its lane
-    # SPLIT: what the first part keeps. DONE with a delay: the payload of the next visit; None keeps the present one.
+    started: bool = True  # DONE, RELEASE: whether it counts for the interval of its lane
+    # SPLIT: the payload of the first part. DONE with a delay: the payload of the next visit; None keeps the old one.
     payload: str | None = None
     rest: EncodedItem | None = None  # SPLIT: the upper half of the span; with span 1, it replaces the item
 
@@ -103,22 +110,22 @@ class OutputMove(NamedTuple):
     """An output file grew from one committed length to the next."""
 
     name: str
-    old: int  # what it must be now; 0 for a new file
+    old: int  # the committed length before; 0 for a new file
     new: int
 
 
 class Fact(NamedTuple):
-    """Something that a job knows, shared by everybody who works on the frontier. The last to say it is right."""
+    """A value under a key, which all processes of a frontier share. The last write wins."""
 
     key: str
     value: str
 
 
 class Settlement(NamedTuple):
-    """What one worker says about its items of one partition, committed as a whole (INV-5)."""
+    """Outcomes of one claim in one partition, with everything that commits together with them (INV-5)."""
 
     partition: int
-    number: int  # rises with every settlement of the claim, so that a lost reply can be looked up; 0 is never repeated
+    number: int  # rises with every settlement of the claim, so that a repeated one is recognised; 0 is not repeated
     moves: Sequence[Move]
     discovered: Sequence[EncodedItem] = ()  # of any partition
     outputs: Sequence[OutputMove] = ()
@@ -128,20 +135,22 @@ class Settlement(NamedTuple):
 
 
 class SettleReply(NamedTuple):
+    """The result of a settlement."""
+
     now: int
-    discovered: int  # how many were new, as far as this partition can tell; those for others are counted when taken in
+    discovered: int  # how many were new in this partition; those of other partitions are counted later
     checkpoint: int
 
 
 class Signal(NamedTuple):
-    """What a process must hear of within two seconds; `version` rises with every pause."""
+    """The pause of the frontier. Processes poll it every second; `version` rises with every pause."""
 
     paused: bool
     version: int
 
 
 class PartitionStatus(NamedTuple):
-    """Counters of one partition, kept with every move and never counted."""
+    """The counts of one partition, which every method keeps up to date."""
 
     partition: int
     ready: int
@@ -152,14 +161,16 @@ class PartitionStatus(NamedTuple):
     dead: int
     lanes: int
     inbox: int
-    checkpoint: int  # everything at or below is settled
-    checkpoint_dead: int  # of those, how many are dead
-    end: int  # the last position allotted
+    checkpoint: int  # everything at or below this position is settled
+    checkpoint_dead: int  # how many of these items are dead
+    end: int  # the last position
     next_ready_at: int | None
     time: int
 
 
 class StoreStatus(NamedTuple):
+    """The settings and counts of a frontier at one moment."""
+
     settings: Settings
     signal: Signal
     now: int
@@ -167,19 +178,21 @@ class StoreStatus(NamedTuple):
 
 
 class LaneRow(NamedTuple):
+    """A lane as a store keeps it."""
+
     lane: str
     partition: int
     limits: LaneLimits
     waiting: int
     in_flight: int
-    visits: int  # how often an item of it was started and done
+    visits: int  # how often an item was started and done
     ready_at: int | None  # None: empty, busy or paused
     last_at: int
     counters: Mapping[str, int] = NO_COUNTERS
 
 
 class Found(NamedTuple):
-    """Where an item is. Fields that its place does not have are None."""
+    """An item and its state. Fields that do not apply to the state are None."""
 
     state: str  # inbox, ready, delayed, claimed, done, dead
     partition: int
@@ -189,18 +202,20 @@ class Found(NamedTuple):
     priority: int
     payload: str | None
     attempts: int
-    ahead: int | None = None  # ready: how many stand before it in its lane, counted up to 1,000
+    ahead: int | None = None  # ready: how many items of its lane come first, counted up to AHEAD_LIMIT
     due_at: int | None = None  # delayed
     fence: int | None = None  # claimed
     worker: str | None = None  # claimed
     expires_at: int | None = None  # claimed
-    settled_at: int | None = None  # done, dead; delayed: when a revisit was last done
-    result: str | None = None  # done; delayed: of the last visit
+    settled_at: int | None = None  # done, dead; delayed: the last visit of an item that will be revisited
+    result: str | None = None  # done; delayed: the result of the last visit
     reason: str | None = None
     error: str | None = None
 
 
 class DeadRow(NamedTuple):
+    """A dead item as a store keeps it."""
+
     partition: int
     position: int
     lane: str
@@ -214,7 +229,7 @@ class DeadRow(NamedTuple):
 
 
 class PendingRow(NamedTuple):
-    """An item that is ready, delayed or claimed, and was not done before."""
+    """An item that is ready, delayed or claimed and was not done before, as a store keeps it."""
 
     partition: int
     position: int
@@ -227,13 +242,13 @@ class PendingRow(NamedTuple):
 
 
 class LaneChange(NamedTuple):
-    """What to change about a lane; None leaves a field as it is, DEFAULT goes back to the frontier's default."""
+    """A change of a lane. None leaves a field as it is, DEFAULT goes back to the default of the frontier."""
 
     min_interval: int | None = None
     concurrency: int | None = None
     paused: bool | None = None
     blocked_until: int | None = None
-    at_least: bool = False  # a block that lasts longer stands
+    at_least: bool = False  # keep a block that lasts longer
 
 
 DEFAULT = -1
@@ -241,34 +256,36 @@ AHEAD_LIMIT = 1_000
 
 
 class Store(Protocol):
-    """One frontier, kept. Safe to call from many tasks at once."""
+    """The storage of one frontier. Safe to call from many tasks at once."""
 
     settings: Settings
 
     @property
     def generation(self) -> int:
-        """Rises when the store may have forgotten what it confirmed before: a reconnection, a fail-over, a restore."""
+        """A number that rises if the store may have lost confirmed writes: after a reconnect, fail-over or restore."""
         ...
 
     async def add(self, items: Sequence[EncodedItem]) -> int:
-        """Take in what is not known yet, at most ADD_CHUNK items, and return how many that were (INV-4, INV-7)."""
+        """Add at most ADD_CHUNK items and return how many were new (INV-4, INV-7)."""
         ...
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
-        """Lease up to `limit` ready items, of at most PARTITIONS_PER_CLAIM partitions (INV-1, INV-3, INV-8)."""
+        """Lease up to `limit` ready items of at most PARTITIONS_PER_CLAIM partitions (INV-1, INV-3, INV-8)."""
         ...
 
     async def renew(self, claim: ClaimRef, lease: int) -> int:
-        """Make the lease end `lease` from now and return when that is; LeaseLost when it is over already (INV-2)."""
+        """Make the lease end `lease` from now and return that time; LeaseLost if it has expired (INV-2)."""
         ...
 
     async def settle(self, claim: ClaimRef, settlement: Settlement, *, connection: Any = None) -> SettleReply:
-        """Commit a settlement, in the caller's transaction where `connection` is given (INV-2, INV-5, INV-6)."""
+        """Commit a settlement, or send it in the caller's transaction, `connection` (INV-2, INV-5, INV-6)."""
         ...
 
     async def change_lane(self, partition: int, lane: str, change: LaneChange) -> None:
-        """Change a lane's limits, which exists from then on. Where its concurrency was 1 and no longer is, what is
-        in flight counts as started now (INV-3)."""
+        """Change the limits of a lane, and create the lane if it does not exist.
+
+        If its concurrency was 1 and is not any more, the items in flight count as started now (INV-3).
+        """
         ...
 
     async def change_settings(
@@ -279,51 +296,61 @@ class Store(Protocol):
         max_attempts: int | None = None,
         paused: bool | None = None,
     ) -> None:
-        """Change what the whole frontier shares; None leaves a value as it is. For what is in flight in lanes under the
-        default, the same holds as for `change_lane`."""
+        """Change the settings of the frontier; None leaves a value as it is.
+
+        Items in flight in lanes that use the default are treated as in `change_lane`.
+        """
         ...
 
     async def place_lanes(self, partition: int, numbers: Sequence[int]) -> None:
-        """Give lanes, at most ADD_CHUNK of them, the place in the queue that is theirs by the settings of now: as long
-        as they wait, they keep the one they got by those of then."""
+        """Compute the next start of at most ADD_CHUNK lanes again, by the present settings.
+
+        A lane that waits keeps the time that was computed by the settings of that moment.
+        """
         ...
 
     async def reopen(self, places: Sequence[tuple[int, int]]) -> int:
-        """Make done or dead items, named by (partition, position), ready again under new positions; return how many."""
+        """Make done or dead items, given by (partition, position), ready again at new positions; return how many."""
         ...
 
-    async def signal(self) -> Signal: ...
+    async def signal(self) -> Signal:
+        """Return whether the frontier is paused."""
+        ...
 
-    async def status(self) -> StoreStatus: ...
+    async def status(self) -> StoreStatus:
+        """Return the settings and the counts of all partitions."""
+        ...
 
     async def find(self, key_hash: bytes, lane_hash: bytes | None) -> Sequence[Found]:
-        """Everything under a key, in whichever lanes it is, in order of (partition, position); an inbox comes last."""
+        """Return the items with a key, of one lane or of all, by (partition, position); those in an inbox come last."""
         ...
 
-    async def lane(self, partition: int, lane: str) -> LaneRow | None: ...
+    async def lane(self, partition: int, lane: str) -> LaneRow | None:
+        """Return a lane, or None if it does not exist."""
+        ...
 
     async def lanes(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[tuple[int, LaneRow]]:
-        """Lanes with their numbers, in order of (partition, number); `after` continues a listing."""
+        """Return lanes with their numbers, by (partition, number); `after` continues a listing."""
         ...
 
     async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadRow]:
-        """Dead items in order of (partition, position)."""
+        """Return dead items, by (partition, position)."""
         ...
 
     async def pending(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[PendingRow]:
-        """What holds the checkpoint back, in order of (partition, position). What is in an inbox has no position."""
+        """Return the items that hold the checkpoint back, by (partition, position), without those in an inbox."""
         ...
 
     async def learn(self, facts: Sequence[Fact]) -> None:
-        """Keep facts, at most ADD_CHUNK of them."""
+        """Store at most ADD_CHUNK facts."""
         ...
 
     async def facts(self, keys: Sequence[str]) -> dict[str, str]:
-        """What is known of these keys, at most ADD_CHUNK of them."""
+        """Return the facts with these keys, at most ADD_CHUNK."""
         ...
 
     async def outputs(self) -> dict[str, int]:
-        """The committed length of every output file."""
+        """Return the committed length of every output file."""
         ...
 
     async def counters(self) -> dict[str, int]:
@@ -343,11 +370,13 @@ class Store(Protocol):
         ...
 
     async def recount(self) -> Sequence[PartitionStatus]:
-        """The counters, counted from the rows: what `status` must equal. As slow as the frontier is large."""
+        """Count the rows of every partition. `status` must equal the result. Takes as long as the frontier is large."""
         ...
 
     async def wait(self, seconds: float) -> None:
-        """Return after `seconds`, or sooner when somebody may have made work ready."""
+        """Wait for `seconds`, or until an item may have become ready."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close connections and files."""
+        ...

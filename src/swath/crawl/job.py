@@ -19,7 +19,7 @@ from swath.crawl.page_handler import PageHandler
 from swath.crawl.page_processor import PAGES
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
-from swath.gc_tuning import rarely_collected
+from swath.gc_tuning import collect_garbage_rarely
 
 CHECK_SECONDS = 0.5  # between checks of --max-pages and --max-duration
 GRACE_SECONDS = 7.0  # that pages in flight have after a stop was requested
@@ -48,7 +48,7 @@ class CrawlJob:
         settings = self.settings
         workers = fd_limit.limit_workers(settings.workers).workers
         async with AsyncExitStack() as stack:
-            stack.enter_context(rarely_collected())
+            stack.enter_context(collect_garbage_rarely())
             output = CrawlOutput(
                 settings.directory,
                 unique=workspace.output_name(settings.directory, self.number),

@@ -14,7 +14,7 @@ from swath.scan.finding import Context, Finding
 from swath.scan.item_scan import Look
 from swath.scan.output import Entry
 from swath.scan.sources.source import Source
-from swath.worker_threads import Threads
+from swath.worker_threads import WorkerThreads
 
 READING = 5  # times the time limit of a check: how long a source may take for its next record
 WATCH_SECONDS = 1.0  # between looks at what is under way
@@ -38,7 +38,7 @@ class Scanner:
         workers: int,
         timeout: float,
         stop: Stop,
-        threads: Threads,
+        threads: WorkerThreads,
     ) -> None:
         self.failure: BadCheck | None = None
         self._source = source

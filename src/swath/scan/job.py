@@ -7,7 +7,7 @@ from typing import Any
 
 import swath
 from swath import Status, Stop, Summary
-from swath.gc_tuning import rarely_collected
+from swath.gc_tuning import collect_garbage_rarely
 from swath.scan import workspace
 from swath.scan.checker import Judge
 from swath.scan.counts import Counts
@@ -15,7 +15,7 @@ from swath.scan.handler import Scanner
 from swath.scan.output import FindingsOutput
 from swath.scan.settings import ScanSettings
 from swath.scan.sources.source import Source
-from swath.worker_threads import Threads
+from swath.worker_threads import WorkerThreads
 
 GRACE = 10.0  # seconds that items have to end after a stop
 LOOK_SECONDS = 0.5  # between looks at the frontier
@@ -49,12 +49,12 @@ class Job:
         """Scan until everything is settled or somebody asks for a stop."""
         settings = self.settings
         async with AsyncExitStack() as stack:
-            stack.enter_context(rarely_collected())
+            stack.enter_context(collect_garbage_rarely())
             frontier = await stack.enter_async_context(swath.open(settings.store_url, create=False))
             self._output = FindingsOutput(settings.lines, name=workspace.output_name(settings))
             stack.callback(self._output.close)
             await asyncio.to_thread(self._output.restore, await frontier.outputs())
-            threads = Threads()
+            threads = WorkerThreads()
             stack.callback(threads.close)
             scanner = Scanner(
                 self._source,

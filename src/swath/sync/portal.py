@@ -16,18 +16,19 @@ from swath.core.encoding import encode_item
 from swath.core.errors import UsageError, WrongTransaction
 from swath.core.item import Item, Outcome
 from swath.core.store import EncodedItem
+from swath.core.validation import show
 from swath.frontier import ADD_BUFFER, ADD_BYTES, Frontier, NewItem
 from swath.runner.run import Summary
 from swath.runner.shutdown import Stop, stop_on_signals
-from swath.worker_threads import Threads
+from swath.worker_threads import WorkerThreads
 
 Answer = TypeVar("Answer")
 
 Handler = Callable[[Item], Outcome | None]
 
-PAGE = 100  # values of an async iterator fetched with one call
-SIGNAL_SECONDS = 0.2  # that a signal may have to wait for a thread that waits
-CLOSE_SECONDS = 5.0  # that closing may take before the thread is left to itself
+PAGE = 100  # values of an async iterator that one call fetches
+SIGNAL_SECONDS = 0.2  # between two checks for signals in a waiting thread
+CLOSE_SECONDS = 5.0  # to wait for the thread to end
 
 CLOSED = "this frontier is closed: open it again"
 
@@ -54,16 +55,16 @@ class Portal:
 
     @property
     def closed(self) -> bool:
-        """Whether there is nothing left to close: in a child that came by a fork, it is not this process's."""
+        """Whether the portal is closed, or belongs to the parent process of a fork."""
         return self._closed or os.getpid() != self._pid
 
     def call(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
-        """Run a coroutine to its end and return what it returns."""
+        """Run a coroutine and return its result."""
         future = self._start(coroutine)
         try:
             return self._result(future)
         except BaseException:
-            future.cancel()  # where it was this thread that was interrupted
+            future.cancel()  # if this thread was interrupted
             raise
 
     def _start(self, coroutine: Coroutine[Any, Any, Answer]) -> "Future[Answer]":
@@ -75,53 +76,55 @@ class Portal:
             raise UsageError(CLOSED) from None
 
     def _check(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        if (wrong := self._wrong()) is not None:
+        if (problem := self._find_problem()) is not None:
             coroutine.close()
-            raise UsageError(wrong)
+            raise UsageError(problem)
 
-    def _wrong(self) -> str | None:
-        """Why it cannot be called, if it cannot."""
+    def _find_problem(self) -> str | None:
+        """Return why this thread cannot call the portal, or None."""
         if os.getpid() != self._pid:
             return (
-                f"this frontier was opened by process {self._pid} and came to process {os.getpid()} by a fork, which "
-                "its thread does not survive. Open it in the child, and start children with `spawn`"
+                f"process {self._pid} opened this frontier and process {os.getpid()} got it by a fork, but its thread "
+                "did not survive the fork. Open the frontier in the child process, or start children with `spawn`"
             )
         if self._closed:
             return CLOSED
         if threading.current_thread() is self._thread:
-            return "an observer of swath.sync cannot call the frontier back: hand what it saw to another thread"
+            return "an observer of swath.sync cannot call the frontier: pass the event to another thread"
         return None
 
     def _result(self, future: "Future[Answer]") -> Answer:
-        """What a future comes to. A signal that arrives just before the wait does not end it, so it is never a long
-        one."""
+        """Return the result of a future.
+
+        A signal that arrives just before a wait does not interrupt it, so each wait is short.
+        """
         try:
             while not future.done():
                 try:
                     return future.result(SIGNAL_SECONDS)
                 except TimeoutError:
                     if not future.done() and not self._thread.is_alive():
-                        raise UsageError(CLOSED) from None  # the loop was closed before it came to this
-            return future.result()  # it came just now, or is that error
+                        raise UsageError(CLOSED) from None  # the loop ended before it ran the coroutine
+            return future.result()  # it arrived just now, or the TimeoutError is the coroutine's own
         except CancelledError:
             if self._closed:
                 raise UsageError(CLOSED) from None
             raise
 
     def close(self) -> None:
-        """End the loop and its thread. A thread that does not end in time is left behind; it keeps no process alive."""
+        """End the loop and its thread. A thread that does not end in time does not keep the process alive."""
         if not self.closed:
             self._closed = True
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(CLOSE_SECONDS)
 
-    # what differs between threads and tasks
+    # Calls that need more than `call`
 
     async def open(self, opening: Awaitable[Answer]) -> Answer:
         return await opening
 
     def iterate(self, values: AsyncIterator[Answer]) -> Iterator[Answer]:
-        """The values of an async iterator, a page at a time."""
+        """Iterate over an async iterator, a page at a time."""
 
         async def page() -> list[Answer]:
             found = []
@@ -141,13 +144,13 @@ class Portal:
         return frontier.encode(items, drop_known=drop_known)
 
     def add(self, frontier: Frontier, items: NewItem | Iterable[NewItem]) -> int:
-        """An iterable may block, or belong to a thread: it is drawn from in the caller's."""
+        """Add items. The iterable may block or belong to the calling thread, so it is iterated over there."""
         if isinstance(items, Item | EncodedItem | str):
             return self.call(frontier.add(items))
         if not hasattr(items, "__iter__"):
-            raise UsageError(f"{items!r} is neither an item, nor a key, nor an iterable of them")
+            raise UsageError(f"{show(items)} is not an item, a key or an iterable of them")
         source, added = iter(items), 0
-        while part := _drawn(source, frontier._store.settings.partitions):
+        while part := _take_items(source, frontier._store.settings.partitions):
             try:
                 added += self.call(frontier.add(part))
             except UsageError as error:
@@ -156,55 +159,55 @@ class Portal:
         return added
 
     def step(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
-        """Run a coroutine that waits for nobody in the calling thread, to which its connection belongs.
+        """Run a coroutine that never waits in the calling thread, because its connection belongs to that thread.
 
-        The loop stands still meanwhile, so that it looks to everything else like a step of the loop's own.
+        The loop is suspended, so that to all other tasks it looks like a step of the loop.
         """
         self._check(coroutine)
-        with closing(coroutine), self._parked():
+        with closing(coroutine), self._suspend_loop():
             try:
                 coroutine.send(None)
             except StopIteration as end:
                 answer: Answer = end.value
                 return answer
-            coroutine.close()  # while the loop stands still, which it may have to do with
+            coroutine.close()  # while the loop is suspended: closing may touch its objects
         raise WrongTransaction(
-            "the settlement had to wait, which it cannot do in your transaction: give it a psycopg.Connection or "
+            "the settlement had to wait, which is not possible in your transaction: pass a psycopg.Connection or "
             "sqlite3.Connection (not an async one), and settle a claim from one thread at a time"
         )
 
     @contextmanager
-    def _parked(self) -> Iterator[None]:
-        parked, go_on = threading.Event(), threading.Event()
+    def _suspend_loop(self) -> Iterator[None]:
+        suspended, resume = threading.Event(), threading.Event()
 
-        def park() -> None:
-            parked.set()
-            go_on.wait()
+        def suspend() -> None:
+            suspended.set()
+            resume.wait()
 
         try:
-            self._loop.call_soon_threadsafe(park)
-            parked.wait()
+            self._loop.call_soon_threadsafe(suspend)
+            suspended.wait()
             yield
         finally:
-            go_on.set()  # also where this thread was interrupted while it waited: the loop comes to `park` later
+            resume.set()  # also if this thread was interrupted while it waited: the loop reaches `suspend` later
 
     def run(
         self, frontier: Frontier, handler: Handler, *, workers: int, handle_signals: bool, **options: Any
     ) -> Summary:
-        """`runner.run` with a plain function. Signals reach the main thread only, so it passes them on."""
+        """Run a plain function as a handler. Signals reach only the main thread, which passes them on."""
         if not callable(handler):
-            raise UsageError(f"{handler!r} cannot be called: a handler is a function that takes an item")
+            raise UsageError(f"{handler!r} cannot be called: pass a function that takes an item")
         if inspect.iscoroutinefunction(handler):
             raise UsageError(
-                f"{handler!r} is async: define it with `def`, or use the frontier of swath.open, which takes async ones"
+                f"{handler!r} is async: define it with `def`, or use swath.open, which takes async handlers"
             )
         stop = Stop()
         signals = stop_on_signals(stop, self._loop, in_loop_thread=False) if handle_signals else nullcontext()
-        with closing(Threads()) as threads, signals:
-            visit = _in_threads(handler, threads)
+        with closing(WorkerThreads()) as threads, signals:
+            visit = _make_async(handler, threads)
             running = frontier.run(visit, workers=workers, handle_signals=False, stop=stop, **options)
             self._check(running)
-            future = self._start(_carried(running))
+            future = self._start(_return_exit(running))
             try:
                 summary, ended_by = self._result(future)
             except BaseException as error:
@@ -217,7 +220,7 @@ class Portal:
         return summary
 
     def _interrupt(self, stop: Stop, error: BaseException, future: "Future[Any]") -> None:
-        """This thread is not to wait any more: for a clean stop yes, if none was asked for yet, but for no more."""
+        """Stop the run because this thread was interrupted: cleanly, or at once if a stop was requested before."""
         if stop.reason is not None:
             self._loop.call_soon_threadsafe(stop.abort, error)
         else:
@@ -225,28 +228,28 @@ class Portal:
             wait([future])
 
 
-def _drawn(source: Iterator[NewItem], partitions: int) -> list[NewItem]:
-    """The next items, as many as are held in memory at a time. One that is wrong is the last: `add` says so."""
-    drawn: list[NewItem] = []
+def _take_items(source: Iterator[NewItem], partitions: int) -> list[NewItem]:
+    """Return the next items, up to the limits of memory. An invalid item is the last one, so that `add` raises."""
+    taken: list[NewItem] = []
     size = 0
     for item in islice(source, ADD_BUFFER):
         try:
             new = encode_item(item, partitions)
         except UsageError:
-            return [*drawn, item]
-        drawn.append(new)
+            return [*taken, item]
+        taken.append(new)
         size += len(new.payload or "")
         if size >= ADD_BYTES:
             break
-    return drawn
+    return taken
 
 
-def _in_threads(handler: Handler, threads: Threads) -> Callable[[Item], Awaitable[Outcome | None]]:
-    """A plain function as a handler. Each call has a copy of the caller's context."""
+def _make_async(handler: Handler, threads: WorkerThreads) -> Callable[[Item], Awaitable[Outcome | None]]:
+    """Make an async handler from a plain function. Each call has a copy of the caller's context."""
     context = contextvars.copy_context()
 
     async def visit(item: Item) -> Outcome | None:
-        """A thread cannot be cancelled: its item is not free before it is through."""
+        """Wait until the thread returns even if cancelled: a thread cannot be cancelled, and it still uses the item."""
         returned = threads.start(partial(context.copy().run, handler, item))
         while not returned.done():
             try:
@@ -261,8 +264,8 @@ def _in_threads(handler: Handler, threads: Threads) -> Callable[[Item], Awaitabl
     return visit
 
 
-async def _carried(run: Coroutine[Any, Any, Answer]) -> tuple[Answer | None, BaseException | None]:
-    """What is to end the process ends a loop that it is raised in: it is carried to the caller instead."""
+async def _return_exit(run: Coroutine[Any, Any, Answer]) -> tuple[Answer | None, BaseException | None]:
+    """Return KeyboardInterrupt and SystemExit as values: raised inside the loop, they would stop the loop."""
     try:
         return await run, None
     except (KeyboardInterrupt, SystemExit) as error:
