@@ -49,7 +49,7 @@ def test_the_first_examples_find_and_mend(app: Path) -> None:
     assert "open\tnone" in mended.stdout
     assert [line["state"] for line in read(app / "findings.jsonl")] == ["open", "fixed"]
     names = {line.split("\t")[0] for line in mended.stdout.splitlines()}
-    shown = re.findall(r"^(\w+(?: \w+)?)  +\S", PAGE[PAGE.index("## The proof") :], re.MULTILINE)
+    shown = re.findall(r"^(\w+(?: \w+)?)  +\S", PAGE[PAGE.index("## The report") :], re.MULTILINE)
     assert set(shown) <= names | {"against"}
 
 
