@@ -34,7 +34,6 @@ _BY_MODULE = {
     "urls": LINKS,
     "links": LINKS,
     "archive": ARCHIVE,
-    "store_retry": FRONTIER,
     **dict.fromkeys(("job", "fleet", "workspace", "seeds", "settings"), REST),
 }
 

@@ -53,6 +53,7 @@ from swath.runner.execution import Handler, Transaction
 from swath.runner.output import Output
 from swath.runner.run import Summary, Until
 from swath.runner.shutdown import Stop, stop_on_signals
+from swath.runner.store_retry import retry_while_unavailable
 
 __version__ = "0.1.0"
 
@@ -124,5 +125,6 @@ __all__ = [
     "mask_password",
     "migrate",
     "open",
+    "retry_while_unavailable",
     "stop_on_signals",
 ]

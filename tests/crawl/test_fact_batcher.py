@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from swath.crawl import fact_batcher, store_retry
+from swath.crawl import fact_batcher
 from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.pacing import LanePacing
+from swath.runner import store_retry
 from tests.bench import bench
 
 

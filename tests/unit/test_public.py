@@ -56,7 +56,10 @@ def swath_types(hint: Any) -> Iterator[type]:
 
 FUNCTIONS = [
     *[pair for owner in PUBLIC_CLASSES for pair in public_methods(owner)],
-    *[(name, getattr(swath, name)) for name in ("open", "migrate", "describe", "stop_on_signals")],
+    *[
+        (name, getattr(swath, name))
+        for name in ("open", "migrate", "describe", "retry_while_unavailable", "stop_on_signals")
+    ],
 ]
 
 

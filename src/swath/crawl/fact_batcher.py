@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
-from swath import Frontier
-from swath.crawl.store_retry import retry_while_unavailable
+from swath import Frontier, retry_while_unavailable
 
 BATCH_SECONDS = 0.005  # how long a request waits for others to join its batch
 MAX_BATCH = 500  # keys read in one transaction

@@ -8,9 +8,8 @@ import time
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 
-from swath import Frontier
+from swath import Frontier, retry_while_unavailable
 from swath.crawl.fact_batcher import FactBatcher
-from swath.crawl.store_retry import retry_while_unavailable
 
 MAX_CRAWL_DELAY = 300.0  # seconds; a longer Crawl-delay is cut to this
 MAX_RETRY_AFTER = 6 * 3_600.0

@@ -14,7 +14,7 @@ import asyncio
 import time
 from datetime import UTC, datetime, timedelta
 
-from swath import Frontier, Item, Outcome
+from swath import Frontier, Item, Outcome, retry_while_unavailable
 from swath.crawl.archive.capture import CaptureBuilder
 from swath.crawl.http.response import Response
 from swath.crawl.http.status import is_busy
@@ -28,7 +28,6 @@ from swath.crawl.robots.parser import MAX_BODY
 from swath.crawl.robots.policy import SECOND
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
-from swath.crawl.store_retry import retry_while_unavailable
 from swath.crawl.urls import normalise
 
 MAX_BYTES = MAX_BODY + 1  # of a robots.txt, independent of --max-size; one more than is parsed shows that it is longer
