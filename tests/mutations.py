@@ -674,6 +674,27 @@ MUTATIONS: Sequence[Mutation] = [
         "postgres",
     ),
     Mutation(
+        "INV-5: counters are not settled with the rest",
+        f"{POSTGRES}/settle.sql",
+        "    IF cardinality(_counter_names) > 0 THEN",
+        "    IF false THEN",
+        "postgres",
+    ),
+    Mutation(
+        "INV-5: a claim forgets the counters of a lane",
+        f"{POSTGRES}/claim.sql",
+        "                    END,\n                    b.counters\n",
+        "                    END,\n                    NULL::jsonb\n",
+        "postgres",
+    ),
+    Mutation(
+        "INV-5: a payload for the next visit is dropped",
+        f"{POSTGRES}/settle.sql",
+        "CASE WHEN h.kind = {DONE} THEN coalesce(h.payload, h.old_payload) ELSE h.old_payload END",
+        "h.old_payload",
+        "postgres",
+    ),
+    Mutation(
         "INV-4: what commits late into an inbox is never found",
         f"{POSTGRES}/inbox.sql",
         "AS x(xid) WHERE x.xid < s.inbox_from",

@@ -42,7 +42,7 @@ WHERE a.privilege_type = 'EXECUTE'
 
 
 async def lock_schema(connection: AsyncConnection, location: PostgresLocation) -> None:
-    """Wait until no other transaction creates, migrates or installs anything in this schema."""
+    """Wait until no other transaction creates or migrates a frontier in this schema."""
     await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"swath {location.schema}",))
 
 
@@ -60,7 +60,6 @@ async def ensure_installed(
     try:
         if row is None or not await _record_use(connection, location, functions):
             async with connection.transaction():
-                await lock_schema(connection, location)
                 await install(connection, location, functions)
     except (pg.InsufficientPrivilege, pg.ReadOnlySqlTransaction) as error:
         if row is not None:
@@ -81,9 +80,9 @@ async def _record_use(connection: AsyncConnection, location: PostgresLocation, f
 
 
 async def install(connection: AsyncConnection, location: PostgresLocation, functions: FunctionSet = FUNCTIONS) -> bool:
-    """Create the functions of a set and copy the grants of the previous one; return False if the set is there.
+    """Create the functions of a set and copy the grants of the previous one; return False if the set is installed.
 
-    The caller's transaction holds the lock of `lock_schema`.
+    To be called in a transaction. If another one installs the same set, the INSERT waits until it ends.
     """
     cursor = await connection.execute(
         location.fill("INSERT INTO {schema}.function_set (hash) VALUES (%s) ON CONFLICT DO NOTHING"), (functions.hash,)
