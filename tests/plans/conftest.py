@@ -1,4 +1,4 @@
-"""Plans differ by version, so these tests run on every PostgreSQL there is, too."""
+"""Plans differ between versions, so these tests run on every installed PostgreSQL."""
 
 from tests.postgres.conftest import database, server, site, url
 

@@ -1,7 +1,7 @@
-"""What a move cost the server: rows and index entries read, sequential scans, buffers, temporary files.
+"""Measure what a call costs the server: rows and index entries read, sequential scans, buffers, temporary files.
 
-None of it is a time. The store is used as it is: a move runs inside `INSERT … SELECT * FROM move(…)`, under EXPLAIN,
-and its reply is read back from where it went.
+Nothing is timed. The store is used unchanged: EXPLAIN runs each call as `INSERT … SELECT * FROM function(…)` into a
+temporary table, and the reply is read from that table.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
-"""F16, INV-8, rule 8. Somebody keeps a transaction open, so that nothing dead can be removed: not before it is over.
+"""INV-8. Another client keeps a transaction open, so that vacuum cannot remove dead rows.
 
-Thousands of moves later a claim still costs what it cost at first. What is compared is counted by the server, index
-entries above all, dead ones included; no time is measured.
+After thousands of calls a claim costs what the first one did. The tests compare counts that the server keeps, above all
+index entries including dead ones, and measure no time.
 """
 
 import random

@@ -1,6 +1,9 @@
-"""INV-8, F8. What a claim and a settlement cost does not depend on how much there is, on statistics, or on the kind of
-plan: at 200,000 items in 20,000 lanes of which most are not ready, no sequential scan, no sort beyond the batch, and
-per item no more buffers than at 2,000 items plus one for each index probe, whose tree may be one level higher."""
+"""INV-8. The cost of a claim and of a settlement does not depend on the size of the frontier, on statistics, or on the
+kind of plan.
+
+With 200,000 items in 20,000 lanes, most of them not ready, there is no sequential scan and no sort beyond the batch. An
+item costs no more buffers than with 2,000 items, plus one for each index probe, because a tree may be one level higher.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence

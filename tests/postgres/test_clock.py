@@ -1,4 +1,4 @@
-"""Rule 2: time is the database's, read after the lock, and a partition's time never goes back (INV-3)."""
+"""INV-3. The database's clock is read after the lock, and the time of a partition never goes back."""
 
 import time
 

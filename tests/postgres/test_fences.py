@@ -93,7 +93,7 @@ async def test_what_a_forgotten_claim_holds_is_taken_back(site: Site) -> None:
 
 @pytest.mark.parametrize(("passed", "ends"), [(59, 119), (-10, 60), (60, None)])
 async def test_a_claim_whose_answer_was_lost_begins_its_lease_anew(site: Site, passed: int, ends: int | None) -> None:
-    """Rule 5. No sooner does it end where the clock stepped back, and what has ended is not found (INV-2)."""
+    """INV-2. A found lease does not expire sooner after the clock stepped back; an expired claim is not found."""
     connections = Losing(site.location.dsn)
     trial = await site.trial(connections=connections)
     await trial.add("a")

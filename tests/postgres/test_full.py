@@ -109,7 +109,7 @@ async def test_a_settlement_without_room_in_its_second_partition_is_repeated(sit
 
 
 async def test_a_claim_whose_answer_was_lost_is_looked_up_once_there_is_room(site: Site) -> None:
-    """Rule 5. Without room nobody can tell whether it was made."""
+    """On a full disk the store cannot find out whether the claim was made."""
     connections = Losing(site.location.dsn)
     frontier = Frontier(await site.store(connections=connections))
     await frontier.add(["a", "b"])
@@ -122,7 +122,7 @@ async def test_a_claim_whose_answer_was_lost_is_looked_up_once_there_is_room(sit
 
 
 async def test_a_settlement_whose_answer_was_lost_is_looked_up_once_there_is_room(site: Site) -> None:
-    """Rule 5. It took effect, and is not sent under another number."""
+    """The settlement took effect and is not sent again under another number."""
     connections = Losing(site.location.dsn)
     frontier = Frontier(await site.store(connections=connections))
     await frontier.add(["a", "b"])

@@ -1,4 +1,4 @@
-"""Rule 10: what is discovered for another partition is taken in, whenever its transaction commits."""
+"""Items that were discovered for another partition are inserted there, no matter when their transaction commits."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Rule 16: migrations run while others work, once, and older workers stop with an error that says what to do."""
+"""Migrations run once, while others work. Older workers stop with an error that says what to do."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

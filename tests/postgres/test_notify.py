@@ -103,7 +103,7 @@ async def test_what_is_discovered_for_an_idle_partition_wakes(site: Site) -> Non
 
 
 async def test_discoveries_notify_at_a_bounded_rate(site: Site) -> None:
-    """Rule 15: not for a partition that has work, nor for what is known, nor every time."""
+    """No notification for a partition that has work, for known items, or more often than the rate allows."""
     trial = await site.trial(partitions=3)
     known, idle, busy = (trial.item("link", lane=trial.lane(n)) for n in (1, 1, 2))
     await trial.add(*(f"page{n}" for n in range(30)), lane=trial.lane(0))
@@ -152,7 +152,7 @@ async def test_an_addition_to_another_frontier_does_not_wake(site: Site, url: st
 
 
 async def test_notifications_come_at_a_bounded_rate(site: Site) -> None:
-    """Rule 15: only when a partition goes from idle to ready, and not every time."""
+    """A notification is sent only when a partition goes from idle to ready, and at a bounded rate."""
     trial = await site.trial()
     onlooker = await connect(site.location.dsn)
     async with onlooker:

@@ -1,4 +1,4 @@
-"""Rule 1: lock, then look. Positions commit in order; who comes later sees what was committed before (F12, F17)."""
+"""Functions lock first and read then: positions commit in order, and a later transaction sees the earlier ones."""
 
 import asyncio
 
@@ -35,7 +35,7 @@ async def test_an_uncommitted_addition_is_waited_for(site: Site) -> None:
 
 @pytest.mark.parametrize(("ends", "checkpoint"), [("COMMIT", 1), ("ROLLBACK", 1)])
 async def test_the_checkpoint_does_not_pass_a_late_commit(site: Site, ends: str, checkpoint: int) -> None:
-    """INV-6, F12. A settlement that began before the addition committed sees it all the same."""
+    """INV-6. A settlement that began before an addition committed still sees it."""
     trial = await site.trial()
     await trial.add("first")
     batch = await trial.claim()
@@ -88,7 +88,7 @@ async def test_a_claim_looks_again_once_it_has_the_lock(site: Site) -> None:
 
 
 async def test_a_lane_is_not_parked_under_an_uncommitted_addition(site: Site) -> None:
-    """F17. The last item of a lane is settled while another transaction adds to it: the lane stays awake."""
+    """The last item of a lane is settled while another transaction adds to the lane: the lane stays in the queue."""
     trial = await site.trial()
     await trial.change_lane(concurrency=1)
     await trial.add("first")
@@ -104,7 +104,7 @@ async def test_a_lane_is_not_parked_under_an_uncommitted_addition(site: Site) ->
 
 
 async def test_claims_that_queue_on_one_lock_are_disjoint(site: Site) -> None:
-    """INV-1, F7. All of them began before any of them committed."""
+    """INV-1. All of them began before any of them committed."""
     store = await site.store()
     trial = Trial(store, site.clock)
     await trial.add(*(f"key{n}" for n in range(40)))

@@ -98,7 +98,7 @@ async def test_what_is_answered_late_does_not_hide_a_restore(site: Site) -> None
 
 
 async def test_the_memory_of_recent_keys_is_emptied_with_a_connection(site: Site) -> None:
-    """Rule 7. Who answers on the next connection may be a stand-by that never had what was confirmed before."""
+    """The next connection may reach a standby that never received what was confirmed before."""
     frontier = Frontier(await site.store())
     await frontier.add("kept")
     await back_up(site)

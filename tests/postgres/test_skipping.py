@@ -1,4 +1,4 @@
-"""Rule 11: skipped is not empty. A partition that somebody holds is passed by, and waited for in the end."""
+"""A claim skips a locked partition and says so: skipped does not mean empty. A later claim waits for the lock."""
 
 import asyncio
 
@@ -92,7 +92,7 @@ async def test_a_looser_default_reaches_lanes_that_are_placed_meanwhile(site: Si
 
 
 async def test_a_claim_does_not_wait_for_whoever_settles_after_the_end_of_its_lease(site: Site) -> None:
-    """Rule 3. They meet on the row of the lease that ended: its holder lives, and keeps what it has elsewhere."""
+    """Both lock the claim's row. Its worker is alive and keeps its items in the other partitions."""
     trial = await site.trial(partitions=2)
     await trial.add("a", lane=trial.lane(0))
     await trial.add("b", "c", lane=trial.lane(1))
@@ -162,7 +162,7 @@ async def test_waiting_has_a_time_limit(site: Site) -> None:
 
 
 async def test_what_was_committed_while_queueing_is_seen(site: Site) -> None:
-    """Rule 1 for those who wait: the state is read after the lock was granted."""
+    """A claim that waited reads the state after the lock was granted."""
     trial = await site.trial()
     await trial.add("first")
     async with site.held_open() as (adder, connection):

@@ -1,4 +1,4 @@
-"""Rule 14: `settle(connection=)` runs in the caller's transaction, or not at all (INV-2, INV-5)."""
+"""INV-2, INV-5. `settle(connection=)` runs in the caller's transaction, or not at all."""
 
 import asyncio
 import sqlite3
@@ -99,7 +99,7 @@ async def test_roll_back_together(site: Site, caller: Caller) -> None:
 
 
 async def test_a_rolled_back_key_can_be_added(site: Site, caller: Caller) -> None:
-    """Rule 7: the memory of recent keys is not fed from a transaction whose end it does not see."""
+    """Keys count as known only after a commit, which a caller's transaction does not report."""
     frontier, claim = await claimed(site, "a")
     await caller.do("BEGIN")
     await claim.settle([claim.items[0].done(discovered=["found"])], connection=caller.connection)
@@ -140,7 +140,7 @@ async def test_a_settlement_may_begin_the_transaction(site: Site) -> None:
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 async def test_other_isolation_is_refused(site: Site, caller: Caller, level: str) -> None:
-    """Rule 1: what is read after the lock would be read in a snapshot from before it."""
+    """With a stricter isolation, statements after the lock would read a snapshot from before it."""
     frontier, claim = await claimed(site, "a")
     await caller.do(f"BEGIN ISOLATION LEVEL {level}")
     await caller.write()
@@ -213,7 +213,7 @@ async def test_another_database_is_refused(site: Site, server: Server) -> None:
 
 
 async def test_a_namesake_in_another_database_is_not_settled(site: Site, server: Server) -> None:
-    """The same schema name there, and the same fence: the token tells them apart (rule 4)."""
+    """The same schema name there, and the same fence: the token tells them apart."""
     frontier, claim = await claimed(site, "a")
     with fresh_database(server) as elsewhere:
         namesake = Site(f"{elsewhere if '?' in elsewhere else elsewhere + '?'}&schema={site.location.schema}")
