@@ -15,7 +15,7 @@ from swath.cli.formatting import escape, format_json
 from swath.cli.options import JSONOption, StoreOption
 from swath.cli.terminal import is_terminal, make_console, print_facts, print_json
 
-CRAWL_SETTINGS = "crawl settings"  # the fact in which a crawl stores its settings
+CRAWL_SETTINGS = "crawl settings"  # a crawl stores its settings under this key
 
 
 def explain(

@@ -37,7 +37,7 @@ def pluralize(number: int, noun: str) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration in the largest unit of which there are at least two."""
+    """Return a duration in d, h, min or s: the largest unit that gives at least 2."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

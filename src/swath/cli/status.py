@@ -36,7 +36,7 @@ def status(
     partitions: Annotated[bool, typer.Option("--partitions", "-p", help="List every partition")] = False,
     json: JSONOption = False,
 ) -> None:
-    """Show how many items are in each state, and the checkpoint below which all are settled.
+    """Show how many items are in each state, and how far all of them are settled (the checkpoint).
 
     The counters are exact. Reading them takes the same time however large the frontier is.
     """
