@@ -265,7 +265,7 @@ async def test_what_the_store_alone_can_refuse_is_a_retry_and_spares_its_group()
         summary = await b.frontier.run(handler, until="idle")
         data = await b.data("range")
     assert (summary.done, summary.retried) == (3, 1)
-    assert "there already" in data["reason"]
+    assert "exists already" in data["reason"]
 
 
 async def test_the_last_attempt_is_dead() -> None:
