@@ -29,7 +29,7 @@ def test_each_event_says_what_it_is() -> None:
     assert [row for row in rows if not re.match(r"\| `swath\.events\.(\w+)` \| (?!\1\()\w.*[.] \| `\w+`", row)] == []
 
 
-@pytest.mark.parametrize("path", [(), *(path[1:] for path, _ in generate.commands())], ids=" ".join)
+@pytest.mark.parametrize("path", [(), *(path[1:] for path, _ in generate.list_commands())], ids=" ".join)
 def test_a_flag_is_shown_without_a_value(path: tuple[str, ...]) -> None:
     shown = CliRunner().invoke(app, [*path, "--help"], terminal_width=100)
     assert "--help" in shown.output
