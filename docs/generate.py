@@ -1,4 +1,4 @@
-"""Generate the reference from help texts and docstrings: `python -m docs.generate`. A test checks that it is current."""
+"""Generate the reference from help texts and docstrings: `python -m docs.generate`. A test finds drift."""
 
 import inspect
 import re
@@ -147,8 +147,7 @@ SETTINGS = {
     ),
     "min_interval": (
         f"0 to {validation.MAX_SECONDS:,} s",
-        "Seconds between two items of a lane, counted from the settlement of the last item if the concurrency is 1, "
-        "and from its start otherwise.",
+        "Seconds between two items of a lane: after the settlement if the concurrency is 1, otherwise after the start.",
     ),
     "concurrency": (
         f"1 to {validation.MAX_CONCURRENCY:,}, or None",
@@ -163,8 +162,8 @@ SETTINGS = {
 SETTINGS_ELSEWHERE = """\
 ## Settings of a lane
 
-`frontier.limit(lane, min_interval=…, concurrency=…)` or `swath lanes set` overrides the settings for one lane. The value
-`"default"` removes the override.
+`frontier.limit(lane, min_interval=…, concurrency=…)` or `swath lanes set` overrides the settings for one lane. The
+value `"default"` removes the override.
 
 ## Settings in a store URL
 

@@ -380,7 +380,7 @@ def test_host_names_cannot_send_escape_sequences_to_the_terminal() -> None:
 
 def test_each_setting_is_an_option_with_its_default_and_help() -> None:
     """A setting is written once, as a field of CrawlSettings; `swath crawl` has the option for it."""
-    options = {param.name: param for path, command in generate.commands() if path == ("swath", "crawl")
+    options = {param.name: param for path, command in generate.list_commands() if path == ("swath", "crawl")
                for param in command.params}  # fmt: skip
     for field in fields(CrawlSettings):
         info = SETTINGS.get(field.name)
