@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
 from benchmarks.work import Link
-from swath.core.lane import address
+from swath.core.lane import locate_lane
 
 LEASE = 60_000_000
 
@@ -42,7 +42,7 @@ class Arrival(NamedTuple):
 
 @cache
 def _address(lane: str, partitions: int) -> tuple[int, bytes]:
-    return address(lane, partitions)
+    return locate_lane(lane, partitions)
 
 
 def arrivals(links: Sequence[Link], partitions: int) -> list[Arrival]:

@@ -13,7 +13,7 @@ from benchmarks.settings import ITEMS_PER_LANE
 from benchmarks.work import lane_name
 from swath.core.clock import SECOND
 from swath.core.item import DEFAULT_PRIORITY
-from swath.core.lane import FRESH, address, rank_of
+from swath.core.lane import FRESH, locate_lane, rank_of
 
 LEVEL = DEFAULT_PRIORITY
 RANK = rank_of(DEFAULT_PRIORITY, FRESH)
@@ -45,7 +45,7 @@ def plan(items: int, partitions: int) -> Plan:
     start = time.time_ns() // 1_000 - lanes - SECOND
     for index in range(lanes):
         name = lane_name(index)
-        partition, lane_hash = address(name, partitions)
+        partition, lane_hash = locate_lane(name, partitions)
         there = planned[partition]
         there.append(PlannedLane(len(there) + 1, name, lane_hash, start + index))
     return Plan(planned)

@@ -24,7 +24,7 @@ from swath.core.inspection import (
     build_pending_item,
 )
 from swath.core.item import UNCHANGED, Item, Unchanged
-from swath.core.lane import address, key_hash
+from swath.core.lane import key_hash, locate_lane
 from swath.core.session import Session
 from swath.core.status import Explanation, Status, explain, explain_unknown, summarize_status
 from swath.core.store import ADD_CHUNK, DEFAULT, ClaimReply, EncodedItem, Found, LaneChange, Store
@@ -229,7 +229,7 @@ class Frontier:
         """Return the time of a lane's partition, which continues from before if the store's clock stepped back."""
         check_lane(lane)
         status = await self._store.status()
-        number, _ = address(lane, self._store.settings.partitions)
+        number, _ = locate_lane(lane, self._store.settings.partitions)
         return max([status.now, *(part.time for part in status.partitions if part.partition == number)])
 
     async def limit(
@@ -253,7 +253,7 @@ class Frontier:
 
     async def _change_lane(self, lane: str, change: LaneChange) -> None:
         check_lane(lane)
-        await self._store.change_lane(address(lane, self._store.settings.partitions)[0], lane, change)
+        await self._store.change_lane(locate_lane(lane, self._store.settings.partitions)[0], lane, change)
         self._session.emit(events.LaneChanged(lane))
 
     async def configure(
@@ -374,13 +374,13 @@ class Frontier:
         check_key(key)
         if lane is not None:
             check_lane(lane)
-        lane_hash = None if lane is None else address(lane, self._store.settings.partitions)[1]
+        lane_hash = None if lane is None else locate_lane(lane, self._store.settings.partitions)[1]
         return await self._store.find(key_hash(key), lane_hash)
 
     async def lane(self, lane: str) -> LaneInfo | None:
         """Return the limits, the state and the counters of a lane; None if there is no such lane."""
         check_lane(lane)
-        row = await self._store.lane(address(lane, self._store.settings.partitions)[0], lane)
+        row = await self._store.lane(locate_lane(lane, self._store.settings.partitions)[0], lane)
         return None if row is None else build_lane_info(row, (await self._store.status()).settings)
 
     async def lanes(self) -> AsyncIterator[LaneInfo]:

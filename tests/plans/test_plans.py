@@ -19,7 +19,7 @@ from swath.backends.postgres.statements import FUNCTIONS, QUERIES
 from swath.conformance.trial import Batch, Trial, dead, done, release, retry
 from swath.core.clock import SECOND
 from swath.core.item import Item
-from swath.core.lane import address, key_hash
+from swath.core.lane import key_hash, locate_lane
 from swath.core.store import EncodedItem, Move, Settings
 from tests.plans.meter import SMALL, Cost, Metered
 from tests.postgres.site import Site
@@ -108,7 +108,7 @@ class Loaded:
         ):
             await self.site.sql(f"ALTER TABLE {{schema}}.{table} SET (autovacuum_enabled = off)")
         # At the front of the first partition, one item in every claim: so that settling it moves the checkpoint.
-        front = next(name for name in (f"front{n}" for n in count()) if address(name, 2)[0] == 0)
+        front = next(name for name in (f"front{n}" for n in count()) if locate_lane(name, 2)[0] == 0)
         await trial.change_lane(front, min_interval=0, concurrency=1)
         await trial.add(*(f"front{n}" for n in range(FRONT)), lane=front, priority=7)
         await trial.change_lane(front, paused=True)
@@ -126,7 +126,7 @@ class Loaded:
     async def _add(self, trial: Trial, lanes: range) -> None:
         items: tuple[list[EncodedItem], list[EncodedItem]] = ([], [])
         for name in (f"lane{lane}" for lane in lanes):
-            partition, lane_hash = address(name, 2)
+            partition, lane_hash = locate_lane(name, 2)
             keys = [f"{name}/{n}" for n in range(self.size.depth)]
             items[partition].extend(
                 EncodedItem(partition, key_hash(key) + lane_hash, name, 3, key, None, None, 1) for key in keys
@@ -225,7 +225,7 @@ async def test_a_lane_is_looked_at_by_itself(loaded: tuple[Loaded, Loaded]) -> N
     explain = loaded[1].site.location.fill(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {QUERIES['lane']}")
     for mode in ("force_custom_plan", "force_generic_plan"):
         await connection.execute(f"SET plan_cache_mode TO {mode}".encode())
-        given = {"partition": address("lane5", 2)[0], "lane": "lane5"}
+        given = {"partition": locate_lane("lane5", 2)[0], "lane": "lane5"}
         ((report,),) = await (await connection.execute(explain, given, prepare=True)).fetchall()
         plan = report[0]["Plan"]
         assert plan["Actual Rows"] == 1

@@ -13,7 +13,7 @@ from swath.backends.memory import MemoryStore
 from swath.core.clock import Clock, ManualClock
 from swath.core.errors import LeaseLost, SwathError
 from swath.core.item import Item
-from swath.core.lane import KEY_HASH_BYTES, address
+from swath.core.lane import KEY_HASH_BYTES, locate_lane
 from swath.core.store import (
     ClaimRef,
     ClaimReply,
@@ -184,7 +184,7 @@ class Player(RuleBasedStateMachine):
         self.must(checkpoint)
 
     def do_change_lane(self, lane: str, change: LaneChange) -> None:
-        partition = address(lane, self.partitions)[0]
+        partition = locate_lane(lane, self.partitions)[0]
         self.must(lambda store: store.change_lane(partition, lane, change))
         self.ledger.changed_lane(lane, change, self.times())
 

@@ -16,7 +16,7 @@ from swath.backends.sqlite import SqliteStore
 from swath.core.clock import SECOND, ManualClock
 from swath.core.errors import SwathError
 from swath.core.item import LEVELS
-from swath.core.lane import address, key_hash
+from swath.core.lane import key_hash, locate_lane
 from swath.core.store import (
     DEFAULT,
     ClaimRef,
@@ -116,10 +116,10 @@ class Driver:
             await self.both(name)
         await self.both("lanes", after=(0, 2), limit=3)
         lane = self.random.choice(LANES)
-        await self.both("lane", address(lane, self.partitions)[0], lane)
+        await self.both("lane", locate_lane(lane, self.partitions)[0], lane)
         await self.both("dead", after=(0, 3), limit=2)
         for key, lane in self.random.sample(self.keys, min(len(self.keys), FOUND)):
-            await self.both("find", key_hash(key), address(lane, self.partitions)[1])
+            await self.both("find", key_hash(key), locate_lane(lane, self.partitions)[1])
             await self.both("find", key_hash(key), None)
 
     # what can be done
@@ -147,7 +147,7 @@ class Driver:
         else:
             key, lane = f"key {choose.randrange(10_000)} é", choose.choice(LANES)
             self.keys.append((key, lane))
-        partition, lane_hash = address(lane, self.partitions)
+        partition, lane_hash = locate_lane(lane, self.partitions)
         later = self.clock.now() + choose.randrange(-5, 10) * SECOND
         return EncodedItem(
             partition=partition,
@@ -268,7 +268,7 @@ class Driver:
             paused=choose.choice([None, None, False, True]),
             blocked_until=choose.choice([None, None, None, 0, self.clock.now() + 4 * SECOND]),
         )
-        await self.both("change_lane", address(lane, self.partitions)[0], lane, change)
+        await self.both("change_lane", locate_lane(lane, self.partitions)[0], lane, change)
 
     async def change_settings(self) -> None:
         choose = self.random
@@ -329,9 +329,11 @@ async def test_a_claim_lost_in_one_partition_is_lost_in_all(tmp_path: Path) -> N
     model = MemoryStore(settings, clock=clock)
     store = await SqliteStore.open(str(tmp_path / "f.db"), settings=settings, clock=clock)
     driver = Driver(0, model, [store], clock)
-    lanes = {address(name, 2)[0]: name for name in LANES}
+    lanes = {locate_lane(name, 2)[0]: name for name in LANES}
     items = [
-        EncodedItem(number, key_hash(f"{number} {i}") + address(lane, 2)[1], lane, 3, f"{number} {i}", None, None, 1)
+        EncodedItem(
+            number, key_hash(f"{number} {i}") + locate_lane(lane, 2)[1], lane, 3, f"{number} {i}", None, None, 1
+        )
         for number, lane in lanes.items()
         for i in range(2)
     ]

@@ -30,7 +30,7 @@ from swath.core.errors import (
     UsageError,
     WrongTransaction,
 )
-from swath.core.lane import address, key_hash
+from swath.core.lane import key_hash, locate_lane
 from swath.core.store import (
     ClaimRef,
     ClaimReply,
@@ -48,7 +48,7 @@ TOKEN = 7
 
 
 def new(key: str, lane: str = "lane") -> EncodedItem:
-    partition, lane_hash = address(lane, 1)
+    partition, lane_hash = locate_lane(lane, 1)
     return EncodedItem(partition, key_hash(key) + lane_hash, lane, 3, key, None, None, 1)
 
 

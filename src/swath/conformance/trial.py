@@ -11,7 +11,7 @@ from swath.core.clock import Clock, ManualClock, microseconds
 from swath.core.counters import NO_COUNTERS, NO_LANE_COUNTERS
 from swath.core.encoding import encode_item
 from swath.core.item import DEFAULT_PRIORITY, Item
-from swath.core.lane import address, key_hash
+from swath.core.lane import key_hash, locate_lane
 from swath.core.store import (
     ClaimRef,
     ClaimReply,
@@ -57,7 +57,7 @@ def list_counts(status: PartitionStatus) -> dict[str, int]:
 
 def lane_in(partition: int, partitions: int, nth: int = 0) -> str:
     """Return the name of the `nth` lane of this partition."""
-    names = (name for n in count() if address(name := f"lane{n}", partitions)[0] == partition)
+    names = (name for n in count() if locate_lane(name := f"lane{n}", partitions)[0] == partition)
     return next(name for n, name in enumerate(names) if n == nth)
 
 
@@ -234,14 +234,14 @@ class Trial:
     ) -> None:
         interval = None if min_interval is None else min_interval if min_interval < 0 else microseconds(min_interval)
         change = LaneChange(None if interval is None else int(interval), concurrency, paused, blocked_until, at_least)
-        await self.store.change_lane(address(lane, self.partitions)[0], lane, change)
+        await self.store.change_lane(locate_lane(lane, self.partitions)[0], lane, change)
 
     async def wait_until(self, moment: int) -> None:
         """Set the clock to a time of the store, forwards or back."""
         self.clock.advance((moment - self.clock.now()) / 1_000_000)
 
     async def found(self, key: str, lane: str | None = None) -> Sequence[Found]:
-        lane_hash = None if lane is None else address(lane, self.partitions)[1]
+        lane_hash = None if lane is None else locate_lane(lane, self.partitions)[1]
         return await self.store.find(key_hash(key), lane_hash)
 
     async def where(self, key: str, lane: str | None = None) -> Found:
@@ -253,7 +253,7 @@ class Trial:
         return (await self.where(key, lane)).state
 
     async def lane_status(self, lane: str = LANE) -> LaneRow:
-        status = await self.store.lane(address(lane, self.partitions)[0], lane)
+        status = await self.store.lane(locate_lane(lane, self.partitions)[0], lane)
         assert status is not None
         return status
 

@@ -9,7 +9,7 @@ from typing import Any, assert_never
 
 from swath.core.errors import InvalidItem, InvalidOutcome
 from swath.core.item import LEVELS, UNCHANGED, Dead, Done, Item, Outcome, Release, Retry, Split
-from swath.core.lane import KEY_HASH_BYTES, whereabouts
+from swath.core.lane import KEY_HASH_BYTES, hash_lane
 from swath.core.retry_policy import compute_backoff, count_tries
 from swath.core.store import EncodedItem, Fact, Move, MoveKind
 from swath.core.validation import (
@@ -71,7 +71,7 @@ def encode_item(item: Item | EncodedItem | str, partitions: int) -> EncodedItem:
 @lru_cache(maxsize=CACHED_LANES)
 def _hash_lane(lane: str) -> tuple[int, bytes]:
     check_lane(lane)
-    return whereabouts(lane)
+    return hash_lane(lane)
 
 
 def decode_items(items: Sequence[Item]) -> list[Item]:

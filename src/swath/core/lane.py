@@ -16,13 +16,13 @@ RETURNED = 0
 FRESH = 1
 
 
-def address(lane: str, partitions: int) -> tuple[int, bytes]:
+def locate_lane(lane: str, partitions: int) -> tuple[int, bytes]:
     """Return the partition of a lane, and the part of an item's hash that stands for the lane."""
-    number, lane_hash = whereabouts(lane)
+    number, lane_hash = hash_lane(lane)
     return number % partitions, lane_hash
 
 
-def whereabouts(lane: str) -> tuple[int, bytes]:
+def hash_lane(lane: str) -> tuple[int, bytes]:
     """Return a number from which the partition follows, and the part of an item's hash that stands for the lane."""
     digest = blake2b(lane.encode(), digest_size=16).digest()
     return int.from_bytes(digest[:8], "big"), digest[8 : 8 + HASH_BYTES - KEY_HASH_BYTES]
