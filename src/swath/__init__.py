@@ -50,7 +50,7 @@ from swath.core.store import EncodedItem, OutputMove, Settings, Store
 from swath.core.validation import MAX_SECONDS, check_key, check_lane
 from swath.frontier import Frontier, NewItem, NewItems
 from swath.runner.execution import Handler, Transaction
-from swath.runner.output import Output
+from swath.runner.output import Output, Sink
 from swath.runner.run import Summary, Until
 from swath.runner.shutdown import Stop, stop_on_signals
 from swath.runner.store_retry import retry_while_unavailable
@@ -102,6 +102,7 @@ __all__ = [
     "SchemaOutdated",
     "SchemaTooNew",
     "Settings",
+    "Sink",
     "Split",
     "Status",
     "Stop",

@@ -38,7 +38,7 @@ from swath.core.validation import (
     show,
 )
 from swath.runner.execution import Handler, Transaction
-from swath.runner.output import Output
+from swath.runner.output import Output, Sink
 from swath.runner.run import Summary, Until, run
 from swath.runner.shutdown import Stop
 
@@ -148,6 +148,7 @@ class Frontier:
         grace: float = 10.0,
         until: Until = "done",
         output: Output | None = None,
+        sink: Sink | None = None,
         transaction: Transaction | None = None,
         handle_signals: bool = True,
         stop: Stop | None = None,
@@ -172,6 +173,13 @@ class Frontier:
         `output` writes what outcomes pass as `output=`; the length of its files commits with the settlement (INV-5).
         Without `output`, such an outcome is refused and its item retried.
 
+        With `sink`, a function, outcomes can pass rows with `item.done(rows=…)`. The run opens one transaction on the
+        frontier's own database for a group of outcomes, calls `sink(connection, rows)` with all their rows in order,
+        settles the outcomes and commits, so that rows and outcomes commit together (INV-5). The connection is a
+        psycopg.AsyncConnection, or an sqlite3.Connection on the same file; a plain function is called in a thread. A
+        row that the database refuses makes its own item dead with the database's message. Any other exception of the
+        sink ends the run.
+
         With `transaction`, a function that opens a transaction on the frontier's own database and returns an async
         context manager, the handler gets the connection as a second argument. Its writes and its outcome commit
         together, exactly once. If the handler raises an exception, its writes are rolled back and the item is retried.
@@ -188,6 +196,7 @@ class Frontier:
             grace=grace,
             until=until,
             output=output,
+            sink=sink,
             transaction=transaction,
             handle_signals=handle_signals,
             stop=stop,

@@ -1,20 +1,21 @@
-"""A table of the user's own beside the frontier, and transactions on it: what a handler writes for `run(transaction=)`.
+"""A table of the user's own beside the frontier, written through `run(transaction=)` or `run(sink=)`.
 
-As a program, one worker: `python -m tests.crash.ledger URL` covers the frontier, and is there to be killed.
+As a program, it is one worker that tests kill: `python -m tests.crash.ledger URL transaction|sink`.
 """
 
 import asyncio
 import sqlite3
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from typing import Any, NamedTuple, Protocol
 
 import psycopg
 
 import swath
-from swath import Item
+from swath import Item, Sink
 from swath.backends.postgres.location import PostgresLocation
+from swath.core.item import Outcome
 from swath.runner.execution import Transaction
 
 LEASE = 1.0
@@ -28,6 +29,7 @@ class Ledger(Protocol):
     def within(self, connection: Any) -> AbstractAsyncContextManager[Any]: ...
     def transaction(self) -> AbstractAsyncContextManager[Any]: ...
     async def write(self, connection: Any, key: str) -> None: ...
+    def sink(self) -> Sink: ...
     async def keys(self) -> list[str]: ...
 
 
@@ -53,6 +55,13 @@ class PostgresLedger(NamedTuple):
 
     async def write(self, connection: psycopg.AsyncConnection[Any], key: str) -> None:
         await connection.execute("INSERT INTO ledger VALUES (%s)", (key,))
+
+    def sink(self) -> Sink:
+        async def insert(connection: psycopg.AsyncConnection[Any], rows: Sequence[Any]) -> None:
+            async with connection.cursor() as cursor:
+                await cursor.executemany("INSERT INTO ledger VALUES (%s)", rows)
+
+        return insert
 
     async def keys(self) -> list[str]:
         async with self.transaction() as connection:
@@ -94,6 +103,12 @@ class SqliteLedger(NamedTuple):
     async def write(self, connection: sqlite3.Connection, key: str) -> None:
         connection.execute("INSERT INTO ledger VALUES (?)", (key,))
 
+    def sink(self) -> Sink:
+        def insert(connection: sqlite3.Connection, rows: Sequence[Any]) -> None:
+            connection.executemany("INSERT INTO ledger VALUES (?)", rows)
+
+        return insert
+
     async def keys(self) -> list[str]:
         async with self.transaction() as connection:
             return [key for (key,) in connection.execute("SELECT key FROM ledger")]
@@ -105,18 +120,25 @@ def ledger_of(url: str) -> Ledger:
     return PostgresLedger(PostgresLocation.parse(url).dsn)
 
 
-async def cover(url: str) -> None:
+async def cover(url: str, way: str) -> None:
     ledger = ledger_of(url)
     transaction: Transaction = ledger.transaction
 
-    async def handler(item: Item, connection: Any) -> None:
+    async def write(item: Item, connection: Any) -> None:
         await ledger.write(connection, item.key)
         await asyncio.sleep(0.001)
 
+    async def hand_in(item: Item) -> Outcome:
+        await asyncio.sleep(0.001)
+        return item.done(rows=[(item.key,)])
+
     async with swath.open(url, create=False) as frontier:
         print("begun", flush=True)
-        await frontier.run(handler, workers=4, lease=LEASE, transaction=transaction)
+        if way == "sink":
+            await frontier.run(hand_in, workers=40, lease=LEASE, sink=ledger.sink())
+        else:
+            await frontier.run(write, workers=4, lease=LEASE, transaction=transaction)
 
 
 if __name__ == "__main__":
-    asyncio.run(cover(sys.argv[1]))
+    asyncio.run(cover(sys.argv[1], sys.argv[2]))

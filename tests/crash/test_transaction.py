@@ -47,12 +47,12 @@ def ledger(place: Place) -> Ledger:
 
 
 @contextmanager
-def workers(url: str) -> Iterator[list[subprocess.Popen[bytes]]]:
+def workers(url: str, way: str) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Two processes on the frontier; on leaving, what still runs is killed."""
     path = os.pathsep.join([str(Path(swath.__file__).parents[1]), str(ROOT)])
     with ExitStack() as stack:
         yield [
-            stack.enter_context(_killed_in_the_end([sys.executable, "-m", "tests.crash.ledger", url], path))
+            stack.enter_context(_killed_in_the_end([sys.executable, "-m", "tests.crash.ledger", url, way], path))
             for _ in range(2)
         ]
 
@@ -72,8 +72,11 @@ def begun(worker: subprocess.Popen[bytes]) -> None:
     assert worker.stdout.readline() == b"begun\n"
 
 
-async def test_killed_again_and_again(frontier: Frontier, ledger: Ledger, place: Place, seed: int) -> None:
-    """Exactly once, also for whoever is killed between the writes and the commit, or just after it."""
+@pytest.mark.parametrize("way", ["transaction", "sink"])
+async def test_rows_are_written_exactly_once_by_workers_that_are_killed(
+    way: str, frontier: Frontier, ledger: Ledger, place: Place, seed: int
+) -> None:
+    """Some are killed between the writes and the commit, or just after the commit."""
     random_ = random.Random(seed)
     keys: list[str] = []
     kills = 0
@@ -81,7 +84,7 @@ async def test_killed_again_and_again(frontier: Frontier, ledger: Ledger, place:
         more = [f"k/{len(keys) + number}" for number in range(300)]  # two that were fast may have covered all there was
         await frontier.add([Item(key, lane=f"lane {number % 7}") for number, key in enumerate(more)])
         keys += more
-        with workers(place.url) as killed:
+        with workers(place.url, way) as killed:
             await asyncio.gather(*(asyncio.to_thread(begun, worker) for worker in killed))
             wanted = len(await ledger.keys()) + random_.randrange(1, 60)
             for _ in range(200):
@@ -89,7 +92,7 @@ async def test_killed_again_and_again(frontier: Frontier, ledger: Ledger, place:
                     break
                 await asyncio.sleep(0.01)
             kills += sum(worker.poll() is None for worker in killed)
-    with workers(place.url) as last:
+    with workers(place.url, way) as last:
         codes = [await asyncio.to_thread(worker.wait, 60) for worker in last]
     assert codes == [0, 0]
     assert Counter(await ledger.keys()) == Counter(keys)

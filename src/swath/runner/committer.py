@@ -2,26 +2,27 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from swath.core import events
 from swath.core.errors import LeaseLost, UsageError
 from swath.core.item import Item
 from swath.core.leased_items import EncodedOutcome
-from swath.core.store import MoveKind, OutputMove
+from swath.core.store import MoveKind, OutputMove, Store
 from swath.runner.execution import describe_error
 from swath.runner.in_flight import ClaimState, InFlight
-from swath.runner.output import Output
+from swath.runner.output import Output, Sink
+from swath.runner.row_commit import RowCommit, RowsRefused, SinkFailed
 from swath.runner.store_retry import StoreRetry
 
 MAX_GROUP = 500  # outcomes in one settlement
-MAX_DISCOVERED = 10_000  # discovered items in one settlement, unless a single outcome has more
+MAX_DISCOVERED = 10_000  # discovered items and rows in one settlement, unless a single outcome has more
 ENOUGH_OUTCOMES = 100  # a claim with this many outcomes is settled without waiting for more
 MAX_WAIT = 0.02  # seconds that an outcome waits for others of its claim
 MAX_CONCURRENT_COMMITS = 4  # while all of them are under way, groups grow
 MAX_PENDING_BYTES = 64_000_000  # of output and discovered items that wait to be settled; above it, no item is started
-DISCOVERED_BYTES = 640  # that a discovered item counts for in this sum
+DISCOVERED_BYTES = 640  # that a discovered item, or a row for the sink, counts for in this sum
 
 
 class Committer:
@@ -31,9 +32,10 @@ class Committer:
         self,
         in_flight: InFlight,
         retry: StoreRetry,
-        output: Output | None,
+        store: Store,
         *,
-        read_output_lengths: Callable[[], Awaitable[Mapping[str, int]]],
+        output: Output | None,
+        sink: Sink | None,
         emit: Callable[[events.Event], None],
         on_settled: Callable[[], None],
         on_lost: Callable[[ClaimState, LeaseLost], None],
@@ -41,8 +43,10 @@ class Committer:
     ) -> None:
         self._in_flight = in_flight
         self._retry = retry
+        self._store = store
         self._output = output
-        self._read_output_lengths = read_output_lengths
+        self._sink = sink
+        self._sink_failed = False
         self._emit = emit
         self._on_settled = on_settled
         self._on_lost = on_lost
@@ -58,13 +62,11 @@ class Committer:
         if state.lost:
             self._in_flight.retire(state)
             return
-        size = DISCOVERED_BYTES * len(outcome.discovered)
-        if self._output is not None and outcome.output is not None:
-            try:
-                size += self._output.size(outcome.output)
-            except Exception as error:  # noqa: BLE001  the handler passed an entry that the output cannot take
-                outcome = self._encode_retry(state, outcome, error)
-                size = 0
+        try:
+            size = self._measure(outcome)
+        except Exception as error:  # noqa: BLE001  the handler passed an entry that the output cannot take
+            outcome = self._encode_retry(state, outcome, error)
+            size = 0
         self._in_flight.add_outcome(state, outcome, size)
         if not self._in_flight.executions and not self._in_flight.queue:
             self.flush()
@@ -72,6 +74,12 @@ class Committer:
             self._make_due(state)
         elif state.timer is None:
             state.timer = self._loop.call_later(MAX_WAIT, self._make_due, state)
+
+    def _measure(self, outcome: EncodedOutcome) -> int:
+        size = DISCOVERED_BYTES * (len(outcome.discovered) + len(outcome.rows))
+        if self._output is not None and outcome.output is not None:
+            size += self._output.size(outcome.output)
+        return size
 
     def release(self, state: ClaimState, item: Item) -> None:
         """Give back an item that was never started."""
@@ -152,7 +160,7 @@ class Committer:
     async def _commit(self, group: "_Group") -> None:
         try:
             await self._send(group)
-        except UsageError as error:
+        except (UsageError, RowsRefused, SinkFailed) as error:
             for part in self._isolate_refused(group, error):
                 await self._commit(part)
 
@@ -176,7 +184,7 @@ class Committer:
                 self._output_dirty = False
                 return
             groups = remaining
-            lengths = await self._retry.call("outputs", self._read_output_lengths)
+            lengths = await self._retry.call("outputs", self._store.outputs)
             try:
                 await asyncio.to_thread(output.restore, lengths)
             except Exception as error:  # noqa: BLE001  as above
@@ -186,7 +194,7 @@ class Committer:
             groups = [group for group in groups if not group.state.lost]
         for group in groups:
             if not group.state.lost:
-                await self._commit(_release_unwritten(group))
+                await self._commit(_release(group, [outcome.output is not None for outcome in group.outcomes]))
 
     async def _send_in_order(
         self, groups: Sequence["_Group"], moves: Sequence[Sequence[OutputMove]]
@@ -196,17 +204,20 @@ class Committer:
             try:
                 if not await self._send(group, grown):
                     return groups[number + 1 :]
-            except UsageError as error:
+            except (UsageError, RowsRefused, SinkFailed) as error:
                 return [*self._isolate_refused(group, error), *groups[number + 1 :]]
         return None
 
     async def _send(self, group: "_Group", outputs: Sequence[OutputMove] = ()) -> bool:
         """Settle a group. Return whether its claim was still ours."""
-        state = group.state
+        state, leased = group.state, group.state.leased
         try:
-            await self._retry.call(
-                "settle", lambda: state.leased.commit(group.partition, group.outcomes, outputs=outputs)
-            )
+            if self._sink is not None and any(outcome.rows for outcome in group.outcomes):
+                await self._send_rows(self._sink, group, outputs)
+            else:
+                await self._retry.call(
+                    "settle", lambda: leased.commit(group.partition, group.outcomes, outputs=outputs)
+                )
         except LeaseLost as lost:
             self._on_lost(state, lost)
         if state.lost:  # perhaps the lease keeper noticed meanwhile: either way, everything is counted
@@ -214,8 +225,30 @@ class Committer:
         self._in_flight.mark_settled(state, len(group.outcomes))
         return True
 
-    def _isolate_refused(self, group: "_Group", error: UsageError) -> list["_Group"]:
-        """The store refuses one of these outcomes: retry that item alone, so that the others are settled."""
+    async def _send_rows(self, sink: Sink, group: "_Group", outputs: Sequence[OutputMove]) -> None:
+        if self._sink_failed:
+            raise SinkFailed
+        commit = RowCommit(self._store, sink, group.state.leased, group.partition, group.outcomes, outputs)
+        try:
+            await self._retry.call("settle", commit.send)
+        except RowsRefused:
+            self._retry.note_success("settle")
+            raise
+        except SinkFailed as failed:
+            self._sink_failed = True
+            self._on_failure(failed.__cause__ or failed)
+            raise
+
+    def _isolate_refused(self, group: "_Group", error: Exception) -> list["_Group"]:
+        """Split a group that was not settled, so that only the outcome to blame fails and the others are settled.
+
+        If the store refuses an outcome, its item is retried. If the database refuses a row, its item is dead: no retry
+        would change the row. If the sink failed, the run ends and items with rows are released.
+        """
+        if isinstance(error, SinkFailed):
+            return [_release(group, [bool(outcome.rows) for outcome in group.outcomes])]
+        if isinstance(error, RowsRefused):
+            return self._bisect(group, str(error))
         if len(group.outcomes) > 1:
             return [group._replace(outcomes=[outcome]) for outcome in group.outcomes]
         refused = group.outcomes[0]
@@ -225,6 +258,18 @@ class Committer:
         if refused.move.kind is MoveKind.RETRY:
             raise error
         return [group._replace(outcomes=[self._encode_retry(group.state, refused, error)])]
+
+    def _bisect(self, group: "_Group", message: str) -> list["_Group"]:
+        if len(group.outcomes) > 1:
+            middle = len(group.outcomes) // 2
+            return [
+                group._replace(outcomes=group.outcomes[:middle]),
+                group._replace(outcomes=group.outcomes[middle:]),
+            ]
+        item = group.outcomes[0].item
+        reason = f"the database refused a row: {message}"
+        self._emit(events.HandlerFailed(item.key, reason, None))
+        return [group._replace(outcomes=[group.state.leased.encode(item.dead(reason=reason))])]
 
     def _encode_retry(self, state: ClaimState, refused: EncodedOutcome, error: Exception) -> EncodedOutcome:
         reason = describe_error(error)
@@ -240,11 +285,12 @@ class _Group(NamedTuple):
     outcomes: Sequence[EncodedOutcome]
 
 
-def _release_unwritten(group: _Group) -> _Group:
-    """Replace outcomes whose output cannot be written by releases."""
+def _release(group: _Group, unwritten: Sequence[bool]) -> _Group:
+    """Replace outcomes whose output or rows cannot be written by releases."""
     leased = group.state.leased
     outcomes = [
-        outcome if outcome.output is None else leased.encode(outcome.item.release()) for outcome in group.outcomes
+        leased.encode(outcome.item.release()) if release else outcome
+        for outcome, release in zip(group.outcomes, unwritten, strict=True)
     ]
     return group._replace(outcomes=outcomes)
 
@@ -259,11 +305,12 @@ def _group_outcomes(outcomes: Iterable[EncodedOutcome]) -> list[tuple[int, list[
 
 def _split_group(outcomes: Sequence[EncodedOutcome]) -> list[list[EncodedOutcome]]:
     parts: list[list[EncodedOutcome]] = []
-    discovered = 0
+    total = 0
     for outcome in outcomes:
-        discovered += len(outcome.discovered)
-        if not parts or len(parts[-1]) == MAX_GROUP or discovered > MAX_DISCOVERED:
+        weight = len(outcome.discovered) + len(outcome.rows)
+        total += weight
+        if not parts or len(parts[-1]) == MAX_GROUP or total > MAX_DISCOVERED:
             parts.append([])
-            discovered = len(outcome.discovered)
+            total = weight
         parts[-1].append(outcome)
     return parts

@@ -19,7 +19,7 @@ from swath.runner.committer import MAX_PENDING_BYTES, Committer
 from swath.runner.execution import CancelReason, Execution, Handler, Transaction, Transactions, execute
 from swath.runner.in_flight import InFlight
 from swath.runner.lease_keeper import LeaseKeeper
-from swath.runner.output import Output
+from swath.runner.output import Output, Sink
 from swath.runner.poison import UNLIMITED, ClaimLimit, limit_in_flight
 from swath.runner.store_retry import UNAVAILABLE, StoreRetry
 
@@ -54,6 +54,7 @@ class Dispatcher:
         grace: float,
         until: str,
         output: Output | None,
+        sink: Sink | None,
         transaction: Transaction | None,
         on_failure: Callable[[BaseException], None],
     ) -> None:
@@ -65,6 +66,7 @@ class Dispatcher:
         self._claimer = claimer
         self._handler = handler
         self._accepts_output = output is not None
+        self._accepts_rows = sink is not None
         self._workers = workers
         self._lease = lease
         self._timeout = timeout
@@ -77,8 +79,9 @@ class Dispatcher:
         self._committer = Committer(
             self.in_flight,
             self._retry,
-            output,
-            read_output_lengths=session.store.outputs,
+            session.store,
+            output=output,
+            sink=sink,
             emit=session.emit,
             on_settled=self._handle_settled,
             on_lost=self._lease_keeper.lose,
@@ -173,6 +176,7 @@ class Dispatcher:
 
     def _accept(self, leased: LeasedItems) -> None:
         leased.accepts_output = self._accepts_output
+        leased.accepts_rows = self._accepts_rows
         self.in_flight.add_claim(leased, lease_clock())
         self._claim_limit.adjust(limit_in_flight(leased.items, self._store.settings.max_attempts))
         self._pause = FIRST_PAUSE

@@ -15,7 +15,7 @@ from swath.core.session import Session
 from swath.core.validation import check_lease, check_seconds
 from swath.runner.dispatcher import Dispatcher
 from swath.runner.execution import Handler, Transaction, describe_error
-from swath.runner.output import Output
+from swath.runner.output import Output, Sink
 from swath.runner.shutdown import Stop, stop_on_signals
 
 log = logging.getLogger("swath.runner")
@@ -59,6 +59,7 @@ async def run(
     until: Until,
     handle_signals: bool,
     output: Output | None = None,
+    sink: Sink | None = None,
     transaction: Transaction | None = None,
     stop: Stop | None = None,
 ) -> Summary:
@@ -66,6 +67,10 @@ async def run(
     _check(handler, workers, lease, timeout, grace, until)
     if output is not None and transaction is not None:
         raise UsageError("output= and transaction= were both given: files cannot commit with a handler's transaction")
+    if sink is not None and transaction is not None:
+        raise UsageError("sink= and transaction= were both given: a handler with a transaction writes rows itself")
+    if sink is not None:
+        session.store.transaction()  # UsageError if the store has no database; nothing is opened yet
     stop = stop or Stop()
     run = _Run(
         session,
@@ -78,6 +83,7 @@ async def run(
         grace=grace,
         until=until,
         output=output,
+        sink=sink,
         transaction=transaction,
     )
     with stop_on_signals(stop, asyncio.get_running_loop()) if handle_signals else nullcontext():
