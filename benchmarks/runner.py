@@ -88,7 +88,7 @@ def _sample(lab: Lab, name: str, pid: int, needs: Needs) -> None:
         return
     if "VmHWM" in fields:
         needs.rss_mb = max(needs.rss_mb, int(fields["VmHWM"].split()[0]) * 1024 / 1e6)
-    needs.threads = max(needs.threads, int(fields["WorkerThreads"]))
+    needs.threads = max(needs.threads, int(fields["Threads"]))
     needs.connections = max(needs.connections, _connections(lab, name, pid))
 
 
