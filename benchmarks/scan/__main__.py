@@ -85,7 +85,7 @@ def _source(kind: str, settings: Settings, directory: Path, stack: ExitStack) ->
         return sources.postgres(server.dsn("postgres"), settings.rows)
     if kind == "files":
         return sources.files(directory, settings.files)
-    return {"sqlite": sources.sqlite, "lines": sources.lines, "parquet": sources.parquet}[kind](
+    return {"sqlite": sources.sqlite, "lines": sources.findings_path, "parquet": sources.parquet}[kind](
         directory, settings.rows
     )
 

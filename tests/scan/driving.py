@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from swath.cli.scan_command import Scanning
-from swath.scan.report import Proof, proof
+from swath.cli.scan_command import ScanCommand
+from swath.scan.report import ScanReport, read_report
 from swath.scan.settings import ScanSettings
 from tests.cli.conftest import environment
 
@@ -23,7 +23,7 @@ class Scanned(NamedTuple):
     """What a scan came to."""
 
     code: int
-    proof: Proof
+    proof: ScanReport
     findings: list[dict[str, Any]]
 
     @property
@@ -45,12 +45,12 @@ def settings_of(source: Path | str, out: Path, **more: Any) -> ScanSettings:
 def scan(source: Path | str, out: Path, **more: Any) -> Scanned:
     """Scan in this process, as the command does."""
     settings = settings_of(source, out, **more)
-    code = asyncio.run(Scanning(settings, json=False, quiet=True).run())
+    code = asyncio.run(ScanCommand(settings, json=False, quiet=True).run())
     return scanned(settings, code)
 
 
 def scanned(settings: ScanSettings, code: int) -> Scanned:
-    return Scanned(code, asyncio.run(proof(settings)), read(settings.lines))
+    return Scanned(code, asyncio.run(read_report(settings)), read(settings.findings_path))
 
 
 def read(path: Path) -> list[dict[str, Any]]:

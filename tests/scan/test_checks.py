@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from swath import UsageError
-from swath.cli.scan_command import Scanning
+from swath.cli.scan_command import ScanCommand
 from swath.import_path import import_function
 from swath.scan import Finding, handler
 from swath.scan.checker import BadCheck
@@ -53,14 +53,14 @@ def test_a_check_that_hangs_is_a_finding_of_that_record(numbers: Path, tmp_path:
 def test_a_check_that_hangs_too_often_stops_the_scan(
     numbers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handler, "MOST_HUNG", 2)
+    monkeypatch.setattr(handler, "MAX_HUNG", 2)
     with pytest.raises(BadCheck, match=r"did not return within 0\.1 s for 2 records"):
         scan(numbers, tmp_path / "out.jsonl", check="hanging", timeout=0.1)
 
 
 def test_nonsense_stops_the_scan_before_it_is_written_a_million_times(numbers: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    with pytest.raises(BadCheck, match=r"check returned True for the record '27': return None, a swath.scan.Finding"):
+    with pytest.raises(BadCheck, match=r"check returned True for the record '27'. Return None, a swath.scan.Finding"):
         scan(numbers, out, check="nonsense")
     assert out.read_bytes() == b""
     with pytest.raises(BadCheck, match="code 17 of a finding"):
@@ -84,9 +84,9 @@ def test_a_check_that_leaves_ends_the_run(numbers: Path, tmp_path: Path) -> None
     ("name", "said"),
     [
         ("checks", "write module:function"),
-        ("nowhere_at_all:check", "no module named 'nowhere_at_all'"),
-        ("tests.scan.checks:od", "has no attribute 'od'; did you mean odd?"),
-        ("tests.scan.checks:not_a_function", "is of type int and cannot be called"),
+        ("nowhere_at_all:check", "there is no module 'nowhere_at_all'"),
+        ("tests.scan.checks:od", "has no 'od'; did you mean odd?"),
+        ("tests.scan.checks:not_a_function", "is a int and cannot be called"),
         ("broken:check", "broken cannot be imported: ZeroDivisionError: division by zero"),
         ("wanting:check", "wanting cannot be imported: No module named 'nowhere_at_all'"),
     ],
@@ -107,12 +107,12 @@ def test_a_check_that_cannot_be_found_is_said_so(
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("nowhere", "nowhere is not there"),
+        ("nowhere", "nowhere does not exist"),
         ("nowhere.jsonl", "cannot be read: No such file"),
         ("nowhere.parquet", "cannot be read: No such file"),
         ("s4://bucket/prefix", "s4"),
-        ("plain.txt", "is a file, and none of JSON Lines or Parquet"),
-        ("false.parquet", "false.parquet is no Parquet file"),
+        ("plain.txt", "is a file of an unknown format"),
+        ("false.parquet", "false.parquet is not a Parquet file"),
         ("", "--source is empty"),
     ],
 )
@@ -124,7 +124,7 @@ def test_a_source_that_cannot_be_scanned_is_said_so(
     (tmp_path / "false.parquet").write_text("text, and no more than that")
     settings = settings_of(source, tmp_path / "out.jsonl", check="nothing")
     with pytest.raises(UsageError) as raised:
-        asyncio.run(Scanning(settings, json=False, quiet=True).run())
+        asyncio.run(ScanCommand(settings, json=False, quiet=True).run())
     assert said in str(raised.value)
     assert not (tmp_path / "out.jsonl").exists()
     assert not settings.store_path.exists()
@@ -133,20 +133,20 @@ def test_a_source_that_cannot_be_scanned_is_said_so(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({}, "nothing to look for"),
-        ({"check": "odd", "against": "x"}, "give one of them"),
-        ({"check": "odd", "columns": ("a",)}, "--columns says what --against compares"),
+        ({}, "nothing to check"),
+        ({"check": "odd", "against": "x"}, "ive only one of them"),
+        ({"check": "odd", "columns": ("a",)}, "--columns needs --against"),
         ({"check": "odd", "workers": 0}, "--workers 0"),
         ({"check": "odd", "timeout": 0.0}, "--timeout 0"),
         ({"check": "odd", "lease": 0.5}, "--lease 0.5 s is too short"),
-        ({"check": "odd", "fresh": True, "recheck": True}, "give one of them"),
-        ({"check": "odd", "fresh": True, "store": "sqlite:///x.db"}, "--fresh removes the store beside --out"),
+        ({"check": "odd", "fresh": True, "recheck": True}, "ive only one of them"),
+        ({"check": "odd", "fresh": True, "store": "sqlite:///x.db"}, "--fresh removes only the default store"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(given: dict[str, object], said: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=said):
         settings_of("source", tmp_path / "out.jsonl", **given)
-    with pytest.raises(UsageError, match=r"ends in \.jsonl or \.parquet"):
+    with pytest.raises(UsageError, match=r"must end in \.jsonl or \.parquet"):
         settings_of("source", tmp_path / "out.csv", check="odd")
 
 

@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from swath import UsageError
-from swath.cli.scan_command import Scanning
+from swath.cli.scan_command import ScanCommand
 from swath.files.append_file import AppendFile
 from swath.files.errors import OutputBusy, OutputDamaged
 from swath.scan import Finding, workspace
-from swath.scan.counts import MAX_CODES, Counts
-from swath.scan.finding import Context, State, Word, line
-from swath.scan.open_findings import lines_of
-from swath.scan.output import Entry, FindingsOutput
+from swath.scan.counts import MAX_CODES, CounterNames, Counts, sum_counters
+from swath.scan.finding import FindingEvent, LineContext, State, encode_line
+from swath.scan.open_findings import read_findings
+from swath.scan.output import FindingsOutput
 from swath.scan.sources.tree import TreeSource
 from tests.recorder import PATIENCE
 from tests.scan.driving import Scanned, read, scan, settings_of
@@ -86,7 +86,7 @@ def test_a_recheck_goes_through_open_keys_only_and_has_the_last_word(tree: Path,
 
 
 def test_a_recheck_wants_a_scan_before_it(tree: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="nothing was scanned yet"):
+    with pytest.raises(UsageError, match="there is no scan with"):
         scan(tree, tmp_path / "out.jsonl", check="empty", recheck=True)
     assert list(tmp_path.iterdir()) == [tree]
 
@@ -97,9 +97,9 @@ def test_a_complete_scan_says_so_and_is_repeated_only_when_asked(
     out = tmp_path / "out.jsonl"
     first = scan(tree, out, check="empty")
     (tree / "new").write_bytes(b"")
-    code = asyncio.run(Scanning(settings_of(tree, out, check="empty"), json=False, quiet=False).run())
+    code = asyncio.run(ScanCommand(settings_of(tree, out, check="empty"), json=False, quiet=False).run())
     said = capsys.readouterr()
-    assert "is complete and was not repeated: give --fresh to begin anew, or --recheck" in said.err
+    assert "is complete and does not run again. Use --fresh to start over, or --recheck" in said.err
     assert f"to\t{first.proof.ended}" in said.out
     assert "  empty\t5   " in said.out
     assert (code, read(out)) == (1, first.findings)
@@ -132,17 +132,17 @@ def test_names_are_taken_as_they_are(tree: Path, tmp_path: Path, monkeypatch: py
 def test_a_file_that_is_not_ours_is_left_alone(tree: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     out.write_text('{"precious": true}\n')
-    with pytest.raises(UsageError, match="holds something else"):
+    with pytest.raises(UsageError, match="holds something other"):
         scan(tree, out, check="empty")
     assert set(tmp_path.iterdir()) == {tree, out}
     out.unlink()
     scan(tree, out, check="empty")
     out.write_text('{"precious": true}\n' * 100)
-    with pytest.raises(UsageError, match="holds something else"):
+    with pytest.raises(UsageError, match="holds something other"):
         scan(tree, out, check="empty", recheck=True)
     assert "precious" in out.read_text()
     out.unlink()
-    with pytest.raises(UsageError, match="it is gone, or belongs to another machine"):
+    with pytest.raises(UsageError, match="it was deleted or truncated, or it is on another machine"):
         scan(tree, out, check="empty", recheck=True)
     assert not out.exists()
 
@@ -153,7 +153,7 @@ def _prepare(tree: Path, outs: list[Path], barrier: Barrier, tell: Callable[[lis
         barrier.wait(PATIENCE)
         try:
             marks.append(
-                asyncio.run(workspace.prepare(settings_of(tree, out, check="empty"), TreeSource(str(tree)))).scan
+                asyncio.run(workspace.prepare(settings_of(tree, out, check="empty"), TreeSource(str(tree)))).mark
             )
         except OutputBusy:
             marks.append("")
@@ -180,13 +180,13 @@ def test_what_a_crash_left_in_the_file_is_its_own(tree: Path, tmp_path: Path, en
     out = tmp_path / "out.jsonl"
     settings, source = settings_of(tree, out, check="empty"), TreeSource(str(tree))
     prepared = asyncio.run(workspace.prepare(settings, source))
-    context = Context(prepared.scan, str(tree), 0, "now")
-    out.write_bytes(line("a", Word(Finding("odd", "x" * 2_000_000), "open"), context)[:end])
-    assert asyncio.run(workspace.prepare(settings, source)).scan == prepared.scan
+    context = LineContext(prepared.mark, str(tree), 0, "now")
+    out.write_bytes(encode_line("a", FindingEvent(Finding("odd", "x" * 2_000_000), "open"), context)[:end])
+    assert asyncio.run(workspace.prepare(settings, source)).mark == prepared.mark
     assert out.read_bytes() == b""
-    context = context._replace(scan="another")
-    out.write_bytes(line("a", Word(Finding("odd"), "open"), context))
-    with pytest.raises(UsageError, match="holds something else"):
+    context = context._replace(mark="another")
+    out.write_bytes(encode_line("a", FindingEvent(Finding("odd"), "open"), context))
+    with pytest.raises(UsageError, match="holds something other"):
         asyncio.run(workspace.prepare(settings, source))
 
 
@@ -210,7 +210,7 @@ def test_what_a_scan_that_ended_at_once_wrote_is_decided_on_by_the_store(tmp_pat
     out = tmp_path / "out.jsonl"
     output = FindingsOutput(out, name="out.jsonl")
     output.restore({})
-    ((move, *_),) = output.write([[Entry(b"one\n", Counts())]])
+    ((move, *_),) = output.write([[b"one\n"]])
     output.close()
     output = FindingsOutput(out, name="out.jsonl")
     output.restore({move.name: move.new})
@@ -254,25 +254,25 @@ def test_findings_that_are_not_as_they_were_written_are_refused(tree: Path, tmp_
     lines = out.read_bytes()
     for damaged in (lines[:300] + b"\0" * 10 + lines[310:], lines[: lines.index(b"\n") + 1], lines[:-1]):
         out.write_bytes(damaged)
-        with pytest.raises(OutputDamaged, match=f"{out} is not as it was written"):
-            list(lines_of(out, len(lines)))
+        with pytest.raises(OutputDamaged, match=f"{out} was changed or damaged"):
+            list(read_findings(out, len(lines)))
     out.unlink()
-    with pytest.raises(OutputDamaged, match=f"{out} is not as it was written"):
-        list(lines_of(out, len(lines)))
+    with pytest.raises(OutputDamaged, match=f"{out} was changed or damaged"):
+        list(read_findings(out, len(lines)))
 
 
 def test_a_file_that_is_changed_while_it_is_written_to(tmp_path: Path) -> None:
     output = FindingsOutput(tmp_path / "out.jsonl", name="out.jsonl")
     output.restore({})
-    output.write([[Entry(b"one\n", Counts())]])
+    output.write([[b"one\n"]])
     output.keep()
     os.truncate(tmp_path / "out.jsonl", 2)
     with pytest.raises(OutputDamaged, match=r"is 2 bytes long, but"):
-        output.write([[Entry(b"two\n", Counts())]])
+        output.write([[b"two\n"]])
     (tmp_path / "out.jsonl").write_bytes(b"one\n")
     (tmp_path / "out.jsonl").unlink()
     with pytest.raises(OutputDamaged, match=r"was deleted"):
-        output.write([[Entry(b"two\n", Counts())]])
+        output.write([[b"two\n"]])
     output.close()
 
 
@@ -284,38 +284,49 @@ def test_every_line_says_what_it_is_about(tree: Path, tmp_path: Path) -> None:
     assert {finding["scan"] for finding in found.findings} == {line["scan"]}
 
 
-def test_what_was_written_and_not_settled_is_taken_back(tmp_path: Path) -> None:
-    """As when a settlement is refused: file and counts go back to what the store holds."""
+def test_lines_that_were_not_settled_are_truncated(tmp_path: Path) -> None:
+    """If a settlement is refused, the file goes back to the length that the store has."""
     output = FindingsOutput(tmp_path / "out.jsonl", name="out.jsonl")
     output.restore({})
-    entry = Entry(b"one\n", Counts(items=1, records=3, opened=Counter({"odd": 2})))
-    committed: dict[str, int] = {}
-    (moves,) = output.write([[entry]])
-    committed |= {move.name: move.new for move in moves}
+    (moves,) = output.write([[b"one\n"]])
+    committed = {move.name: move.new for move in moves}
     output.keep()
-    first, second = output.write([[entry], [entry, entry]])
+    first, second = output.write([[b"one\n"], [b"one\n", b"one\n"]])
     assert [move.old for move in second] == [move.new for move in first]
-    assert output.counts.records == 12
     output.restore(committed)
     assert (tmp_path / "out.jsonl").read_bytes() == b"one\n"
-    assert (output.counts.records, output.counts.open) == (3, {"odd": 2})
-    (again,) = output.write([[entry]])
+    (again,) = output.write([[b"one\n"]])
     assert again == first
     output.close()
 
 
-def test_what_is_open_is_right_where_there_are_more_codes_than_are_counted_apart() -> None:
-    """What is closed is taken off where it was counted, in whatever order that happens."""
-    counts, codes = Counts(), [f"code {number}" for number in range(MAX_CODES + 100)]
+def test_open_findings_are_right_with_more_codes_than_counters() -> None:
+    """A finding is closed under the name that it was opened with, also after a restart."""
+    counters: Counter[str] = Counter()
+
+    def settle(**counts: Counter[str]) -> None:
+        names = CounterNames("mark", counters)
+        counters.update(names.to_counters(Counts(**counts)))  # type: ignore[arg-type]
+
+    codes = [f"code {number}" for number in range(MAX_CODES + 100)]
     for code in codes:
-        counts.add(Counts(opened=Counter({code: 2})))
+        settle(opened=Counter({code: 2}))
     for code in reversed(codes):
-        counts.add(Counts(closed=Counter({code: 1})))
-    assert counts.open.total() == len(codes)
+        settle(closed=Counter({code: 1}))
+    assert sum_counters(counters).open.total() == len(codes)
     for code in codes[100:]:
-        counts.add(Counts(closed=Counter({code: 1})))
-    assert counts.open == dict.fromkeys(codes[:100], 1)
-    assert len(counts.named("out.jsonl")) <= 2 * (MAX_CODES + 1)
+        settle(closed=Counter({code: 1}))
+    assert sum_counters(counters).open == dict.fromkeys(codes[:100], 1)
+    assert len(counters) <= 2 * (MAX_CODES + 1)
+
+
+def test_counters_of_other_outputs_and_of_the_user_are_kept_apart() -> None:
+    counters = CounterNames("one", {}).to_counters(Counts(records=3, opened=Counter({"odd.even": 2})))
+    assert counters == {"scan.records": 3, "scan.opened.one.odd.even": 2}
+    other = CounterNames("two", counters).to_counters(Counts(records=1, closed=Counter({"odd.even": 1})))
+    assert other == {"scan.records": 1, "scan.closed.two.(others)": 1}
+    found = sum_counters({**counters, "pages": 7, "scanned.records": 9})
+    assert (found.records, found.open) == (3, {"odd.even": 2})
 
 
 def test_a_recheck_that_goes_on_has_the_same_items(tmp_path: Path) -> None:
@@ -323,14 +334,14 @@ def test_a_recheck_that_goes_on_has_the_same_items(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
 
     def write(number: int, state: State, keys: range) -> None:
-        context = Context("mark", "tree", number, "now")
+        context = LineContext("mark", "tree", number, "now")
         with path.open("ab") as file:
-            file.writelines(line(f"{key}", Word(Finding("empty"), state), context) for key in keys)
+            file.writelines(encode_line(f"{key}", FindingEvent(Finding("empty"), state), context) for key in keys)
 
     write(0, "open", range(500))
-    begun = list(workspace._rechecks(path, path.stat().st_size, 1, TreeSource("/")))
+    begun = list(workspace._plan_recheck(path, path.stat().st_size, 1, TreeSource("/")))
     assert [len(item.payload["keys"]) for item in begun] == [200, 200, 100]
     write(1, "resolved", range(200))
-    assert list(workspace._rechecks(path, path.stat().st_size, 1, TreeSource("/"))) == begun
-    second = list(workspace._rechecks(path, path.stat().st_size, 2, TreeSource("/")))
+    assert list(workspace._plan_recheck(path, path.stat().st_size, 1, TreeSource("/"))) == begun
+    second = list(workspace._plan_recheck(path, path.stat().st_size, 2, TreeSource("/")))
     assert [len(item.payload["keys"]) for item in second] == [200, 100]

@@ -42,9 +42,9 @@ def test_a_scan_that_is_killed_again_and_again(tmp_path: Path) -> None:
     killed = 0
     for _ in range(3):
         process = begin(settings)
-        before = length(settings.lines)
+        before = length(settings.findings_path)
         more = before + chance.randint(1, 100_000)
-        wait(lambda p=process, m=more: length(settings.lines) >= m or p.poll() is not None)  # type: ignore[misc]
+        wait(lambda p=process, m=more: length(settings.findings_path) >= m or p.poll() is not None)  # type: ignore[misc]
         time.sleep(chance.random() * 0.02)
         killed += process.poll() is None
         process.kill()
@@ -53,8 +53,8 @@ def test_a_scan_that_is_killed_again_and_again(tmp_path: Path) -> None:
     end(begin(settings), 1)
     check_whole(settings, keys)
     process = begin(settings, "--recheck")
-    before = length(settings.lines)
-    wait(lambda: length(settings.lines) > before or process.poll() is not None)
+    before = length(settings.findings_path)
+    wait(lambda: length(settings.findings_path) > before or process.poll() is not None)
     process.kill()
     process.communicate()
     end(begin(settings, "--recheck"), 1)  # goes on with the same one
@@ -82,7 +82,7 @@ def test_processes_share_a_file_and_one_of_them_dies(tmp_path: Path) -> None:
         settings_of(source, tmp_path / f"out{number}.jsonl", check="odd", store=store, workers=2) for number in range(3)
     ]
     processes = [begin(settings) for settings in outs]
-    wait(lambda: length(outs[0].lines) > 0 or processes[0].poll() is not None)
+    wait(lambda: length(outs[0].findings_path) > 0 or processes[0].poll() is not None)
     processes[0].send_signal(signal.SIGKILL)
     processes[0].communicate()
     for process in processes[1:]:
@@ -102,11 +102,11 @@ def test_ctrl_c_ends_politely_and_says_how_to_go_on(tmp_path: Path) -> None:
     keys = grow(tmp_path / "tree", folders=20, files=100)
     settings = settings_of(tmp_path / "tree", tmp_path / "out.jsonl", check="slowly", workers=1)
     process = begin(settings)
-    wait(lambda: length(settings.lines) > 0 or process.poll() is not None)
+    wait(lambda: length(settings.findings_path) > 0 or process.poll() is not None)
     os.kill(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=END_SECONDS)
     assert process.returncode == 130, err
-    assert "run the same command again to go on" in err
+    assert "Run the same command again to resume" in err
     out = end(begin(settings, "--json"), 1)
     assert '"complete": true' in out
     check_whole(settings, keys)

@@ -50,8 +50,8 @@ def test_a_damaged_row_group_is_a_finding_and_the_others_are_read(tmp_path: Path
 def test_what_can_be_read_of_a_damaged_row_group_is_looked_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "ROWS", 50)
-    monkeypatch.setattr(module, "DECODED", 300)
+    monkeypatch.setattr(module, "BATCH", 50)
+    monkeypatch.setattr(module, "DECODED_ROWS", 300)
     source = tmp_path / "data.parquet"
     rows = pa.table({"n": range(2_000)})
     pq.write_table(rows, source, use_dictionary=False, data_page_size=800, write_batch_size=100, compression="gzip")
@@ -75,12 +75,12 @@ def test_a_file_that_was_written_anew_is_not_gone_on_with(tmp_path: Path) -> Non
     write(source, 1_000)
     scan(source, tmp_path / "out.jsonl", check="odd")
     write(source, 900)
-    with pytest.raises(UsageError, match="had 1,000 rows when the scan began and has 900 now"):
+    with pytest.raises(UsageError, match="had 1,000 rows when the scan started and has 900 now"):
         scan(source, tmp_path / "out.jsonl", check="odd", recheck=True)
 
 
 def test_wide_rows_are_decoded_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "DECODED_SIZE", 10_000)
+    monkeypatch.setattr(module, "DECODED_BYTES", 10_000)
     source = tmp_path / "data.parquet"
     pq.write_table(pa.table({"text": [f"{n:01000}" for n in range(100)]}), source, compression="none")
     steps = [

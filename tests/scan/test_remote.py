@@ -13,7 +13,7 @@ import pytest
 
 from swath import UsageError
 from swath.scan.sources import tree
-from swath.scan.sources.filesystems import RemotePlace
+from swath.scan.sources.filesystems import RemoteTree
 from tests.s3 import s3_bucket
 from tests.scan.driving import scan
 
@@ -26,8 +26,8 @@ def bucket() -> Iterator[Any]:
 
 def test_a_bucket_is_a_tree(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tree, "SECONDS", 0.0)
-    monkeypatch.setattr(RemotePlace, "budget", 10)
-    monkeypatch.setattr(tree, "BATCH", 7)
+    monkeypatch.setattr(RemoteTree, "budget", 10)
+    monkeypatch.setattr(tree, "FILES_PER_ITEM", 7)
     keys = {f"{number % 3}/{'deep/' * (number % 2)}{number}.txt" for number in range(30)}
     for key in keys:
         bucket.pipe(f"bucket/pre/{key}", b"x" * (len(key) % 2))
@@ -67,7 +67,7 @@ def test_what_fsspec_does_not_list_is_counted_as_skipped(bucket: Any, tmp_path: 
 
 def test_what_is_not_in_a_bucket(bucket: Any, tmp_path: Path) -> None:
     for source in ("s3://bucket/nothing", "s3://no-such-bucket/x"):
-        with pytest.raises(UsageError, match=r"is not there|cannot be reached"):
+        with pytest.raises(UsageError, match=r"does not exist|cannot be reached"):
             scan(source, tmp_path / "out.jsonl", check="empty")
 
 
@@ -78,16 +78,16 @@ def test_an_error_on_the_way_is_tried_again_and_then_a_dead_letter(
     memory.pipe("/scan/a/1", b"")
     memory.pipe("/scan/b/2", b"")
     monkeypatch.setattr(tree, "SECONDS", 0.0)
-    monkeypatch.setattr(RemotePlace, "budget", 1)
+    monkeypatch.setattr(RemoteTree, "budget", 1)
     monkeypatch.setattr("swath.scan.workspace.MAX_ATTEMPTS", 1)
-    listed = RemotePlace.list
+    listed = RemoteTree.list
 
-    def listing(self: RemotePlace, path: str) -> Any:
+    def listing(self: RemoteTree, path: str) -> Any:
         if path == "b":
             raise OSError("connection reset")
         return listed(self, path)
 
-    monkeypatch.setattr(RemotePlace, "list", listing)
+    monkeypatch.setattr(RemoteTree, "list", listing)
     found = scan("memory://scan", tmp_path / "out.jsonl", check="empty")
     assert found.keys("empty") == {"a/1"}
     assert (found.code, found.proof.status.dead, found.proof.clean) == (1, 1, False)

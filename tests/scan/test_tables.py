@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from swath import Item, StoreUnavailable, UsageError
 from swath.scan import Record, handler
-from swath.scan.sources import compared_rows, sizer, table
-from swath.scan.sources.compared_rows import equal
-from swath.scan.sources.dicts import dicts
-from swath.scan.sources.keys import key_of, text_of
+from swath.scan.sources import slice_plan, sync_table, table, table_comparison
+from swath.scan.sources.row_dicts import make_row_builder
+from swath.scan.sources.row_keys import format_row_key, parse_row_key
+from swath.scan.sources.table_comparison import is_equal
 from tests.conftest import Server, StartPostgres, fresh_database
 from tests.locales import german
 from tests.postgres_server import installations
@@ -87,12 +87,13 @@ def of_kind(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterat
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices so small that there are many."""
-    monkeypatch.setattr(sizer, "FIRST", 100)
-    monkeypatch.setattr(sizer, "MOST", 100)
-    monkeypatch.setattr(table, "READ", 30)
-    monkeypatch.setattr(table, "SLICES", 3)
-    monkeypatch.setattr(compared_rows, "ROWS", 400)
-    monkeypatch.setattr(compared_rows, "FETCHED", 20)
+    monkeypatch.setattr(table, "FIRST_SLICE", 100)
+    monkeypatch.setattr(table, "LARGEST", 100)
+    monkeypatch.setattr(table, "MAX_READ", 30)
+    monkeypatch.setattr(sync_table, "MAX_READ", 30)
+    monkeypatch.setattr(slice_plan, "MAX_SLICES", 3)
+    monkeypatch.setattr(table_comparison, "MAX_ROWS", 400)
+    monkeypatch.setattr(table_comparison, "MAX_FETCHED", 20)
 
 
 @pytest.mark.usefixtures("small")
@@ -138,19 +139,7 @@ def test_rows_that_come_while_it_runs_are_looked_at_where_they_belong(
 )
 def test_rows_as_dicts(names: tuple[str, ...]) -> None:
     rows = [tuple(range(start, start + len(names))) for start in range(3)]
-    assert dicts(names)(rows) == [dict(zip(names, row, strict=True)) for row in rows]
-
-
-def test_slices_are_as_large_as_checks_are_fast() -> None:
-    size = sizer.Sizer(most=100_000)
-    size.took(size.rows, 0.001)
-    assert size.rows == 100_000
-    size.took(100_000, 10 * sizer.TARGET)
-    assert size.rows == 10_000
-    size.took(10_000, 3_600.0)
-    assert size.rows == sizer.LEAST
-    size.took(3, 1.0)
-    assert size.rows == sizer.LEAST
+    assert make_row_builder(names)(rows) == [dict(zip(names, row, strict=True)) for row in rows]
 
 
 @pytest.mark.usefixtures("small")
@@ -194,16 +183,16 @@ values = st.one_of(st.integers(-5, 5), st.text(max_size=5), st.sampled_from(["1"
 @settings(max_examples=50)
 @given(st.lists(values, min_size=1, max_size=2))
 def test_keys_of_rows_lead_back(key: list[Any]) -> None:
-    text = text_of(tuple(key), "sqlite")
-    assert key_of(text, "sqlite", columns=len(key)) == tuple(key)
+    text = format_row_key(tuple(key), "sqlite")
+    assert parse_row_key(text, "sqlite", columns=len(key)) == tuple(key)
     texts = tuple(map(str, key))
-    assert key_of(text_of(texts, "postgresql"), "postgresql", columns=len(key)) == texts
+    assert parse_row_key(format_row_key(texts, "postgresql"), "postgresql", columns=len(key)) == texts
 
 
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("{url}", "names no table: put it behind a #"),
+        ("{url}", "does not name a table. Append it after a #"),
         ("{url}#usres", "Did you mean users?"),
         ("{url}#keyless", "has no primary key"),
         ("{url}#looking", "is a view"),
@@ -228,21 +217,21 @@ def test_keys_of_arrays_are_as_the_database_writes_them(database: str, tmp_path:
 
 def test_a_password_is_kept_to_itself(tmp_path: Path) -> None:
     told = settings_of("postgresql://me:secret@host/db?password=secret#users", tmp_path / "out.jsonl", check="odd")
-    assert "secret" not in str(told.saved())
+    assert "secret" not in str(told.identity())
 
 
 def test_a_database_that_is_away_is_waited_for(base: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base.fill("users", range(10))
-    monkeypatch.setattr(handler, "AWAY_SECONDS", 0.01)
+    monkeypatch.setattr(handler, "UNAVAILABLE_SECONDS", 0.01)
     monkeypatch.setattr("swath.scan.workspace.MAX_ATTEMPTS", 1)
-    ends, away = table.Rows.end, [StoreUnavailable("it restarts"), StoreUnavailable("it restarts")]
+    ends, away = sync_table.SyncTable.find_slice_end, [StoreUnavailable("it restarts"), StoreUnavailable("it restarts")]
 
-    def end(self: table.Rows, limit: int, *, after: Any) -> Any:
+    def end(self: sync_table.SyncTable, limit: int, *, after: Any) -> Any:
         if away:
             raise away.pop()
         return ends(self, limit, after=after)
 
-    monkeypatch.setattr(table.Rows, "end", end)
+    monkeypatch.setattr(sync_table.SyncTable, "find_slice_end", end)
     found = scan(base.table("users"), tmp_path / "out.jsonl", check="odd")
     assert (found.proof.counts.records, found.proof.status.dead, away) == (10, 0, [])
 
@@ -251,11 +240,12 @@ def test_a_server_that_restarts_under_a_scan_is_waited_for(
     start_postgres: StartPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its connections break while rows are read and planned; every row is looked at all the same, and none given up."""
-    monkeypatch.setattr(handler, "AWAY_SECONDS", 0.2)
+    monkeypatch.setattr(handler, "UNAVAILABLE_SECONDS", 0.2)
     monkeypatch.setattr("swath.scan.workspace.MAX_ATTEMPTS", 1)
-    monkeypatch.setattr(sizer, "FIRST", 100)
-    monkeypatch.setattr(sizer, "MOST", 100)
-    monkeypatch.setattr(table, "READ", 30)
+    monkeypatch.setattr(table, "FIRST_SLICE", 100)
+    monkeypatch.setattr(table, "LARGEST", 100)
+    monkeypatch.setattr(table, "MAX_READ", 30)
+    monkeypatch.setattr(sync_table, "MAX_READ", 30)
     checks.asked.clear()
     server = start_postgres()
     base = Database("postgresql", server.dsn())
@@ -351,7 +341,7 @@ def test_columns_can_be_chosen(base: Database, tmp_path: Path) -> None:
     for name in ("here", "there"):
         base.fill(name, range(10))
     base.run("ALTER TABLE there ADD COLUMN more integer", "UPDATE there SET n = 99 WHERE id = 3")
-    with pytest.raises(UsageError, match=r"do not have the same columns \(more is only in one\)"):
+    with pytest.raises(UsageError, match=r"have different columns: more is only in one"):
         compare(base, tmp_path)
     with pytest.raises(UsageError, match="has no column emial"):
         compare(base, tmp_path, columns=("emial",))
@@ -395,8 +385,8 @@ def test_tables_of_two_kinds_of_database(tmp_path: Path, request: pytest.Fixture
     ids=str,
 )
 def test_values_of_two_databases(one: Any, other: Any, same: bool) -> None:
-    assert equal(one, other) is same
-    assert equal(other, one) is same
+    assert is_equal(one, other) is same
+    assert is_equal(other, one) is same
 
 
 def test_keys_that_are_ordered_differently_are_refused(tmp_path: Path, request: pytest.FixtureRequest) -> None:

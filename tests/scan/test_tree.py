@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from swath import Item
-from swath.scan.path_keys import path_of
+from swath.scan.path_keys import key_to_path
 from swath.scan.sources import filesystems, tree
-from swath.scan.sources.filesystems import Entry, LocalPlace
-from swath.scan.sources.source import Trouble
+from swath.scan.sources.filesystems import DirectoryEntry, LocalTree
+from swath.scan.sources.source import SourceFinding
 from swath.scan.sources.tree import TreeSource
 from tests.scan import checks
 from tests.scan.driving import scan
@@ -37,9 +37,9 @@ def test_every_file_is_looked_at_once_however_the_tree_is_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: int, batch: int, many: int
 ) -> None:
     monkeypatch.setattr(tree, "SECONDS", 0.0)
-    monkeypatch.setattr(LocalPlace, "budget", budget)
-    monkeypatch.setattr(tree, "BATCH", batch)
-    monkeypatch.setattr(tree, "MANY", many)
+    monkeypatch.setattr(LocalTree, "budget", budget)
+    monkeypatch.setattr(tree, "FILES_PER_ITEM", batch)
+    monkeypatch.setattr(tree, "MAX_ENTRIES", many)
     root = tmp_path / "tree"
     keys = grow(root, folders=12, files=20)
     found = scan(root, tmp_path / "out.jsonl", check="every")
@@ -66,8 +66,8 @@ def test_directories_that_share_an_item_are_discovered_once(
 ) -> None:
     """No two items have one name, whatever an item leaves to others: the second would be taken for the first."""
     monkeypatch.setattr(tree, "SECONDS", 0.0)
-    monkeypatch.setattr(tree, "BATCH", 5)
-    monkeypatch.setattr(LocalPlace, "budget", budget)
+    monkeypatch.setattr(tree, "FILES_PER_ITEM", 5)
+    monkeypatch.setattr(LocalTree, "budget", budget)
     chance = random.Random(budget)
     folders = [tmp_path / "tree"]
     for number in range(200):
@@ -77,7 +77,7 @@ def test_directories_that_share_an_item_are_discovered_once(
         for number in range(chance.choice([0, 1, 3, 12])):
             (folder / f"{number}.txt").write_bytes(b"")
     source = TreeSource(str(tmp_path / "tree"))
-    waiting, names, files = list(source.first({})), set[str](), list[str]()
+    waiting, names, files = list(source.list_first_items({})), set[str](), list[str]()
     while waiting:
         item = waiting.pop(chance.randrange(len(waiting)))
         assert item.key not in names
@@ -94,7 +94,7 @@ def test_directories_that_share_an_item_are_discovered_once(
 def test_what_an_item_is_named_by_is_looked_at_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else what is left of `a`, `b` and something below `b` would have the name that `a` and `b` had."""
     monkeypatch.setattr(tree, "SECONDS", 0.0)
-    monkeypatch.setattr(LocalPlace, "budget", 2)
+    monkeypatch.setattr(LocalTree, "budget", 2)
     for name in ("a", "b/1", "b/2", "c", "d"):
         (tmp_path / name).mkdir(parents=True)
     left = [
@@ -122,7 +122,7 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
         (Path(os.fsdecode(folder)) / os.fsdecode(name)).write_bytes(b"")
     found = scan(root, tmp_path / "out.jsonl", check="empty")
     assert found.keys("empty") == {"%FF%FE%25/" + name for name in ("%80.txt", "line%0Abreak", "50%25", "Grüße")}
-    assert all((root / path_of(key)).exists() for key in found.keys("empty"))
+    assert all((root / key_to_path(key)).exists() for key in found.keys("empty"))
 
 
 def test_links_are_not_followed_round_in_circles(tmp_path: Path) -> None:
@@ -194,14 +194,14 @@ def test_a_directory_that_comes_back_is_looked_at_by_a_recheck(tmp_path: Path, m
     """What a finding kept from being looked at is looked at once that is gone."""
     root = tmp_path / "tree"
     keys = grow(root, folders=4, files=3)
-    monkeypatch.setattr(LocalPlace, "list", _vanishing(LocalPlace.list, "2"))
+    monkeypatch.setattr(LocalTree, "list", _vanishing(LocalTree.list, "2"))
     found = scan(root, tmp_path / "out.jsonl", check="every")
     assert found.keys("vanished") == {"2/"}
     missed = {key for key in keys if key.startswith("2/")}
     assert found.keys("seen") == keys - missed
     monkeypatch.undo()
     monkeypatch.setattr(tree, "SECONDS", 0.0)
-    monkeypatch.setattr(LocalPlace, "budget", 1)  # so that what is below is discovered
+    monkeypatch.setattr(LocalTree, "budget", 1)  # so that what is below is discovered
     again = scan(root, tmp_path / "out.jsonl", check="every", recheck=True)
     assert again.keys("seen") == keys
     assert again.proof.open == {"seen": len(keys)}
@@ -214,18 +214,18 @@ def test_a_directory_that_stays_away_is_resolved_by_a_recheck(tmp_path: Path, mo
     """As a file is that is gone. The tree itself is not: if that is away, nobody knows what is in it."""
     root = tmp_path / "tree"
     keys = grow(root, folders=4, files=3)
-    monkeypatch.setattr(LocalPlace, "list", _vanishing(LocalPlace.list, "2"))
+    monkeypatch.setattr(LocalTree, "list", _vanishing(LocalTree.list, "2"))
     scan(root, tmp_path / "out.jsonl", check="every")
     again = scan(root, tmp_path / "out.jsonl", check="every", recheck=True)
     assert [finding["state"] for finding in again.findings if finding["code"] == "vanished"] == ["open", "resolved"]
     assert again.proof.open == {"seen": sum(not key.startswith("2/") for key in keys)}
-    monkeypatch.setattr(LocalPlace, "list", _vanishing(LocalPlace.list, ""))
+    monkeypatch.setattr(LocalTree, "list", _vanishing(LocalTree.list, ""))
     (trouble,) = TreeSource(str(root)).read({"dir": "", "round": 1, "before": {"./": {"unreadable": 1}}})
-    assert isinstance(trouble, Trouble)
+    assert isinstance(trouble, SourceFinding)
 
 
-def _vanishing(listed: Callable[[LocalPlace, str], Iterator[Entry]], gone: str) -> object:
-    def listing(self: LocalPlace, path: str) -> Iterator[Entry]:
+def _vanishing(listed: Callable[[LocalTree, str], Iterator[DirectoryEntry]], gone: str) -> object:
+    def listing(self: LocalTree, path: str) -> Iterator[DirectoryEntry]:
         if path == gone:
             raise FileNotFoundError(2, "No such file or directory")
         return listed(self, path)
@@ -243,7 +243,7 @@ def test_a_file_that_goes_away_between_listing_and_reading(tmp_path: Path) -> No
     trouble, records = list(steps)
     assert isinstance(records, list)
     first, second = records
-    assert isinstance(trouble, Trouble)
+    assert isinstance(trouble, SourceFinding)
     assert (trouble.key, trouble.finding.code) == ("c", "vanished")
     assert first.key == "a"
     (root / "b").unlink()
@@ -255,8 +255,8 @@ def test_a_file_that_goes_away_between_listing_and_reading(tmp_path: Path) -> No
 def test_a_tree_that_changes_while_it_is_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files and folders come, go and change all the time; those that stay are each looked at once."""
     monkeypatch.setattr(tree, "SECONDS", 0.001)
-    monkeypatch.setattr(LocalPlace, "budget", 50)
-    monkeypatch.setattr(tree, "BATCH", 20)
+    monkeypatch.setattr(LocalTree, "budget", 50)
+    monkeypatch.setattr(tree, "FILES_PER_ITEM", 20)
     root = tmp_path / "tree"
     keys = grow(root, folders=300, files=60)  # 18,000 files
     staying = {key for key in keys if not key.endswith(("/7.txt", "/8.txt"))}
@@ -275,7 +275,7 @@ def test_a_tree_that_changes_while_it_is_scanned(tmp_path: Path, monkeypatch: py
 def _disturbing(root: Path, going: list[str]) -> object:
     """A check that changes the tree with every few records that it is asked about."""
 
-    def check(record: filesystems.Entry) -> None:
+    def check(record: filesystems.DirectoryEntry) -> None:
         checks.asked.append(record.key)  # type: ignore[attr-defined]
         number = len(checks.asked)
         if number % 20 == 0 and going:
@@ -289,10 +289,13 @@ def _disturbing(root: Path, going: list[str]) -> object:
 
 def test_keys_of_folders_lead_back_to_work() -> None:
     source = TreeSource("/")
-    assert source.rest("a/b/", {"code": "unreadable", "data": None}) == {"dir": "a/b"}
-    assert source.rest("./", {"code": "unreadable", "data": None}) == {"dir": ""}
-    assert source.rest("a/", {"code": "vanished", "data": {"bucket": [1, 3]}}) == {"dir": "a", "bucket": [1, 3]}
-    assert source.rest("a/b", {"code": "empty", "data": None}) is None
+    assert source.find_unread_part("a/b/", {"code": "unreadable", "data": None}) == {"dir": "a/b"}
+    assert source.find_unread_part("./", {"code": "unreadable", "data": None}) == {"dir": ""}
+    assert source.find_unread_part("a/", {"code": "vanished", "data": {"bucket": [1, 3]}}) == {
+        "dir": "a",
+        "bucket": [1, 3],
+    }
+    assert source.find_unread_part("a/b", {"code": "empty", "data": None}) is None
 
 
 def test_batches_fit_into_a_payload(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`swath scan`: a look at every record or file, and a proof of what was looked at."""
+"""`swath scan`: check every record or file of a source, and report what is wrong."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from swath.cli.command import check_optional_store, run_command
 from swath.cli.parsers import parse_duration
 from swath.scan.settings import ScanSettings
 
-COMPARE, OUTPUT = "Comparing", "Output"
+COMPARE, OUTPUT = "Comparison", "Output"
 
 
 def scan(
@@ -30,7 +30,7 @@ def scan(
             "--check",
             metavar="MODULE:FUNCTION",
             show_default=False,
-            help="Called with each record; returns nothing or findings",
+            help="Function to call with each record; returns None or findings",
         ),
     ] = None,
     fix: Annotated[
@@ -39,10 +39,10 @@ def scan(
             "--fix",
             metavar="MODULE:FUNCTION",
             show_default=False,
-            help="Called with each record that has findings, which is then checked again",
+            help="Function to call with each record that has findings; the record is then checked again",
         ),
     ] = None,
-    recheck: Annotated[bool, typer.Option("--recheck", help="Only the keys that have open findings")] = False,
+    recheck: Annotated[bool, typer.Option("--recheck", help="Check only records with open findings again")] = False,
     store: Annotated[
         str | None,
         typer.Option(
@@ -51,14 +51,18 @@ def scan(
             show_envvar=True,
             metavar="URL",
             show_default="FILE.swath.db",
-            help="The frontier; processes that share it share the scan, each with its own --out",
+            help="Frontier URL; processes with the same store share the scan, each with its own --out",
         ),
     ] = None,
-    workers: Annotated[int, typer.Option("--workers", metavar="N", help="Slices looked at at once")] = 4,
+    workers: Annotated[int, typer.Option("--workers", metavar="N", help="Slices checked concurrently")] = 4,
     timeout: Annotated[
         float,
         typer.Option(
-            "--timeout", parser=parse_duration, metavar="TIME", show_default="60s", help="For the check of a record"
+            "--timeout",
+            parser=parse_duration,
+            metavar="TIME",
+            show_default="60s",
+            help="Maximum time to check one record",
         ),
     ] = 60.0,
     lease: Annotated[
@@ -77,7 +81,7 @@ def scan(
             "--against",
             metavar="SOURCE",
             show_default=False,
-            help="Compare with this table or tree instead of checking",
+            help="Table or tree to compare the source with, instead of --check",
             rich_help_panel=COMPARE,
         ),
     ] = None,
@@ -87,7 +91,7 @@ def scan(
             "--key",
             metavar="COLUMNS",
             show_default="the primary key",
-            help="What names a row of a table, such as id or tenant,id",
+            help="Columns of a unique index that order the table, such as id or tenant,id",
             rich_help_panel=COMPARE,
         ),
     ] = None,
@@ -96,8 +100,8 @@ def scan(
         typer.Option(
             "--columns",
             metavar="COLUMNS",
-            show_default="all; of files size,hash",
-            help="What --against compares; of files size, mtime and hash",
+            show_default="all; for files: size,hash",
+            help="Columns that --against compares; for files: size, mtime, hash",
             rich_help_panel=COMPARE,
         ),
     ] = None,
@@ -107,42 +111,41 @@ def scan(
             "--out",
             "-o",
             metavar="FILE",
-            help="Where findings go: .jsonl or .parquet; the same again resumes",
+            help="File for the findings, .jsonl or .parquet; repeat it to resume",
             rich_help_panel=OUTPUT,
         ),
     ] = "findings.jsonl",
     fresh: Annotated[
         bool,
-        typer.Option("--fresh", help="Forget what FILE and its store hold; begin anew", rich_help_panel=OUTPUT),
+        typer.Option("--fresh", help="Discard FILE and its store and start over", rich_help_panel=OUTPUT),
     ] = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print progress and summary as JSON lines", rich_help_panel=OUTPUT)
     ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Only say what went wrong", rich_help_panel=OUTPUT)
-    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only", rich_help_panel=OUTPUT)] = False,
 ) -> None:
-    """Look at every record of a table, a tree of files or a file of records, and say what is not as it should be.
+    """Check every record of a table, a tree of files or a file of records, and write what is wrong to a file.
 
-    The same command goes on where it stopped, after Ctrl-C as after a crash: each finding is in the output once. Exits
-    with 0 only when everything was looked at and nothing is open, with 1 when findings are open, something was given
-    up or is left, 130 after Ctrl-C.
+    Run the same command again to resume after Ctrl-C or a crash; each finding is written once. Exits with 0 if
+    everything was scanned and no finding is open, with 1 if findings are open or slices are dead or left, with 130
+    after Ctrl-C.
     """
     work = _scan(
-        source=source, against=against, check=check, fix=fix, key=key, columns=_names(columns), out=out, store=store,
-        workers=workers, timeout=timeout, lease=lease, recheck=recheck, fresh=fresh, json=json, quiet=quiet,
+        source=source, against=against, check=check, fix=fix, key=key, columns=_split_columns(columns), out=out,
+        store=store, workers=workers, timeout=timeout, lease=lease, recheck=recheck, fresh=fresh,
+        json=json, quiet=quiet,
     )  # fmt: skip
     run_command(store, work)
 
 
-def _names(text: str | None) -> tuple[str, ...]:
+def _split_columns(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
 async def _scan(*, store: str | None, json: bool, quiet: bool, **given: object) -> int:
     try:
-        from swath.cli.scan_command import Scanning
+        from swath.cli.scan_command import ScanCommand
     except ImportError as error:
-        raise MissingExtra("scanning needs some more packages: pip install 'swath[scan]'") from error
+        raise MissingExtra("swath scan needs more packages: pip install 'swath[scan]'") from error
     settings = ScanSettings(store=check_optional_store(store), **given)  # type: ignore[arg-type]
-    return await Scanning(settings, json=json, quiet=quiet).run()
+    return await ScanCommand(settings, json=json, quiet=quiet).run()

@@ -1,4 +1,4 @@
-"""A scan as its user meets it: begun, shown while it runs, summed up."""
+"""Run `swath scan`: prepare or resume, show progress, print the report."""
 
 import asyncio
 import sys
@@ -12,19 +12,19 @@ from swath.cli.formatting import pluralize
 from swath.cli.terminal import is_terminal, open_live_display, print_error, print_facts, print_json_line
 from swath.files.errors import translate_write_errors
 from swath.import_path import import_function
-from swath.scan import parquet_out, workspace
-from swath.scan.job import Job
-from swath.scan.report import Proof, proof
+from swath.scan import parquet_output, workspace
+from swath.scan.job import ScanJob
+from swath.scan.report import ScanReport, read_report
 from swath.scan.settings import ScanSettings
-from swath.scan.sources.registry import source_of
+from swath.scan.sources.registry import open_source
 from swath.scan.sources.source import Source
 
 REFRESH_SECONDS = 0.5
-STOPS = ("SIGINT", "SIGTERM")
+SIGNALS = ("SIGINT", "SIGTERM")
 
 
-class Scanning:
-    """One `swath scan`."""
+class ScanCommand:
+    """One run of `swath scan`."""
 
     def __init__(self, settings: ScanSettings, *, json: bool, quiet: bool) -> None:
         self._settings = settings
@@ -33,7 +33,7 @@ class Scanning:
         self._stop = Stop()
 
     async def run(self) -> int:
-        source = await asyncio.to_thread(source_of, self._settings)
+        source = await asyncio.to_thread(open_source, self._settings)
         try:
             return await self._run(source)
         finally:
@@ -43,21 +43,21 @@ class Scanning:
         settings = self._settings
         with stop_on_signals(self._stop, asyncio.get_running_loop()):
             if settings.out.endswith(".parquet"):
-                parquet_out.need_arrow()  # what is missing is said before anything is done
+                parquet_output.import_pyarrow()  # fail before anything is created
             check = None if settings.check is None else import_function(settings.check, flag="--check")
             fix = None if settings.fix is None else import_function(settings.fix, flag="--fix")
-            job = Job(settings, source, check=check, fix=fix, stop=self._stop)
-            await asyncio.to_thread(source.state)
+            job = ScanJob(settings, source, check=check, fix=fix, stop=self._stop)
+            await asyncio.to_thread(source.snapshot)
             with translate_write_errors(settings.out):
                 prepared = await workspace.prepare(settings, source)
-                before = await proof(settings)
-                self._say_what_begins(prepared, before)
+                before = await read_report(settings)
+                self._print_start(prepared, before)
                 stopped_by, began = "done", time.monotonic()
                 if not before.complete:
                     stopped_by = await self._scan(job, prepared)
         return await self._finish(stopped_by, time.monotonic() - began)
 
-    async def _scan(self, job: Job, prepared: workspace.Prepared) -> str:
+    async def _scan(self, job: ScanJob, prepared: workspace.PreparedScan) -> str:
         showing = asyncio.create_task(self._show(job))
         try:
             return (await job.run(prepared)).stopped_by
@@ -65,11 +65,11 @@ class Scanning:
             showing.cancel()
             await asyncio.gather(showing, return_exceptions=True)
 
-    def _say_what_begins(self, prepared: workspace.Prepared, before: Proof) -> None:
+    def _print_start(self, prepared: workspace.PreparedScan, before: ScanReport) -> None:
         if not self._quiet and not self._json:
-            print(view.beginning(prepared, before), file=sys.stderr, flush=True)
+            print(view.describe_start(prepared, before), file=sys.stderr, flush=True)
 
-    async def _show(self, job: Job) -> None:
+    async def _show(self, job: ScanJob) -> None:
         if self._quiet:
             return
         rate = view.Rate()
@@ -78,44 +78,47 @@ class Scanning:
         else:
             await self._show_lines(job, rate)
 
-    async def _show_panel(self, job: Job, rate: view.Rate) -> None:
+    async def _show_panel(self, job: ScanJob, rate: view.Rate) -> None:
         with open_live_display(transient=True) as draw:
             while True:
-                rate.seen(job.counts.records, time.monotonic())
-                draw(view.panel(self._settings, job.counts, job.status, rate.now))
+                rate.record(job.counts.records, time.monotonic())
+                draw(view.make_progress_panel(self._settings, job.counts, job.status, rate.current))
                 await asyncio.sleep(REFRESH_SECONDS)
 
-    async def _show_lines(self, job: Job, rate: view.Rate) -> None:
+    async def _show_lines(self, job: ScanJob, rate: view.Rate) -> None:
         next_line = time.monotonic() + view.LINE_SECONDS
         while True:
             await asyncio.sleep(REFRESH_SECONDS)
-            rate.seen(job.counts.records, time.monotonic())
+            rate.record(job.counts.records, time.monotonic())
             if time.monotonic() < next_line:
                 continue
             next_line += view.LINE_SECONDS
             if self._json:
-                print_json_line({"event": "progress", **view.progress(job.counts, job.status, rate.now)})
+                print_json_line({"event": "progress", **view.progress_to_json(job.counts, job.status, rate.current)})
                 sys.stdout.flush()
             else:
-                print(view.line(job.counts, job.status, rate.now), flush=True)
+                print(view.format_line(job.counts, job.status, rate.current), flush=True)
 
     async def _finish(self, stopped_by: str, seconds: float) -> int:
         settings = self._settings
-        found = await proof(settings, with_examples=not (self._quiet or self._json))
+        report = await read_report(settings, with_examples=not (self._quiet or self._json))
         if settings.out.endswith(".parquet"):
             with translate_write_errors(settings.out):
-                await asyncio.to_thread(parquet_out.write, Path(settings.out), settings.lines, found.length)
+                await asyncio.to_thread(
+                    parquet_output.write_parquet, Path(settings.out), settings.findings_path, report.length
+                )
         if self._json:
-            print_json_line({"event": "summary", "stopped_by": stopped_by, "seconds": seconds, **found.as_dict()})
+            print_json_line({"event": "summary", "stopped_by": stopped_by, "seconds": seconds, **report.as_dict()})
         elif not self._quiet:
-            print_facts(view.ending(found), view.summary(found, seconds))
-        if found.status.waiting:
-            print_error(f"{pluralize(found.status.waiting, 'slice')} left: run the same command again to go on")
-        if found.status.dead:
+            print_facts(view.describe_end(report), view.list_facts(report, seconds))
+        if report.status.waiting:
+            print_error(f"{pluralize(report.status.waiting, 'slice')} left. Run the same command again to resume")
+        if report.status.dead:
             print_error(
-                f"{pluralize(found.status.dead, 'slice')} given up: `swath dead --store "
-                f"'{mask_password(settings.store_url)}'` lists them, `swath dead retry` opens them again"
+                f"{pluralize(report.status.dead, 'slice')} dead. List them with `swath dead --store "
+                f"'{mask_password(settings.store_url)}'`; to check them again, run `swath dead retry` and then this "
+                "command"
             )
-        if stopped_by in STOPS:
+        if stopped_by in SIGNALS:
             return ExitCode.INTERRUPTED
-        return ExitCode.OK if found.clean else ExitCode.NEGATIVE
+        return ExitCode.OK if report.clean else ExitCode.NEGATIVE

@@ -1,4 +1,4 @@
-"""How a scan looks while it runs, and the proof that it ends with."""
+"""Texts of `swath scan`: the live panel, log lines, JSON and the report at the end."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -10,66 +10,66 @@ from swath import Status
 from swath.cli.formatting import format_duration, format_size, pluralize
 from swath.cli.terminal import make_panel
 from swath.scan.counts import Counts
-from swath.scan.report import Proof
+from swath.scan.report import ScanReport
 from swath.scan.settings import ScanSettings
-from swath.scan.workspace import Prepared
+from swath.scan.workspace import PreparedScan
 
 LINE_SECONDS = 10.0
-WINDOW = 10.0  # seconds over which "now" is measured
-MOST_CODES = 6  # in a line
+WINDOW_SECONDS = 10.0  # of the current rate
+MAX_CODES = 6  # in a line
 
 
 class Rate:
-    """Records per second, lately."""
+    """Records per second, over the last seconds."""
 
     def __init__(self) -> None:
-        self.now = 0.0
-        self._seen: deque[tuple[float, int]] = deque()
+        self.current = 0.0
+        self._samples: deque[tuple[float, int]] = deque()
 
-    def seen(self, records: int, moment: float) -> None:
-        self._seen.append((moment, records))
-        while len(self._seen) > 2 and moment - self._seen[0][0] > WINDOW:
-            self._seen.popleft()
-        since, before = self._seen[0]
-        self.now = (records - before) / (moment - since) if moment > since else 0.0
+    def record(self, records: int, moment: float) -> None:
+        self._samples.append((moment, records))
+        while len(self._samples) > 2 and moment - self._samples[0][0] > WINDOW_SECONDS:
+            self._samples.popleft()
+        since, before = self._samples[0]
+        self.current = (records - before) / (moment - since) if moment > since else 0.0
 
 
-def beginning(prepared: Prepared, before: Proof) -> str:
-    """What is about to happen, in a line."""
+def describe_start(prepared: PreparedScan, before: ScanReport) -> str:
+    """Return what is about to happen, in one line."""
     settings = before.settings
-    where = "" if settings.store else f" (its progress is kept in {settings.store_path})"
-    what = f"the scan of {settings.saved()['source']}"
+    where = "" if settings.store else f" (progress is kept in {settings.store_path})"
+    what = f"the scan of {settings.identity()['source']}"
     if before.complete:
         anew = "another --out and --store" if settings.store else "--fresh"
         return (
-            f"{what} is complete and was not repeated: give {anew} to begin anew, or --recheck to look again at what "
-            "is open"
+            f"{what} is complete and does not run again. Use {anew} to start over, or --recheck to check the records "
+            "with open findings again"
         )
     if prepared.round:
         left = pluralize(before.status.waiting, "slice")
-        return f"recheck {prepared.round} of {what}: {left} of keys with open findings"
+        return f"recheck {prepared.round} of {what}: {left} of records with open findings"
     if prepared.resumed:
-        return f"{what} goes on: {pluralize(before.counts.records, 'record')} looked at so far{where}"
-    return f"{what} begins{where}"
+        return f"{what} resumes: {pluralize(before.counts.records, 'record')} so far{where}"
+    return f"{what} starts{where}"
 
 
-def ending(found: Proof) -> str:
-    if found.clean:
-        return "everything was looked at, and nothing is open"
-    return "everything was looked at" if found.complete else "stopped"
+def describe_end(report: ScanReport) -> str:
+    if report.clean:
+        return "everything was scanned, and no finding is open"
+    return "everything was scanned" if report.complete else "stopped"
 
 
-def line(counts: Counts, status: Status | None, rate: float) -> str:
-    """One line, for logs."""
+def format_line(counts: Counts, status: Status | None, rate: float) -> str:
+    """Return the progress as one line, for logs."""
     parts = [pluralize(counts.records, "record"), f"{rate:,.0f}/s", format_size(counts.bytes)]
     if status is not None:
         parts.append(f"{pluralize(status.waiting, 'slice')} waiting")
-    parts.append(f"open: {_codes(counts)}")
+    parts.append(f"open: {_format_codes(counts)}")
     return ", ".join(parts)
 
 
-def progress(counts: Counts, status: Status | None, rate: float) -> dict[str, Any]:
-    """What `--json` says meanwhile."""
+def progress_to_json(counts: Counts, status: Status | None, rate: float) -> dict[str, Any]:
+    """Return the fields of a progress event of --json."""
     return {
         "records": counts.records,
         "bytes": counts.bytes,
@@ -80,45 +80,45 @@ def progress(counts: Counts, status: Status | None, rate: float) -> dict[str, An
     }
 
 
-def panel(settings: ScanSettings, counts: Counts, status: Status | None, rate: float) -> RenderableType:
-    """The live display."""
+def make_progress_panel(settings: ScanSettings, counts: Counts, status: Status | None, rate: float) -> RenderableType:
+    """Return the live display."""
     rows = [("records", f"{counts.records:,}   {rate:,.0f}/s now"), ("read", format_size(counts.bytes))]
     if status is not None:
-        rows.append(("slices", f"{status.done:,} done, {status.waiting:,} waiting, {status.dead:,} given up"))
-    rows.append(("open", _codes(counts)))
-    return make_panel(f"scanning {settings.saved()['source']}", rows)
+        rows.append(("slices", f"{status.done:,} done, {status.waiting:,} waiting, {status.dead:,} dead"))
+    rows.append(("open", _format_codes(counts)))
+    return make_panel(f"scanning {settings.identity()['source']}", rows)
 
 
-def summary(found: Proof, seconds: float) -> Iterator[tuple[str, str]]:
-    """The proof: what was looked at, when, and what is open."""
-    saved, counts, status = found.settings.saved(), found.counts, found.status
+def list_facts(report: ScanReport, seconds: float) -> Iterator[tuple[str, str]]:
+    """Yield the report: what was scanned, when, and which findings are open."""
+    saved, counts, status = report.settings.identity(), report.counts, report.status
     yield "source", saved["source"]
     if saved["against"]:
-        yield "against", f"{saved['against']} ({', '.join(saved['columns']) or 'everything'} compared)"
+        yield "against", f"{saved['against']} ({', '.join(saved['columns']) or 'everything'})"
     else:
         yield "check", str(saved["check"])
     size = f", {format_size(counts.bytes)}" if counts.bytes else ""
     skipped = f", {pluralize(counts.skipped, 'other')} skipped" if counts.skipped else ""
-    yield "records", f"{counts.records:,} looked at{size}{skipped}"
-    yield "from", found.began
-    yield "to", found.ended or "not over"
+    yield "records", f"{counts.records:,}{size}{skipped}"
+    yield "from", report.began
+    yield "to", report.ended or "not complete"
     checkpoint = status.checkpoints[0]
     at_end = "at the end" if not checkpoint.lag else "not at the end"
     yield "checkpoint", f"{at_end}: {checkpoint.position:,} of {pluralize(checkpoint.end, 'slice')}"
-    yield "given up", pluralize(status.dead, "slice")
-    if found.round:
-        yield "rechecks", f"{found.round:,}, {pluralize(counts.rechecked, 'record')} looked at again"
+    yield "dead", pluralize(status.dead, "slice")
+    if report.round:
+        yield "rechecks", f"{report.round:,}, {pluralize(counts.rechecked, 'record')} checked again"
     if counts.fixed:
         yield "fixed", ", ".join(f"{code} {number:,}" for code, number in counts.fixed.most_common())
-    yield "open", f"{found.open.total():,}" if found.open else "none"
-    for code, number in found.open.most_common():
-        some = "; ".join(f"{key}: {message}" if message else key for key, message in found.examples.get(code, ()))
+    yield "open", f"{report.open.total():,}" if report.open else "none"
+    for code, number in report.open.most_common():
+        some = "; ".join(f"{key}: {message}" if message else key for key, message in report.examples.get(code, ()))
         yield f"  {code}", f"{number:,}" + (f"   {some}" if some else "")
-    others = f", and {found.outputs - 1:,} more of other processes" if found.outputs > 1 else ""
-    yield "findings", f"{found.settings.out}{others}"
+    others = f", and {report.outputs - 1:,} more by other processes" if report.outputs > 1 else ""
+    yield "findings", f"{report.settings.out}{others}"
     yield "time", format_duration(seconds)
 
 
-def _codes(counts: Counts) -> str:
-    ordered = counts.open.most_common(MOST_CODES)
+def _format_codes(counts: Counts) -> str:
+    ordered = counts.open.most_common(MAX_CODES)
     return "  ".join(f"{code} {number:,}" for code, number in ordered) or "none"

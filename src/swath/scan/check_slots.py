@@ -1,4 +1,4 @@
-"""Turns: how many looks check records at once, while others already read theirs."""
+"""CheckSlots: limit how many threads check records at once, while others read ahead."""
 
 import threading
 from collections.abc import Iterator
@@ -6,15 +6,15 @@ from contextlib import contextmanager
 from typing import Protocol
 
 
-class Waiting(Protocol):
-    """Who waits for a turn."""
+class SlotHolder(Protocol):
+    """What waits for a slot."""
 
     waiting: bool
     abandoned: bool
 
 
-class Turns:
-    """So many turns at once. Whoever never gives one back has it taken away."""
+class CheckSlots:
+    """A fixed number of slots. The slot of a holder that hangs can be taken away."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -22,20 +22,20 @@ class Turns:
         self._taken: set[int] = set()
 
     @contextmanager
-    def turn(self, look: Waiting) -> Iterator[None]:
-        """Wait for a turn, in a thread, and keep it meanwhile."""
-        look.waiting = True
+    def hold(self, holder: SlotHolder) -> Iterator[None]:
+        """Wait for a slot, blocking this thread, and hold it in the block."""
+        holder.waiting = True
         with self._changed:
-            self._changed.wait_for(lambda: look.abandoned or len(self._taken) < self._number)
-            self._taken.add(id(look))
-        look.waiting = False
+            self._changed.wait_for(lambda: holder.abandoned or len(self._taken) < self._number)
+            self._taken.add(id(holder))
+        holder.waiting = False
         try:
             yield
         finally:
-            self.take_away(look)
+            self.release(holder)
 
-    def take_away(self, look: Waiting) -> None:
-        """Let another have the turn of one that is over, or that hangs."""
+    def release(self, holder: SlotHolder) -> None:
+        """Free the slot of a holder that has finished or hangs."""
         with self._changed:
-            self._taken.discard(id(look))
+            self._taken.discard(id(holder))
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Judge: what `check` and `fix` say about a record, whatever they do."""
+"""Checker: call the user's `check` and `fix` for records, and handle whatever they return or raise."""
 
 import inspect
 import traceback
@@ -6,160 +6,162 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from swath import UsageError
-from swath.scan.finding import Finding, Word, after_fix, opened
+from swath.scan.finding import Finding, FindingEvent, compare_after_fix, make_open_events
 from swath.scan.record import AnyRecord, Unreadable
-from swath.scan.sources.source import Step, Trouble
+from swath.scan.sources.source import ReadStep, SourceFinding
 
-Refetch = Callable[[Sequence[str]], Iterator[Step]]
+Refetch = Callable[[Sequence[str]], Iterator[ReadStep]]
 
 CHECK_FAILED = "check-failed"
 FIX_FAILED = "fix-failed"
-UNMENDABLE = (CHECK_FAILED, "vanished", "unreadable")  # `fix` has nothing to go by
+UNFIXABLE = (CHECK_FAILED, "vanished", "unreadable")  # `fix` is not called for these alone
 
 
 class Abandoned(Exception):
-    """Nobody waits for this any more."""
+    """The result of this scan is no longer wanted."""
 
 
-class Watch(Protocol):
-    """What somebody else looks at meanwhile."""
+class CheckProgress(Protocol):
+    """Where a check is, for the thread that watches it."""
 
     current: AnyRecord | None
     abandoned: bool
 
 
 class BadCheck(UsageError):
-    """`check` or `fix` does something that it will do again with every record."""
+    """`check` or `fix` is wrong in a way that would repeat for every record."""
 
 
-class Judge:
-    """Asks `check` about records, and `fix` to mend what it found. Either may be an async function."""
+class Checker:
+    """Calls `check` for records, and `fix` for those with findings. Both may be async functions."""
 
     def __init__(self, check: Callable[..., Any], fix: Callable[..., Any] | None, refetch: Refetch) -> None:
         self._check = check
         self._fix = fix
         self._refetch = refetch
-        self.asynchronous = any(map(_is_async, (check, fix)))
+        self.is_async = any(map(_is_async, (check, fix)))
 
-    def judge(
-        self, records: Sequence[AnyRecord], watch: Watch, *, every: bool
-    ) -> Iterator[tuple[AnyRecord, Sequence[Word]]]:
-        """Ask about each record, and give back those that there is something to say of; all of them with `every`.
+    def check_records(
+        self, records: Sequence[AnyRecord], progress: CheckProgress, *, every: bool
+    ) -> Iterator[tuple[AnyRecord, Sequence[FindingEvent]]]:
+        """Check records and yield those that have findings; with `every`, yield all of them.
 
-        This runs for every record there is, so it does no more than it must.
+        This loop runs for every record, so it does no extra work.
         """
         check = self._check
         for record in records:
-            if watch.abandoned:
+            if progress.abandoned:
                 raise Abandoned
-            watch.current = record
+            progress.current = record
             try:
                 answer = check(record)
-            except Exception as error:  # noqa: BLE001  whatever a user's function raises is about this record
-                yield record, opened([_failure(CHECK_FAILED, error)])
+            except Exception as error:  # noqa: BLE001  user code
+                yield record, make_open_events([_make_failure(CHECK_FAILED, error)])
                 continue
             if answer is not None:
-                yield record, self._answered(record, answer)
+                yield record, self._apply_fix(record, answer)
             elif every:
                 yield record, ()
-        watch.current = None
+        progress.current = None
 
-    def _answered(self, record: AnyRecord, answer: Any) -> Sequence[Word]:
-        findings = _findings(answer, record)
-        if self._fix is None or not _mendable(findings):
-            return opened(findings)
+    def _apply_fix(self, record: AnyRecord, answer: Any) -> Sequence[FindingEvent]:
+        findings = _parse_answer(answer, record)
+        if self._fix is None or not _is_fixable(findings):
+            return make_open_events(findings)
         try:
             self._fix(record)
         except Exception as error:  # noqa: BLE001
-            return opened([*findings, _failure(FIX_FAILED, error)])
+            return make_open_events([*findings, _make_failure(FIX_FAILED, error)])
         again: list[Finding] = []
         for step in self._refetch([record.key]):
-            again += _troubles(step)
+            again += _get_source_findings(step)
             for one in step if isinstance(step, list) else ():
                 try:
-                    again += _findings(self._check(one), one)
+                    again += _parse_answer(self._check(one), one)
                 except Exception as error:  # noqa: BLE001
-                    again.append(_failure(CHECK_FAILED, error))
-        return after_fix(findings, again)
+                    again.append(_make_failure(CHECK_FAILED, error))
+        return compare_after_fix(findings, again)
 
-    async def ask(self, record: AnyRecord, blocking: Callable[[Callable[[], Any]], Any]) -> Sequence[Word]:
-        """The same for async functions. `blocking` runs what is not async elsewhere."""
+    async def check_async(
+        self, record: AnyRecord, run_blocking: Callable[[Callable[[], Any]], Any]
+    ) -> Sequence[FindingEvent]:
+        """Check one record with async functions. `run_blocking` runs run_blocking calls in a thread."""
         try:
-            answer = await self._call(self._check, record, blocking)
+            answer = await self._call(self._check, record, run_blocking)
         except Exception as error:  # noqa: BLE001
-            return opened([_failure(CHECK_FAILED, error)])
+            return make_open_events([_make_failure(CHECK_FAILED, error)])
         if answer is None:
             return ()
-        findings = _findings(answer, record)
-        if self._fix is None or not _mendable(findings):
-            return opened(findings)
+        findings = _parse_answer(answer, record)
+        if self._fix is None or not _is_fixable(findings):
+            return make_open_events(findings)
         try:
-            await self._call(self._fix, record, blocking)
+            await self._call(self._fix, record, run_blocking)
         except Exception as error:  # noqa: BLE001
-            return opened([*findings, _failure(FIX_FAILED, error)])
+            return make_open_events([*findings, _make_failure(FIX_FAILED, error)])
         again: list[Finding] = []
-        for step in await blocking(lambda: list(self._refetch([record.key]))):
-            again += _troubles(step)
+        for step in await run_blocking(lambda: list(self._refetch([record.key]))):
+            again += _get_source_findings(step)
             for one in step if isinstance(step, list) else ():
                 try:
-                    again += _findings(await self._call(self._check, one, blocking), one)
+                    again += _parse_answer(await self._call(self._check, one, run_blocking), one)
                 except Exception as error:  # noqa: BLE001
-                    again.append(_failure(CHECK_FAILED, error))
-        return after_fix(findings, again)
+                    again.append(_make_failure(CHECK_FAILED, error))
+        return compare_after_fix(findings, again)
 
     async def _call(
-        self, function: Callable[..., Any], record: AnyRecord, blocking: Callable[[Callable[[], Any]], Any]
+        self, function: Callable[..., Any], record: AnyRecord, run_blocking: Callable[[Callable[[], Any]], Any]
     ) -> Any:
         if _is_async(function):
             return await function(record)
-        return await blocking(lambda: function(record))
+        return await run_blocking(lambda: function(record))
 
 
 def _is_async(function: Callable[..., Any] | None) -> bool:
-    """Whether calling it gives something to await: an async function, or an object that has one as its `__call__`."""
+    """Return whether a call returns an awaitable: an async function, or an object with an async `__call__`."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
-def _troubles(step: Step) -> list[Finding]:
-    return [step.finding] if isinstance(step, Trouble) else []
+def _get_source_findings(step: ReadStep) -> list[Finding]:
+    return [step.finding] if isinstance(step, SourceFinding) else []
 
 
-def _mendable(findings: Sequence[Finding]) -> bool:
-    return any(finding.code not in UNMENDABLE for finding in findings)
+def _is_fixable(findings: Sequence[Finding]) -> bool:
+    return any(finding.code not in UNFIXABLE for finding in findings)
 
 
-def _findings(answer: Any, record: AnyRecord) -> list[Finding]:
-    """What `check` returned. Anything but findings is refused: it would be wrong a million times."""
+def _parse_answer(answer: Any, record: AnyRecord) -> list[Finding]:
+    """Return the findings that `check` returned. Raise BadCheck for anything else."""
     if answer is None:
         return []
     if isinstance(answer, Finding):
         return [answer]
     if inspect.iscoroutine(answer):
         answer.close()
-        raise BadCheck("check returned a coroutine: declare it with `async def`, so that it is awaited")
+        raise BadCheck("check returned a coroutine. Declare the function with `async def`, so that it is awaited")
     if isinstance(answer, Iterable) and not isinstance(answer, str | bytes | dict):
         try:
             found = list(answer)
         except BadCheck:
             raise
-        except Exception as error:  # noqa: BLE001  a generator raises when it is asked, not when it is made
-            return [_failure(CHECK_FAILED, error)]
+        except Exception as error:  # noqa: BLE001  user code: a generator raises when it is iterated
+            return [_make_failure(CHECK_FAILED, error)]
         if all(isinstance(one, Finding) for one in found):
             return found
     raise BadCheck(
-        f"check returned {answer!r:.100} for the record {record.key!r:.100}: "
-        "return None, a swath.scan.Finding, or a list of them"
+        f"check returned {answer!r:.100} for the record {record.key!r:.100}. "
+        "Return None, a swath.scan.Finding or a list of them"
     )
 
 
-def _failure(code: str, error: Exception) -> Finding:
-    """What a user's function raised, and where."""
+def _make_failure(code: str, error: Exception) -> Finding:
+    """Return the finding for an exception of a user's function, with its location."""
     if isinstance(error, BadCheck):
         raise error
     if isinstance(error, Unreadable):
-        return Finding(error.code, error.said)
+        return Finding(error.code, error.message)
     if isinstance(error, UsageError):
-        raise BadCheck(str(error)) from error  # a Finding that cannot be one
+        raise BadCheck(str(error)) from error  # an invalid Finding
     last = traceback.format_exception_only(error)[-1].strip()
     places = traceback.extract_tb(error.__traceback__)
     where = f"{places[-1].filename}:{places[-1].lineno}" if places else None

@@ -1,34 +1,25 @@
-"""Counts that are exact after any crash and over all machines: they are committed with each settlement.
+"""Counts of a scan, kept as counters of the frontier.
 
-The store keeps, with every settlement, numbers that only grow, under names: the lengths of output files. A count is
-such a number, so it is right to the record without anything being counted again.
+A counter commits with the settlement of an item, so the counts are exact after any crash and over all machines. The
+counters by code also have the mark of the output that holds the findings: a recheck covers the findings of one output
+and closes them under the names they were opened with.
 """
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-MAX_CODES = 200  # of a process that are counted apart
+MAX_CODES = 200  # counters per output and kind; findings with further codes are counted together
 OTHERS = "(others)"
-FILE = "file"
-PLAIN = ("items", "records", "bytes", "skipped", "rechecked")  # counts that have no code
-
-
-def file_name(out: str) -> str:
-    """The name under which the store keeps the length of a file of findings."""
-    return json.dumps([out, FILE])
-
-
-def is_file(name: str) -> bool:
-    return bool(json.loads(name)[1] == FILE)
+TOTALS = ("records", "bytes", "skipped", "rechecked")
+BY_CODE = ("opened", "closed", "fixed")
+_PREFIX = "scan."
 
 
 @dataclass(slots=True)
 class Counts:
-    """What was looked at, and what was found, by code."""
+    """What was read, and the findings by code."""
 
-    items: int = 0
     records: int = 0
     bytes: int = 0
     skipped: int = 0
@@ -37,27 +28,15 @@ class Counts:
     closed: Counter[str] = field(default_factory=Counter)  # of those opened: fixed or resolved later
     fixed: Counter[str] = field(default_factory=Counter)
 
-    def add(self, other: "Counts") -> None:
-        for name in PLAIN:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        for mine, theirs in ((self.opened, other.opened), (self.fixed, other.fixed)):
-            for code, number in theirs.items():
-                mine[code if code in mine or len(mine) < MAX_CODES else OTHERS] += number
-        for code, number in other.closed.items():  # under the name that it was opened by
-            self.closed[code if code in self.opened else OTHERS] += number
-
-    def _by_code(self) -> tuple[Counter[str], Counter[str], Counter[str]]:
-        return self.opened, self.closed, self.fixed
-
     @property
     def open(self) -> Counter[str]:
-        """What is open now, by code."""
+        """The open findings, by code."""
         left = self.opened.copy()
         left.subtract(self.closed)
         return +left
 
-    def judged(self, states: Counter[tuple[str, str]], before: Mapping[str, int]) -> None:
-        """Count the words on one record: numbers by state and code, and what was open on it before."""
+    def add_record(self, states: Counter[tuple[str, str]], before: Mapping[str, int]) -> None:
+        """Count the findings of one record: their number by (state, code), and by code what was open before."""
         for code in {code for _, code in states} | before.keys():
             change = states["open", code] - before.get(code, 0)
             if change > 0:
@@ -67,24 +46,47 @@ class Counts:
             if states["fixed", code]:
                 self.fixed[code] += states["fixed", code]
 
-    # as the store keeps them
 
-    def named(self, out: str) -> dict[str, int]:
-        named = {json.dumps([out, name]): getattr(self, name) for name in PLAIN}
-        for name, counter in zip(("opened", "closed", "fixed"), self._by_code(), strict=True):
-            named |= {json.dumps([out, name, code]): number for code, number in counter.items()}
-        return {name: number for name, number in named.items() if number}
+class CounterNames:
+    """Chooses the names of counters for one output, and bounds how many there are (INV-9)."""
+
+    def __init__(self, mark: str, counters: Mapping[str, int]) -> None:
+        self._mark = mark
+        self._codes: dict[str, set[str]] = {kind: set() for kind in BY_CODE}
+        for name in counters:
+            kind, _, rest = name.removeprefix(_PREFIX).partition(".")
+            owner, _, code = rest.partition(".")
+            if kind in self._codes and owner == mark:
+                self._codes[kind].add(code)
+
+    def to_counters(self, counts: Counts) -> dict[str, int]:
+        """Return the counts of an item as counters to settle with."""
+        counters = {f"{_PREFIX}{name}": number for name in TOTALS if (number := getattr(counts, name))}
+        for kind in BY_CODE:
+            for code, number in getattr(counts, kind).items():
+                name = f"{_PREFIX}{kind}.{self._mark}.{self._choose_code(kind, code)}"
+                counters[name] = counters.get(name, 0) + number
+        return counters
+
+    def _choose_code(self, kind: str, code: str) -> str:
+        if kind == "closed":  # under the name it was opened with
+            return code if code in self._codes["opened"] else OTHERS
+        codes = self._codes[kind]
+        if code not in codes and len(codes) >= MAX_CODES:
+            return OTHERS
+        codes.add(code)
+        return code
 
 
-def counted(committed: Mapping[str, int], *, out: str | None = None) -> Counts:
-    """The counts of one output, or of all."""
+def sum_counters(counters: Mapping[str, int]) -> Counts:
+    """Return the counts of a whole scan, over all outputs."""
     counts = Counts()
-    for name, number in committed.items():
-        of, what, *code = json.loads(name)
-        if what == FILE or out not in (None, of):
+    for name, number in counters.items():
+        kind, _, rest = name.removeprefix(_PREFIX).partition(".")
+        if not name.startswith(_PREFIX):
             continue
-        if code:
-            getattr(counts, what)[code[0]] += number
-        else:
-            setattr(counts, what, getattr(counts, what) + number)
+        if kind in TOTALS:
+            setattr(counts, kind, number)
+        elif kind in BY_CODE:
+            getattr(counts, kind)[rest.partition(".")[2]] += number
     return counts

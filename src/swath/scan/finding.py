@@ -1,4 +1,4 @@
-"""Finding: something that is not as it should be; and the line that is written about it."""
+"""Finding: something that is wrong with a record; and the line of output for it."""
 
 import json
 from collections import Counter
@@ -10,14 +10,14 @@ from swath import UsageError
 
 State = Literal["open", "fixed", "resolved"]
 
-MAX_CODE = 100  # characters
+MAX_CODE_BYTES = 100  # in UTF-8; a code is part of the name of a counter
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=str).encode
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What `check` says about a record: a short code to count by, a message for people, and data for programs."""
+    """What `check` reports about a record: a short code to count by, a message for people, and data for programs."""
 
     code: str
     message: str = ""
@@ -25,48 +25,52 @@ class Finding:
 
     def __post_init__(self) -> None:
         given: Any = self.code
-        if not isinstance(given, str) or not 1 <= len(given) <= MAX_CODE or not given.isprintable():
-            raise UsageError(f"code {given!r:.200} of a finding: a printable text of 1 to {MAX_CODE} characters")
+        if not isinstance(given, str) or not given.isprintable() or not 1 <= len(given.encode()) <= MAX_CODE_BYTES:
+            raise UsageError(
+                f"code {given!r:.200} of a finding is not valid. Use printable text of 1 to {MAX_CODE_BYTES} bytes"
+            )
         given = self.message
         if not isinstance(given, str):
             raise UsageError(f"message {given!r:.200} of a finding is a {type(given).__name__}, not a str")
 
 
-class Word(NamedTuple):
-    """A finding and how it stands."""
+class FindingEvent(NamedTuple):
+    """A finding that was opened, fixed or resolved: one line of output."""
 
     finding: Finding
     state: State
 
 
-class Context(NamedTuple):
-    """What all lines of one settlement share."""
+class LineContext(NamedTuple):
+    """What all lines of an item have in common."""
 
-    scan: str
+    mark: str  # of the output, under "scan"
     source: str
     round: int
     time: str
 
 
-def opened(findings: Iterable[Finding]) -> list[Word]:
-    return [Word(finding, "open") for finding in findings]
+def make_open_events(findings: Iterable[Finding]) -> list[FindingEvent]:
+    return [FindingEvent(finding, "open") for finding in findings]
 
 
-def after_fix(before: Sequence[Finding], now: Sequence[Finding]) -> list[Word]:
-    """What was there and is gone is fixed; what is there now is open."""
+def compare_after_fix(before: Sequence[Finding], now: Sequence[Finding]) -> list[FindingEvent]:
+    """Return the events after `fix`: missing findings are fixed, present ones are open."""
     left = Counter(finding.code for finding in now)
-    return [*(Word(finding, "fixed") for finding in _gone(before, left)), *opened(now)]
+    return [*(FindingEvent(finding, "fixed") for finding in _find_missing(before, left)), *make_open_events(now)]
 
 
-def after_recheck(before: Mapping[str, int], words: Sequence[Word]) -> list[Word]:
-    """The last word on a key: what is open now, and for what was open before and is not any more, that it is resolved.
-    Never empty, as long as anything was open."""
-    left = Counter(word.finding.code for word in words)  # a fixed one is accounted for by its own line
-    gone = [Finding(code, "no longer found") for code, number in before.items() for _ in range(number)]
-    return [*words, *(Word(finding, "resolved") for finding in _gone(gone, left))]
+def compare_after_recheck(before: Mapping[str, int], events: Sequence[FindingEvent]) -> list[FindingEvent]:
+    """Return the final events of a key: those of the recheck, and "resolved" for each missing finding.
+
+    Not empty if anything was open before.
+    """
+    left = Counter(event.finding.code for event in events)  # a fixed finding has its own line already
+    known = [Finding(code, "no longer found") for code, number in before.items() for _ in range(number)]
+    return [*events, *(FindingEvent(finding, "resolved") for finding in _find_missing(known, left))]
 
 
-def _gone(before: Iterable[Finding], left: Counter[str]) -> Iterable[Finding]:
+def _find_missing(before: Iterable[Finding], left: Counter[str]) -> Iterable[Finding]:
     for finding in before:
         if left[finding.code] > 0:
             left[finding.code] -= 1
@@ -74,16 +78,16 @@ def _gone(before: Iterable[Finding], left: Counter[str]) -> Iterable[Finding]:
             yield finding
 
 
-def start(scan: str) -> bytes:
-    """What the lines of an output begin with: its mark."""
-    return _encode({"scan": scan}).removesuffix("}").encode()
+def make_line_prefix(mark: str) -> bytes:
+    """Return the bytes that every line of an output starts with."""
+    return _encode({"scan": mark}).removesuffix("}").encode()
 
 
-def line(key: str, word: Word, context: Context) -> bytes:
-    """One line of JSON, which begins with `start`. Text that is not Unicode is written as the escapes that JSON has."""
-    finding, state = word
-    said = {
-        "scan": context.scan,
+def encode_line(key: str, event: FindingEvent, context: LineContext) -> bytes:
+    """Return one line of JSON. Text that is not Unicode is written as JSON escapes."""
+    finding, state = event
+    fields = {
+        "scan": context.mark,
         "key": key,
         "code": finding.code,
         "message": finding.message,
@@ -94,7 +98,7 @@ def line(key: str, word: Word, context: Context) -> bytes:
         "source": context.source,
     }
     try:
-        text = _encode(said)
-    except (TypeError, ValueError, RecursionError):  # NaN, keys that are no texts, what contains itself
-        text = _encode({**said, "data": f"{finding.data!r:.10000}"})
+        text = _encode(fields)
+    except (TypeError, ValueError, RecursionError):  # NaN, keys that are not strings, circular references
+        text = _encode({**fields, "data": f"{finding.data!r:.10000}"})
     return text.encode(errors="backslashreplace") + b"\n"

@@ -1,4 +1,4 @@
-"""Scanner: the handler of a scan; one item, from its claim to its outcome, whatever `check` does with its records."""
+"""ScanHandler: process one item of a scan, even if the user's check raises or never returns."""
 
 import asyncio
 import logging
@@ -8,33 +8,34 @@ from functools import partial
 from typing import NamedTuple
 
 from swath import Item, Outcome, Stop, StoreUnavailable
-from swath.scan.check_slots import Turns
-from swath.scan.checker import BadCheck, Judge
-from swath.scan.finding import Context, Finding
-from swath.scan.item_scan import Look
-from swath.scan.output import Entry
+from swath.scan.check_slots import CheckSlots
+from swath.scan.checker import BadCheck, Checker
+from swath.scan.counts import CounterNames
+from swath.scan.finding import Finding, LineContext
+from swath.scan.item_scan import ItemScan
 from swath.scan.sources.source import Source
 from swath.worker_threads import WorkerThreads
 
-READING = 5  # times the time limit of a check: how long a source may take for its next record
-WATCH_SECONDS = 1.0  # between looks at what is under way
-AWAY_SECONDS = 2.0  # before what a database that is away could not give is asked for again
-MOST_HUNG = 50  # checks that never return, each of which holds a thread, before the scan is stopped
+READ_FACTOR = 5  # times --timeout: how long a source may take to read its next records
+WATCH_SECONDS = 1.0  # between looks at a running scan
+UNAVAILABLE_SECONDS = 2.0  # before an item is retried whose database was unavailable
+MAX_HUNG = 50  # checks that never returned, each of which holds a thread, before the scan stops
 HUNG = "check-hung"
 
 log = logging.getLogger("swath.scan")
 
 
-class Scanner:
-    """Looks at items. `failure` is what stopped the scan, if anything did."""
+class ScanHandler:
+    """Handles the items of a scan. `failure` is the error that stopped it, if any."""
 
     def __init__(
         self,
         source: Source,
-        judge: Judge | None,
+        checker: Checker | None,
+        counter_names: CounterNames,
         *,
-        name: str,
-        scan: str,
+        source_name: str,
+        mark: str,
         workers: int,
         timeout: float,
         stop: Stop,
@@ -42,89 +43,92 @@ class Scanner:
     ) -> None:
         self.failure: BadCheck | None = None
         self._source = source
-        self._judge = judge
-        self._name = name
-        self._scan = scan
+        self._checker = checker
+        self._counter_names = counter_names
+        self._source_name = source_name
+        self._mark = mark
         self._timeout = timeout
         self._stop = stop
         self._threads = threads
-        self._turns = Turns(workers)
-        self._async_turns = asyncio.Semaphore(workers)
+        self._slots = CheckSlots(workers)
+        self._async_slots = asyncio.Semaphore(workers)
         self._hung = 0
 
     async def __call__(self, item: Item) -> Outcome:
         hung: set[str] = set()
         while True:
-            look = self._look(item, hung)
+            scan = self._make_scan(item, hung)
             try:
-                entry = await self._watched(look)
+                result = await self._run(scan)
             except StoreUnavailable as error:
-                log.warning("%s: %s is left for %g s", error, item.key, AWAY_SECONDS)
-                return item.release(after=AWAY_SECONDS)
+                log.warning("%s; retrying %s in %g s", error, item.key, UNAVAILABLE_SECONDS)
+                return item.release(after=UNAVAILABLE_SECONDS)
             except BadCheck as error:
                 self.failure = self.failure or error
                 self._stop.request("bad-check")
                 return item.release()
-            if isinstance(entry, Entry):
-                found = [_of_round(item, one) for one in look.discovered]
-                return item.done(discovered=found, output=entry)
-            if entry.key is None:
+            if isinstance(result, bytes):
+                discovered = [_join_round(item, found) for found in scan.discovered]
+                counters = self._counter_names.to_counters(scan.counts)
+                return item.done(discovered=discovered, output=result, counters=counters)
+            if result.key is None:
                 return item.retry(
-                    after=float(2**item.attempts), reason=f"reading did not go on for {READING * self._timeout:g} s"
+                    after=float(2**item.attempts),
+                    reason=f"the source returned no record for {READ_FACTOR * self._timeout:g} s",
                 )
-            hung.add(entry.key)
+            hung.add(result.key)
             self._hung += 1
-            if self._hung >= MOST_HUNG:
+            if self._hung >= MAX_HUNG:
                 self.failure = BadCheck(
-                    f"check did not return within {self._timeout:g} s for {self._hung} records, the last of them "
-                    f"{entry.key!r:.100}: a longer --timeout may help, or a check that keeps a limit of its own"
+                    f"check did not return within {self._timeout:g} s for {self._hung} records, most recently "
+                    f"{result.key!r:.100}. Use a longer --timeout, or limit the time inside the check"
                 )
                 self._stop.request("bad-check")
                 return item.release()
 
-    def _look(self, item: Item, hung: set[str]) -> Look:
+    def _make_scan(self, item: Item, hung: set[str]) -> ItemScan:
         task = item.payload
-        moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        return Look(
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return ItemScan(
             task,
             self._source,
-            self._judge,
-            Context(self._scan, self._name, task.get("round", 0), moment),
+            self._checker,
+            LineContext(self._mark, self._source_name, task.get("round", 0), now),
             hung=hung,
             hung_finding=Finding(HUNG, f"check did not return within {self._timeout:g} s"),
         )
 
-    async def _watched(self, look: Look) -> "Entry | _Stuck":
-        """What comes of a look, or where it was given up because it does not go on."""
-        if self._judge is not None and self._judge.asynchronous:
-            looking = asyncio.ensure_future(look.run_async(self._async_turns, self._threads.run, self._judge))
+    async def _run(self, scan: ItemScan) -> "bytes | _Hung":
+        """Return the lines of a scan, or where it hung. A hanging thread keeps running, but loses its slot."""
+        if self._checker is not None and self._checker.is_async:
+            running = asyncio.ensure_future(scan.run_async(self._async_slots, self._threads.run, self._checker))
         else:
-            looking = asyncio.ensure_future(self._threads.run(partial(look.run, self._turns)))
-        seen, since = (look.current, look.steps), time.monotonic()
+            running = asyncio.ensure_future(self._threads.run(partial(scan.run, self._slots)))
+        seen, since = (scan.current, scan.steps), time.monotonic()
         try:
-            while not looking.done():
-                await asyncio.wait((looking,), timeout=min(WATCH_SECONDS, self._timeout / 4))
-                now = look.current, look.steps
-                if now[0] is not seen[0] or now[1] != seen[1] or look.waiting:
+            while not running.done():
+                await asyncio.wait((running,), timeout=min(WATCH_SECONDS, self._timeout / 4))
+                now = scan.current, scan.steps
+                if now[0] is not seen[0] or now[1] != seen[1] or scan.waiting:
                     seen, since = now, time.monotonic()
-                limit = READING * self._timeout if now[0] is None else self._timeout
-                if not looking.done() and time.monotonic() - since > limit:
-                    return _Stuck(None if now[0] is None else now[0].key)
-            return looking.result()
+                limit = READ_FACTOR * self._timeout if now[0] is None else self._timeout
+                if not running.done() and time.monotonic() - since > limit:
+                    return _Hung(None if now[0] is None else now[0].key)
+            return running.result()
         finally:
-            look.abandoned = True
-            self._turns.take_away(look)
-            looking.cancel()
+            scan.abandoned = True
+            self._slots.release(scan)
+            running.cancel()
 
 
-class _Stuck(NamedTuple):
-    """The record whose check does not return; None where the source does not go on."""
+class _Hung(NamedTuple):
+    """The key of the record whose check does not return; None if the source does not return."""
 
     key: str | None
 
 
-def _of_round(parent: Item, item: Item) -> Item:
-    """What an item of a recheck discovers is looked at in the same round, also where it was looked at before."""
+def _join_round(parent: Item, item: Item) -> Item:
+    """Put an item that a recheck discovered into the same round, so that its key is new."""
     number = parent.payload.get("round", 0)
     if not number:
         return item

@@ -1,4 +1,4 @@
-"""Job: one process of a scan, from opening its frontier and output to a clean end."""
+"""ScanJob: one process of a scan, from opening its frontier and output to a clean end."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,20 +9,20 @@ import swath
 from swath import Status, Stop, Summary
 from swath.gc_tuning import collect_garbage_rarely
 from swath.scan import workspace
-from swath.scan.checker import Judge
-from swath.scan.counts import Counts
-from swath.scan.handler import Scanner
+from swath.scan.checker import Checker
+from swath.scan.counts import CounterNames, Counts, sum_counters
+from swath.scan.handler import ScanHandler
 from swath.scan.output import FindingsOutput
 from swath.scan.settings import ScanSettings
 from swath.scan.sources.source import Source
 from swath.worker_threads import WorkerThreads
 
-GRACE = 10.0  # seconds that items have to end after a stop
-LOOK_SECONDS = 0.5  # between looks at the frontier
+GRACE_SECONDS = 10.0  # for items in flight after a stop
+REFRESH_SECONDS = 0.5  # between reads of the frontier's status and counters
 
 
-class Job:
-    """What one process does of a scan."""
+class ScanJob:
+    """One process of a scan. `status` and `counts` cover all processes and are refreshed while it runs."""
 
     def __init__(
         self,
@@ -35,61 +35,57 @@ class Job:
     ) -> None:
         self.settings = settings
         self.stop = stop or Stop()
-        self.status: Status | None = None  # of the whole frontier, a moment ago
+        self.status: Status | None = None
+        self.counts = Counts()
         self._source = source
-        self._judge = None if check is None else Judge(check, fix, source.fetch)
-        self._output: FindingsOutput | None = None
+        self._checker = None if check is None else Checker(check, fix, source.fetch)
 
-    @property
-    def counts(self) -> Counts:
-        """What this output holds, this run's part and what came before it."""
-        return Counts() if self._output is None else self._output.counts
-
-    async def run(self, prepared: workspace.Prepared) -> Summary:
-        """Scan until everything is settled or somebody asks for a stop."""
+    async def run(self, prepared: workspace.PreparedScan) -> Summary:
+        """Scan until everything is settled or a stop is requested."""
         settings = self.settings
         async with AsyncExitStack() as stack:
             stack.enter_context(collect_garbage_rarely())
             frontier = await stack.enter_async_context(swath.open(settings.store_url, create=False))
-            self._output = FindingsOutput(settings.lines, name=workspace.output_name(settings))
-            stack.callback(self._output.close)
-            await asyncio.to_thread(self._output.restore, await frontier.outputs())
+            output = FindingsOutput(settings.findings_path, name=workspace.get_output_name(settings))
+            stack.callback(output.close)
+            await asyncio.to_thread(output.restore, await frontier.outputs())
             threads = WorkerThreads()
             stack.callback(threads.close)
-            scanner = Scanner(
+            handler = ScanHandler(
                 self._source,
-                self._judge,
-                name=settings.saved()["source"],
-                scan=prepared.scan,
+                self._checker,
+                CounterNames(prepared.mark, await frontier.counters()),
+                source_name=settings.identity()["source"],
+                mark=prepared.mark,
                 workers=settings.workers,
                 timeout=settings.timeout,
                 stop=self.stop,
                 threads=threads,
             )
-            looking = asyncio.create_task(self._look(frontier))
-            stack.callback(looking.cancel)
+            refreshing = asyncio.create_task(self._refresh(frontier))
+            stack.callback(refreshing.cancel)
             summary = await frontier.run(
-                scanner,
-                workers=settings.workers + self._source.ahead,
+                handler,
+                workers=settings.workers + self._source.readahead,
                 lease=settings.lease,
                 timeout=None,
-                grace=GRACE,
+                grace=GRACE_SECONDS,
                 until="done",
                 handle_signals=False,
-                output=self._output,
+                output=output,
                 stop=self.stop,
             )
-            if scanner.failure is not None:
-                raise scanner.failure
+            if handler.failure is not None:
+                raise handler.failure
             if summary.stopped_by == "done":
-                await workspace.ended(frontier, prepared, worked=summary.done > 0)
+                await workspace.record_end(frontier, prepared, worked=summary.done > 0)
             return summary
 
-    async def _look(self, frontier: swath.Frontier) -> None:
-        """Keep an eye on the frontier, for whoever shows it."""
+    async def _refresh(self, frontier: swath.Frontier) -> None:
         while True:
             try:
                 self.status = await frontier.status()
+                self.counts = sum_counters(await frontier.counters())
             except swath.StoreUnavailable:
-                pass  # the runner says so, and waits
-            await asyncio.sleep(LOOK_SECONDS)
+                pass  # the runner reports it and waits
+            await asyncio.sleep(REFRESH_SECONDS)

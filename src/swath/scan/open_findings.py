@@ -1,4 +1,4 @@
-"""Ledger: which findings are open, by the last word on each key."""
+"""OpenFindings: the findings of a file that are still open, by the latest round of each key."""
 
 import json
 import sqlite3
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from swath.files.errors import OutputDamaged
 
 EXAMPLES = 3
-AT_ONCE = 10_000  # lines
+BATCH_LINES = 10_000
 
 _TABLES = """
 CREATE TABLE last (key TEXT PRIMARY KEY, round INTEGER NOT NULL) WITHOUT ROWID;
@@ -24,16 +24,16 @@ SELECT open.line FROM open JOIN last ON last.key = open.key AND last.round = ope
 """
 
 
-class Open(NamedTuple):
-    """A key with open findings: how many by code, and the lines themselves."""
+class OpenKey(NamedTuple):
+    """A key with open findings: their number by code, and the lines."""
 
     key: str
     codes: Mapping[str, int]
     findings: list[dict[str, Any]]
 
 
-def lines_of(path: Path, length: int) -> Iterator[dict[str, Any]]:
-    """The findings in a file, up to its committed length."""
+def read_findings(path: Path, length: int) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a file of findings, up to its committed length."""
     if not length:
         return
     try:
@@ -43,13 +43,13 @@ def lines_of(path: Path, length: int) -> Iterator[dict[str, Any]]:
                     return
                 yield json.loads(line)
         if length:
-            raise EOFError(f"it ends {length:,} bytes too early")
+            raise EOFError(f"{length:,} bytes are missing at the end")
     except (FileNotFoundError, EOFError, ValueError) as error:
-        raise OutputDamaged(f"{path} is not as it was written ({error}): put it back from a copy") from error
+        raise OutputDamaged(f"{path} was changed or damaged ({error}). Restore it from a copy") from error
 
 
-def examples(findings: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[str, str]]]:
-    """Some keys and messages for each code."""
+def pick_examples(findings: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[str, str]]]:
+    """Return some keys and messages for each code."""
     shown: dict[str, list[tuple[str, str]]] = {}
     for finding in findings:
         some = shown.setdefault(finding["code"], [])
@@ -58,8 +58,8 @@ def examples(findings: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[str,
     return shown
 
 
-class Ledger:
-    """All keys of a file of findings, in a temporary database: there may be more than there is memory for."""
+class OpenFindings:
+    """The keys of a file of findings, in a temporary database on disk: there may be too many for memory."""
 
     def __init__(self, findings: Iterable[Mapping[str, Any]]) -> None:
         self._connection = sqlite3.connect("", check_same_thread=False)  # used by one thread at a time
@@ -67,27 +67,27 @@ class Ledger:
         chunk: list[Mapping[str, Any]] = []
         for finding in findings:
             chunk.append(finding)
-            if len(chunk) == AT_ONCE:
-                self._take(chunk)
+            if len(chunk) == BATCH_LINES:
+                self._insert(chunk)
                 chunk = []
-        self._take(chunk)
+        self._insert(chunk)
 
     def close(self) -> None:
         self._connection.close()
 
-    def findings(self) -> Iterator[dict[str, Any]]:
-        """Those that are open, in the order in which they were written."""
+    def list_findings(self) -> Iterator[dict[str, Any]]:
+        """Yield the open findings, in the order of the file."""
         for (line,) in self._connection.execute(_OPEN):
             yield json.loads(line)
 
-    def open_keys(self) -> Iterator[Open]:
-        """The keys that have some. Those of one key and round were written together."""
-        current: Open | None = None
-        for finding in self.findings():
+    def list_keys(self) -> Iterator[OpenKey]:
+        """Yield the keys with open findings. The lines of one key and round are adjacent."""
+        current: OpenKey | None = None
+        for finding in self.list_findings():
             if current is None or current.key != finding["key"]:
                 if current is not None:
                     yield current
-                current = Open(finding["key"], {}, [])
+                current = OpenKey(finding["key"], {}, [])
             current.findings.append(finding)
             codes = dict(current.codes)
             codes[finding["code"]] = codes.get(finding["code"], 0) + 1
@@ -95,13 +95,17 @@ class Ledger:
         if current is not None:
             yield current
 
-    def _take(self, chunk: list[Mapping[str, Any]]) -> None:
-        self._connection.executemany(_LAST, [(_stored(one["key"]), one["round"]) for one in chunk])
+    def _insert(self, chunk: list[Mapping[str, Any]]) -> None:
+        self._connection.executemany(_LAST, [(_escape_surrogates(one["key"]), one["round"]) for one in chunk])
         self._connection.executemany(
             "INSERT INTO open VALUES (?, ?, ?)",
-            [(_stored(one["key"]), one["round"], json.dumps(one)) for one in chunk if one["state"] == "open"],
+            [
+                (_escape_surrogates(one["key"]), one["round"], json.dumps(one))
+                for one in chunk
+                if one["state"] == "open"
+            ],
         )
 
 
-def _stored(key: str) -> str:
+def _escape_surrogates(key: str) -> str:
     return key.encode(errors="backslashreplace").decode()

@@ -1,30 +1,30 @@
-"""Names of files as keys, and back: any bytes that a file system allows become printable text without loss."""
+"""Convert paths to keys and back. Keys are printable; any bytes that a file system allows survive the round trip."""
 
 import os
 import re
 from hashlib import blake2b
 
-MAX_KEY = 4_000  # bytes; what a frontier holds as a key is a good deal more, so that words can be put around it
+MAX_KEY = 4_000  # bytes; below the frontier's limit, to leave room for a prefix
 
 _ESCAPED = re.compile(rb"%([0-9A-F]{2})")
 
 
-def key_of(path: str) -> str:
-    """A path as a key: what does not print, what is not UTF-8 and % itself are written as %XX."""
+def path_to_key(path: str) -> str:
+    """Return a path as a key. Write % and anything that is not printable UTF-8 as %XX."""
     if path.isprintable() and "%" not in path:
         return path
     return "".join(c if c.isprintable() and c != "%" else _escape(c) for c in path)
 
 
-def path_of(key: str) -> str:
-    """The path that a key was made of."""
+def key_to_path(key: str) -> str:
+    """Reverse `path_to_key`."""
     if "%" not in key:
         return key
     return os.fsdecode(_ESCAPED.sub(lambda match: bytes.fromhex(match[1].decode()), os.fsencode(key)))
 
 
-def short(key: str) -> str:
-    """A key that any frontier can hold: a long one is cut, and ends with a hash of the whole."""
+def shorten_key(key: str) -> str:
+    """Return a key that any frontier accepts. Truncate a long one and append its hash."""
     encoded = key.encode()
     if len(encoded) <= MAX_KEY:
         return key

@@ -1,4 +1,4 @@
-"""Record: what `check` is given; a row, a line or a file, with the key that names it in its source."""
+"""Records: the arguments of `check`. A row, a line or a file, with its key in the source."""
 
 import errno
 from typing import IO, Any, Literal, Protocol
@@ -9,34 +9,34 @@ _CODES = {errno.ENOENT: "vanished", errno.ENOTDIR: "vanished", errno.ESTALE: "va
 
 
 class Unreadable(OSError):
-    """A file that cannot be read: a finding of its own, unless `check` handles it."""
+    """A file cannot be read. This becomes a finding unless `check` catches it."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(*error.args)
-        self.code = trouble_code(error)
-        self.said = said(error)
+        self.code = get_finding_code(error)
+        self.message = get_error_text(error)
 
 
-def trouble_code(error: OSError) -> str:
-    """What kind of trouble it is."""
+def get_finding_code(error: OSError) -> str:
+    """Return the code of the finding for an error of the file system."""
     if isinstance(error, FileNotFoundError):
         return "vanished"
     return _CODES.get(error.errno or 0, "unreadable")
 
 
-def said(error: OSError) -> str:
+def get_error_text(error: OSError) -> str:
     return error.strerror or str(error) or type(error).__name__
 
 
 class AnyRecord(Protocol):
-    """What every record has."""
+    """What all records have in common."""
 
     @property
     def key(self) -> str: ...
 
 
 class Record:
-    """A row, or what a line holds. `record["name"]` is short for `record.value["name"]`."""
+    """A row or the value of a line. `record["name"]` is short for `record.value["name"]`."""
 
     __slots__ = ("_key", "value")
 
@@ -46,7 +46,7 @@ class Record:
 
     @property
     def key(self) -> str:
-        """What names it in its source. It is written out when somebody asks: most records are as they should be."""
+        """The key in the source. Formatted on demand, because most records have no findings."""
         return str(self._key)
 
     def __getitem__(self, name: Any) -> Any:
@@ -57,15 +57,15 @@ class Record:
 
 
 class Opener(Protocol):
-    """What a file is opened by."""
+    """Opens files of a tree."""
 
     def open(self, path: str, mode: str) -> IO[bytes]: ...
 
 
 class FileRecord:
-    """A file of a tree. `path` names it below the source, `key` is the same with what does not print escaped.
+    """A file of a tree. `path` is relative to the source; `key` is the path with unprintable characters escaped.
 
-    `link` is a symbolic link that leads to a file, whose size and content it then has.
+    The kind `link` is a symbolic link to a file, with the size and content of that file.
     """
 
     __slots__ = ("_opener", "etag", "key", "kind", "mtime", "path", "size")
@@ -89,14 +89,14 @@ class FileRecord:
         self._opener = opener
 
     def open(self, mode: Literal["rb", "wb"] = "rb") -> IO[bytes]:
-        """The file's content, to be closed by the caller. Raises `Unreadable`, an OSError."""
+        """Open the file. The caller closes it. Raises `Unreadable`, an OSError."""
         try:
             return self._opener.open(self.path, mode)
         except OSError as error:
             raise Unreadable(error) from error
 
     def read(self) -> bytes:
-        """All of the content."""
+        """Return the content."""
         with self.open() as file:
             try:
                 return file.read()
@@ -104,7 +104,7 @@ class FileRecord:
                 raise Unreadable(error) from error
 
     def write(self, content: bytes) -> None:
-        """Put other content in its place: for `fix`."""
+        """Replace the content, for use in `fix`."""
         with self.open("wb") as file:
             file.write(content)
 

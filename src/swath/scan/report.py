@@ -1,4 +1,4 @@
-"""Proof: what a scan has looked at and found, true after any crash and over all machines."""
+"""ScanReport: what a scan has read and found, exact after any crash and over all machines."""
 
 import asyncio
 from collections import Counter
@@ -9,30 +9,30 @@ from typing import Any
 import swath
 from swath import Status
 from swath.scan import workspace
-from swath.scan.counts import Counts, counted, file_name, is_file
-from swath.scan.open_findings import Ledger, examples, lines_of
+from swath.scan.counts import Counts, sum_counters
+from swath.scan.open_findings import OpenFindings, pick_examples, read_findings
 from swath.scan.settings import ScanSettings
 
 Examples = Mapping[str, list[tuple[str, str]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
-    """Where a scan stands."""
+class ScanReport:
+    """The state of a scan, as committed in its store."""
 
     settings: ScanSettings
     counts: Counts
-    outputs: int  # files of findings, of as many processes or machines
+    outputs: int  # files of findings, one per process or machine
     began: str
     ended: str | None
     round: int
     status: Status
     examples: Examples
-    length: int  # of the file of findings, committed
+    length: int  # of this process's file of findings, committed
 
     @property
     def complete(self) -> bool:
-        """Whether everything was looked at, as far as nothing was given up."""
+        """Whether everything was scanned, except for dead items."""
         return self.ended is not None and not self.status.waiting
 
     @property
@@ -41,14 +41,14 @@ class Proof:
 
     @property
     def clean(self) -> bool:
-        """Whether everything was looked at and is as it should be."""
+        """Whether everything was scanned and no finding is open."""
         return self.complete and not self.status.dead and not self.open
 
     def as_dict(self) -> dict[str, Any]:
         checkpoint = self.status.checkpoints[0]
         return {
-            "source": self.settings.saved()["source"],
-            "against": self.settings.saved()["against"],
+            "source": self.settings.identity()["source"],
+            "against": self.settings.identity()["against"],
             "complete": self.complete,
             "clean": self.clean,
             "began": self.began,
@@ -70,34 +70,35 @@ class Proof:
         }
 
 
-async def proof(settings: ScanSettings, *, with_examples: bool = False) -> Proof:
-    """Where a scan stands, from what its store has committed. Examples are looked for in the file of findings."""
+async def read_report(settings: ScanSettings, *, with_examples: bool = False) -> ScanReport:
+    """Read the report from the store, and the examples from this process's file of findings."""
     async with swath.open(settings.store_url, create=False) as frontier:
         status = await frontier.status()
-        committed = await frontier.outputs()
+        counters = await frontier.counters()
+        lengths = await frontier.outputs()
         facts = await frontier.facts([workspace.SCAN, workspace.ENDED, workspace.RECHECK])
     recheck = facts.get(workspace.RECHECK, {"round": 0, "ended": True})
     ended = facts.get(workspace.ENDED) if recheck["ended"] else None
-    own = committed.get(file_name(workspace.output_name(settings)), 0)
-    return Proof(
+    length = lengths.get(workspace.get_output_name(settings), 0)
+    return ScanReport(
         settings,
-        counted(committed),
-        sum(is_file(name) for name in committed),
+        sum_counters(counters),
+        len(lengths),
         facts[workspace.SCAN]["began"],
         recheck.get("at", ended) if ended else None,
         recheck["round"],
         status,
-        await asyncio.to_thread(_examples, settings, own, recheck["round"]) if with_examples else {},
-        own,
+        await asyncio.to_thread(_find_examples, settings, length, recheck["round"]) if with_examples else {},
+        length,
     )
 
 
-def _examples(settings: ScanSettings, length: int, rounds: int) -> Examples:
-    findings = lines_of(settings.lines, length)
+def _find_examples(settings: ScanSettings, length: int, rounds: int) -> Examples:
+    findings = read_findings(settings.findings_path, length)
     if not rounds:
-        return examples(finding for finding in findings if finding["state"] == "open")
-    ledger = Ledger(findings)
+        return pick_examples(finding for finding in findings if finding["state"] == "open")
+    open_findings = OpenFindings(findings)
     try:
-        return examples(ledger.findings())
+        return pick_examples(open_findings.list_findings())
     finally:
-        ledger.close()
+        open_findings.close()

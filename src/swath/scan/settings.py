@@ -1,4 +1,4 @@
-"""Settings: everything a scan can be told, checked, kept in its frontier and compared when it is resumed."""
+"""ScanSettings: the settings of a scan, validated, and compared when a scan resumes."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 from swath import InvalidSetting, StoreURL, UsageError, mask_password
 
-OUTS = (".jsonl", ".parquet")
-STORE_SUFFIXES = ("", "-wal", "-shm", "-turn")  # of the files of a frontier in SQLite
+OUTPUT_SUFFIXES = (".jsonl", ".parquet")
+STORE_SUFFIXES = ("", "-wal", "-shm", "-turn")  # of the files of an SQLite frontier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,29 +33,29 @@ class ScanSettings:
 
     def __post_init__(self) -> None:
         if self.workers < 1:
-            raise InvalidSetting(f"--workers {self.workers}: at least 1")
+            raise InvalidSetting(f"--workers {self.workers} is too small; use at least 1")
         if self.timeout < 0.1:
-            raise InvalidSetting(f"--timeout {self.timeout:g}: at least 0.1 s")
+            raise InvalidSetting(f"--timeout {self.timeout:g} s is too short; use at least 100ms")
         if self.lease < 1:
             raise InvalidSetting(f"--lease {self.lease:g} s is too short; use at least 1s")
-        if not self.out.endswith(OUTS):
-            raise InvalidSetting(f"--out {self.out}: a name that ends in {' or '.join(OUTS)}")
+        if not self.out.endswith(OUTPUT_SUFFIXES):
+            raise InvalidSetting(f"--out {self.out} must end in {' or '.join(OUTPUT_SUFFIXES)}")
         if self.against is None and self.check is None:
-            raise UsageError("there is nothing to look for: give --check module:function, or --against another source")
+            raise UsageError("there is nothing to check. Give --check module:function, or --against another source")
         if self.against is not None and (self.check or self.fix):
-            raise UsageError("--against compares two sources, and --check looks at one: give one of them")
+            raise UsageError("--against compares two sources, and --check checks one. Give only one of them")
         if self.against is None and self.columns:
-            raise UsageError("--columns says what --against compares")
+            raise UsageError("--columns needs --against: it names the columns to compare")
         if self.fresh and self.recheck:
-            raise UsageError("--fresh begins anew and --recheck goes on from what was found: give one of them")
+            raise UsageError("--fresh discards the findings that --recheck needs. Give only one of them")
         if self.fresh and self.store is not None:
             raise UsageError(
-                f"--fresh removes the store beside --out, not {mask_password(self.store)}: name another --store"
+                f"--fresh removes only the default store, not {mask_password(self.store)}. Choose another --store"
             )
 
     @property
-    def lines(self) -> Path:
-        """The file of findings that grows; Parquet is made of it in the end."""
+    def findings_path(self) -> Path:
+        """The JSON Lines file that grows during the scan. A Parquet file is made from it at the end."""
         return Path(self.out if self.out.endswith(".jsonl") else f"{self.out}.jsonl")
 
     @property
@@ -68,35 +68,35 @@ class ScanSettings:
 
     @property
     def store_files(self) -> Sequence[str]:
-        """What the frontier is kept in, as far as that is files."""
+        """The files of the frontier, if it is an SQLite database."""
         url = StoreURL.parse(self.store_url)
         return [url.path + suffix for suffix in STORE_SUFFIXES] if url.scheme == "sqlite" else []
 
-    def saved(self) -> dict[str, Any]:
-        """What makes it this scan and no other."""
+    def identity(self) -> dict[str, Any]:
+        """Return the settings that must be the same when a scan resumes."""
         return {
-            "source": _named(self.source),
-            "against": None if self.against is None else _named(self.against),
+            "source": _normalize_source(self.source),
+            "against": None if self.against is None else _normalize_source(self.against),
             "check": self.check,
             "key": self.key,
             "columns": list(self.columns),
         }
 
 
-def _named(source: str) -> str:
-    """A source as it is kept and shown: without a password, and the same from whichever directory."""
+def _normalize_source(source: str) -> str:
+    """Return a source without its password, and a path as absolute."""
     return mask_password(source) if "://" in source else os.path.abspath(source)
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Sequence[str]:
+def list_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Sequence[str]:
     return [
-        f"--{name} was {_said(before.get(name))} and is {_said(value)} now"
+        f"--{name} was {_format(before.get(name))} and is {_format(value)} now"
         for name, value in now.items()
         if before.get(name) != value
     ]
 
 
-def _said(value: Any) -> str:
+def _format(value: Any) -> str:
     if not value:
         return "not given"
     return ", ".join(value) if isinstance(value, list) else str(value)

@@ -1,4 +1,4 @@
-"""Place: the frontier and the file of findings of a scan, made ready before anything is looked at."""
+"""Prepare the frontier and the file of findings before a scan, and plan rechecks."""
 
 import asyncio
 import secrets
@@ -8,230 +8,227 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import swath
-from swath import Frontier, Item, NotAFrontier, UsageError
+from swath import Frontier, Item, NotAFrontier, UsageError, mask_password
 from swath.files.append_file import AppendFile
-from swath.scan.counts import file_name
-from swath.scan.finding import start
-from swath.scan.open_findings import Ledger, lines_of
-from swath.scan.path_keys import key_of
-from swath.scan.settings import ScanSettings, differences
-from swath.scan.sources.source import Source, work
+from swath.scan.finding import make_line_prefix
+from swath.scan.open_findings import OpenFindings, read_findings
+from swath.scan.path_keys import path_to_key
+from swath.scan.settings import ScanSettings, list_differences
+from swath.scan.sources.source import Source, make_item
 
 SCAN = "scan"  # keys of facts
 ENDED = "scan ended"
 RECHECK = "recheck"
-KEYS_AT_ONCE = 200  # of a recheck, in one item
-KEYS_SIZE = 150_000  # and bytes of them
+RECHECK_KEYS = 200  # per item
+RECHECK_BYTES = 150_000  # of keys and codes per item
 MAX_ATTEMPTS = 5
 
 
-class Prepared(NamedTuple):
-    """What was found and made."""
+class PreparedScan(NamedTuple):
+    """A scan that is ready to run."""
 
     resumed: bool
     began: str
-    scan: str  # what the lines of this output are marked with
-    round: int  # 0: the scan itself; else the number of the recheck
+    mark: str  # of this output, in each of its lines
+    round: int  # 0: the scan itself; otherwise the number of the recheck
 
 
-def now() -> str:
+def format_now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def output_name(settings: ScanSettings) -> str:
-    """What the store knows this output by. Not its path: directories are moved, and machines have other ones."""
-    return key_of(settings.lines.name)
+def get_output_name(settings: ScanSettings) -> str:
+    """Return the name of this output in the store. Not the path: directories move and differ between machines."""
+    return path_to_key(settings.findings_path.name)
 
 
-async def prepare(settings: ScanSettings, source: Source) -> Prepared:
-    """Make frontier and output ready, and queue what there is to look at."""
+async def prepare(settings: ScanSettings, source: Source) -> PreparedScan:
+    """Prepare the frontier and the output, and add the first items."""
     if settings.fresh:
         await asyncio.to_thread(_remove, settings)
-    await _refuse(settings, source)
+    await _check_existing(settings, source)
     async with swath.open(settings.store_url, partitions=1, max_attempts=MAX_ATTEMPTS) as frontier:
-        known = await _known(frontier, settings, source)
+        known = await _read_scan(frontier, settings, source)
         resumed = known is not None
         if known is None:
-            known = await _begin(frontier, settings, source)
-        mark = await _own_output(frontier, settings)
+            known = await _start(frontier, settings, source)
+        mark = await _claim_output(frontier, settings)
         if not known["planned"]:
-            await frontier.add(_each(source.first(known["state"])))
+            await frontier.add(_iterate_in_thread(source.list_first_items(known["state"])))
             await frontier.learn({SCAN: {**known, "planned": True}})
-        number = await _recheck(frontier, settings, source)
-    return Prepared(resumed, known["began"], mark, number)
+        number = await _start_recheck(frontier, settings, source)
+    return PreparedScan(resumed, known["began"], mark, number)
 
 
-async def _refuse(settings: ScanSettings, source: Source) -> None:
-    """What is refused leaves nothing behind, and every frontier as it is."""
+async def _check_existing(settings: ScanSettings, source: Source) -> None:
+    """Raise what `prepare` would raise, before it creates or changes anything."""
     try:
         async with swath.open(settings.store_url, create=False) as frontier:
-            if await _known(frontier, settings, source) is not None:
-                await _output_of(frontier, settings)
+            if await _read_scan(frontier, settings, source) is not None:
+                await _read_output(frontier, settings)
                 return
     except NotAFrontier:
         pass
     if settings.recheck:
-        raise UsageError(
-            f"--recheck: nothing was scanned yet with --out {settings.out}. Run it without --recheck first"
-        )
-    await asyncio.to_thread(_refuse_stranger, settings, 0, None)
+        raise UsageError(f"--recheck: there is no scan with --out {settings.out} yet. Run it without --recheck first")
+    await asyncio.to_thread(_check_file, settings, 0, None)
 
 
-async def _known(frontier: Frontier, settings: ScanSettings, source: Source) -> dict[str, Any] | None:
-    """What is known of this scan; None if it is yet to begin, UsageError where the frontier is not its own."""
-    begun = (await frontier.status()).begun  # first: another process may begin the scan meanwhile
+async def _read_scan(frontier: Frontier, settings: ScanSettings, source: Source) -> dict[str, Any] | None:
+    """Return the facts of this scan, or None for a new one. Raise UsageError if the frontier holds something else."""
+    begun = (await frontier.status()).begun  # read first: another process may start the scan in between
     known: dict[str, Any] | None = (await frontier.facts([SCAN])).get(SCAN)
     if known is not None:
-        await _go_on(settings, source, known)
+        await _check_resumable(settings, source, known)
     elif begun:
-        raise UsageError(f"{settings.store_url} holds work that is not a scan. Choose another --store")
+        raise UsageError(f"{mask_password(settings.store_url)} holds work that is not a scan. Choose another --store")
     return known
 
 
-async def _begin(frontier: Frontier, settings: ScanSettings, source: Source) -> dict[str, Any]:
-    state = dict(await asyncio.to_thread(source.state))
-    known = {"settings": settings.saved(), "state": state, "began": now(), "planned": False}
+async def _start(frontier: Frontier, settings: ScanSettings, source: Source) -> dict[str, Any]:
+    state = dict(await asyncio.to_thread(source.snapshot))
+    known = {"settings": settings.identity(), "state": state, "began": format_now(), "planned": False}
     await frontier.learn({SCAN: known})
     return known
 
 
-async def _go_on(settings: ScanSettings, source: Source, known: Mapping[str, Any]) -> None:
-    if changes := differences(known["settings"], settings.saved()):
+async def _check_resumable(settings: ScanSettings, source: Source, known: Mapping[str, Any]) -> None:
+    if changes := list_differences(known["settings"], settings.identity()):
         raise UsageError(
-            f"{settings.store_url} belongs to another scan: {'; '.join(changes)}. Give the same to go on, or "
-            f"another --out{'' if settings.store else ', or --fresh to begin anew'}"
+            f"{mask_password(settings.store_url)} belongs to another scan: {'; '.join(changes)}. Repeat the same "
+            f"settings to resume, or choose another --out{'' if settings.store else ', or start over with --fresh'}"
         )
-    changed = await asyncio.to_thread(source.changed, known["state"])
+    changed = await asyncio.to_thread(source.explain_change, known["state"])
     if changed is not None:
         anew = "another --out and --store" if settings.store else "--fresh"
-        raise UsageError(f"{changed}: what was found may be elsewhere now. Begin anew with {anew}")
+        raise UsageError(f"{changed}, so the keys of findings may be wrong. Start over with {anew}")
 
 
-async def _each(items: Any) -> AsyncIterator[Item]:
-    """Items of a source that blocks while it makes them."""
+async def _iterate_in_thread(items: Any) -> AsyncIterator[Item]:
+    """Iterate over the items of a source in a thread, since it blocks."""
     each = iter(items)
-    while chunk := await asyncio.to_thread(_some, each):
+    while chunk := await asyncio.to_thread(_take_chunk, each):
         for item in chunk:
             yield item
 
 
-def _some(each: Iterator[Item]) -> list[Item]:
+def _take_chunk(each: Iterator[Item]) -> list[Item]:
     return [item for _, item in zip(range(1_000), each, strict=False)]
 
 
-# the output
+# Output
 
 
-async def _own_output(frontier: Frontier, settings: ScanSettings) -> str:
-    """The mark on the lines of this output, from which is cut off what a run before this one wrote and did not settle,
-    also when nothing is left to do."""
-    file = await asyncio.to_thread(AppendFile, settings.lines)  # of two that begin at once, one has its mark
+async def _claim_output(frontier: Frontier, settings: ScanSettings) -> str:
+    """Return the mark of this output. Truncate lines that an earlier run wrote but did not settle."""
+    file = await asyncio.to_thread(
+        AppendFile, settings.findings_path
+    )  # the file's lock makes sure that two processes do not both choose a mark
     try:
-        committed, mark = await _output_of(frontier, settings)
+        committed, mark = await _read_output(frontier, settings)
         if mark is None:
             mark = secrets.token_hex(4)
-            await frontier.learn({_fact(settings): mark})
+            await frontier.learn({_get_mark_key(settings): mark})
         await asyncio.to_thread(file.restore, committed)
     finally:
         file.close()
     return mark
 
 
-async def _output_of(frontier: Frontier, settings: ScanSettings) -> tuple[int, str | None]:
-    """How much of this output is committed, and the mark on its lines, if it has one. A file that is not this scan's is
-    left alone."""
-    committed = (await frontier.outputs()).get(file_name(output_name(settings)), 0)
-    mark: str | None = (await frontier.facts([_fact(settings)])).get(_fact(settings))
-    await asyncio.to_thread(_refuse_stranger, settings, committed, mark)
+async def _read_output(frontier: Frontier, settings: ScanSettings) -> tuple[int, str | None]:
+    """Return the committed length of this output and its mark, if it has one. Refuse a file of something else."""
+    committed = (await frontier.outputs()).get(get_output_name(settings), 0)
+    mark: str | None = (await frontier.facts([_get_mark_key(settings)])).get(_get_mark_key(settings))
+    await asyncio.to_thread(_check_file, settings, committed, mark)
     return committed, mark
 
 
-def _fact(settings: ScanSettings) -> str:
-    """The key of the fact that has the mark of this output."""
-    return f"output {output_name(settings)}"
+def _get_mark_key(settings: ScanSettings) -> str:
+    """Return the key of the fact that holds the mark of this output."""
+    return f"output {get_output_name(settings)}"
 
 
-def _refuse_stranger(settings: ScanSettings, committed: int, mark: str | None) -> None:
-    path = settings.lines
+def _check_file(settings: ScanSettings, committed: int, mark: str | None) -> None:
+    path = settings.findings_path
     size = path.stat().st_size if path.exists() else 0
     if size < committed:
         raise UsageError(
-            f"{path} is {size:,} bytes long and the store has {committed:,} of it: it is gone, or belongs to another "
-            "machine. Put it back; or give each machine an --out of its own name"
+            f"{path} has {size:,} bytes, but {committed:,} are committed: it was deleted or truncated, or it is on "
+            "another machine. Restore it, or give each machine an --out with its own file name"
         )
-    if size and (mark is None or not _marked(path, mark)):
-        anew = "" if settings.store else ", or --fresh to begin anew"
-        raise UsageError(f"{path} holds something else than what this scan has found: give another --out{anew}")
+    if size and (mark is None or not _has_mark(path, mark)):
+        anew = "" if settings.store else ", or start over with --fresh"
+        raise UsageError(f"{path} holds something other than the findings of this scan. Choose another --out{anew}")
 
 
-def _marked(path: Path, mark: str) -> bool:
-    """Whether a file begins as this scan's does, as far as a crash has let it."""
-    begins = start(mark)
+def _has_mark(path: Path, mark: str) -> bool:
+    """Return whether a file starts with the mark, or with a part of it after a crash."""
+    begins = make_line_prefix(mark)
     with path.open("rb") as file:
         return begins.startswith(file.read(len(begins)))
 
 
 def _remove(settings: ScanSettings) -> None:
-    """Forget a scan: its findings and its frontier, unless somebody works on them."""
-    for path in (settings.lines, Path(settings.out)):
-        if path.exists() and path == settings.lines:
-            AppendFile(path).close()  # refused while another process writes to it
+    """Remove the findings and the frontier of a scan. Refuse while another process uses them."""
+    for path in (settings.findings_path, Path(settings.out)):
+        if path.exists() and path == settings.findings_path:
+            AppendFile(path).close()  # raises while another process writes to it
         path.unlink(missing_ok=True)
     for name in settings.store_files:
         Path(name).unlink(missing_ok=True)
 
 
-# rechecks
+# Rechecks
 
 
-async def _recheck(frontier: Frontier, settings: ScanSettings, source: Source) -> int:
-    """Queue the keys with open findings, if that is asked for; return the number of the recheck that is under way."""
+async def _start_recheck(frontier: Frontier, settings: ScanSettings, source: Source) -> int:
+    """Add the keys with open findings if --recheck is given. Return the number of the current recheck, or 0."""
     status = await frontier.status()
     known = (await frontier.facts([RECHECK])).get(RECHECK) or {"round": 0, "ended": True}
-    name = output_name(settings)
+    name = get_output_name(settings)
     if not known["ended"] and known["out"] != name:
-        raise UsageError(f"a recheck of {known['out']} is under way: wait until it has ended")
+        raise UsageError(f"a recheck of {known['out']} is running. Wait until it has ended")
     if not settings.recheck and known["ended"]:
         return 0
     if known["ended"]:
         if status.waiting:
-            raise UsageError("--recheck: the scan is not over. Run it without --recheck first")
-        known = {"round": known["round"] + 1, "ended": False, "out": name, "began": now()}
+            raise UsageError("--recheck: the scan is not complete. Run it without --recheck first")
+        known = {"round": known["round"] + 1, "ended": False, "out": name, "began": format_now()}
         await frontier.learn({RECHECK: known})
-    length = (await frontier.outputs()).get(file_name(name), 0)
-    await frontier.add(_each(_rechecks(settings.lines, length, known["round"], source)))
+    length = (await frontier.outputs()).get(name, 0)
+    await frontier.add(_iterate_in_thread(_plan_recheck(settings.findings_path, length, known["round"], source)))
     return int(known["round"])
 
 
-def _rechecks(path: Path, length: int, number: int, source: Source) -> Iterator[Item]:
-    """Items for all keys that were open before this round; the same ones whenever they are asked for."""
-    ledger = Ledger(finding for finding in lines_of(path, length) if finding["round"] < number)
+def _plan_recheck(path: Path, length: int, number: int, source: Source) -> Iterator[Item]:
+    """Yield items for all keys that were open before this round. Repeating this yields the same items."""
+    open_findings = OpenFindings(finding for finding in read_findings(path, length) if finding["round"] < number)
     before: dict[str, Mapping[str, int]] = {}
-    room, count = KEYS_SIZE, 0
-    for key, codes, findings in ledger.open_keys():
-        rest = next((task for one in findings if (task := source.rest(key, one)) is not None), None)
+    room, count = RECHECK_BYTES, 0
+    for key, codes, findings in open_findings.list_keys():
+        rest = next((task for one in findings if (task := source.find_unread_part(key, one)) is not None), None)
         if rest is not None:
-            yield work(f"recheck {number}: {key}", {**rest, "round": number, "before": {key: codes}})
+            yield make_item(f"recheck {number}: {key}", {**rest, "round": number, "before": {key: codes}})
             continue
         room -= 6 * len(key) + sum(len(code) + 20 for code in codes)
-        if before and (room < 0 or len(before) == KEYS_AT_ONCE):
+        if before and (room < 0 or len(before) == RECHECK_KEYS):
             count += 1
-            yield _keys(number, count, before)
-            before, room = {}, KEYS_SIZE
+            yield _make_recheck_item(number, count, before)
+            before, room = {}, RECHECK_BYTES
         before[key] = codes
     if before:
-        yield _keys(number, count + 1, before)
-    ledger.close()
+        yield _make_recheck_item(number, count + 1, before)
+    open_findings.close()
 
 
-def _keys(number: int, count: int, before: Mapping[str, Mapping[str, int]]) -> Item:
-    return work(f"recheck {number}: keys {count}", {"keys": list(before), "round": number, "before": before})
+def _make_recheck_item(number: int, count: int, before: Mapping[str, Mapping[str, int]]) -> Item:
+    return make_item(f"recheck {number}: keys {count}", {"keys": list(before), "round": number, "before": before})
 
 
-async def ended(frontier: Frontier, prepared: Prepared, *, worked: bool) -> None:
-    """Everything is settled: keep when that was. `worked` says that something was settled just now."""
+async def record_end(frontier: Frontier, prepared: PreparedScan, *, worked: bool) -> None:
+    """Record when everything was settled. `worked` says whether this run settled anything."""
     if prepared.round:
         known = (await frontier.facts([RECHECK]))[RECHECK]
-        await frontier.learn({RECHECK: {**known, "ended": True, "at": now()}})
+        await frontier.learn({RECHECK: {**known, "ended": True, "at": format_now()}})
     elif worked or ENDED not in await frontier.facts([ENDED]):
-        await frontier.learn({ENDED: now()})
+        await frontier.learn({ENDED: format_now()})

@@ -1,4 +1,4 @@
-"""Parquet: by row groups. A record's key is the number of its row in the file."""
+"""Parquet files, by row groups. A record's key is the number of its row in the file."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,98 +8,95 @@ from typing import Any
 
 from swath import Item, UsageError
 from swath.scan.finding import Finding
-from swath.scan.parquet_out import need_arrow
+from swath.scan.parquet_output import import_pyarrow
 from swath.scan.record import Record
-from swath.scan.sources.dicts import dicts
-from swath.scan.sources.filesystems import filesystem_of, local_path, reading
-from swath.scan.sources.source import Step, Task, Trouble, work
+from swath.scan.sources.filesystems import explain_read_errors
+from swath.scan.sources.row_dicts import make_row_builder
+from swath.scan.sources.source import ReadStep, Source, SourceFinding, Task, make_item
+from swath.scan.sources.source_file import SourceFile
 
-ROWS = 5_000  # that are held as Python values at once, at the most
-DECODED = 20_000  # that are decoded at once: each time costs as much as some hundred rows do
-DECODED_SIZE = 64_000_000  # and about so many bytes of them
+BATCH = 5_000  # rows held as Python values at once
+DECODED_ROWS = 20_000  # per call of the decoder, which costs as much as some hundred rows
+DECODED_BYTES = 64_000_000  # per call of the decoder, approximately
 
 
-class ParquetSource:
-    """One Parquet file, here or wherever fsspec reaches."""
+class ParquetSource(Source):
+    """One Parquet file."""
 
     def __init__(self, source: str) -> None:
-        self._source = source
-        self._path = local_path(source)
-        self._starts: list[int] | None = None  # the number of the first row of each group, and that of all rows
+        self._file = SourceFile(source)
+        self._starts: list[int] | None = None  # the first row of each group, then the number of rows
 
     @property
-    def ahead(self) -> int:
-        return 1 if self._path is None else 0
+    def readahead(self) -> int:
+        return 1 if self._file.is_remote else 0
 
-    def state(self) -> Mapping[str, Any]:
-        arrow = need_arrow()
-        with reading(self._source):
+    def snapshot(self) -> Mapping[str, Any]:
+        arrow = import_pyarrow()
+        with explain_read_errors(self._file.source):
             try:
                 with self._open() as file:
                     return {"rows": file.metadata.num_rows, "groups": file.num_row_groups}
             except arrow.ArrowInvalid as error:
-                raise UsageError(f"{self._source} is no Parquet file: {error}") from error
+                raise UsageError(f"{self._file.source} is not a Parquet file: {error}") from error
 
-    def changed(self, before: Mapping[str, Any]) -> str | None:
-        now = self.state()
+    def explain_change(self, before: Mapping[str, Any]) -> str | None:
+        now = self.snapshot()
         if now == before:
             return None
-        return f"{self._source} had {before['rows']:,} rows when the scan began and has {now['rows']:,} now"
+        return f"{self._file.source} had {before['rows']:,} rows when the scan started and has {now['rows']:,} now"
 
-    def first(self, state: Mapping[str, Any]) -> Iterable[Item]:
-        for group in range(state["groups"]):
-            yield work(f"row group {group}", {"group": group, "from": 0})
+    def list_first_items(self, snapshot: Mapping[str, Any]) -> Iterable[Item]:
+        for group in range(snapshot["groups"]):
+            yield make_item(f"row group {group}", {"group": group, "from": 0})
 
-    def read(self, task: Task) -> Iterator[Step]:
-        return self._rows(task["group"], task["from"])
+    def read(self, task: Task) -> Iterator[ReadStep]:
+        return self._read_group(task["group"], task["from"])
 
-    def fetch(self, keys: Sequence[str]) -> Iterator[Step]:
-        starts = self._row_starts()
+    def fetch(self, keys: Sequence[str]) -> Iterator[ReadStep]:
+        starts = self._get_row_starts()
         for row in sorted(map(int, keys)):
             if row < starts[-1]:
                 group = max(number for number, start in enumerate(starts[:-1]) if start <= row)
-                for step in islice(self._rows(group, row - starts[group]), 1):
+                for step in islice(self._read_group(group, row - starts[group]), 1):
                     yield step[:1] if isinstance(step, list) else step
 
-    def rest(self, key: str, finding: Mapping[str, Any]) -> Task | None:
+    def find_unread_part(self, key: str, finding: Mapping[str, Any]) -> Task | None:
         if finding["code"] != "damaged":
             return None
         return {"group": finding["data"]["group"], "from": finding["data"]["from"]}
 
-    def close(self) -> None:
-        pass
-
-    def _rows(self, group: int, start: int) -> Iterator[Step]:
-        """The rows of a group from one on, as far as they can be read."""
+    def _read_group(self, group: int, start: int) -> Iterator[ReadStep]:
+        """Yield the rows of a group from a row on, up to the first damage."""
         at, failure = start, ""
-        # The rest of a damaged one goes in small steps, so that most of what is before the damage is found.
-        for most in (DECODED, ROWS):
+        # Retry a damaged group in small steps, to read most of the rows before the damage.
+        for most in (DECODED_ROWS, BATCH):
             try:
-                for behind, records in self._decoded(group, at, most):
+                for behind, records in self._decode(group, at, most):
                     yield records
                     at = behind
                 return
-            except (need_arrow().ArrowInvalid, OSError) as error:
+            except (import_pyarrow().ArrowInvalid, OSError) as error:
                 failure = f"row group {group}: {error}"
         data = {"group": group, "from": at}
-        yield Trouble(str(self._row_starts()[group] + at), Finding("damaged", failure, data), records=0)
+        yield SourceFinding(str(self._get_row_starts()[group] + at), Finding("damaged", failure, data), records=0)
 
-    def _decoded(self, group: int, start: int, most: int) -> Iterator[tuple[int, list[Record]]]:
-        """Records of a group from one row on, with the number of the row behind them."""
-        first = self._row_starts()[group]
+    def _decode(self, group: int, start: int, most: int) -> Iterator[tuple[int, list[Record]]]:
+        """Yield records of a group from a row on, each batch with the number of the row after it."""
+        first = self._get_row_starts()[group]
         with self._open() as file:
             about = file.metadata.row_group(group)
-            size = max(1, min(most, DECODED_SIZE * about.num_rows // max(1, about.total_byte_size)))
+            size = max(1, min(most, DECODED_BYTES * about.num_rows // max(1, about.total_byte_size)))
             before = 0
             for batch in file.iter_batches(batch_size=size, row_groups=[group]):
-                for number in range(max(0, start - before), batch.num_rows, ROWS):
-                    values = _values(batch.slice(number, ROWS))
+                for number in range(max(0, start - before), batch.num_rows, BATCH):
+                    values = _make_rows(batch.slice(number, BATCH))
                     row = before + number
                     records = map(Record, range(first + row, first + row + len(values)), values)
                     yield row + len(values), list(records)
                 before += batch.num_rows
 
-    def _row_starts(self) -> list[int]:
+    def _get_row_starts(self) -> list[int]:
         if self._starts is None:
             starts = [0]
             with self._open() as file:
@@ -110,36 +107,37 @@ class ParquetSource:
 
     @contextmanager
     def _open(self) -> Iterator[Any]:
-        arrow = need_arrow()
-        with self._raw(arrow) as raw, arrow.parquet.ParquetFile(raw) as file:
+        arrow = import_pyarrow()
+        with self._open_raw(arrow) as raw, arrow.parquet.ParquetFile(raw) as file:
             yield file
 
-    def _raw(self, arrow: Any) -> Any:
-        """The file's bytes; here by Arrow itself, which then need not ask Python for them."""
-        if self._path is not None:
-            with open(self._path, "rb"):  # so that what is wrong with it is said as for every other file
-                return arrow.OSFile(os.fsencode(self._path), "rb")
-        filesystem, path = filesystem_of(self._source)
-        return filesystem.open(path, "rb")
+    def _open_raw(self, arrow: Any) -> Any:
+        """Open the file. Arrow reads local files itself, which is faster than through Python."""
+        if self._file.path is None:
+            return self._file.open()
+        with self._file.open():  # raise the same errors as for other files
+            return arrow.OSFile(os.fsencode(self._file.path), "rb")
 
 
-def _values(batch: Any) -> list[dict[str, Any]]:
-    columns = [_listed(column) for column in batch.columns]
+def _make_rows(batch: Any) -> list[dict[str, Any]]:
+    columns = [_list_values(column) for column in batch.columns]
     rows = zip(*columns, strict=True) if columns else repeat((), batch.num_rows)
-    return dicts(tuple(batch.schema.names))(rows)
+    return make_row_builder(tuple(batch.schema.names))(rows)
 
 
-def _listed(column: Any) -> list[Any]:
+def _list_values(column: Any) -> list[Any]:
     try:
         listed: list[Any] = column.to_pylist()
     except (ValueError, OverflowError):
-        return [_alone(column, row) for row in range(len(column))]
+        return [_convert_value(column, row) for row in range(len(column))]
     return listed
 
 
-def _alone(column: Any, row: int) -> Any:
-    """One value. What Python has no value for, such as a time of nanoseconds, is a text, and a text that is not UTF-8
-    is bytes, so that it does not make a whole row group unreadable."""
+def _convert_value(column: Any, row: int) -> Any:
+    """Return one value. If Python cannot represent it, return text, and bytes for text that is not UTF-8.
+
+    Otherwise a single value, such as a time with nanoseconds, would make a whole row group unreadable.
+    """
     one = column.slice(row, 1)
     for kind in (column.type, "string", "binary"):
         try:

@@ -1,53 +1,59 @@
-"""Which kind of source a name stands for."""
+"""Choose the source for --source and --against."""
 
 import os
+from collections.abc import Callable
 
 from swath import UsageError
 from swath.scan.settings import ScanSettings
-from swath.scan.sources.compared_rows import ComparedRows
-from swath.scan.sources.compared_trees import ComparedTrees
-from swath.scan.sources.filesystems import local_path
-from swath.scan.sources.lines import SUFFIXES, LinesSource
+from swath.scan.sources.filesystems import find_local_path
+from swath.scan.sources.json_lines import JsonLinesSource
 from swath.scan.sources.parquet import ParquetSource
 from swath.scan.sources.source import Source
 from swath.scan.sources.table import SCHEMES, TableSource
+from swath.scan.sources.table_comparison import TableComparison
 from swath.scan.sources.tree import TreeSource
+from swath.scan.sources.tree_comparison import TreeComparison
+
+# Files of records, by the end of their name
+FILE_SOURCES: dict[str, Callable[[str], Source]] = {
+    ".jsonl": JsonLinesSource,
+    ".jsonl.gz": JsonLinesSource,
+    ".jsonl.zst": JsonLinesSource,
+    ".ndjson": JsonLinesSource,
+    ".ndjson.gz": JsonLinesSource,
+    ".ndjson.zst": JsonLinesSource,
+    ".parquet": ParquetSource,
+}
 
 
-def source_of(settings: ScanSettings) -> Source:
-    """The source that a scan is told of."""
+def open_source(settings: ScanSettings) -> Source:
+    """Return the source of a scan: a table, a file of records, a tree, or a comparison."""
     name = settings.source
     if not name:
-        raise UsageError("--source is empty: name a directory, a file of records or a table")
+        raise UsageError("--source is empty. Name a table, a directory or a file of records")
     if settings.against is not None:
-        return _compared(settings, settings.against)
+        return _open_comparison(settings, settings.against)
     if name.startswith(SCHEMES):
         return TableSource(name, key=settings.key)
     if settings.key is not None:
-        raise UsageError(f"--key names the key of a table, which {name} is not")
-    return _by_name(name, settings)
+        raise UsageError(f"--key is for tables, and {name} is not a table")
+    make_source = find_file_source(name)
+    return TreeSource(name, excluded=settings.store_files) if make_source is None else make_source(name)
 
 
-def _compared(settings: ScanSettings, against: str) -> Source:
-    tables = [name.startswith(SCHEMES) for name in (settings.source, against)]
+def find_file_source(name: str) -> Callable[[str], Source] | None:
+    """Return the source for a file of records; None for a directory or an unknown suffix."""
+    path = find_local_path(name)
+    if path is not None and os.path.isdir(path):
+        return None
+    return next((make_source for suffix, make_source in FILE_SOURCES.items() if name.endswith(suffix)), None)
+
+
+def _open_comparison(settings: ScanSettings, against: str) -> Source:
+    names = (settings.source, against)
+    tables = [name.startswith(SCHEMES) for name in names]
     if all(tables):
-        return ComparedRows(settings.source, against, key=settings.key, columns=settings.columns)
-    files = [name for name in (settings.source, against) if name.endswith((*SUFFIXES, ".parquet"))]
-    if any(tables) or settings.key is not None or any(map(_is_no_directory, files)):
-        raise UsageError("--against compares two tables or two trees: name two of a kind")
-    return ComparedTrees(settings.source, against, columns=settings.columns, spared=settings.store_files)
-
-
-def _is_no_directory(name: str) -> bool:
-    path = local_path(name)
-    return path is None or not os.path.isdir(path)
-
-
-def _by_name(name: str, settings: ScanSettings) -> Source:
-    """A tree, unless the name ends like that of a file of records."""
-    if _is_no_directory(name):
-        if name.endswith(SUFFIXES):
-            return LinesSource(name)
-        if name.endswith(".parquet"):
-            return ParquetSource(name)
-    return TreeSource(name, spared=settings.store_files)
+        return TableComparison(settings.source, against, key=settings.key, columns=settings.columns)
+    if any(tables) or settings.key is not None or any(find_file_source(name) is not None for name in names):
+        raise UsageError("--against compares two tables or two trees. Name two of the same kind")
+    return TreeComparison(settings.source, against, columns=settings.columns, excluded=settings.store_files)

@@ -1,75 +1,73 @@
-"""Source: what every kind of source can be asked, and the steps that its answers are made of."""
+"""Source: the base class of all sources, and what they yield."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from swath import Item
 from swath.scan.finding import Finding
-from swath.scan.path_keys import short
+from swath.scan.path_keys import shorten_key
 
 LANE = "scan"
 
-Task = Mapping[str, Any]  # the payload of an item: what part of the source it stands for
+Task = Mapping[str, Any]  # the payload of an item: which part of the source to read
 
 
-class Trouble(NamedTuple):
-    """Something that the source itself has found, and that no check is asked about."""
+class SourceFinding(NamedTuple):
+    """A finding of the source itself, such as a line that is not JSON. `check` is not called for it."""
 
     key: str
     finding: Finding
-    records: int = 1  # 0 where it is about something else than a record
+    records: int = 1  # records to count; 0 if the finding is not about a record
 
 
-class Counted(NamedTuple):
-    """Records that were looked at without being handed out, and bytes beyond what records say of themselves."""
+class ReadCounts(NamedTuple):
+    """Records that were read but not yielded, bytes that no record counts, and skipped entries."""
 
     records: int = 0
     bytes: int = 0
     skipped: int = 0
 
 
-# Records, each a Record or a FileRecord, come in lists, some at a time. An item is more work that was discovered.
-Step = list[Any] | Trouble | Counted | Item
+# A list of records (Record, RowRecord or FileRecord), a finding, counts, or an item with another part to read.
+ReadStep = list[Any] | SourceFinding | ReadCounts | Item
 
 
-class Source(Protocol):
-    """Everything here blocks and is called in threads, several at once. An exception means: try this item again."""
+class Source(ABC):
+    """Reads records. All methods may block; threads call them concurrently. After an exception, the item is retried."""
 
     @property
-    def ahead(self) -> int:
-        """Items that are worth reading while others are checked: some where reading is waiting for another machine or
-        process, none where it would take the time away from the checks."""
-        ...
+    def readahead(self) -> int:
+        """How many items to read while others are checked. Useful if reading waits for another machine or process."""
+        return 0
 
-    def state(self) -> Mapping[str, Any]:
-        """What must not change between the runs of one scan, found out when it begins; raises UsageError when there is
-        nothing that could be scanned."""
-        ...
+    @abstractmethod
+    def snapshot(self) -> Mapping[str, Any]:
+        """Return what must not change while a scan runs. Raise UsageError if the source cannot be read."""
 
-    def changed(self, before: Mapping[str, Any]) -> str | None:
-        """Why a scan that began with this state cannot go on; None when it can."""
-        ...
+    def explain_change(self, before: Mapping[str, Any]) -> str | None:
+        """Return why a scan that started with this snapshot cannot resume, or None if it can."""
+        return None
 
-    def first(self, state: Mapping[str, Any]) -> Iterable[Item]:
-        """The items that a scan begins with, the same ones for the same state."""
-        ...
+    @abstractmethod
+    def list_first_items(self, snapshot: Mapping[str, Any]) -> Iterable[Item]:
+        """Return the items that a scan starts with. The same snapshot gives the same items."""
 
-    def read(self, task: Task) -> Iterator[Step]:
-        """What an item stands for."""
-        ...
+    @abstractmethod
+    def read(self, task: Task) -> Iterator[ReadStep]:
+        """Read the part of the source that an item stands for."""
 
-    def fetch(self, keys: Sequence[str]) -> Iterator[Step]:
-        """Some records again, as they are now; nothing for those that are gone."""
-        ...
+    @abstractmethod
+    def fetch(self, keys: Sequence[str]) -> Iterator[ReadStep]:
+        """Read the records with these keys again. Skip those that are gone."""
 
-    def close(self) -> None:
-        """Let go of what is open."""
-        ...
+    def find_unread_part(self, key: str, finding: Mapping[str, Any]) -> Task | None:
+        """Return the part that was not read because of a finding of the source itself, or None."""
+        return None
 
-    def rest(self, key: str, finding: Mapping[str, Any]) -> Task | None:
-        """What was never looked at because of a finding of the source's own; None for any other."""
-        ...
+    def close(self) -> None:  # noqa: B027  most sources hold nothing open
+        """Release files and connections."""
 
 
-def work(key: str, task: Task) -> Item:
-    return Item(short(key), LANE, payload=task)
+def make_item(key: str, task: Task) -> Item:
+    return Item(shorten_key(key), LANE, payload=task)

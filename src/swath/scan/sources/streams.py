@@ -1,4 +1,4 @@
-"""Streams: the bytes of a file, decompressed where it is compressed, up to wherever they can be read."""
+"""Streams of a file's bytes, plain or decompressed, up to the first damage."""
 
 import zlib
 from collections.abc import Callable
@@ -6,34 +6,34 @@ from typing import IO, Any, NamedTuple, Protocol
 
 from swath import MissingExtra
 
-CHUNK = 1 << 18  # bytes that are read at once
-PACKED_CHUNK = 1 << 16  # compressed ones, which may become a thousand times as many
+CHUNK = 1 << 18  # bytes per read
+COMPRESSED_CHUNK = 1 << 16  # may decompress to a thousand times as many bytes
 
 
-class Fault(NamedTuple):
-    """Why a stream ends before its end."""
+class StreamFault(NamedTuple):
+    """Why a stream ends early."""
 
     code: str
     message: str
 
 
 class Stream(Protocol):
-    """Bytes from some offset on. `fault` says, once `read` has returned nothing, why there is no more."""
+    """Bytes from an offset on. After `read` has returned nothing, `fault` tells whether the stream ended early."""
 
-    fault: Fault | None
+    fault: StreamFault | None
 
     def read(self) -> bytes:
-        """Some more bytes; none at the end."""
+        """Return more bytes, or an empty string at the end."""
         ...
 
     def close(self) -> None: ...
 
 
 class PlainStream:
-    """A part of a file, as it is."""
+    """A file from an offset on."""
 
     def __init__(self, file: IO[bytes], start: int) -> None:
-        self.fault: Fault | None = None
+        self.fault: StreamFault | None = None
         self._file = file
         if start:
             file.seek(start)
@@ -45,16 +45,18 @@ class PlainStream:
         self._file.close()
 
 
-class PackedStream:
-    """A compressed file from its beginning: gzip members or Zstandard frames, one after another.
+class CompressedStream:
+    """A compressed file from its start: consecutive gzip members or Zstandard frames.
 
-    Everything up to a damaged or missing part is handed out, which Python's own readers do not do.
+    Returns everything up to a damaged or missing part. Python's own readers discard some of that.
     """
 
-    def __init__(self, file: IO[bytes], unpacker: Callable[[], Any], error: type[Exception], *, name: str) -> None:
-        self.fault: Fault | None = None
+    def __init__(
+        self, file: IO[bytes], make_decompressor: Callable[[], Any], error: type[Exception], *, name: str
+    ) -> None:
+        self.fault: StreamFault | None = None
         self._file = file
-        self._unpacker = unpacker
+        self._make_decompressor = make_decompressor
         self._error = error
         self._name = name
         self._current: Any = None
@@ -62,41 +64,43 @@ class PackedStream:
 
     def read(self) -> bytes:
         while self.fault is None:
-            packed = self._rest or self._file.read(PACKED_CHUNK)
+            compressed = self._rest or self._file.read(COMPRESSED_CHUNK)
             self._rest = b""
-            if not packed:
+            if not compressed:
                 if self._current is not None:
-                    self.fault = Fault("truncated", f"the file ends in the middle of its {self._name} data")
+                    self.fault = StreamFault("truncated", f"the file ends in the middle of its {self._name} data")
                 return b""
             if self._current is None:
-                packed = packed.lstrip(b"\0")  # padding between members
-                if not packed:
+                compressed = compressed.lstrip(b"\0")  # padding between members
+                if not compressed:
                     continue
-                self._current = self._unpacker()
+                self._current = self._make_decompressor()
             try:
-                unpacked: bytes = self._current.decompress(packed)
+                data: bytes = self._current.decompress(compressed)
             except self._error as error:
-                self.fault = Fault("damaged", f"the {self._name} data is damaged: {error}")
+                self.fault = StreamFault("damaged", f"the {self._name} data is damaged: {error}")
                 return b""
             if self._current.eof:
                 self._rest = self._current.unused_data
                 self._current = None
-            if unpacked:
-                return unpacked
+            if data:
+                return data
         return b""
 
     def close(self) -> None:
         self._file.close()
 
 
-def gzip_stream(file: IO[bytes]) -> PackedStream:
-    return PackedStream(file, lambda: zlib.decompressobj(wbits=31), zlib.error, name="gzip")
+def open_gzip(file: IO[bytes]) -> CompressedStream:
+    return CompressedStream(file, lambda: zlib.decompressobj(wbits=31), zlib.error, name="gzip")
 
 
-def zstd_stream(file: IO[bytes]) -> PackedStream:
+def open_zstd(file: IO[bytes]) -> CompressedStream:
     try:
         import zstandard
     except ImportError as error:
         file.close()
         raise MissingExtra("reading .zst files needs zstandard: pip install 'swath[scan]'") from error
-    return PackedStream(file, lambda: zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError, name="zstd")
+    return CompressedStream(
+        file, lambda: zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError, name="zstd"
+    )

@@ -1,4 +1,4 @@
-"""Findings as Parquet, made of the lines that were committed."""
+"""Write the committed findings as a Parquet file."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from swath import MissingExtra
-from swath.scan.open_findings import lines_of
+from swath.scan.open_findings import read_findings
 
-ROWS = 50_000  # of a row group
+ROW_GROUP = 50_000  # rows
 TEXTS = ("key", "code", "message", "state", "time", "source", "scan")
 
 
-def write(path: Path, lines: Path, length: int) -> None:
-    """Write a Parquet file of the findings in `lines`, up to a length. `data` is JSON."""
-    arrow = need_arrow()
+def write_parquet(path: Path, findings: Path, length: int) -> None:
+    """Write the first `length` bytes of a file of findings as Parquet. The column `data` is JSON."""
+    arrow = import_pyarrow()
     schema = arrow.schema(
         [
             ("key", arrow.string()),
@@ -29,23 +29,23 @@ def write(path: Path, lines: Path, length: int) -> None:
             ("scan", arrow.string()),
         ]
     )
-    made = path.with_name(f"{path.name}.new")
-    # Of a name, it would take one with a colon for a URL.
-    with made.open("wb") as stream, arrow.parquet.ParquetWriter(stream, schema) as writer:
-        rows = _rows(lines_of(lines, length))
-        while chunk := list(islice(rows, ROWS)):
+    temporary = path.with_name(f"{path.name}.new")
+    # Pass a stream: pyarrow would take a file name with a colon for a URL.
+    with temporary.open("wb") as stream, arrow.parquet.ParquetWriter(stream, schema) as writer:
+        rows = _make_rows(read_findings(findings, length))
+        while chunk := list(islice(rows, ROW_GROUP)):
             writer.write_table(arrow.Table.from_pylist(chunk, schema=schema))
-    made.replace(path)
+    temporary.replace(path)
 
 
-def _rows(findings: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _make_rows(findings: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for finding in findings:
         texts = {name: finding[name].encode(errors="backslashreplace").decode() for name in TEXTS}
         data = None if finding["data"] is None else json.dumps(finding["data"])
         yield {**texts, "round": finding["round"], "data": data}
 
 
-def need_arrow() -> Any:
+def import_pyarrow() -> Any:
     try:
         import pyarrow
         import pyarrow.parquet

@@ -1,15 +1,15 @@
-"""Keys of rows as texts that people can read, and back."""
+"""Convert keys of rows to readable text and back."""
 
 import json
 
 from swath.tables.table import Key
 
 
-def text_of(key: Key, kind: str) -> str:
-    """A key of one column is its value, as long as that is clear; any other is a JSON list."""
+def format_row_key(key: Key, kind: str) -> str:
+    """Return a one-column key as its value if that is unambiguous, and any other key as a JSON list."""
     if len(key) == 1:
         (value,) = key
-        if kind == "postgresql":  # whose values are all texts
+        if kind == "postgresql":  # all values are text
             return str(value)
         if isinstance(value, str) and _is_plain(value):
             return value
@@ -18,8 +18,8 @@ def text_of(key: Key, kind: str) -> str:
     return json.dumps(list(key), ensure_ascii=False)
 
 
-def key_of(text: str, kind: str, *, columns: int = 1) -> Key:
-    """The key that a text was made of."""
+def parse_row_key(text: str, kind: str, *, columns: int = 1) -> Key:
+    """Reverse `format_row_key`."""
     if kind == "postgresql" and columns == 1:
         return (text,)
     try:
@@ -30,7 +30,7 @@ def key_of(text: str, kind: str, *, columns: int = 1) -> Key:
 
 
 def _is_plain(value: str) -> bool:
-    """Whether it cannot be taken for anything else."""
+    """Return whether text is not JSON, so that it cannot be confused with another key."""
     try:
         json.loads(value)
     except ValueError:

@@ -1,11 +1,11 @@
-"""Whether two tables order their keys alike: slices of one are slices of the other only then."""
+"""Check that two tables order their keys alike, so that slices of one are slices of the other."""
 
 from swath import UsageError
-from swath.scan.sources.table import Rows
+from swath.scan.sources.sync_table import SyncTable
 from swath.tables.table import Column
 
-# A library of another version may order otherwise under the same name. What `datcollate` says is how the C library
-# orders: with ICU it stands for nothing, and what PostgreSQL has built in goes by the bytes, whatever it is called.
+# Include the version: the same collation may order differently in another version of the library. `datcollate` is for
+# the C library only; with ICU it means nothing. PostgreSQL's builtin provider orders by bytes under any name.
 _DEFAULT = """
 SELECT CASE WHEN to_jsonb(d) ->> 'datlocprovider' = 'b' THEN 'C' ELSE concat_ws(' ',
     coalesce(to_jsonb(d) ->> 'datlocale', to_jsonb(d) ->> 'daticulocale', datcollate),
@@ -23,33 +23,33 @@ _INTEGERS = ("smallint", "integer", "bigint", "INT")
 _AS_BYTES = ("C", "POSIX", "BINARY")
 
 
-def check_order(here: Rows, there: Rows) -> None:
-    """UsageError where the same keys come in another order."""
+def check_order(here: SyncTable, there: SyncTable) -> None:
+    """Raise UsageError if the two tables may order the same keys differently."""
     ours, theirs = here.table.description.key, there.table.description.key
     if len(ours) != len(theirs):
         raise UsageError(f"the key of {here.label} has {len(ours)} columns and that of {there.label} has {len(theirs)}")
     for one, other in zip(ours, theirs, strict=True):
-        kinds = _kind(one), _kind(other)
+        kinds = _get_kind(one), _get_kind(other)
         if kinds[0] != kinds[1] and here.kind == there.kind:
-            raise UsageError(_refusal(here, there, one, other, f"are {one.type} and {other.type}"))
+            raise UsageError(_explain(here, there, one, other, f"are {one.type} and {other.type}"))
         if here.kind != there.kind and set(kinds) not in ({"text"}, {"integer"}, {"uuid", "text"}):
             raise UsageError(
-                _refusal(here, there, one, other, f"are {one.type} and {other.type}, of two kinds of database")
+                _explain(here, there, one, other, f"are {one.type} and {other.type}, of two kinds of database")
             )
         if "text" in kinds:
-            orders = _order(here, one), _order(there, other)
+            orders = _get_order(here, one), _get_order(there, other)
             if orders[0] != orders[1]:
-                raise UsageError(_refusal(here, there, one, other, f"are ordered by {orders[0]} and {orders[1]}"))
+                raise UsageError(_explain(here, there, one, other, f"are ordered by {orders[0]} and {orders[1]}"))
 
 
-def _refusal(here: Rows, there: Rows, one: Column, other: Column, why: str) -> str:
+def _explain(here: SyncTable, there: SyncTable, one: Column, other: Column, why: str) -> str:
     return (
-        f"the keys {one.name} of {here.label} and {other.name} of {there.label} {why}, so that slices of one are not "
-        "slices of the other: choose another --key, or compare exports that are ordered alike"
+        f"the keys {one.name} of {here.label} and {other.name} of {there.label} {why}, so the tables cannot be "
+        "compared slice by slice. Choose another --key, or compare exports with the same order"
     )
 
 
-def _kind(column: Column) -> str:
+def _get_kind(column: Column) -> str:
     if column.type.startswith(_TEXTS):
         return "text"
     if column.type in _INTEGERS or "INT" in column.type:
@@ -57,14 +57,14 @@ def _kind(column: Column) -> str:
     return column.type
 
 
-def _order(rows: Rows, column: Column) -> str:
-    """How a column's texts are ordered, in a word that is the same for the same order."""
+def _get_order(rows: SyncTable, column: Column) -> str:
+    """Return a text that identifies the order of a column's values."""
     if rows.kind == "postgresql" and column.type == "uuid":
         return "bytes"
     if rows.kind == "sqlite":
         found = column.collation or "BINARY"
     elif column.collation is None:
-        found = rows.ask(_DEFAULT)
+        found = rows.fetch_value(_DEFAULT)
     else:
-        found = rows.ask(_NAMED, column.collation)
+        found = rows.fetch_value(_NAMED, column.collation)
     return "bytes" if found.partition(" ")[0] in _AS_BYTES else found

@@ -8,7 +8,7 @@ import pytest
 
 from swath import UsageError
 from swath.scan.sources import tree
-from swath.scan.sources.filesystems import LocalPlace, RemotePlace
+from swath.scan.sources.filesystems import LocalTree, RemoteTree
 from tests.scan.driving import scan
 from tests.scan.test_tree import grow
 
@@ -25,9 +25,9 @@ def trees(tmp_path: Path) -> tuple[Path, Path]:
 def test_every_difference_is_found_and_nothing_else(
     trees: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: int, many: int
 ) -> None:
-    monkeypatch.setattr(LocalPlace, "budget", budget)
-    monkeypatch.setattr(tree, "BATCH", 8)
-    monkeypatch.setattr(tree, "MANY", many)
+    monkeypatch.setattr(LocalTree, "budget", budget)
+    monkeypatch.setattr(tree, "FILES_PER_ITEM", 8)
+    monkeypatch.setattr(tree, "MAX_ENTRIES", many)
     here, there = trees
     assert scan(here, tmp_path / "equal.jsonl", against=str(there)).proof.clean
     shutil.rmtree(there / "3")
@@ -65,7 +65,7 @@ def test_what_is_compared_can_be_chosen(trees: tuple[Path, Path], tmp_path: Path
     here, there = trees
     (there / "0" / "0" / "0" / "1.txt").write_bytes(b"y")
     assert scan(here, tmp_path / "out.jsonl", against=str(there), columns=("size",)).code == 0
-    with pytest.raises(UsageError, match="files have size, mtime, hash, not colour"):
+    with pytest.raises(UsageError, match="colour is not known for files"):
         scan(here, tmp_path / "other.jsonl", against=str(there), columns=("colour",))
 
 
@@ -88,7 +88,7 @@ def test_links_and_what_cannot_be_read(tmp_path: Path) -> None:
 def test_a_tree_and_its_copy_in_an_object_store(
     trees: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RemotePlace, "budget", 5)
+    monkeypatch.setattr(RemoteTree, "budget", 5)
     here, _ = trees
     memory = fsspec.filesystem("memory")
     memory.put(f"{here}/", "/copy/", recursive=True)

@@ -1,4 +1,4 @@
-"""JSON Lines in ranges and stretches: every line once, whatever is in the file."""
+"""JSON LineReader in ranges and stretches: every line once, whatever is in the file."""
 
 import gzip
 import io
@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swath import Item
-from swath.scan.sources import lines as module
-from swath.scan.sources.lines import Lines, LinesSource
-from swath.scan.sources.streams import Fault, PackedStream, gzip_stream, zstd_stream
+from swath.scan.sources import json_lines as module
+from swath.scan.sources import line_reader
+from swath.scan.sources.json_lines import JsonLinesSource
+from swath.scan.sources.line_reader import LineReader
+from swath.scan.sources.streams import CompressedStream, StreamFault, open_gzip, open_zstd
 from tests.scan.driving import scan
 
 contents = st.lists(st.binary(max_size=12).map(lambda raw: raw.replace(b"\n", b"")), max_size=12).map(b"\n".join)
@@ -24,7 +26,7 @@ class Bytes:
     """A stream of a few bytes at a time."""
 
     def __init__(self, content: bytes, start: int, step: int) -> None:
-        self.fault: Fault | None = None
+        self.fault: StreamFault | None = None
         self._file = io.BytesIO(content)
         self._file.seek(start)
         self._step = step
@@ -50,10 +52,10 @@ def test_ranges_of_any_size_have_each_line_once(content: bytes, size: int, step:
     found = []
     for lo in range(0, len(content), size):
         begin = max(0, lo - 1)
-        lines = Lines(Bytes(content, begin, step), begin)
+        lines = LineReader(Bytes(content, begin, step), begin)
         hi = min(lo + size, len(content))
         if not lo or lines.skip_to_line(hi):
-            found += [(offset, text) for offset, text, _ in lines.until(hi)]
+            found += [(offset, text) for offset, text, _ in lines.read_until(hi)]
     assert found == expected(content)
 
 
@@ -62,22 +64,22 @@ def test_a_line_can_be_read_again_by_its_offset(content: bytes, step: int, data:
     if not (known := expected(content)):
         return
     offset, text = data.draw(st.sampled_from(known))
-    lines = Lines(Bytes(content, 0, step), 0)
+    lines = LineReader(Bytes(content, 0, step), 0)
     lines.skip(offset)
     assert next(iter(lines))[:2] == (offset, text)
 
 
-def unpacked(stream: PackedStream) -> bytes:
+def unpacked(stream: CompressedStream) -> bytes:
     return b"".join(iter(stream.read, b""))
 
 
 @pytest.mark.parametrize(
     ("pack", "stream"),
-    [(gzip.compress, gzip_stream), (zstandard.ZstdCompressor().compress, zstd_stream)],
+    [(gzip.compress, open_gzip), (zstandard.ZstdCompressor().compress, open_zstd)],
     ids=["gzip", "zstd"],
 )
 def test_a_cut_stream_gives_what_there_is_and_says_so(
-    pack: Callable[[bytes], bytes], stream: Callable[[io.BytesIO], PackedStream]
+    pack: Callable[[bytes], bytes], stream: Callable[[io.BytesIO], CompressedStream]
 ) -> None:
     content = b"".join(b"%d\n" % number for number in range(50_000))
     members = pack(content[:100_000]) + pack(content[100_000:])
@@ -122,7 +124,7 @@ def test_broken_lines_are_findings_and_the_others_are_records(tmp_path: Path) ->
 
 
 def test_a_line_that_is_too_long_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_LINE", 300_000)
+    monkeypatch.setattr(line_reader, "MAX_LINE", 300_000)
     source = tmp_path / "records.jsonl"
     source.write_bytes(b'{"n": 1}\n' + b"x" * 900_000 + b'\n{"n": 3}\n')
     assert scan(source, tmp_path / "out.jsonl", check="odd").codes == {"odd": 2, "too-long": 1}
@@ -137,7 +139,7 @@ def test_every_line_is_looked_at_once_however_it_is_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
     monkeypatch.setattr(module, "RANGE", 1_000)
-    monkeypatch.setattr(module, "STRETCH", 2_500)
+    monkeypatch.setattr(module, "SECTION", 2_500)
     content = numbers(2_000)
     pack: dict[str, Callable[[bytes], bytes]] = {
         "": bytes,
@@ -166,7 +168,7 @@ def test_a_truncated_file_is_read_as_far_as_it_goes_and_then_from_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A recheck goes on where the file ended: what was looked at before is not looked at again."""
-    monkeypatch.setattr(module, "STRETCH", 20_000)
+    monkeypatch.setattr(module, "SECTION", 20_000)
     content = numbers(6_000)
     whole = gzip.compress(content)
     source = tmp_path / "records.jsonl.gz"
@@ -187,13 +189,13 @@ def test_a_stretch_begins_anew_where_no_stream_stands_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a crash: the other process has to find the place by itself."""
-    monkeypatch.setattr(module, "STRETCH", 100)
+    monkeypatch.setattr(module, "SECTION", 100)
     path = tmp_path / "records.jsonl.gz"
     path.write_bytes(gzip.compress(numbers(100)))
-    one, seen = LinesSource(str(path)), []
-    work = list(one.first(one.state()))
+    one, seen = JsonLinesSource(str(path)), []
+    work = list(one.list_first_items(one.snapshot()))
     while work:
-        source = LinesSource(str(path))
+        source = JsonLinesSource(str(path))
         for step in source.read(work.pop().payload):
             if isinstance(step, Item):
                 work.append(step)
@@ -204,11 +206,11 @@ def test_a_stretch_begins_anew_where_no_stream_stands_before_it(
 
 
 def test_a_file_that_shrank_is_not_gone_on_with(tmp_path: Path) -> None:
-    source = LinesSource(str(tmp_path / "records.jsonl"))
+    source = JsonLinesSource(str(tmp_path / "records.jsonl"))
     (tmp_path / "records.jsonl").write_bytes(numbers(10))
-    before = json.loads(json.dumps(source.state()))
-    assert source.changed(before) is None
+    before = json.loads(json.dumps(source.snapshot()))
+    assert source.explain_change(before) is None
     (tmp_path / "records.jsonl").write_bytes(numbers(12))
-    assert source.changed(before) is None  # it grew: the end is where it was
+    assert source.explain_change(before) is None  # it grew: the end is where it was
     (tmp_path / "records.jsonl").write_bytes(numbers(9))
-    assert "had 90 bytes" in str(source.changed(before))
+    assert "had 90 bytes" in str(source.explain_change(before))
