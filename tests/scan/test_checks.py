@@ -84,9 +84,9 @@ def test_a_check_that_leaves_ends_the_run(numbers: Path, tmp_path: Path) -> None
     ("name", "said"),
     [
         ("checks", "write module:function"),
-        ("nowhere_at_all:check", "there is no module 'nowhere_at_all'"),
-        ("tests.scan.checks:od", "has no 'od'; did you mean odd?"),
-        ("tests.scan.checks:not_a_function", "is a int and cannot be called"),
+        ("nowhere_at_all:check", "no module named 'nowhere_at_all'"),
+        ("tests.scan.checks:od", "has no attribute 'od'; did you mean odd?"),
+        ("tests.scan.checks:not_a_function", "is of type int and cannot be called"),
         ("broken:check", "broken cannot be imported: ZeroDivisionError: division by zero"),
         ("wanting:check", "wanting cannot be imported: No module named 'nowhere_at_all'"),
     ],
