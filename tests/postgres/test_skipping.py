@@ -128,7 +128,7 @@ async def test_a_claim_says_when_what_is_ready_stays_held(site: Site, monkeypatc
     frontier = Frontier(await site.store())
     await frontier.add(Item("held"))
     await site.lock(0)
-    with pytest.raises(StoreUnavailable, match="held by other transactions"):
+    with pytest.raises(StoreUnavailable, match="other transactions held every ready item"):
         await frontier.claim()
 
 
