@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import psycopg
 
 import swath
-from benchmarks import contest, flatness, machine, moves, report, runner
+from benchmarks import contest, flatness, machine, moves, report, runner, sink
 from benchmarks.children import ChildFailed
 from benchmarks.lab import Lab, labs
 from benchmarks.progress import say
@@ -17,7 +17,12 @@ from benchmarks.settings import Settings
 
 Measure = Callable[[Lab, Settings, Results], None]
 
-BY_STORE: Mapping[str, Measure] = {"moves": moves.measure, "flatness": flatness.measure, "runner": runner.measure}
+BY_STORE: Mapping[str, Measure] = {
+    "moves": moves.measure,
+    "flatness": flatness.measure,
+    "runner": runner.measure,
+    "sink": sink.measure,
+}
 
 
 def main() -> int:
@@ -47,7 +52,7 @@ def _measure(settings: Settings, about: Mapping[str, object]) -> int:
     failed = 0
     with labs(settings) as found:
         for store, lab in found.items():
-            for part in ("moves", "flatness", "runner"):
+            for part in BY_STORE:
                 if part in settings.parts:
                     results = _results(settings, about, part, lab)
                     failed += _guarded(part, store, lambda: BY_STORE[part](lab, settings, results))  # noqa: B023

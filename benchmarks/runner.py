@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -17,6 +18,7 @@ from benchmarks.lab import Lab, PostgresLab, SqliteLab
 from benchmarks.progress import say
 from benchmarks.results import Figure, Results
 from benchmarks.settings import Settings
+from swath.runner.execution import Handler
 
 WORKERS = (500, 5_000)
 ORDER = (500, 5_000, 5_000, 500) * 2  # in turns, as with the floor
@@ -124,14 +126,14 @@ async def _ready(url: str) -> int:
 
 def work(connection: Connection) -> None:
     run: Run = connection.recv()
-    answer(connection, asyncio.run(_rate(run)))
+    answer(connection, asyncio.run(measure_rate(run, _nothing)))
 
 
-async def _rate(run: Run) -> float:
-    """Items settled a second, by the store's own counters, once all workers have had a turn."""
+async def measure_rate(run: Run, handler: Handler, **options: Any) -> float:
+    """Return the items settled per second, by the store's own counters, once all workers have been busy."""
     async with swath.open(run.url, create=False) as frontier:
         running = asyncio.create_task(
-            frontier.run(_nothing, workers=run.workers, until="stopped", handle_signals=False)
+            frontier.run(handler, workers=run.workers, until="stopped", handle_signals=False, **options)
         )
         await _first(frontier, running)
         await asyncio.sleep(WARM_UP_SECONDS)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 N = TypeVar("N", int, float)
 
-PARTS = ("moves", "flatness", "runner", "peers", "size")
+PARTS = ("moves", "flatness", "runner", "sink", "peers", "size")
 STORES = ("sqlite", "postgres")
 BATCHES = (1, 10, 100, 500)
 PROCESSES = (1, 2, 4)
