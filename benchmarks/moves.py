@@ -79,7 +79,7 @@ def measure(lab: Lab, settings: Settings, results: Results) -> None:
     _measure(lab, settings, results, list(_cases(settings)))
     alone = [case for case in _cases(settings) if case.processes == 1]
     if isinstance(lab, SqliteLab) and alone:
-        # DESIGN's prototype ran with NORMAL: what the sync of each commit costs is worth a row.
+        # The prototype ran with NORMAL: what the sync of each commit costs is worth a row.
         _measure(SqliteLab(lab.directory, synchronous="normal"), settings, results, alone)
 
 

@@ -14,7 +14,7 @@ FLOOR_SHARE = 0.8
 FLOOR_SHARE_FROM_BATCH = 100
 FLAT = 1.5
 RSS_MB = 250
-PROTOTYPE = {  # DESIGN, section 3: items/s at batch 500, and links/s
+PROTOTYPE = {  # measured on a prototype: items/s at batch 500, and links/s
     "postgres": {"items": 38_000, "links": 158_000},
     "sqlite": {"items": 20_000, "links": 104_000},
 }

@@ -328,7 +328,7 @@ MUTATIONS: Sequence[Mutation] = [
         SQLITE_TESTS,
     ),
     Mutation(
-        "rule 16: an older process goes on after a migration",
+        "format: an older process continues after a migration",
         f"{SQLITE}/format.py",
         "    if stored > FORMAT:",
         "    if False:",
@@ -407,7 +407,7 @@ MUTATIONS: Sequence[Mutation] = [
         "sqlite",
     ),
     Mutation(
-        "rule 5: a claim whose caller was cancelled is made a second time",
+        "lost reply: a claim whose caller was cancelled is made a second time",
         f"{SQLITE}/store.py",
         "        before = self._unanswered.get(request.token)\n",
         "        before = None\n",
@@ -423,7 +423,7 @@ MUTATIONS: Sequence[Mutation] = [
         SQLITE_TESTS,
     ),
     Mutation(
-        "rule 14: with autocommit, the caller's writes commit without the settlement",
+        "transaction: with autocommit, the caller's writes commit without the settlement",
         f"{SQLITE}/external_transaction.py",
         "    if connection.in_transaction and getattr(",
         "    if False and getattr(",
@@ -703,7 +703,7 @@ MUTATIONS: Sequence[Mutation] = [
         ("tests/postgres/test_inbox.py",),
     ),
     Mutation(
-        "rule 16: an older worker renews after a migration",
+        "format: an older worker renews after a migration",
         f"{POSTGRES}/lease.sql",
         "    PERFORM {schema}.check_format_{set}(_format);\n    UPDATE {schema}.claim",
         "    UPDATE {schema}.claim",
@@ -711,7 +711,7 @@ MUTATIONS: Sequence[Mutation] = [
         ("tests/postgres/test_migration.py",),
     ),
     Mutation(
-        "rule 15: discoveries for an idle partition wake nobody",
+        "wake-up: discoveries for an idle partition wake no worker",
         f"{POSTGRES}/settle.sql",
         "        IF FOUND AND s.notified_at + {NOTIFY_INTERVAL} < s.time AND EXISTS (",
         "        IF false AND EXISTS (",
@@ -719,7 +719,7 @@ MUTATIONS: Sequence[Mutation] = [
         ("tests/postgres/test_notify.py",),
     ),
     Mutation(
-        "rule 3: a client that stands still holds its partitions for as long",
+        "lock: a client that stops reading keeps its partitions locked",
         f"{POSTGRES}/claim.sql",
         "> {MOST_BYTES_IN_REPLY}\n",
         "> 2000000000\n",
@@ -727,7 +727,7 @@ MUTATIONS: Sequence[Mutation] = [
         ("tests/postgres/test_stuck.py",),
     ),
     Mutation(
-        "rule 11: skipped is taken for empty",
+        "skip: a skipped partition counts as empty",
         "src/swath/frontier.py",
         "    return bool(reply.skipped) or (",
         "    return (",
@@ -735,7 +735,7 @@ MUTATIONS: Sequence[Mutation] = [
         ("tests/postgres/test_skipping.py",),
     ),
     Mutation(
-        "rule 15: every discovery notifies",
+        "wake-up: every discovery notifies",
         f"{POSTGRES}/settle.sql",
         "        IF FOUND AND s.notified_at + {NOTIFY_INTERVAL} < s.time AND EXISTS (",
         "        IF FOUND AND EXISTS (",

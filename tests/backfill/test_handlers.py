@@ -1,6 +1,5 @@
 """Python handlers: rows, a transaction to write in, and whatever they do wrong."""
 
-import json
 from typing import Any
 
 import pytest
@@ -55,7 +54,7 @@ async def test_what_goes_wrong_is_a_dead_letter_and_the_rest_goes_on(
     found = await backfilled(a_database, name, handler)
     (dead,) = found.dead
     assert said in dead.reason
-    payload = json.loads(dead.payload)
+    payload = dead.payload
     assert (int(payload["lo"][0]), int(payload["hi"][0])) == (POISONED[0] - 1, POISONED[-1])
     assert "Traceback" in dead.error
     assert not found.progress.complete

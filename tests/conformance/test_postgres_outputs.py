@@ -1,4 +1,4 @@
-"""What only a transaction that is held open shows: who writes the same file waits, and then looks (INV-5, rule 1)."""
+"""What only a transaction that is held open shows: who writes the same file waits, and then looks (INV-5)."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Connections that break at any moment: what was asked for is looked up, not guessed (rule 5)."""
+"""Connections that break at any moment: what was asked for is looked up, not guessed."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""The archive holds each settled record exactly once, whenever its process was killed (INV-5, F14)."""
+"""The archive holds each settled record exactly once, whenever its process was killed (INV-5)."""
 
 import errno
 import os

@@ -345,7 +345,7 @@ class Ledger:
             if known.paused or not status.waiting:
                 assert status.ready_at is None, f"{status}: {known}"
             elif not status.in_flight:
-                assert status.ready_at is not None, f"F17: nothing will wake {status}"
+                assert status.ready_at is not None, f"lost wake-up: nothing will wake {status}"
 
     def unsettled(self) -> list[Name]:
         return [name for name, entry in self.entries.items() if entry.state not in ("done", "dead")]

@@ -250,7 +250,7 @@ class Player(RuleBasedStateMachine):
             assert whole(mapped) == whole(model.found[name])
         for mine, theirs in zip(look.status, model.status, strict=True):
             assert mine._replace(next_ready_at=None, time=0) == theirs._replace(next_ready_at=None, time=0)
-            assert not_later(mine.next_ready_at, theirs.next_ready_at), "F17: it would be slept through"
+            assert not_later(mine.next_ready_at, theirs.next_ready_at), "lost wake-up: a worker would sleep through it"
         for part in ("lanes", "dead", "outputs", "counters", "facts", "signal"):
             assert whole(getattr(look, part)) == whole(getattr(model, part))
 
@@ -318,7 +318,7 @@ def assert_same_claim(reply: ClaimReply, expected: ClaimReply) -> None:
     assert whole(reply.now) >= whole(expected.now)
     assert not reply.items or whole(reply.now) == whole(expected.now)
     assert not reply.items or whole(reply.expires_at) == whole(expected.expires_at)
-    assert not_later(reply.next_ready_at, expected.next_ready_at), "F17: it would be slept through"
+    assert not_later(reply.next_ready_at, expected.next_ready_at), "lost wake-up: a worker would sleep through it"
 
 
 def not_later(mine: int | None, expected: int | None) -> bool:

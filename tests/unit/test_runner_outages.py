@@ -124,7 +124,7 @@ async def test_a_claim_of_which_nothing_is_left_is_let_go(lease_time: LeaseTime)
 
 
 async def test_a_lost_lease_ends_the_work_and_drops_it(lease_time: LeaseTime) -> None:
-    """INV-2, F13: who slept past the lease changes nothing."""
+    """INV-2: a worker that slept past its lease changes nothing."""
     gate = Gate()
     async with bench() as b:
         await b.frontier.add(["a", "b"])
@@ -572,7 +572,7 @@ async def test_a_settlement_broken_off_can_be_repeated_after_another() -> None:
 
 @pytest.mark.parametrize("error", [StoreUnavailable, StoreFull])
 async def test_what_a_store_that_was_set_back_has_lost_is_discovered_again(error: type[Exception]) -> None:
-    """INV-4, rule 4: the settlement itself is the first to hear of it, and what it left out as known is added then."""
+    """INV-4: the settlement itself is the first to hear of it, and what it left out as known is added then."""
     async with bench() as b:
         await b.frontier.add("a")
         claim = await b.frontier.claim()

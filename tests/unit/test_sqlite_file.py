@@ -578,7 +578,7 @@ def copy(source: str, target: str) -> None:
 
 
 async def test_what_a_restore_has_taken_back_can_be_added_again(path: str) -> None:
-    """INV-4, rule 4: also by a process that has the file open, and knows the key."""
+    """INV-4: also by a process that has the file open, and knows the key."""
     async with swath.open(f"sqlite:///{path}") as frontier:
         assert await frontier.add(["before"]) == 1
         copy(path, f"{path}.copy")
