@@ -1,1 +1,1 @@
-"""Measures swath: `make bench`, or `python -m benchmarks`. docs/benchmarks.md says what, and how to read it."""
+"""Benchmarks of swath: `make bench`, or `python -m benchmarks`. docs/benchmarks.md explains the figures."""

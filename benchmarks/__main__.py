@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: measure what was asked for, save it, and write it into the docs."""
+"""`python -m benchmarks`: run the selected benchmarks, save the results and write them into the docs."""
 
 import sqlite3
 import sys
@@ -10,7 +10,7 @@ import psycopg
 import swath
 from benchmarks import contest, flatness, machine, moves, report, runner, sink
 from benchmarks.children import ChildFailed
-from benchmarks.lab import Lab, labs
+from benchmarks.lab import Lab, open_labs
 from benchmarks.progress import say
 from benchmarks.results import Results
 from benchmarks.settings import Settings
@@ -40,7 +40,7 @@ def main() -> int:
     try:
         code = _measure(settings, about)
     except KeyboardInterrupt:
-        say("broken off: what was measured so far is saved")
+        say("interrupted: the figures so far are saved")
         code = 130
     report.write(settings.results, settings.docs)
     report.show(settings.results)
@@ -50,17 +50,17 @@ def main() -> int:
 
 def _measure(settings: Settings, about: Mapping[str, object]) -> int:
     failed = 0
-    with labs(settings) as found:
+    with open_labs(settings) as found:
         for store, lab in found.items():
             for part in BY_STORE:
                 if part in settings.parts:
                     results = _results(settings, about, part, lab)
-                    failed += _guarded(part, store, lambda: BY_STORE[part](lab, settings, results))  # noqa: B023
+                    failed += _run_part(part, store, lambda: BY_STORE[part](lab, settings, results))  # noqa: B023
             flatness.clean(lab, settings)
         if {"peers", "size"} & set(settings.parts):
             for lab in found.values():
                 results = _results(settings, about, "peers", lab)
-                failed += _guarded("peers", lab.store, lambda: contest.measure(lab, settings, results))  # noqa: B023
+                failed += _run_part("peers", lab.store, lambda: contest.measure(lab, settings, results))  # noqa: B023
     return 1 if failed else 0
 
 
@@ -69,15 +69,15 @@ def _results(settings: Settings, about: Mapping[str, object], part: str, lab: La
     return Results(path, {"part": part, "store": lab.store, **about, "settings": dict(lab.settings())})
 
 
-def _guarded(part: str, store: str, measure: Callable[[], None]) -> int:
-    """One part that fails does not take the others with it."""
-    began = time.monotonic()
+def _run_part(part: str, store: str, measure: Callable[[], None]) -> int:
+    """Measure one part and return 1 if it failed, so that the other parts still run."""
+    started = time.monotonic()
     try:
         measure()
     except (ChildFailed, RuntimeError, AssertionError, swath.SwathError, psycopg.Error, sqlite3.Error) as error:
         say(f"{part}, {store} FAILED: {type(error).__name__}: {error}")
         return 1
-    say(f"{part}, {store}: took {time.monotonic() - began:.0f} s")
+    say(f"{part}, {store}: took {time.monotonic() - started:.0f} s")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Other processes: spawned, never forked, spoken to over a pipe, and ended whatever happens."""
+"""Child processes: spawned, never forked, controlled over a pipe, and always ended."""
 
 import multiprocessing
 import signal
@@ -13,14 +13,14 @@ END_SECONDS = 10.0
 
 
 class ChildFailed(Exception):
-    """What was measured raised, or did not answer in time; the message has the child's own words."""
+    """The child raised an exception or did not answer in time. The message has its traceback."""
 
 
 class Child:
-    """A process that runs `main(connection)` and is asked one thing at a time."""
+    """A process that runs `main(connection)` and answers one request at a time."""
 
     def __init__(self, main: Callable[[Connection], None]) -> None:
-        self._ours, theirs = _SPAWN.Pipe()
+        self._connection, theirs = _SPAWN.Pipe()
         self._process = _SPAWN.Process(target=_run, args=(main, theirs), daemon=True)
         self._process.start()
         theirs.close()
@@ -37,14 +37,14 @@ class Child:
     def pid(self) -> int:
         return self._process.pid or 0
 
-    def send(self, question: object) -> None:
-        self._ours.send(question)
+    def send(self, request: object) -> None:
+        self._connection.send(request)
 
     def receive(self, *, timeout: float) -> Any:
-        if not self._ours.poll(timeout):
+        if not self._connection.poll(timeout):
             raise ChildFailed(f"no answer within {timeout:.0f} s")
         try:
-            failed, answer = self._ours.recv()
+            failed, answer = self._connection.recv()
         except EOFError:
             raise ChildFailed(f"the process ended with exit code {self._process.exitcode}") from None
         if failed:
@@ -52,10 +52,10 @@ class Child:
         return answer
 
     def ready(self, seconds: float) -> bool:
-        return self._ours.poll(seconds)
+        return self._connection.poll(seconds)
 
     def end(self) -> None:
-        self._ours.close()  # which ends whoever waits for a question
+        self._connection.close()  # the child ends when it waits for the next request
         self._process.join(END_SECONDS / 2)
         if self._process.is_alive():
             self._process.terminate()
@@ -70,12 +70,12 @@ def answer(connection: Connection, value: object) -> None:
 
 
 def _run(main: Callable[[Connection], None], connection: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends its children
     try:
         main(connection)
     except (EOFError, BrokenPipeError):
-        pass  # the parent has what it wanted
-    except BaseException:  # noqa: BLE001 it goes to the parent, which says so
+        pass  # the parent has closed the connection
+    except BaseException:  # noqa: BLE001 the parent reports it
         try:
             connection.send((True, traceback.format_exc(limit=-4).strip()))
         except OSError:

@@ -1,4 +1,4 @@
-"""swath beside other queues on the same server, or on a file of the same disk: rates, and bytes on disk."""
+"""Compare swath with other queues on the same server, or on a file on the same disk: rates and bytes on disk."""
 
 import sqlite3
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from benchmarks.progress import say
 from benchmarks.results import Figure, Results
 from benchmarks.settings import Settings
 
-LIMIT_FACTOR = 12  # times BENCH_SECONDS that a contestant has to work off what it took in
+LIMIT_FACTOR = 12  # a queue has this many times BENCH_SECONDS to work off its items
 ADD_SECONDS = 600.0
 GRACE_SECONDS = 60.0
 
@@ -27,7 +27,7 @@ class Entry:
     name: str
     module: str
     variant: str
-    does: str  # of the job
+    does: str  # what it does beyond running jobs
     lacks: str
     address: Callable[[Lab, str], str]
 
@@ -147,7 +147,7 @@ def _contest(lab: Lab, entry: Entry, name: str, settings: Settings) -> Figure:
             "finished": whole,
             "bytes_ready": ready / added.items,
             "bytes_done": done / added.items if whole else None,
-            "bytes_done_vacuumed": _vacuumed(lab, name) / added.items if whole else None,
+            "bytes_done_vacuumed": _vacuum_and_measure(lab, name) / added.items if whole else None,
         }
     finally:
         _drop(lab, name)
@@ -167,10 +167,12 @@ def _drop(lab: Lab, name: str) -> None:
 
 
 def _size(lab: Lab, name: str) -> int:
-    """Bytes of all tables and indexes as they stand, dead rows included."""
+    """Return the bytes of all tables and indexes, including dead rows."""
     if isinstance(lab, SqliteLab):
         with closing(sqlite3.connect(lab.path(name))) as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # a log of 32 MB would hide what an item takes
+            connection.execute(
+                "PRAGMA wal_checkpoint(TRUNCATE)"
+            )  # otherwise a log of 32 MB would distort the bytes per item
         return file_bytes(lab.path(name))
     assert isinstance(lab, PostgresLab)
     with psycopg.connect(lab.server.dsn(name)) as connection:
@@ -181,8 +183,8 @@ def _size(lab: Lab, name: str) -> int:
     return int(row[0] or 0) if row else 0
 
 
-def _vacuumed(lab: Lab, name: str) -> int:
-    """The same without the room that dead rows took."""
+def _vacuum_and_measure(lab: Lab, name: str) -> int:
+    """Return the bytes after a vacuum, without dead rows."""
     if isinstance(lab, SqliteLab):
         with closing(sqlite3.connect(lab.path(name), isolation_level=None)) as connection:
             connection.execute("VACUUM")

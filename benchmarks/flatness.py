@@ -1,7 +1,7 @@
-"""Claim latency at one size after another, side by side: rounds of claims go from the smallest frontier to the largest
-and start again, so that whatever the machine does meanwhile happens to all of them.
+"""Claim latency by size of the frontier.
 
-Every item that is settled leads to a new one in its lane, so that a frontier keeps its size while it is measured.
+Rounds of claims alternate between the frontiers, from the smallest to the largest, so that other load on the machine
+affects all of them alike. Every settled item adds a new one to its lane, so a frontier keeps its size.
 """
 
 import asyncio
@@ -20,17 +20,17 @@ from benchmarks.work import page
 from swath.core.item import Item
 
 BATCH = 50
-ROUND = 20  # claims of one frontier before it is the next one's turn
+ROUND = 20  # claims of one frontier before the next frontier
 WARM_UP = 20  # claims
 MOST_CLAIMS = 100_000
-PARTITIONS = {"sqlite": 1, "postgres": 8}  # few, so that also the smallest frontier has a batch ready in each
+PARTITIONS = {"sqlite": 1, "postgres": 8}  # few, so that even the smallest frontier has a full batch in each
 BLOCKED_OF_TEN = 9
 
 _loaded: set[str] = set()
 
 
-def frontier_of(lab: Lab, items: int) -> str:
-    """The name of a loaded frontier of this size, which other parts may use too."""
+def get_frontier(lab: Lab, items: int) -> str:
+    """Return the name of a loaded frontier of this size. Other parts use it too."""
     name = f"flat_{items}"
     if (key := f"{lab.store} {name}") not in _loaded:
         lab.load(name, items=items, partitions=PARTITIONS[lab.store])
@@ -50,10 +50,10 @@ def clean(lab: Lab, settings: Settings) -> None:
 
 
 def measure(lab: Lab, settings: Settings, results: Results) -> None:
-    names = {items: frontier_of(lab, items) for items in settings.sizes}
+    names = {items: get_frontier(lab, items) for items in settings.sizes}
     _variant("all lanes ready", lab, names, settings, results)
     if isinstance(lab, PostgresLab):
-        _variant("all lanes ready, snapshot pinned", lab, names, settings, results, meanwhile=lab.pinned)
+        _variant("all lanes ready, snapshot pinned", lab, names, settings, results, meanwhile=lab.pin_snapshot)
     try:
         for name in names.values():
             lab.block(name, lanes_of_ten=BLOCKED_OF_TEN)
@@ -95,7 +95,7 @@ def _variant(
 
 
 async def _latencies(urls: Mapping[int, str], seconds: float, variant: str) -> dict[int, list[float]]:
-    """Seconds of every claim, by size; `seconds` of measuring for each size."""
+    """Return the seconds of every claim, by size, measuring each size for `seconds`."""
     new = f"{variant.replace(' ', '').replace(',', '')}-{os.getpid()}"
     latencies: dict[int, list[float]] = {items: [] for items in urls}
     async with AsyncExitStack() as stack:
@@ -118,7 +118,7 @@ async def _claims(frontier: swath.Frontier, count: int, new: str) -> list[float]
         claim = await frontier.claim(BATCH, lease=60.0)
         seconds.append(time.perf_counter() - began)
         if claim is None:
-            raise RuntimeError("nothing was ready: the frontier is too small for this")
+            raise RuntimeError("no item was ready: the frontier is too small for this benchmark")
         outcomes = [
             item.done(discovered=[Item(page(item.lane, f"{new}-{number}-{item.position}"), item.lane)])
             for item in claim.items
@@ -128,7 +128,7 @@ async def _claims(frontier: swath.Frontier, count: int, new: str) -> list[float]
 
 
 def summary(seconds: Sequence[float]) -> dict[str, float]:
-    """p50, p99 and the largest in milliseconds, and how the median moved from the first quarter to the last."""
+    """Return p50, p99 and maximum in milliseconds, and the ratio of the medians of the last and the first quarter."""
     cuts = statistics.quantiles(seconds, n=100, method="inclusive")
     quarter = max(1, len(seconds) // 4)
     return {

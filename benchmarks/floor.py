@@ -23,11 +23,11 @@ class Counted(NamedTuple):
 
 class Floor(Protocol):
     def cycle(self, batch: int, *, links: bool) -> Counted:
-        """Claim a batch and settle it, with what its pages link to where `links` is set."""
+        """Claim a batch and settle it, with the links of its pages if `links` is set."""
         ...
 
     async def cycle_in_loop(self, batch: int, *, links: bool) -> Counted:
-        """The same, waiting for the database as a program with an event loop has to."""
+        """Do the same from an event loop, without blocking it."""
         ...
 
     async def close(self) -> None: ...
@@ -45,8 +45,8 @@ def _address(lane: str, partitions: int) -> tuple[int, bytes]:
     return locate_lane(lane, partitions)
 
 
-def arrivals(links: Sequence[Link], partitions: int) -> list[Arrival]:
-    """Links with their hashes, each once."""
+def hash_links(links: Sequence[Link], partitions: int) -> list[Arrival]:
+    """Return the links with their hashes, without duplicates."""
     found = {}
     for key, lane in links:
         partition, lane_hash = _address(lane, partitions)

@@ -1,4 +1,4 @@
-"""The floor on PostgreSQL: psycopg in pipeline mode, prepared set-based statements, one round trip a transaction."""
+"""The floor on PostgreSQL: psycopg in pipeline mode, prepared set-based statements, one round trip per transaction."""
 
 import secrets
 import time
@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from benchmarks.floor import LEASE, Arrival, Counted, arrivals
+from benchmarks.floor import LEASE, Arrival, Counted, hash_links
 from benchmarks.work import Web
 
-# So that no plan depends on statistics, as swath's functions have it; planned once, as they are.
+# The same settings as swath's functions: no plan depends on statistics, and statements are planned once.
 SESSION = (
     "SET enable_seqscan = off",
     "SET enable_hashjoin = off",
@@ -21,7 +21,7 @@ SESSION = (
 )
 
 
-# How a row differs from the one that it replaces.
+# The columns of a new row that differ from the row it replaces.
 STARTED_LANE = {
     "version": "s.version + 1",
     "ready_at": "%(now)s",
@@ -61,7 +61,7 @@ CHANGED_STATE = {
 
 
 def _statements(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
-    """The statements of the file, with the columns that the tables of this frontier have."""
+    """Return the statements of floor_postgres.sql, with the columns of this frontier's tables filled in."""
     found = {}
     for block in Path(__file__).with_suffix(".sql").read_text(encoding="utf-8").split("-- name: ")[1:]:
         name, _, text = block.partition("\n")
@@ -99,8 +99,8 @@ Rows = list[tuple[Any, ...]]
 
 
 class Transaction(NamedTuple):
-    partition: int  # to be locked
-    names: Sequence[str]  # of statements
+    partition: int  # to lock
+    names: Sequence[str]  # statements to run
     given: Mapping[str, Any]
 
 
@@ -152,8 +152,8 @@ class PostgresFloor:
             await self._loop_db.close()
 
     def _transactions(self, batch: int, *, links: bool) -> Generator[Transaction, Rows, Counted]:
-        """Those of a cycle, each made of what came of the one before."""
-        for _ in range(self._partitions):  # until one has something ready
+        """Yield the transactions of a cycle; each uses the rows that the previous one returned."""
+        for _ in range(self._partitions):  # until a partition has ready items
             self._next = (self._next + 1) % self._partitions
             token = secrets.randbits(62)
             rows = yield _claim(self._next, batch, token, drain=links)
@@ -162,10 +162,10 @@ class PostgresFloor:
         else:
             return Counted(0, 0)
         found = [link for row in rows for link in self._web.links(row[2])] if links else []
-        yield _settle(self._next, rows, token, arrivals(found, self._partitions))
+        yield _settle(self._next, rows, token, hash_links(found, self._partitions))
         return Counted(len(rows), len(found))
 
-    # Lock, then look; everything in one round trip. The rows of the last statement are returned.
+    # Lock, then run the statements, in one round trip. Return the rows of the last statement.
 
     def _transact(self, db: psycopg.Connection[Any], transaction: Transaction) -> Rows:
         partition, names, given = transaction
@@ -224,5 +224,5 @@ def _columns(prefix: str, found: Sequence[Arrival]) -> dict[str, str]:
 
 
 def _array(texts: Iterable[str]) -> str:
-    """An array as one literal, which is the cheapest way to send it. Nothing in a benchmark's key needs an escape."""
+    """Return an array literal, the cheapest way to send an array. The keys of the benchmark need no escapes."""
     return "{" + ",".join(texts) + "}"

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from benchmarks.floor import LEASE, Arrival, Counted, arrivals
+from benchmarks.floor import LEASE, Arrival, Counted, hash_links
 from benchmarks.loading import LEVEL, RANK
 from benchmarks.work import Link, Web
 from swath.backends.sqlite.connection import CACHE_KIB, STATEMENTS, WAL_BYTES, WAL_PAGES
 
-PARTITION = 0  # a file has one
+PARTITION = 0  # a file has one partition
 BUSY_SECONDS = 60.0
 
 READY_LANES = (
@@ -39,7 +39,7 @@ INSERT_DONE = (
     "VALUES (0, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 DELETE_CLAIMED = "DELETE FROM swath_claimed WHERE partition = 0 AND fence = ?"
-# The head stays what it was while something waits: the floor knows one priority.
+# The floor has one priority, so the head does not change while items wait.
 SETTLE_LANE = (
     "UPDATE swath_lane SET in_flight = in_flight - 1, ready_at = ?, head = CASE WHEN waiting > 0 THEN ? END, "
     "level = CASE WHEN waiting > 0 THEN ? END WHERE partition = 0 AND number = ?"
@@ -57,7 +57,7 @@ GROW_LANE = (
 )
 
 
-Taken = list[tuple[int, str, tuple[Any, ...]]]  # for each item its lane's number and name, and its row
+Taken = list[tuple[int, str, tuple[Any, ...]]]  # for each item: the number and name of its lane, and its row
 
 
 class SqliteFloor:
@@ -69,7 +69,7 @@ class SqliteFloor:
             isolation_level=None,
             timeout=BUSY_SECONDS,
             cached_statements=STATEMENTS,
-            check_same_thread=False,  # used by one at a time
+            check_same_thread=False,  # one thread uses it at a time
         )
         for pragma in (
             "journal_mode = WAL",
@@ -84,15 +84,15 @@ class SqliteFloor:
 
     def cycle(self, batch: int, *, links: bool) -> Counted:
         fence, taken = self._claim(batch)
-        found = self._found(taken, links=links)
+        found = self._make_links(taken, links=links)
         self._settle(fence, taken, found)
         return Counted(len(taken), len(found))
 
     async def cycle_in_loop(self, batch: int, *, links: bool) -> Counted:
-        """The same in a thread: SQLite would block the loop."""
+        """Do the same in a thread, because SQLite would block the loop."""
         loop = asyncio.get_running_loop()
         fence, taken = await loop.run_in_executor(self._thread, self._claim, batch)
-        found = self._found(taken, links=links)
+        found = self._make_links(taken, links=links)
         await loop.run_in_executor(self._thread, self._settle, fence, taken, found)
         return Counted(len(taken), len(found))
 
@@ -100,7 +100,7 @@ class SqliteFloor:
         self._thread.shutdown()
         self._db.close()
 
-    def _found(self, taken: Taken, *, links: bool) -> list[Link]:
+    def _make_links(self, taken: Taken, *, links: bool) -> list[Link]:
         return [link for _, name, _ in taken for link in self._web.links(name)] if links else []
 
     def _claim(self, batch: int) -> tuple[int, Taken]:
@@ -137,7 +137,7 @@ class SqliteFloor:
     def _settle(self, fence: int, taken: Taken, links: Sequence[Link]) -> None:
         if not taken:
             return
-        found = arrivals(links, 1)
+        found = hash_links(links, 1)
         db, now = self._db, time.time_ns() // 1_000
         db.execute("BEGIN IMMEDIATE")
         db.execute("SELECT token, lost, number FROM swath_claim WHERE fence = ?", (fence,)).fetchone()

@@ -1,4 +1,4 @@
-"""The stores under measurement: where their frontiers are, how they are loaded, and how large they got."""
+"""The stores under test: their URLs, and how to load, block, drop and measure their frontiers."""
 
 import os
 import shutil
@@ -20,14 +20,14 @@ PARTITIONS = {"sqlite": 1, "postgres": 64}  # swath's own defaults
 
 
 class Lab(Protocol):
-    """One store. A frontier in it has a name."""
+    """A store that holds frontiers by name."""
 
     store: str
 
     def url(self, name: str) -> str: ...
 
     def load(self, name: str, *, items: int, partitions: int) -> int:
-        """A frontier with so many items ready, in lanes of ITEMS_PER_LANE."""
+        """Create a frontier with this number of ready items, in lanes of ITEMS_PER_LANE, and return the number."""
         ...
 
     def block(self, name: str, *, lanes_of_ten: int) -> None: ...
@@ -38,7 +38,7 @@ class Lab(Protocol):
 
 
 class SqliteLab:
-    """Files in one directory of the local disk."""
+    """SQLite files in a directory on the local disk."""
 
     store = "sqlite"
 
@@ -69,7 +69,7 @@ class SqliteLab:
 
 
 class PostgresLab:
-    """Schemas of one database, for frontiers; peers have databases of their own on the same server."""
+    """Schemas in one database. Peers get databases of their own on the same server."""
 
     store = "postgres"
 
@@ -99,8 +99,8 @@ class PostgresLab:
             connection.execute(statement)
 
     @contextmanager
-    def pinned(self) -> Iterator[None]:
-        """A snapshot that somebody else holds open, so that nothing that dies meanwhile can be cleaned away."""
+    def pin_snapshot(self) -> Iterator[None]:
+        """Hold a snapshot open, so that PostgreSQL cannot remove the rows that die in the meantime."""
         with psycopg.connect(self.dsn) as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             connection.execute("SELECT count(*) FROM pg_class")
@@ -109,8 +109,8 @@ class PostgresLab:
 
 
 @contextmanager
-def labs(settings: Settings) -> Iterator[Mapping[str, Lab]]:
-    """The stores that were asked for. Whatever they leave on the disk is gone afterwards."""
+def open_labs(settings: Settings) -> Iterator[Mapping[str, Lab]]:
+    """Start the selected stores, and remove their files at the end."""
     directory = Path(tempfile.mkdtemp(prefix="swath-bench-"))
     server: PostgresServer | None = None
     try:
@@ -130,5 +130,5 @@ def labs(settings: Settings) -> Iterator[Mapping[str, Lab]]:
 
 
 def file_bytes(path: Path) -> int:
-    """A SQLite database with its write-ahead log."""
+    """Return the size of a SQLite database with its write-ahead log."""
     return sum(os.path.getsize(found) for found in (path, path.with_name(f"{path.name}-wal")) if found.exists())

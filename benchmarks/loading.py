@@ -1,7 +1,7 @@
-"""What a loaded frontier holds, for both stores: lanes in their partitions, all ready, with the same number of items.
+"""The plan of a loaded frontier, for both stores: lanes in their partitions, all ready, with equally many items.
 
-Ten million items go straight into the tables, since adding them would take an hour. `check` holds the result to the
-store's own count of its rows.
+The items are written directly into the tables, because adding ten million of them would take an hour. `check` compares
+the result with the store's own count of its rows.
 """
 
 import time
@@ -30,7 +30,7 @@ class PlannedLane:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Partitions with their lanes. Item `n` of lane `l` of a partition has position (n - 1) * lanes + l."""
+    """Partitions with their lanes. Item `n` of lane `l` of a partition has the position (n - 1) * lanes + l."""
 
     partitions: Sequence[Sequence[PlannedLane]]
 
@@ -39,7 +39,7 @@ class Plan:
         return sum(map(len, self.partitions)) * ITEMS_PER_LANE
 
 
-def plan(items: int, partitions: int) -> Plan:
+def make_plan(items: int, partitions: int) -> Plan:
     planned: list[list[PlannedLane]] = [[] for _ in range(partitions)]
     lanes = max(1, items // ITEMS_PER_LANE)
     start = time.time_ns() // 1_000 - lanes - SECOND
@@ -52,19 +52,19 @@ def plan(items: int, partitions: int) -> Plan:
 
 
 async def create(url: str, *, partitions: int) -> None:
-    """An empty frontier in which a lane has one item in flight, as a crawler's has."""
+    """Create an empty frontier with a concurrency of 1, like that of a crawler."""
     async with swath.open(url, partitions=partitions, concurrency=1):
         pass
 
 
 async def check(url: str, expected: int) -> None:
-    """The counters equal the rows, and there are as many as there should be."""
+    """Raise RuntimeError unless the counters match the rows and the expected number."""
     async with swath.open(url, create=False) as frontier:
         store = frontier._store
         counted, kept = await store.recount(), (await store.status()).partitions
     if list(counted) != list(kept):
         wrong = next((one, other) for one, other in zip(counted, kept, strict=True) if one != other)
-        raise RuntimeError(f"{url} was loaded wrongly: its rows give {wrong[0]}, its counters {wrong[1]}")
+        raise RuntimeError(f"{url} was loaded incorrectly: the rows add up to {wrong[0]}, the counters are {wrong[1]}")
     ready = sum(part.ready for part in kept)
     if ready != expected:
-        raise RuntimeError(f"{url} was loaded wrongly: {ready:,} items are ready, not {expected:,}")
+        raise RuntimeError(f"{url} was loaded incorrectly: {ready:,} items are ready instead of {expected:,}")

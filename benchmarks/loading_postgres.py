@@ -1,4 +1,4 @@
-"""A frontier in PostgreSQL, filled with COPY. Indexes are taken off, as the catalogue knows them, and put back."""
+"""Load a frontier in PostgreSQL with COPY. Indexes are dropped first and created again from the catalog at the end."""
 
 import asyncio
 import time
@@ -8,7 +8,7 @@ from hashlib import blake2b
 import psycopg
 from psycopg import sql
 
-from benchmarks.loading import A_DAY, LEVEL, RANK, Plan, check, create, plan
+from benchmarks.loading import A_DAY, LEVEL, RANK, Plan, check, create, make_plan
 from benchmarks.settings import ITEMS_PER_LANE
 from benchmarks.work import page
 
@@ -19,12 +19,12 @@ Connection = psycopg.Connection[tuple[object, ...]]
 
 
 def load(dsn: str, url: str, schema: str, *, items: int, partitions: int) -> int:
-    """Make the frontier and return how many items it has."""
+    """Create the frontier and return its number of items."""
     asyncio.run(create(url, partitions=partitions))
-    planned = plan(items, partitions)
+    planned = make_plan(items, partitions)
     with _connect(dsn, schema) as connection, _connect(dsn, schema) as other:
         connection.execute("SET maintenance_work_mem = '512MB'")
-        restore = _take_off_indexes(connection, schema)
+        restore = _drop_indexes(connection, schema)
         _copy_lanes(connection, planned)
         _copy_items(connection, other, planned)
         for statement in restore:
@@ -38,7 +38,7 @@ def load(dsn: str, url: str, schema: str, *, items: int, partitions: int) -> int
 
 
 def block(dsn: str, schema: str, *, lanes_of_ten: int) -> None:
-    """Make so many of every ten lanes not ready, for a day, and the others ready."""
+    """Block this number of every ten lanes for a day, and make the others ready."""
     now = time.time_ns() // 1_000
     with _connect(dsn, schema) as connection:
         connection.execute(
@@ -57,8 +57,8 @@ def _connect(dsn: str, schema: str) -> Connection:
     return psycopg.connect(dsn, autocommit=True, options=f"-c search_path={schema}")
 
 
-def _take_off_indexes(connection: Connection, schema: str) -> list[sql.Composed]:
-    """Drop what COPY would have to maintain, and return the statements that make it again."""
+def _drop_indexes(connection: Connection, schema: str) -> list[sql.Composed]:
+    """Drop the indexes, which would slow down COPY, and return the statements that create them again."""
     restore, drop = [], []
     constraints = connection.execute(
         "SELECT c.relname, k.conname, pg_get_constraintdef(k.oid) FROM pg_constraint AS k "
@@ -85,7 +85,7 @@ def _take_off_indexes(connection: Connection, schema: str) -> list[sql.Composed]
 
 
 def _verbatim(definition: object) -> sql.SQL:
-    """What the catalogue says of an index is SQL."""
+    """Return the definition of an index in the catalog as SQL."""
     return sql.SQL(str(definition))
 
 
@@ -97,7 +97,7 @@ def _copy_lanes(connection: Connection, planned: Plan) -> None:
     counts = "{" + ",".join(str(ITEMS_PER_LANE if level == LEVEL else 0) for level in range(8)) + "}"
     columns = ["version", "ready_at", "last_at", "blocked_until", "lane", "in_flight", "partition", "level", "paused"]
     columns.append("counts")
-    zeros = _needed_beside(connection, "lane_state", columns)
+    zeros = _list_other_columns(connection, "lane_state", columns)
     rest = "\t0" * len(zeros)
     statement = f"COPY lane_state ({', '.join([*columns, *zeros])}) FROM STDIN"
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
@@ -106,8 +106,8 @@ def _copy_lanes(connection: Connection, planned: Plan) -> None:
                 copy.write(f"1\t{lane.ready_at}\t0\t0\t{lane.number}\t0\t{partition}\t{LEVEL}\tf\t{counts}{rest}\n")
 
 
-def _needed_beside(connection: Connection, table: str, given: list[str]) -> list[str]:
-    """Other columns that want a value. They count something, and a lane that nobody touched starts at zero."""
+def _list_other_columns(connection: Connection, table: str, given: list[str]) -> list[str]:
+    """Return the other columns that need a value. They are counters, which start at zero in a new lane."""
     rows = connection.execute(
         "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped "
         "AND attnotnull AND NOT atthasdef AND attname <> ALL (%s)",
@@ -117,7 +117,7 @@ def _needed_beside(connection: Connection, table: str, given: list[str]) -> list
 
 
 def _copy_items(connection: Connection, other: Connection, planned: Plan) -> None:
-    """Items and hashes in the order of their positions, into both tables at once."""
+    """Copy items and hashes in the order of their positions, into both tables at once."""
     columns = "place, position, span, lane, partition, rank, attempts, key"
     with (
         connection.cursor() as cursor,

@@ -1,4 +1,4 @@
-"""A frontier in a SQLite file, filled in the order of its tables, without a journal until it is whole."""
+"""Load a frontier in a SQLite file, in the order of its tables and without a journal until it is complete."""
 
 import asyncio
 import os
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from hashlib import blake2b
 
-from benchmarks.loading import A_DAY, LEVEL, RANK, Plan, check, create, plan
+from benchmarks.loading import A_DAY, LEVEL, RANK, Plan, check, create, make_plan
 from benchmarks.settings import ITEMS_PER_LANE
 from benchmarks.work import page
 
@@ -28,9 +28,9 @@ POSITION_INDEX = "SELECT sql FROM sqlite_master WHERE name = 'swath_item_positio
 
 
 def load(path: str, url: str, *, items: int, partitions: int) -> int:
-    """Make the frontier and return how many items it has."""
+    """Create the frontier and return its number of items."""
     asyncio.run(create(url, partitions=partitions))
-    planned = plan(items, partitions)
+    planned = make_plan(items, partitions)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for pragma in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -524288", "temp_store = MEMORY"):
             connection.execute(f"PRAGMA {pragma}")
@@ -49,7 +49,7 @@ def load(path: str, url: str, *, items: int, partitions: int) -> int:
 
 
 def block(path: str, *, lanes_of_ten: int) -> None:
-    """Make so many of every ten lanes not ready, for a day, and the others ready."""
+    """Block this number of every ten lanes for a day, and make the others ready."""
     now = time.time_ns() // 1_000
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(
@@ -71,7 +71,7 @@ def _lanes(planned: Plan) -> Iterator[tuple[object, ...]]:
 
 
 def _items(planned: Plan) -> Iterator[tuple[object, ...]]:
-    """In the order of the table: by lane, then by position."""
+    """Yield the items in the order of the table: by lane, then by position."""
     for partition, lanes in enumerate(planned.partitions):
         for lane in lanes:
             for number in range(ITEMS_PER_LANE):

@@ -1,4 +1,4 @@
-"""What the figures were measured with: they never travel without it."""
+"""The machine, versions and settings that belong to every figure."""
 
 import os
 import platform
@@ -24,7 +24,7 @@ POSTGRES_SETTINGS = (
 def describe(
     *, trial: bool, packages: Sequence[str] = (*PACKAGES, *PEERS), module: str = "benchmarks"
 ) -> dict[str, object]:
-    """The machine, the versions, the commit and the command."""
+    """Return the machine, the versions, the commit and the command."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "trial": trial,
@@ -46,7 +46,7 @@ def describe(
 
 
 def describe_postgres(dsn: str) -> Mapping[str, str]:
-    """The settings that decide what a commit is worth and what it costs, as the server has them."""
+    """Read the settings of the server that determine the durability and the cost of a commit."""
     with psycopg.connect(dsn) as connection:
         rows = connection.execute(
             "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY (%s)", (list(POSTGRES_SETTINGS),)
@@ -83,7 +83,7 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str:
-    """The commit, and whether the tree was changed since."""
+    """Return the commit, and whether the working tree has changes."""
     head = _git("rev-parse", "--short=12", "HEAD")
     if not head:
         return "none yet"

@@ -1,4 +1,4 @@
-"""Claim and settle: swath beside its floor, in turns, in one to four processes that start together."""
+"""Claim and settle: swath and its floor in alternation, in one to four processes that start together."""
 
 import asyncio
 import os
@@ -24,20 +24,20 @@ from swath.core.item import Item
 
 LINKS_BATCH = 500
 SIDES = ("swath", "floor", "floor in a loop")
-TURNS = 3  # there and back, so that whatever drifts does so under all of them
+TURNS = 3  # each goes forth and back, so that a drift of the machine affects all sides alike
 WARM_UP_SECONDS = 0.3
-HEAD_START = 0.05  # seconds until a round begins, so that it has reached every process
+HEAD_START = 0.05  # seconds until a round starts, so that every process has received it
 ANSWER_SECONDS = 120.0
-DRY_TRIES = 100  # claims without an item before a frontier counts as worked off
+DRY_TRIES = 100  # claims without an item until a frontier counts as empty
 LANES_PER_PARTITION = 1_000  # at least
-LEFT_SHARE = 0.6  # of the items, below which the frontiers are loaded anew
+LEFT_SHARE = 0.6  # reload the frontiers if fewer of the items are ready
 
 Cycle = Callable[[], Awaitable[Counted]]
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a process finds the two frontiers: equal, and apart, since the floor keeps none of swath's promises."""
+    """The two frontiers of a process. They start equal. The floor needs its own, since it keeps no promises."""
 
     store: str
     swath_url: str
@@ -53,7 +53,7 @@ class Round:
     side: str
     batch: int
     links: bool
-    start_at: float  # on the monotonic clock, which all processes of a machine share
+    start_at: float  # on the monotonic clock, which all processes share
     seconds: float
 
 
@@ -79,7 +79,7 @@ def measure(lab: Lab, settings: Settings, results: Results) -> None:
     _measure(lab, settings, results, list(_cases(settings)))
     alone = [case for case in _cases(settings) if case.processes == 1]
     if isinstance(lab, SqliteLab) and alone:
-        # The prototype ran with NORMAL: what the sync of each commit costs is worth a row.
+        # One row with synchronous=NORMAL shows the cost of syncing each commit.
         _measure(SqliteLab(lab.directory, synchronous="normal"), settings, results, alone)
 
 
@@ -94,12 +94,12 @@ def _measure(lab: Lab, settings: Settings, results: Results, cases: Sequence[Cas
     site = _load(lab, settings)
     with ExitStack() as stack:
         fleet = [stack.enter_context(Child(work)) for _ in range(max(case.processes for case in cases))]
-        _tell(fleet, site)
+        _send_site(fleet, site)
         for case in cases:
             if min(map(_ready, (lab.url("moves_swath"), lab.url("moves_floor")))) < LEFT_SHARE * settings.moves_items:
-                _tell(fleet, None)
+                _send_site(fleet, None)
                 site = _load(lab, settings)
-                _tell(fleet, site)
+                _send_site(fleet, site)
             figure: Figure = {
                 "synchronous": site.synchronous,
                 "batch": case.batch,
@@ -112,7 +112,7 @@ def _measure(lab: Lab, settings: Settings, results: Results, cases: Sequence[Cas
                 **_case(fleet[: case.processes], case, settings.seconds),
             }
             results.add(figure)
-            say(f"moves, {lab.store} {site.synchronous}, {case}: {_told(figure)}")
+            say(f"moves, {lab.store} {site.synchronous}, {case}: {_describe(figure)}")
     for name in ("moves_swath", "moves_floor"):
         lab.drop(name)
 
@@ -139,7 +139,7 @@ def _case(fleet: Sequence[Child], case: Case, seconds: float) -> dict[str, float
 
 
 def _round(fleet: Sequence[Child], case: Case, side: str, seconds: float) -> list[Measured]:
-    """What each process did in one window."""
+    """Run one window and return what each process measured."""
     question = Round(side, case.batch, case.links, time.monotonic() + HEAD_START, seconds)
     for child in fleet:
         child.send(question)
@@ -147,17 +147,17 @@ def _round(fleet: Sequence[Child], case: Case, side: str, seconds: float) -> lis
 
 
 def _rate(rounds: Sequence[Sequence[Measured]], count: Callable[[Measured], int]) -> float:
-    """So many a second of all processes together, in the mean over the windows."""
+    """Return the rate of all processes together, as the mean over the windows."""
     return sum(sum(count(one) / one.seconds for one in measured if one.items) for measured in rounds) / len(rounds)
 
 
 def _slowest(rounds: Sequence[Sequence[Measured]]) -> float | None:
-    """The items of the process that got the fewest, as a share of what each would have got in fair turns."""
+    """Return the items of the slowest process as a share of the mean of all processes."""
     totals = [sum(one.items for one in of_one) for of_one in zip(*rounds, strict=True)]
     return min(totals) * len(totals) / sum(totals) if len(totals) > 1 and sum(totals) else None
 
 
-def _told(figure: Figure) -> str:
+def _describe(figure: Figure) -> str:
     links = f" and {figure['swath_links_per_s']:,.0f} links/s" if figure["links_per_item"] else ""
     shares = f"{_share(figure['ratio'])} of the floor, {_share(figure['ratio_in_loop'])} of that in a loop"
     return f"{figure['swath_items_per_s']:,.0f} items/s{links}, {shares}"
@@ -169,7 +169,7 @@ def _share(ratio: float | None) -> str:
 
 def _load(lab: Lab, settings: Settings) -> Site:
     lanes = settings.moves_items // ITEMS_PER_LANE
-    # As many as swath makes by itself; fewer in a trial, so that a partition has lanes for the largest batch.
+    # swath's default; fewer in a trial run, so that a partition has enough lanes for the largest batch.
     partitions = max(1, min(PARTITIONS[lab.store], lanes // LANES_PER_PARTITION))
     for name in ("moves_swath", "moves_floor"):
         lab.load(name, items=settings.moves_items, partitions=partitions)
@@ -181,7 +181,7 @@ def _load(lab: Lab, settings: Settings) -> Site:
     return Site("postgres", url, lab.dsn, "moves_floor", "on", partitions, lanes)
 
 
-def _tell(fleet: Sequence[Child], site: Site | None) -> None:
+def _send_site(fleet: Sequence[Child], site: Site | None) -> None:
     for child in fleet:
         child.send(site)
     for child in fleet:
@@ -196,11 +196,11 @@ def _ready(url: str) -> int:
     return asyncio.run(ask())
 
 
-# in the process
+# in the child process
 
 
 def work(connection: Connection) -> None:
-    """Open what the parent names, and answer round after round until it hangs up."""
+    """Open the frontiers that the parent names, and run rounds until the parent closes the connection."""
     bench: _Bench | None = None
     with asyncio.Runner() as runner:
         try:
@@ -220,7 +220,7 @@ def work(connection: Connection) -> None:
 
 
 class _Bench:
-    """Both sides, open."""
+    """Both frontiers, open."""
 
     def __init__(self, site: Site, runner: asyncio.Runner) -> None:
         self._runner = runner
@@ -250,16 +250,16 @@ async def _open(url: str) -> swath.Frontier:
 
 def _floor_round(floor: Floor, question: Round) -> Measured:
     tally = _Tally(question)
-    while tally.goes_on():
+    while tally.is_running():
         tally.count(floor.cycle(question.batch, links=question.links))
-    return tally.measured()
+    return tally.get_result()
 
 
 async def _round_in_loop(cycle: Cycle, question: Round) -> Measured:
     tally = _Tally(question)
-    while tally.goes_on():
+    while tally.is_running():
         tally.count(await cycle())
-    return tally.measured()
+    return tally.get_result()
 
 
 async def _swath_cycle(frontier: swath.Frontier, web: Web, batch: int, *, links: bool) -> Counted:
@@ -281,7 +281,7 @@ class _Tally:
         self._items = self._links = self._cycles = self._empty = 0
         self._last = question.start_at
 
-    def goes_on(self) -> bool:
+    def is_running(self) -> bool:
         return self._clock() < self._question.start_at + self._question.seconds and self._empty < DRY_TRIES
 
     def count(self, counted: Counted) -> None:
@@ -294,7 +294,7 @@ class _Tally:
         self._cycles += 1
         self._last = self._clock()
 
-    def measured(self) -> Measured:
+    def get_result(self) -> Measured:
         return Measured(self._items, self._links, self._cycles, max(self._last - self._question.start_at, 1e-9))
 
 

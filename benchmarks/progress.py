@@ -1,4 +1,4 @@
-"""Lines that tell, while it runs, what is being measured and what came out."""
+"""Progress lines on standard error, with the time since the start."""
 
 import sys
 import time

@@ -1,20 +1,20 @@
-"""Tables out of saved figures, printed and written between the markers of docs/benchmarks.md. No figure is typed."""
+"""Render saved figures as tables, print them, and write them between the markers in docs/benchmarks.md."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results import saved
+from benchmarks.results import load_results
 
 Saved = Mapping[str, Any]
 
-# What the issue asks for; a figure that falls short of it says so.
+# Goals; the tables mark a figure that misses its goal.
 FLOOR_SHARE = 0.8
 FLOOR_SHARE_FROM_BATCH = 100
 FLAT = 1.5
 RSS_MB = 250
-PROTOTYPE = {  # measured on a prototype: items/s at batch 500, and links/s
+PROTOTYPE = {  # what a prototype reached: items/s at batch 500, and links/s
     "postgres": {"items": 38_000, "links": 158_000},
     "sqlite": {"items": 20_000, "links": 104_000},
 }
@@ -25,10 +25,10 @@ Sections = Mapping[str, Callable[[Sequence[Saved]], str]]
 
 
 def write(results: Path, docs: Path, sections: Sections | None = None, command: str = "make bench") -> None:
-    """Renew every generated section of the docs; sections without figures say so."""
+    """Replace every generated section of the docs. A section without figures says so."""
     if not docs.exists():
         return
-    found = list(saved(results)) if results.exists() else []
+    found = list(load_results(results)) if results.exists() else []
     text = docs.read_text(encoding="utf-8")
     for section, render in (SECTIONS if sections is None else sections).items():
         body = render(found) or f"_Not measured yet: `{command}`._"
@@ -38,7 +38,7 @@ def write(results: Path, docs: Path, sections: Sections | None = None, command: 
 
 
 def show(results: Path, sections: Sections | None = None) -> None:
-    found = list(saved(results)) if results.exists() else []
+    found = list(load_results(results)) if results.exists() else []
     for render in (SECTIONS if sections is None else sections).values():
         if body := render(found):
             print(f"\n{body}")
@@ -192,7 +192,7 @@ def _size_table(file: Saved) -> str:
 
 
 def _wins(figures: Sequence[Saved], kinds: Mapping[str, str], *, larger: bool) -> str:
-    """Where a peer beats swath as it comes, in so many words."""
+    """List the figures where a peer beats swath in its default configuration."""
     ours = next((figure for figure in figures if figure["name"] == "swath"), None)
     if ours is None:
         return ""
@@ -216,7 +216,7 @@ SECTIONS: Sections = {
 }
 
 
-# pieces
+# parts of a section
 
 
 def _by_store(part: str, found: Sequence[Saved], table: Callable[[Saved], str]) -> str:
@@ -229,7 +229,7 @@ def _by_store(part: str, found: Sequence[Saved], table: Callable[[Saved], str]) 
 
 
 def about(file: Saved) -> str:
-    """What the figures were measured with, in small print under them."""
+    """Return the machine, versions and settings in small print."""
     machine, versions = file["machine"], file["versions"]
     trial = "**A trial run: too small or too short to say how fast anything is.** " if file["trial"] else ""
     return (

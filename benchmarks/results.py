@@ -1,4 +1,4 @@
-"""Figures, saved as soon as they are known: a run that is broken off keeps what it has."""
+"""Figures, saved as soon as they are known, so that an interrupted run keeps them."""
 
 import json
 import os
@@ -12,7 +12,7 @@ Figure = dict[str, Any]
 
 @dataclass
 class Results:
-    """One file: what one part measured on one store, with everything needed to read it."""
+    """One file: the figures of one part on one store, with the machine and settings."""
 
     path: Path
     about: Mapping[str, Any]
@@ -30,6 +30,6 @@ class Results:
         os.replace(draft, self.path)
 
 
-def saved(directory: Path) -> Iterator[dict[str, Any]]:
+def load_results(directory: Path) -> Iterator[dict[str, Any]]:
     for path in sorted(directory.glob("*.json")):
         yield json.loads(path.read_text(encoding="utf-8"))

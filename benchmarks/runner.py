@@ -1,4 +1,4 @@
-"""frontier.run with 500 and 5,000 workers over a large frontier: how fast, and what the process needs for it."""
+"""frontier.run with 500 and 5,000 workers on a large frontier: the rate, and the memory, threads and connections."""
 
 import asyncio
 import os
@@ -21,12 +21,12 @@ from benchmarks.settings import Settings
 from swath.runner.execution import Handler
 
 WORKERS = (500, 5_000)
-ORDER = (500, 5_000, 5_000, 500) * 2  # in turns, as with the floor
+ORDER = (500, 5_000, 5_000, 500) * 2  # alternate, as with the floor
 WARM_UP_SECONDS = 1.0
 SAMPLE_SECONDS = 0.2
-FIRST_SECONDS = 20.0  # until the first item is settled, at the most
+FIRST_SECONDS = 20.0  # maximum time until the first item is settled
 ANSWER_SECONDS = 120.0
-LEFT_SHARE = 0.6  # of the items, below which the frontier is loaded anew
+LEFT_SHARE = 0.6  # reload the frontier if fewer of the items are ready
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Run:
 
 @dataclass(slots=True)
 class Needs:
-    """The most that a process had of each, in all samples."""
+    """The maximum of each value over all samples of a process."""
 
     rss_mb: float = 0.0
     threads: int = 0
@@ -46,12 +46,12 @@ class Needs:
 
 
 def measure(lab: Lab, settings: Settings, results: Results) -> None:
-    name = flatness.frontier_of(lab, settings.items)
+    name = flatness.get_frontier(lab, settings.items)
     figures: dict[int, list[Figure]] = {workers: [] for workers in WORKERS}
     for workers in ORDER:
         if asyncio.run(_ready(lab.url(name))) < LEFT_SHARE * settings.items:
             flatness.forget(lab, settings.items)
-            name = flatness.frontier_of(lab, settings.items)
+            name = flatness.get_frontier(lab, settings.items)
         figure = _run(lab, name, workers, settings.seconds)
         figures[workers].append(figure)
         say(
@@ -59,10 +59,10 @@ def measure(lab: Lab, settings: Settings, results: Results) -> None:
             f"{figure['rss_mb']:.0f} MB, {figure['threads']} threads, {figure['connections']} connections"
         )
     for workers in WORKERS:
-        results.add({"workers": workers, "items": settings.items, **_together(figures[workers])})
+        results.add({"workers": workers, "items": settings.items, **_combine(figures[workers])})
 
 
-def _together(figures: Sequence[Figure]) -> Figure:
+def _combine(figures: Sequence[Figure]) -> Figure:
     rate = sum(figure["items_per_s"] for figure in figures) / len(figures)
     return {
         "items_per_s": rate,
@@ -95,7 +95,7 @@ def _sample(lab: Lab, name: str, pid: int, needs: Needs) -> None:
 
 
 def _connections(lab: Lab, name: str, pid: int) -> int:
-    """To the server, as the server counts them; to a file, as many times as it is open."""
+    """Count the connections that the server sees, or how often the process has the SQLite file open."""
     if isinstance(lab, PostgresLab):
         with psycopg.connect(lab.dsn) as connection:
             row = connection.execute(
@@ -110,7 +110,7 @@ def _connections(lab: Lab, name: str, pid: int) -> int:
             try:
                 found += os.readlink(entry.path) == path
             except OSError:
-                continue  # closed meanwhile
+                continue  # closed in the meantime
     except OSError:
         pass
     return found
@@ -121,12 +121,12 @@ async def _ready(url: str) -> int:
         return (await frontier.status()).ready
 
 
-# in the process
+# in the child process
 
 
 def work(connection: Connection) -> None:
     run: Run = connection.recv()
-    answer(connection, asyncio.run(measure_rate(run, _nothing)))
+    answer(connection, asyncio.run(measure_rate(run, _do_nothing)))
 
 
 async def measure_rate(run: Run, handler: Handler, **options: Any) -> float:
@@ -135,19 +135,19 @@ async def measure_rate(run: Run, handler: Handler, **options: Any) -> float:
         running = asyncio.create_task(
             frontier.run(handler, workers=run.workers, until="stopped", handle_signals=False, **options)
         )
-        await _first(frontier, running)
+        await _wait_for_first(frontier, running)
         await asyncio.sleep(WARM_UP_SECONDS)
         before, began = (await frontier.status()).done, time.monotonic()
         await asyncio.sleep(run.seconds)
         after, ended = (await frontier.status()).done, time.monotonic()
         if running.done():
-            await running  # which raises what ended it
+            await running  # raises the error that ended the run
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     return (after - before) / (ended - began)
 
 
-async def _first(frontier: swath.Frontier, running: "asyncio.Task[swath.Summary]") -> None:
+async def _wait_for_first(frontier: swath.Frontier, running: "asyncio.Task[swath.Summary]") -> None:
     """Wait until the first items are settled."""
     start = (await frontier.status()).done
     give_up = time.monotonic() + FIRST_SECONDS
@@ -157,5 +157,5 @@ async def _first(frontier: swath.Frontier, running: "asyncio.Task[swath.Summary]
         await asyncio.sleep(0.01)
 
 
-async def _nothing(item: swath.Item) -> None:
-    """A handler for which every item is done."""
+async def _do_nothing(item: swath.Item) -> None:
+    """Return None, which means that the item is done."""

@@ -1,4 +1,4 @@
-"""What a run measures and for how long, from the environment."""
+"""The settings of a benchmark run, from environment variables."""
 
 import os
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ BATCHES = (1, 10, 100, 500)
 PROCESSES = (1, 2, 4)
 ITEMS_PER_LANE = 20
 FEWEST_ITEMS = 1_000
-MOVES_ITEMS = 2_000_000  # what the moves are measured on, where BENCH_ITEMS is larger
-PEER_ITEMS = 20_000  # what every queue of the comparison is given
+MOVES_ITEMS = 2_000_000  # maximum size of the frontiers for the part `moves`
+PEER_ITEMS = 20_000  # items for each queue in the comparison
 FLAT_SIZES = (100_000, 1_000_000)  # and BENCH_ITEMS
-FULL_ITEMS = 1_000_000  # a run with fewer, or shorter, tells whether the benchmark works and not how fast swath is
+FULL_ITEMS = 1_000_000  # a smaller or shorter run is a trial: it shows that the benchmark works, not how fast swath is
 FULL_SECONDS = 3.0
 
-# A server of 2 GB on a machine of its own. Nothing here touches durability: fsync, synchronous_commit and
-# full_page_writes are as PostgreSQL ships them, and are read back into the results.
+# For a server with 2 GB. Durability stays at PostgreSQL's defaults (fsync, synchronous_commit, full_page_writes); the
+# results include the values that the server reports.
 POSTGRES = "shared_buffers=1GB,max_wal_size=4GB,checkpoint_timeout=5min,maintenance_work_mem=256MB"
 
 HERE = Path(__file__).parent
@@ -42,7 +42,7 @@ class Settings:
 
     @property
     def sizes(self) -> list[int]:
-        """The sizes at which latency is compared, smallest first."""
+        """The sizes for the part `flatness`, smallest first."""
         return sorted({size for size in FLAT_SIZES if size < self.items} | {self.items})
 
     @property
@@ -51,29 +51,31 @@ class Settings:
 
     @property
     def trial(self) -> bool:
-        """Whether the run is too small to say how fast anything is."""
+        """Whether the run is too small or too short for its figures to mean anything."""
         return self.items < FULL_ITEMS or self.seconds < FULL_SECONDS
 
     @classmethod
     def from_environment(cls, given: Mapping[str, str] = os.environ) -> "Settings":
         default = cls()
-        items = number("BENCH_ITEMS", given.get("BENCH_ITEMS", str(default.items)), least=FEWEST_ITEMS)
-        peer_items = number("BENCH_PEER_ITEMS", given.get("BENCH_PEER_ITEMS", str(PEER_ITEMS)), least=FEWEST_ITEMS)
+        items = parse_number("BENCH_ITEMS", given.get("BENCH_ITEMS", str(default.items)), least=FEWEST_ITEMS)
+        peer_items = parse_number(
+            "BENCH_PEER_ITEMS", given.get("BENCH_PEER_ITEMS", str(PEER_ITEMS)), least=FEWEST_ITEMS
+        )
         return cls(
             items=items,
-            seconds=number("BENCH_SECONDS", given.get("BENCH_SECONDS", str(default.seconds)), least=0.1),
-            parts=chosen("BENCH_ONLY", given.get("BENCH_ONLY", ""), PARTS),
-            stores=chosen("BENCH_STORES", given.get("BENCH_STORES", ""), STORES),
-            batches=tuple(map(int, chosen("BENCH_BATCHES", given.get("BENCH_BATCHES", ""), _texts(BATCHES)))),
-            processes=tuple(map(int, chosen("BENCH_PROCESSES", given.get("BENCH_PROCESSES", ""), _texts(PROCESSES)))),
+            seconds=parse_number("BENCH_SECONDS", given.get("BENCH_SECONDS", str(default.seconds)), least=0.1),
+            parts=select("BENCH_ONLY", given.get("BENCH_ONLY", ""), PARTS),
+            stores=select("BENCH_STORES", given.get("BENCH_STORES", ""), STORES),
+            batches=tuple(map(int, select("BENCH_BATCHES", given.get("BENCH_BATCHES", ""), _texts(BATCHES)))),
+            processes=tuple(map(int, select("BENCH_PROCESSES", given.get("BENCH_PROCESSES", ""), _texts(PROCESSES)))),
             peer_items=min(peer_items, items),
-            postgres=pairs("BENCH_POSTGRES", given.get("BENCH_POSTGRES", POSTGRES)),
+            postgres=parse_pairs("BENCH_POSTGRES", given.get("BENCH_POSTGRES", POSTGRES)),
             results=Path(given.get("BENCH_RESULTS", default.results)),
             docs=Path(given.get("BENCH_DOCS", default.docs)),
         )
 
 
-def number(name: str, text: str, *, least: N) -> N:
+def parse_number(name: str, text: str, *, least: N) -> N:
     try:
         value = type(least)(text.replace("_", ""))
     except ValueError:
@@ -83,15 +85,15 @@ def number(name: str, text: str, *, least: N) -> N:
     return value
 
 
-def chosen(name: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of a comma-separated list, in our order; all of them when it is empty."""
+def select(name: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words of a comma-separated list, in the order of `known`; all of them if the list is empty."""
     wanted = {word.strip() for word in text.split(",") if word.strip()}
     if unknown := wanted - set(known):
-        raise SystemExit(f"{name}={text!r}: {', '.join(sorted(unknown))} is none of {', '.join(known)}")
+        raise SystemExit(f"{name}={text!r}: {', '.join(sorted(unknown))} is not one of {', '.join(known)}")
     return tuple(word for word in known if not wanted or word in wanted)
 
 
-def pairs(name: str, text: str) -> tuple[tuple[str, str], ...]:
+def parse_pairs(name: str, text: str) -> tuple[tuple[str, str], ...]:
     pairs = [word.partition("=") for word in text.split(",") if word.strip()]
     if wrong := [key for key, equals, _ in pairs if not equals]:
         raise SystemExit(f"{name}={text!r}: {wrong[0]!r} has no value, as in shared_buffers=1GB")

@@ -1,6 +1,6 @@
-"""The work that everything is measured on: pages of hosts, and what a page links to.
+"""The work of the benchmarks: pages of hosts, and the links of a page.
 
-Page `n` of a host is known when it was loaded; the others are new. A lane is a host.
+Pages with a number are known, because they were loaded; the others are new. A lane is a host.
 """
 
 import random
@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from benchmarks.settings import ITEMS_PER_LANE
 
-LINKS = 10  # of a page
+LINKS = 10  # per page
 KNOWN_SHARE = 0.85
-OWN_SHARE = 0.5  # of the links that stay on the host of the page
+OWN_SHARE = 0.5  # share of the links that stay on the host of the page
 
 
 class Link(NamedTuple):
@@ -28,7 +28,7 @@ def page(lane: str, number: int | str) -> str:
 
 
 def pages(count: int) -> Iterator[Link]:
-    """So many pages, round the hosts."""
+    """Yield this number of pages, alternating between the hosts."""
     lanes = max(1, count // ITEMS_PER_LANE)
     for number in range(count):
         lane = lane_name(number % lanes)
@@ -36,11 +36,11 @@ def pages(count: int) -> Iterator[Link]:
 
 
 class Web:
-    """Links as pages have them: some to pages that are known, some to ones that nobody else will find."""
+    """A source of links: some lead to known pages, the others to new pages that no other process links to."""
 
     def __init__(self, *, lanes: int, name: str, seed: int) -> None:
         self._lanes = lanes
-        self._name = name  # of the process, so that no two find the same new page
+        self._name = name  # name of the process, so that no two processes link to the same new page
         self._random = random.Random(seed)
         self._found = 0
 

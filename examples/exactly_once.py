@@ -1,6 +1,6 @@
-"""Exactly once: the caller's writes and the settlement are one transaction, in one SQLite file.
+"""Exactly once: your writes and the settlement commit in one transaction, in one SQLite file.
 
-Run it, kill it at any moment, run it again: every account is credited once.
+Run it, kill it at any time and run it again: every account is credited once.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ async def main() -> None:
                 await claim.settle([item.done()], connection=bank)
                 bank.execute("COMMIT")
         credited, total = bank.execute("SELECT count(*), sum(credits) FROM account WHERE credits = 1").fetchone()
-        print(f"{credited} of {ACCOUNTS} accounts were credited once; {total} credits in all")
+        print(f"{credited} of {ACCOUNTS} accounts were credited once; {total} credits in total")
         bank.close()
 
 

@@ -1,4 +1,4 @@
-"""Ranges: one item covers a million numbers, and splits itself for whoever is free."""
+"""Ranges: one item stands for a million numbers, and is split so that other workers can help."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ async def add_up(item: swath.Item) -> swath.Outcome:
 async def main() -> None:
     total = 0
 
-    async def counted(item: swath.Item) -> swath.Outcome:
+    async def add_to_total(item: swath.Item) -> swath.Outcome:
         nonlocal total
         outcome = await add_up(item)
         if isinstance(outcome, swath.Done | swath.Split):
@@ -27,7 +27,7 @@ async def main() -> None:
     async with swath.open("memory:") as frontier:
         whole = {"lo": 0, "hi": 1_000_000}
         await frontier.add(swath.Item("numbers", payload=whole, span=2**40))
-        await frontier.run(counted, workers=4)
+        await frontier.run(add_to_total, workers=4)
         (checkpoint,) = (await frontier.status()).checkpoints
         print(f"the sum is {total:,}; the checkpoint is at {checkpoint.position:,} of {checkpoint.end:,}")
 

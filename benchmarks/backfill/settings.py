@@ -36,11 +36,11 @@ class Settings:
     def from_environment(cls, given: Mapping[str, str] = os.environ) -> "Settings":
         default = cls()
         return cls(
-            rows=base.number("BENCH_ROWS", given.get("BENCH_ROWS", str(default.rows)), least=FEWEST_ROWS),
-            rounds=base.number("BENCH_ROUNDS", given.get("BENCH_ROUNDS", str(default.rounds)), least=1),
-            batch=base.number("BENCH_BATCH", given.get("BENCH_BATCH", str(default.batch)), least=1),
-            parts=base.chosen("BENCH_ONLY", given.get("BENCH_ONLY", ""), PARTS),
-            postgres=base.pairs("BENCH_POSTGRES", given.get("BENCH_POSTGRES", base.POSTGRES)),
+            rows=base.parse_number("BENCH_ROWS", given.get("BENCH_ROWS", str(default.rows)), least=FEWEST_ROWS),
+            rounds=base.parse_number("BENCH_ROUNDS", given.get("BENCH_ROUNDS", str(default.rounds)), least=1),
+            batch=base.parse_number("BENCH_BATCH", given.get("BENCH_BATCH", str(default.batch)), least=1),
+            parts=base.select("BENCH_ONLY", given.get("BENCH_ONLY", ""), PARTS),
+            postgres=base.parse_pairs("BENCH_POSTGRES", given.get("BENCH_POSTGRES", base.POSTGRES)),
             results=Path(given.get("BENCH_RESULTS", default.results)),
             docs=Path(given.get("BENCH_DOCS", default.docs)),
         )

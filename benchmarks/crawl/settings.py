@@ -41,13 +41,13 @@ class Settings:
     @classmethod
     def from_environment(cls, given: Mapping[str, str] = os.environ) -> "Settings":
         default = cls()
-        pages = base.number("BENCH_PAGES", given.get("BENCH_PAGES", str(default.pages)), least=HOSTS * 5)
+        pages = base.parse_number("BENCH_PAGES", given.get("BENCH_PAGES", str(default.pages)), least=HOSTS * 5)
         return cls(
             pages=pages // HOSTS * HOSTS,
-            rounds=base.number("BENCH_ROUNDS", given.get("BENCH_ROUNDS", str(default.rounds)), least=1),
-            parts=base.chosen("BENCH_ONLY", given.get("BENCH_ONLY", ""), PARTS),
-            slow_seconds=base.number("BENCH_SLOW_SECONDS", given.get("BENCH_SLOW_SECONDS", "60"), least=30.0),
-            postgres=base.pairs("BENCH_POSTGRES", given.get("BENCH_POSTGRES", base.POSTGRES)),
+            rounds=base.parse_number("BENCH_ROUNDS", given.get("BENCH_ROUNDS", str(default.rounds)), least=1),
+            parts=base.select("BENCH_ONLY", given.get("BENCH_ONLY", ""), PARTS),
+            slow_seconds=base.parse_number("BENCH_SLOW_SECONDS", given.get("BENCH_SLOW_SECONDS", "60"), least=30.0),
+            postgres=base.parse_pairs("BENCH_POSTGRES", given.get("BENCH_POSTGRES", base.POSTGRES)),
             results=Path(given.get("BENCH_RESULTS", default.results)),
             docs=Path(given.get("BENCH_DOCS", default.docs)),
         )

@@ -42,11 +42,11 @@ class Settings:
     @classmethod
     def from_environment(cls, given: Mapping[str, str] = os.environ) -> "Settings":
         return cls(
-            rows=base.number("BENCH_ROWS", given.get("BENCH_ROWS", str(FULL_ROWS)), least=1_000),
-            files=base.number("BENCH_FILES", given.get("BENCH_FILES", str(FULL_FILES)), least=1_000),
-            rounds=base.number("BENCH_ROUNDS", given.get("BENCH_ROUNDS", "3"), least=1),
-            parts=base.chosen("BENCH_ONLY", given.get("BENCH_ONLY", ""), PARTS),
-            postgres=base.pairs("BENCH_POSTGRES", given.get("BENCH_POSTGRES", base.POSTGRES)),
+            rows=base.parse_number("BENCH_ROWS", given.get("BENCH_ROWS", str(FULL_ROWS)), least=1_000),
+            files=base.parse_number("BENCH_FILES", given.get("BENCH_FILES", str(FULL_FILES)), least=1_000),
+            rounds=base.parse_number("BENCH_ROUNDS", given.get("BENCH_ROUNDS", "3"), least=1),
+            parts=base.select("BENCH_ONLY", given.get("BENCH_ONLY", ""), PARTS),
+            postgres=base.parse_pairs("BENCH_POSTGRES", given.get("BENCH_POSTGRES", base.POSTGRES)),
             results=Path(given.get("BENCH_RESULTS", HERE.parent / "results")),
             docs=Path(given.get("BENCH_DOCS", HERE.parent.parent / "docs" / "benchmarks.md")),
         )

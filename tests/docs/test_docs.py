@@ -41,7 +41,7 @@ def test_the_readme_example_covers_what_it_says(tmp_path: Path) -> None:
 
 def test_exactly_once_credits_each_account_once(tmp_path: Path) -> None:
     out = run(ROOT / "examples/exactly_once.py", tmp_path)
-    assert out == "200 of 200 accounts were credited once; 200 credits in all\n"
+    assert out == "200 of 200 accounts were credited once; 200 credits in total\n"
     assert run(ROOT / "examples/exactly_once.py", tmp_path) == out
 
 
