@@ -18,7 +18,7 @@ def _race(found: Sequence[Saved]) -> str:
     file = next((file for file in found if file["part"] == "backfill" and file["figures"]), None)
     if file is None:
         return ""
-    figures = summed(file["figures"])
+    figures = summarize(file["figures"])
     head = ["", "seconds", "rows/s", "transactions", "longest lock, s", "WAL, MB", "CPU of the server, s"]
     rows = [
         [
@@ -35,7 +35,7 @@ def _race(found: Sequence[Saved]) -> str:
     return "\n\n".join([table(head, rows), _goals(figures), about(file)])
 
 
-def summed(figures: Sequence[Saved]) -> dict[str, dict[str, Any]]:
+def summarize(figures: Sequence[Saved]) -> dict[str, dict[str, Any]]:
     """Each contestant's medians over its rounds, in the order of their first."""
     by_name: dict[str, list[Saved]] = {}
     for one in figures:
@@ -69,7 +69,9 @@ def _goals(figures: Mapping[str, Mapping[str, Any]]) -> str:
     if ours:
         longest = max(one["longest_lock_seconds"] for one in ours.values())
         verdict = "reached" if longest < LOCK_SECONDS else "**missed**"
-        single = f", while one UPDATE held its for {held:.1f} s" if (held := _held(figures)) is not None else ""
+        single = (
+            f", while one UPDATE held its for {held:.1f} s" if (held := _find_longest_lock(figures)) is not None else ""
+        )
         lines.append(
             f"- The longest that swath held a lock was {longest:.2f} s{single}; the goal of less than twice "
             f"--target-time ({LOCK_SECONDS:g} s) is {verdict}."
@@ -77,7 +79,7 @@ def _goals(figures: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _held(figures: Mapping[str, Mapping[str, Any]]) -> float | None:
+def _find_longest_lock(figures: Mapping[str, Mapping[str, Any]]) -> float | None:
     return figures[UPDATE]["longest_lock_seconds"] if UPDATE in figures else None
 
 

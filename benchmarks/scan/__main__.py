@@ -91,18 +91,18 @@ def _source(kind: str, settings: Settings, directory: Path, stack: ExitStack) ->
 
 
 def _plain(kind: str, source: str) -> Figure:
-    return _said([sys.executable, "-m", "benchmarks.scan.plain", kind, source], code=0)
+    return _run_command([sys.executable, "-m", "benchmarks.scan.plain", kind, source], code=0)
 
 
 def _swath(kind: str, source: str, directory: Path) -> Figure:
     check = "benchmarks.scan.checks:" + ("file" if kind == "files" else "row")
     out = directory / f"{kind}.jsonl"
     words = ["--source", source, "--check", check, "--out", str(out), "--workers", "1", "--fresh", "--json"]
-    said = _said([sys.executable, "-m", "swath", "scan", *words], code=0)
+    said = _run_command([sys.executable, "-m", "swath", "scan", *words], code=0)
     return {"records": said["records"], "seconds": said["seconds"]}
 
 
-def _said(command: list[str], *, code: int) -> Figure:
+def _run_command(command: list[str], *, code: int) -> Figure:
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=HERE.parent.parent)
     if done.returncode != code:
         raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr}")

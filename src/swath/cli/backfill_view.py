@@ -29,7 +29,7 @@ def describe_start(job: BackfillJob, start: StartInfo) -> str:
     )
     verb = f"resumes after {format_key(progress.key)}" if start.resumed else "starts"
     upto = "follows new rows" if follow else f"ends at {format_key(progress.upto)}"
-    return f"backfill of {table.name} by {', '.join(table.key_names)} {verb} and {upto}\nevery row {promise}"
+    return f"backfill of {table.name} by {', '.join(table.key_names)} {verb} and {upto}\neach row is changed {promise}"
 
 
 def format_key(key: Key | None) -> str:

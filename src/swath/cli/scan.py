@@ -20,7 +20,7 @@ def scan(
             "-s",
             metavar="SOURCE",
             show_default=False,
-            help="postgresql://…/db#table, sqlite:///f.db#table, a directory, s3://bucket/prefix, "
+            help="What to scan: postgresql://…/db#table, sqlite:///f.db#table, a directory, s3://bucket/prefix, "
             "records.jsonl[.gz|.zst] or data.parquet",
         ),
     ],
