@@ -14,10 +14,6 @@ FLOOR_SHARE = 0.8
 FLOOR_SHARE_FROM_BATCH = 100
 FLAT = 1.5
 RSS_MB = 250
-PROTOTYPE = {  # what a prototype reached: items/s at batch 500, and links/s
-    "postgres": {"items": 38_000, "links": 158_000},
-    "sqlite": {"items": 20_000, "links": 104_000},
-}
 NAMES = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
 
 
@@ -71,7 +67,7 @@ def _moves_table(file: Saved) -> str:
         f"{first['items']:,} items in {first['lanes']:,} lanes of one in flight, {first['partitions']} partition(s). "
         "Rows with links: 85% of them known already."
     )
-    return "\n\n".join(part for part in (size, table(list(columns), rows), _range(file), _prototype(file)) if part)
+    return "\n\n".join(part for part in (size, table(list(columns), rows), _range(file)) if part)
 
 
 def _batch(figure: Saved) -> str:
@@ -101,16 +97,6 @@ def _slowest(figure: Saved) -> str:
     if figure["swath_slowest"] is None or figure["floor_slowest"] is None:
         return ""
     return f"{figure['swath_slowest']:.0%}, {figure['floor_slowest']:.0%}"
-
-
-def _prototype(file: Saved) -> str:
-    goal = PROTOTYPE[file["store"]]
-    plain = max((one["swath_items_per_s"] for one in file["figures"] if not one["links_per_item"]), default=0.0)
-    links = max((one["swath_links_per_s"] for one in file["figures"] if one["links_per_item"]), default=0.0)
-    return (
-        f"The prototype of the design reached {goal['items']:,} items/s and {goal['links']:,} links/s on another "
-        f"machine of this kind; the best here are {plain:,.0f} and {links:,.0f}."
-    )
 
 
 def _flatness(found: Sequence[Saved]) -> str:
