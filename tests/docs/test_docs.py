@@ -3,8 +3,10 @@
 import ast
 import asyncio
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
 
@@ -100,6 +102,26 @@ def test_the_clock_in_the_how_to_makes_the_retry_due() -> None:
     program = compile(shown, "test-handlers.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     asyncio.run(eval(program, {"swath": swath, "handler": handler}))
     assert attempts == [0, 1]
+
+
+def test_the_sink_in_the_how_to_writes_each_row_once(tmp_path: Path) -> None:
+    shown = BLOCK.findall((ROOT / "docs/howto/exactly-once.md").read_text())[0]
+    program = compile(shown, "exactly-once.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+    async def fetch_title(url: str) -> str:
+        return f"title of {url}"
+
+    async def main() -> None:
+        async with swath.open(f"sqlite:///{tmp_path}/work.db") as frontier:
+            with closing(sqlite3.connect(tmp_path / "work.db")) as connection:
+                connection.execute("CREATE TABLE page (url TEXT, title TEXT)")
+            await frontier.add(f"page {number}" for number in range(20))
+            await eval(program, {"frontier": frontier, "fetch_title": fetch_title})
+
+    asyncio.run(main())
+    with closing(sqlite3.connect(tmp_path / "work.db")) as connection:
+        rows = connection.execute("SELECT url, title FROM page").fetchall()
+    assert sorted(rows) == sorted((f"page {number}", f"title of page {number}") for number in range(20))
 
 
 def test_the_page_on_crawling_names_every_reason_and_trap() -> None:
