@@ -69,7 +69,7 @@ format: $(INSTALLED) ## Mend style
 	$(BIN)/ruff format .
 
 record-format: $(INSTALLED) ## Record the hashes of tables and stored functions in tests/formats.json
-	$(BIN)/python scripts/record_format.py $(RECORD_ARGS)
+	$(BIN)/python scripts/record_format.py
 
 # The peers have an environment of their own: tests never run beside them.
 $(MEASURABLE): $(INSTALLED)

@@ -1,8 +1,8 @@
 """Record the table format of each backend in tests/formats.json, as hashes of its table files, and the hash of
 PostgreSQL's stored functions.
 
-python scripts/record_format.py            # after raising FORMAT: adds an entry for it
-python scripts/record_format.py --replace  # before a format is released: replaces the entry of the present format
+Run it (`make record-format`) after raising FORMAT or changing a stored function. A recorded format is frozen: a change of its
+table files goes into a new migration.
 """
 
 import hashlib
@@ -44,16 +44,16 @@ def read_manifest() -> Manifest:
     return manifest
 
 
-def main(replace: bool) -> int:
+def main() -> int:
     manifest = read_manifest() if MANIFEST.exists() else {}
     for backend, number in FORMATS.items():
         recorded = manifest.setdefault(backend, {})
         hashes = hash_tables(backend)
         before = {file: text for file, text in recorded.get(str(number), hashes).items() if file != FUNCTION_SET}
-        if before != hashes and not replace:
+        if before != hashes:
             print(
-                f"{backend}: format {number} is recorded with other tables. If a release has it, put the change into a "
-                "new migration and raise FORMAT. Otherwise pass --replace",
+                f"{backend}: format {number} is frozen with other tables: put the change into a new migration and raise "
+                "FORMAT",
                 file=sys.stderr,
             )
             return 1
@@ -63,4 +63,4 @@ def main(replace: bool) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main("--replace" in sys.argv[1:]))
+    sys.exit(main())

@@ -6,8 +6,8 @@ from scripts.record_format import FORMATS, FUNCTION_SET, hash_tables, read_manif
 from swath.backends.postgres.statements import FUNCTIONS
 
 WHAT_TO_DO = (
-    "the table files of {backend} are not those of format {number}. If a release has this format, put the change in a "
-    "new migration and raise FORMAT, then run `python scripts/record_format.py`. If none has, run it with --replace"
+    "the table files of {backend} are not those of format {number}: put the change in a new migration and raise FORMAT, "
+    "then run `make record-format`"
 )
 
 
@@ -31,5 +31,5 @@ def test_stored_functions_change_only_with_their_recorded_hash() -> None:
     recorded = read_manifest()["postgres"][str(FORMATS["postgres"])]
     assert recorded[FUNCTION_SET] == FUNCTIONS.hash, (
         "the stored functions of PostgreSQL changed. May functions of an earlier version work on the same tables at "
-        "the same time? If not, raise FORMAT and add a migration. Then run `python scripts/record_format.py`"
+        "the same time? If not, raise FORMAT and add a migration. Then run `make record-format`"
     )
