@@ -1,8 +1,8 @@
 """Record the table format of each backend in tests/formats.json, as hashes of its table files, and the hash of
 PostgreSQL's stored functions.
 
-Run it (`make record-format`) after raising FORMAT or changing a stored function. A recorded format is frozen: a change of its
-table files goes into a new migration.
+Run it (`make record-format`) after raising FORMAT or changing a stored function. A recorded format is frozen: a
+change of its table files goes into a new migration.
 """
 
 import hashlib
@@ -52,8 +52,8 @@ def main() -> int:
         before = {file: text for file, text in recorded.get(str(number), hashes).items() if file != FUNCTION_SET}
         if before != hashes:
             print(
-                f"{backend}: format {number} is frozen with other tables: put the change into a new migration and raise "
-                "FORMAT",
+                f"{backend}: format {number} is frozen with other tables: put the change into a new migration and "
+                "raise FORMAT",
                 file=sys.stderr,
             )
             return 1

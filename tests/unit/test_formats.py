@@ -6,8 +6,8 @@ from scripts.record_format import FORMATS, FUNCTION_SET, hash_tables, read_manif
 from swath.backends.postgres.statements import FUNCTIONS
 
 WHAT_TO_DO = (
-    "the table files of {backend} are not those of format {number}: put the change in a new migration and raise FORMAT, "
-    "then run `make record-format`"
+    "the table files of {backend} are not those of format {number}: put the change in a new migration, raise "
+    "FORMAT and run `make record-format`"
 )
 
 
