@@ -21,6 +21,9 @@ MAX_DISCOVERED = 10_000  # discovered items and rows in one settlement, unless a
 ENOUGH_OUTCOMES = 100  # a claim with this many outcomes is settled without waiting for more
 MAX_WAIT = 0.02  # seconds that an outcome waits for others of its claim
 MAX_CONCURRENT_COMMITS = 4  # while all of them are under way, groups grow
+# With a sink, two transactions: one is written while the other commits. On SQLite, which has one writer, groups grow
+# more that way: 79% of the speed without a sink, against 70% with four (2 cores, 500 workers, a row for each item).
+MAX_CONCURRENT_TRANSACTIONS = 2
 MAX_PENDING_BYTES = 64_000_000  # of output and discovered items that wait to be settled; above it, no item is started
 DISCOVERED_BYTES = 640  # that a discovered item, or a row for the sink, counts for in this sum
 
@@ -54,6 +57,10 @@ class Committer:
         self._loop = asyncio.get_running_loop()
         self._due: deque[ClaimState] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        if output is not None:
+            self._max_tasks = 1  # files can only be appended to by one batch at a time
+        else:
+            self._max_tasks = MAX_CONCURRENT_COMMITS if sink is None else MAX_CONCURRENT_TRANSACTIONS
         self._output_dirty = False  # the files hold uncommitted bytes, which must not be committed with other items
 
     def collect(self, state: ClaimState, outcome: EncodedOutcome) -> None:
@@ -111,9 +118,9 @@ class Committer:
             self._start_commits()
 
     def _start_commits(self) -> None:
-        while self._due and len(self._tasks) < (MAX_CONCURRENT_COMMITS if self._output is None else 1):
+        while self._due and len(self._tasks) < self._max_tasks:
             batch = [self._due.popleft()]
-            if self._output is not None:  # files can only be appended to by one batch at a time
+            if self._output is not None:
                 batch += self._due
                 self._due.clear()
             task = self._loop.create_task(self._settle(batch))
