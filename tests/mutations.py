@@ -206,7 +206,7 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "fairness: nothing is left for lower levels",
         f"{SQLITE}/claim.py",
-        "low = low_share(limit, self._partition.claims_made) if len(levels) > 1 else 0",
+        "low = compute_low_share(limit, self._partition.claims_made) if len(levels) > 1 else 0",
         "low = 0",
         "sqlite",
     ),
@@ -338,7 +338,7 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "schema: a frontier is made over tables of somebody else's",
         f"{SQLITE}/create.py",
-        "        if clashes := location.clashes(self.names):",
+        "        if clashes := location.find_clashes(self.names):",
         "        if clashes := []:",
         "sqlite",
         SQLITE_TESTS,
@@ -354,7 +354,7 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-3: a power cut takes back the start of a paced lane",
         f"{SQLITE}/claim.py",
-        "            self._session.need_durable()  # the next start",
+        "            self._session.need_durable()  # a power cut",
         "            pass  # the next start",
         "sqlite",
         SQLITE_TESTS,

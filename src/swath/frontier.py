@@ -24,7 +24,7 @@ from swath.core.inspection import (
     build_pending_item,
 )
 from swath.core.item import UNCHANGED, Item, Unchanged
-from swath.core.lane import key_hash, locate_lane
+from swath.core.lane import hash_key, locate_lane
 from swath.core.session import Session
 from swath.core.status import Explanation, Status, explain, explain_unknown, summarize_status
 from swath.core.store import ADD_CHUNK, DEFAULT, ClaimReply, EncodedItem, Found, LaneChange, Store
@@ -384,7 +384,7 @@ class Frontier:
         if lane is not None:
             check_lane(lane)
         lane_hash = None if lane is None else locate_lane(lane, self._store.settings.partitions)[1]
-        return await self._store.find(key_hash(key), lane_hash)
+        return await self._store.find(hash_key(key), lane_hash)
 
     async def lane(self, lane: str) -> LaneInfo | None:
         """Return the limits, the state and the counters of a lane; None if there is no such lane."""

@@ -19,7 +19,7 @@ from swath.backends.postgres.statements import FUNCTIONS, QUERIES
 from swath.conformance.trial import Batch, Trial, dead, done, release, retry
 from swath.core.clock import SECOND
 from swath.core.item import Item
-from swath.core.lane import key_hash, locate_lane
+from swath.core.lane import hash_key, locate_lane
 from swath.core.store import EncodedItem, Move, Settings
 from tests.plans.meter import SMALL, Cost, Metered
 from tests.postgres.site import Site
@@ -129,7 +129,7 @@ class Loaded:
             partition, lane_hash = locate_lane(name, 2)
             keys = [f"{name}/{n}" for n in range(self.size.depth)]
             items[partition].extend(
-                EncodedItem(partition, key_hash(key) + lane_hash, name, 3, key, None, None, 1) for key in keys
+                EncodedItem(partition, hash_key(key) + lane_hash, name, 3, key, None, None, 1) for key in keys
             )
 
         async def each(mine: list[EncodedItem]) -> None:

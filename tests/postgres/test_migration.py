@@ -48,7 +48,7 @@ async def shape(site: Site) -> set[Any]:
 @pytest.fixture
 def a_release_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """The migrations of a later day. Stores of this process go on as the older workers that they are."""
-    files = [*migration.migrations(), (NEXT, f"{NEXT:04}_later.sql")]
+    files = [*migration.list_migrations(), (NEXT, f"{NEXT:04}_later.sql")]
     read = sql.read
 
     def later(package: str, name: str) -> str:
@@ -63,7 +63,7 @@ def a_release_later(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_the_migrations_are_recorded(site: Site) -> None:
     await site.store()
     rows = await site.sql("SELECT number, name FROM {schema}.migration ORDER BY number")
-    assert rows == list(migration.migrations())
+    assert rows == list(migration.list_migrations())
     assert [number for number, _ in rows] == list(range(1, errors.FORMAT + 1))
 
 
@@ -144,7 +144,7 @@ async def test_replayed_migrations_make_what_creation_makes(url: str, site: Site
         for upto in range(1, NEXT + 1):
             then.setattr(errors, "FORMAT", upto)
             then.setattr(migration, "FORMAT", upto)
-            files = list(migration.migrations())[:upto]
+            files = list(migration.list_migrations())[:upto]
             with pytest.MonkeyPatch.context() as files_then:
                 files_then.setattr(migration, "migrations", lambda files=files: files)
                 if upto == 1:

@@ -16,7 +16,7 @@ from swath.backends.sqlite import SqliteStore
 from swath.core.clock import SECOND, ManualClock
 from swath.core.errors import SwathError
 from swath.core.item import LEVELS
-from swath.core.lane import key_hash, locate_lane
+from swath.core.lane import hash_key, locate_lane
 from swath.core.store import (
     DEFAULT,
     ClaimRef,
@@ -119,8 +119,8 @@ class Driver:
         await self.both("lane", locate_lane(lane, self.partitions)[0], lane)
         await self.both("dead", after=(0, 3), limit=2)
         for key, lane in self.random.sample(self.keys, min(len(self.keys), FOUND)):
-            await self.both("find", key_hash(key), locate_lane(lane, self.partitions)[1])
-            await self.both("find", key_hash(key), None)
+            await self.both("find", hash_key(key), locate_lane(lane, self.partitions)[1])
+            await self.both("find", hash_key(key), None)
 
     # what can be done
 
@@ -151,7 +151,7 @@ class Driver:
         later = self.clock.now() + choose.randrange(-5, 10) * SECOND
         return EncodedItem(
             partition=partition,
-            hash=key_hash(key) + lane_hash,
+            hash=hash_key(key) + lane_hash,
             lane=lane,
             priority=choose.choice([3, 3, 3, choose.randrange(LEVELS)]),
             key=key,
@@ -332,7 +332,7 @@ async def test_a_claim_lost_in_one_partition_is_lost_in_all(tmp_path: Path) -> N
     lanes = {locate_lane(name, 2)[0]: name for name in LANES}
     items = [
         EncodedItem(
-            number, key_hash(f"{number} {i}") + locate_lane(lane, 2)[1], lane, 3, f"{number} {i}", None, None, 1
+            number, hash_key(f"{number} {i}") + locate_lane(lane, 2)[1], lane, 3, f"{number} {i}", None, None, 1
         )
         for number, lane in lanes.items()
         for i in range(2)

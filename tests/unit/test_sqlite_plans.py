@@ -54,7 +54,7 @@ LISTS = {"wanted", "json_each", "entry"}  # what the caller handed in
 @pytest.fixture(scope="module", params=["fresh", "analyzed", "misled"])
 def connection(request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    run_script(connection, TARGET.tables())
+    run_script(connection, TARGET.create_script())
     if request.param == "analyzed":
         _fill(connection)
         connection.execute("ANALYZE")

@@ -11,7 +11,7 @@ import pytest
 from swath.backends.sqlite import SqliteStore
 from swath.core.clock import SECOND, ManualClock
 from swath.core.errors import LeaseLost
-from swath.core.lane import key_hash, locate_lane
+from swath.core.lane import hash_key, locate_lane
 from swath.core.store import (
     ClaimRef,
     ClaimReply,
@@ -70,7 +70,7 @@ def disk(tmp_path: Path) -> Disk:
 
 def new(key: str, lane: str = "lane") -> EncodedItem:
     partition, lane_hash = locate_lane(lane, 1)
-    return EncodedItem(partition, key_hash(key) + lane_hash, lane, 3, key, None, None, 1)
+    return EncodedItem(partition, hash_key(key) + lane_hash, lane, 3, key, None, None, 1)
 
 
 def request(lease: int = 60 * SECOND, token: int = TOKEN) -> ClaimRequest:

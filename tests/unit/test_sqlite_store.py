@@ -30,7 +30,7 @@ from swath.core.errors import (
     UsageError,
     WrongTransaction,
 )
-from swath.core.lane import key_hash, locate_lane
+from swath.core.lane import hash_key, locate_lane
 from swath.core.store import (
     ClaimRef,
     ClaimReply,
@@ -49,7 +49,7 @@ TOKEN = 7
 
 def new(key: str, lane: str = "lane") -> EncodedItem:
     partition, lane_hash = locate_lane(lane, 1)
-    return EncodedItem(partition, key_hash(key) + lane_hash, lane, 3, key, None, None, 1)
+    return EncodedItem(partition, hash_key(key) + lane_hash, lane, 3, key, None, None, 1)
 
 
 def done(reply: ClaimReply, *, discovered: Sequence[EncodedItem] = ()) -> Settlement:
@@ -154,7 +154,7 @@ async def test_a_job_that_fails_rolls_back_alone(store: SqliteStore, claimed: Cl
     (status,) = (await store.status()).partitions
     assert (status.ready, status.done) == (1, 2)
     assert list((await store.status()).partitions) == list(await store.recount())
-    assert await store.find(key_hash("bad"), None) == []
+    assert await store.find(hash_key("bad"), None) == []
 
 
 def _add_and_fail(session: Session) -> None:
@@ -246,7 +246,7 @@ async def test_a_cancelled_caller_neither_stops_the_thread_nor_loses_a_commit(st
         waiting.cancel()
         await asyncio.sleep(0)
         gate.open.set()
-    assert await store.find(key_hash("never begun"), None) == []
+    assert await store.find(hash_key("never begun"), None) == []
 
     began, go_on = threading.Event(), threading.Event()
 

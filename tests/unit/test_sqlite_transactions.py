@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from swath.backends.sqlite import SqliteStore
 from swath.core.errors import StoreUnavailable, WrongTransaction
-from swath.core.lane import key_hash, locate_lane
+from swath.core.lane import hash_key, locate_lane
 from swath.core.store import EncodedItem, Settings
 
 
@@ -23,7 +23,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 def _item(key: str) -> EncodedItem:
-    return EncodedItem(0, key_hash(key) + locate_lane("a", 1)[1], "a", 3, key, None, None, 1)
+    return EncodedItem(0, hash_key(key) + locate_lane("a", 1)[1], "a", 3, key, None, None, 1)
 
 
 async def _commit_inside(store: SqliteStore) -> None:

@@ -1,7 +1,7 @@
 """Stores: memory, SQLite and PostgreSQL, and what a package needs to add another one.
 
-The modules here import `swath.core`; only `registry` imports Frontier. This page of names is public, for authors of
-backends: the Store protocol, the records that cross it, and the rules of pacing as pure functions.
+The modules here import `swath.core`; only `registry` imports Frontier. The names below are public, for authors of
+backends: the Store protocol and the records that its methods take and return.
 """
 
 from swath.backends.memory import MemoryStore

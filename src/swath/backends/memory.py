@@ -1,6 +1,6 @@
-"""The simplest Store: the model with which tests compare the durable ones.
+"""The simplest Store: tests use it as the model for the durable stores.
 
-It keeps every promise except durability and flat cost: a claim looks at every lane.
+It keeps every promise except durability (INV-4) and flat cost (INV-8): a claim reads every lane.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ from swath.core.lane import (
     RETURNED,
     LaneLimits,
     Pacing,
+    compute_low_share,
+    count_startable,
     earliest_start,
     level_of,
-    low_share,
     rank_of,
-    room,
     starts_begin_to_count,
     starts_count,
 )
@@ -76,7 +76,7 @@ class _Row:
     place: int = 0
     attempts: int = 0
     losses: int = 0
-    beside: int = 0  # items of its lane that were in flight when it was claimed
+    lane_in_flight: int = 0  # items of its lane that were in flight when it was claimed
     due_at: int = 0
     revisit: bool = False
     fence: int = 0
@@ -96,12 +96,12 @@ class _Lane:
     number: int
     name: str
     limits: LaneLimits = NO_LIMITS
-    waiting: list[tuple[int, int, _Row]] = field(default_factory=list)  # a heap by (rank, place)
+    waiting: list[tuple[int, int, _Row]] = field(default_factory=list)  # a heap ordered by (rank, place)
     in_flight: int = 0
     last_at: int = 0
     visits: int = 0
     counters: Counters = NO_COUNTERS
-    level: int | None = None  # priority of its head; None: not in the queue
+    level: int | None = None  # the priority of its first item; None: not in the queue
     ready_at: int = 0
 
     @property
@@ -116,7 +116,7 @@ class _Claim:
     worker: str
     expires_at: int
     lost: bool = False
-    number: int = 0  # of its last settlement
+    number: int = 0  # the number of its last settlement
 
 
 @dataclass(slots=True)
@@ -132,11 +132,11 @@ class _Partition:
     rows: dict[int, _Row] = field(default_factory=dict)  # by position
 
     def tick(self, clock: int) -> int:
-        """Advance partition time: it is never behind the clock, and never the same twice."""
+        """Advance partition time. It is never behind the clock, and every call returns a later time."""
         self.time = max(clock, self.time + 1)
         return self.time
 
-    def lane(self, name: str) -> _Lane:
+    def get_or_create_lane(self, name: str) -> _Lane:
         return self.lanes.setdefault(name, _Lane(self.number, len(self.lanes) + 1, name))
 
     def allot(self, span: int) -> int:
@@ -144,7 +144,7 @@ class _Partition:
         self.next_position += span
         return position
 
-    def in_state(self, *states: str) -> list[_Row]:
+    def list_rows(self, *states: str) -> list[_Row]:
         return [row for _, row in sorted(self.rows.items()) if row.state in states]
 
 
@@ -175,11 +175,11 @@ class MemoryStore:
         return added
 
     def _take_in(self, partition: _Partition, items: Iterable[EncodedItem], now: int) -> int:
-        """Add the items that belong to this partition and are new; return how many they are."""
+        """Add the items that belong to this partition and are new; return how many were added."""
         entered = []
         for item in items:
             if item.partition == partition.number and item.hash not in partition.seen:
-                lane = partition.lane(item.lane)
+                lane = partition.get_or_create_lane(item.lane)
                 self._enter(partition, lane, item, partition.allot(item.span), now)
                 entered.append(lane)
         self._place(entered, now)
@@ -205,7 +205,7 @@ class MemoryStore:
         return lane.limits.pacing(Pacing(self.settings.min_interval, self.settings.concurrency))
 
     def _place(self, lanes: Iterable[_Lane], now: int, *, new_turn: bool = False) -> None:
-        """Put lanes in the queue, move them or remove them. No other code changes the queue."""
+        """Insert lanes into the queue, move them or remove them. No other code changes the queue."""
         for lane in {lane.number: lane for lane in lanes}.values():
             pacing = self._pacing(lane)
             busy = pacing.concurrency and lane.in_flight >= pacing.concurrency
@@ -232,11 +232,11 @@ class MemoryStore:
                     break
                 partition = self._partitions[number]
                 seen.append(partition)
-                ready = self._next_ready_at(partition)
+                ready = self._compute_next_ready_at(partition)
                 if ready is None or ready > max(clock, partition.time + 1):
                     continue
                 time = partition.tick(clock)
-                now = max(now, time)  # if partition time is ahead of the clock, the lease must not have ended already
+                now = max(now, time)  # partition time may be ahead of the clock, and the lease must end after both
                 back, gone = self._take_back(partition, time)
                 recovered, died = recovered + back, died + gone
                 self._drain_delayed(partition, time)
@@ -252,7 +252,7 @@ class MemoryStore:
             fence=fence if taken else 0,
             items=[_build_item(row) for row in taken],
             expires_at=expires_at,
-            next_ready_at=min((at for at in map(self._next_ready_at, seen) if at is not None), default=None),
+            next_ready_at=min((at for at in map(self._compute_next_ready_at, seen) if at is not None), default=None),
             skipped=(),
             recovered=recovered,
             died=died,
@@ -260,18 +260,18 @@ class MemoryStore:
             signal=self._signal,
         )
 
-    def _next_ready_at(self, partition: _Partition) -> int | None:
+    def _compute_next_ready_at(self, partition: _Partition) -> int | None:
         moments = [lane.ready_at for lane in partition.lanes.values() if lane.level is not None]
-        moments += [row.due_at for row in partition.in_state("delayed")]
-        moments += [self._claims[row.fence].expires_at for row in partition.in_state("claimed")]
+        moments += [row.due_at for row in partition.list_rows("delayed")]
+        moments += [self._claims[row.fence].expires_at for row in partition.list_rows("claimed")]
         return min(moments, default=None)
 
     def _take_back(self, partition: _Partition, now: int) -> tuple[int, int]:
         """Make the items of expired claims ready again, or dead if their workers were lost too often."""
-        rows = [row for row in partition.in_state("claimed") if self._claims[row.fence].expires_at <= now]
+        rows = [row for row in partition.list_rows("claimed") if self._claims[row.fence].expires_at <= now]
         died = 0
         for row in rows:
-            self._claims[row.fence].lost = True  # everywhere
+            self._claims[row.fence].lost = True  # in all partitions
             row.attempts, row.losses = row.attempts + 1, row.losses + 1
             row.lane.in_flight -= 1
             row.lane.last_at = now
@@ -286,7 +286,7 @@ class MemoryStore:
         return len(rows), died
 
     def _drain_delayed(self, partition: _Partition, now: int) -> None:
-        due = sorted((row.due_at, row.position, row) for row in partition.in_state("delayed") if row.due_at <= now)
+        due = sorted((row.due_at, row.position, row) for row in partition.list_rows("delayed") if row.due_at <= now)
         for _, _, row in due[:DELAYED_DRAIN]:
             if row.revisit:
                 self._renumber(partition, row)
@@ -301,8 +301,8 @@ class MemoryStore:
         partition.rows[row.position] = row
 
     def _take(self, partition: _Partition, limit: int, fence: int, now: int) -> list[_Row]:
-        levels = {lane.level for lane in self._ready_lanes(partition, now)}
-        low = low_share(limit, partition.claims_made) if len(levels) > 1 else 0
+        levels = {lane.level for lane in self._list_ready_lanes(partition, now)}
+        low = compute_low_share(limit, partition.claims_made) if len(levels) > 1 else 0
         taken: list[_Row] = []
         for level in range(LEVELS - 1, -1, -1):
             taken += self._take_level(partition, level, limit - low - len(taken), fence, now)
@@ -311,31 +311,31 @@ class MemoryStore:
         partition.claims_made += bool(taken)
         return taken
 
-    def _ready_lanes(self, partition: _Partition, now: int) -> list[_Lane]:
+    def _list_ready_lanes(self, partition: _Partition, now: int) -> list[_Lane]:
         ready = (lane for lane in partition.lanes.values() if lane.level is not None and lane.ready_at <= now)
         return sorted(ready, key=lambda lane: (lane.ready_at, lane.number))
 
     def _take_level(self, partition: _Partition, level: int, limit: int, fence: int, now: int) -> list[_Row]:
         taken: list[_Row] = []
-        for lane in self._ready_lanes(partition, now):
+        for lane in self._list_ready_lanes(partition, now):
             if len(taken) >= limit:
                 break
             if lane.level != level:
                 continue
             pacing = self._pacing(lane)
             if earliest_start(pacing, blocked_until=lane.limits.blocked_until, last_at=lane.last_at) > now:
-                self._place([lane], now, new_turn=True)  # its limits changed since it was placed
+                self._place([lane], now, new_turn=True)  # limits changed since the lane was placed
                 continue
-            count = room(pacing, in_flight=lane.in_flight, limit=limit - len(taken))
+            count = count_startable(pacing, in_flight=lane.in_flight, limit=limit - len(taken))
             rows: list[_Row] = []
             while lane.waiting and len(rows) < count and lane.head_level == level:
                 rows.append(heapq.heappop(lane.waiting)[2])
             for row in rows:
-                row.state, row.fence, row.beside = "claimed", fence, lane.in_flight
+                row.state, row.fence, row.lane_in_flight = "claimed", fence, lane.in_flight
                 lane.in_flight += 1
             if rows and starts_count(pacing):
                 lane.last_at = now
-            self._place([lane], now, new_turn=True)  # if items are left, behind the other lanes
+            self._place([lane], now, new_turn=True)  # behind the other lanes, if items remain
             taken += rows
         return taken
 
@@ -361,12 +361,12 @@ class MemoryStore:
         partition = self._partitions[settlement.partition]
         known = self._claims.get(claim.fence)
         if known and known.token == claim.token and 0 < settlement.number <= known.number:
-            return SettleReply(partition.time, 0, partition.checkpoint)  # a repetition: its first reply was lost
+            return SettleReply(partition.time, 0, partition.checkpoint)  # repeated because the first reply was lost
         held = self._require_held(claim)
         rows = self._find_claimed_rows(partition, claim.fence, settlement.moves)
         for output in settlement.outputs:
             self._check_output(output)
-        # Nothing below can fail.
+        # From here on nothing can fail, so the settlement is atomic.
         now = partition.tick(self._clock.now())
         held.number = max(held.number, settlement.number)
         for row, move in zip(rows, settlement.moves, strict=True):
@@ -381,7 +381,7 @@ class MemoryStore:
         self._facts |= dict(settlement.facts)
         self._counters = _add(self._counters, settlement.counters)
         for name, counts in settlement.lane_counters.items():
-            lane = partition.lane(name)
+            lane = partition.get_or_create_lane(name)
             lane.counters = _add(lane.counters, counts)
         self._advance(partition)
         self._wake()
@@ -449,7 +449,7 @@ class MemoryStore:
         self._enter(partition, row.lane, rest, position, now)
 
     def _advance(self, partition: _Partition) -> None:
-        """The checkpoint stands just below the lowest unsettled position (INV-6)."""
+        """Move the checkpoint to just below the lowest unsettled position (INV-6)."""
         unsettled = (row.position for row in partition.rows.values() if row.unsettled)
         partition.checkpoint = min(unsettled, default=partition.next_position) - 1
 
@@ -458,7 +458,7 @@ class MemoryStore:
     async def change_lane(self, partition: int, lane: str, change: LaneChange) -> None:
         part = self._partitions[partition]
         now = part.tick(self._clock.now())
-        row = part.lane(lane)
+        row = part.get_or_create_lane(lane)
         before = self._pacing(row)
         row.limits = LaneLimits(
             min_interval=_apply_change(row.limits.min_interval, change.min_interval),
@@ -530,7 +530,7 @@ class MemoryStore:
         return [self._count(partition) for partition in self._partitions]
 
     def _count(self, partition: _Partition) -> PartitionStatus:
-        count = {state: len(partition.in_state(state)) for state in ("ready", "delayed", "claimed", "done", "dead")}
+        count = {state: len(partition.list_rows(state)) for state in ("ready", "delayed", "claimed", "done", "dead")}
         return PartitionStatus(
             partition=partition.number,
             **count,
@@ -538,9 +538,9 @@ class MemoryStore:
             lanes=len(partition.lanes),
             inbox=0,
             checkpoint=partition.checkpoint,
-            checkpoint_dead=sum(row.position <= partition.checkpoint for row in partition.in_state("dead")),
+            checkpoint_dead=sum(row.position <= partition.checkpoint for row in partition.list_rows("dead")),
             end=partition.next_position - 1,
-            next_ready_at=self._next_ready_at(partition),
+            next_ready_at=self._compute_next_ready_at(partition),
             time=partition.time,
         )
 
@@ -606,7 +606,7 @@ class MemoryStore:
                 error=row.error,
             )
             for part in self._partitions
-            for row in part.in_state("dead")
+            for row in part.list_rows("dead")
             if after is None or (part.number, row.position) > after
         ]
         return rows[:limit]
@@ -624,7 +624,7 @@ class MemoryStore:
                 attempts=row.attempts,
             )
             for part in self._partitions
-            for row in part.in_state("ready", "delayed", "claimed")
+            for row in part.list_rows("ready", "delayed", "claimed")
             if row.unsettled and (after is None or (part.number, row.position) > after)
         ]
         return rows[:limit]
@@ -684,7 +684,7 @@ def _build_item(row: _Row) -> Item:
         attempts=row.attempts,
         losses=row.losses,
         lane_visits=row.lane.visits,
-        lane_in_flight=row.beside,
+        lane_in_flight=row.lane_in_flight,
         partition=row.lane.partition,
         position=row.position,
         lane_counters=row.lane.counters,

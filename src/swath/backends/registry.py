@@ -32,7 +32,7 @@ T = TypeVar("T")
 class Backend(Protocol):
     """Opens the stores of one URL scheme."""
 
-    default_partitions: int  # of a new store, if the caller does not say
+    default_partitions: int  # for a new store, unless the caller passes `partitions`
 
     def check(self, url: "StoreURL") -> None:
         """Raise InvalidStoreURL if the URL is invalid. Called before anything is opened."""
@@ -66,7 +66,7 @@ class StoreURL:
 
     @classmethod
     def parse(cls, url: str) -> "StoreURL":
-        """Parse a URL and check it with its backend; InvalidStoreURL if it is not a store's URL."""
+        """Parse a URL and check it with its backend; raise InvalidStoreURL if no store can have this URL."""
         parsed = cls._split(url)
         find_backend(parsed).check(parsed)
         return parsed
@@ -79,9 +79,9 @@ class StoreURL:
             )
         try:
             parts = urlsplit(url)
-        except ValueError:  # without its message, which may quote the password
+        except ValueError:  # drop its message, which may quote the password
             raise InvalidStoreURL(f"{mask_password(url)!r} is not a URL: use {EXAMPLES}") from None
-        # surrogateescape: a file name may hold any bytes, and Python keeps them in this form.
+        # A file name may hold any bytes; surrogateescape is how Python represents them.
         path = unquote(parts.path.removeprefix("/"), errors="surrogateescape")
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
         scheme = {"postgres": "postgresql"}.get(parts.scheme, parts.scheme)
@@ -93,7 +93,7 @@ class StoreURL:
         return mask_password(self.url)
 
     def check_query(self, known: Iterable[str]) -> None:
-        """Raise InvalidStoreURL for a parameter of the query that is not known."""
+        """Raise InvalidStoreURL if the query has an unknown parameter."""
         known = sorted(known)
         for name in self.query:
             if name not in known:
@@ -122,7 +122,7 @@ class _MemoryBackend:
 class _SqliteBackend:
     """A frontier in a SQLite file."""
 
-    default_partitions = 1  # SQLite has a single writer, which more partitions do not help
+    default_partitions = 1  # SQLite has a single writer, so more partitions would not help
 
     def check(self, url: StoreURL) -> None:
         if url.host:
@@ -167,7 +167,7 @@ class _PostgresBackend:
     default_partitions = 64
 
     def check(self, url: StoreURL) -> None:
-        pass  # libpq does, when the store is opened
+        pass  # libpq checks the URL when the store is opened
 
     async def open(self, url: StoreURL, *, settings: Settings, create: bool, clock: Clock | None) -> Store:
         with _require_psycopg():
@@ -218,7 +218,7 @@ def find_backend(url: StoreURL) -> Backend:
         )
     try:
         loaded = entry.load()
-    except Exception as error:  # the code of another package
+    except Exception as error:  # importing another package runs its code
         raise MissingExtra(
             f"{url.masked!r}: the backend {entry.value} of the scheme {url.scheme!r} cannot be imported: {error}"
         ) from error
@@ -232,11 +232,11 @@ def _suggest(name: str, known: Iterable[str]) -> str:
 
 
 def suggest_options(function: Callable[P, T]) -> Callable[P, T]:
-    """Refuse an unknown keyword argument with the name of the nearest known one."""
+    """Raise UsageError for an unknown keyword argument, and suggest the nearest known one."""
     known = inspect.signature(function).parameters
 
     @wraps(function)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
         for name in kwargs:
             if name not in known:
                 raise InvalidSetting(
@@ -244,7 +244,7 @@ def suggest_options(function: Callable[P, T]) -> Callable[P, T]:
                 )
         return function(*args, **kwargs)
 
-    return checked
+    return wrapper
 
 
 @suggest_options
@@ -266,7 +266,7 @@ def open(
     Pass `store` instead of a URL to use a Store that you have opened; closing the frontier closes it.
 
     `partitions` is fixed when the frontier is created. `min_interval`, `concurrency` (None: unlimited) and
-    `max_attempts` are the defaults of the frontier; if it exists already, those that you pass are changed.
+    `max_attempts` are the defaults of the frontier; if it exists already, the ones that you pass replace the old ones.
     `create=False` raises NotAFrontier if the frontier does not exist. `observer` receives every event, and `worker`
     is the name that claims carry. `clock` replaces the store's clock in tests.
     """
@@ -277,7 +277,7 @@ def open(
     changes = check_settings(min_interval, concurrency, max_attempts)
     source: StoreURL | Store
     if store is None:
-        source = StoreURL.parse(url)  # type: ignore[arg-type]  # which refuses None
+        source = StoreURL.parse(url)  # type: ignore[arg-type]  # raises if it is None
     elif url is None and clock is None:
         source = store
     else:

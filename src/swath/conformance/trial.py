@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest_asyncio
 
-from swath.core.clock import Clock, ManualClock, microseconds
+from swath.core.clock import Clock, ManualClock, to_microseconds
 from swath.core.counters import NO_COUNTERS, NO_LANE_COUNTERS
 from swath.core.encoding import encode_item
 from swath.core.item import DEFAULT_PRIORITY, Item
-from swath.core.lane import key_hash, locate_lane
+from swath.core.lane import hash_key, locate_lane
 from swath.core.store import (
     ClaimRef,
     ClaimReply,
@@ -69,12 +69,12 @@ def done(
     started: bool = True,
     payload: str | None = None,
 ) -> Move:
-    delay = None if revisit is None else microseconds(revisit)
+    delay = None if revisit is None else to_microseconds(revisit)
     return Move(item.position, MoveKind.DONE, delay=delay, result=result, started=started, payload=payload)
 
 
 def retry(item: Item, *, after: float = 0, reason: str = "later", error: str | None = None) -> Move:
-    return Move(item.position, MoveKind.RETRY, delay=microseconds(after), reason=reason, error=error)
+    return Move(item.position, MoveKind.RETRY, delay=to_microseconds(after), reason=reason, error=error)
 
 
 def dead(item: Item, *, reason: str = "no use", error: str | None = None) -> Move:
@@ -82,7 +82,7 @@ def dead(item: Item, *, reason: str = "no use", error: str | None = None) -> Mov
 
 
 def release(item: Item, *, started: bool = True, after: float | None = None) -> Move:
-    delay = None if after is None else microseconds(after)
+    delay = None if after is None else to_microseconds(after)
     return Move(item.position, MoveKind.RELEASE, delay=delay, started=started)
 
 
@@ -159,7 +159,7 @@ class Batch:
         return reply
 
     async def renew(self, lease: float = LEASE) -> int:
-        return await self.store.renew(self.ref, microseconds(lease))
+        return await self.store.renew(self.ref, to_microseconds(lease))
 
 
 @dataclass(slots=True)
@@ -186,7 +186,7 @@ class Trial:
     ) -> EncodedItem:
         """Encode an item. `payload` is JSON text; `after` delays the item by that many seconds."""
         item = encode_item(Item(key, lane, priority, span=span), self.partitions)
-        not_before = None if after is None else self.clock.now() + microseconds(after)
+        not_before = None if after is None else self.clock.now() + to_microseconds(after)
         return item._replace(payload=payload, not_before=not_before)
 
     def lane(self, partition: int, nth: int = 0) -> str:
@@ -208,7 +208,7 @@ class Trial:
     ) -> Batch:
         token = next(self.tokens)
         order = range(self.partitions) if order is None else order
-        reply = await self.store.claim(ClaimRequest(limit, microseconds(lease), worker, token, order))
+        reply = await self.store.claim(ClaimRequest(limit, to_microseconds(lease), worker, token, order))
         return Batch(self.store, reply, ClaimRef(reply.fence, token))
 
     async def claim_each(self, *keys: str, rounds: int = 20, lease: float = LEASE) -> dict[str, Batch]:
@@ -232,7 +232,7 @@ class Trial:
         blocked_until: int | None = None,
         at_least: bool = False,
     ) -> None:
-        interval = None if min_interval is None else min_interval if min_interval < 0 else microseconds(min_interval)
+        interval = None if min_interval is None else min_interval if min_interval < 0 else to_microseconds(min_interval)
         change = LaneChange(None if interval is None else int(interval), concurrency, paused, blocked_until, at_least)
         await self.store.change_lane(locate_lane(lane, self.partitions)[0], lane, change)
 
@@ -242,7 +242,7 @@ class Trial:
 
     async def found(self, key: str, lane: str | None = None) -> Sequence[Found]:
         lane_hash = None if lane is None else locate_lane(lane, self.partitions)[1]
-        return await self.store.find(key_hash(key), lane_hash)
+        return await self.store.find(hash_key(key), lane_hash)
 
     async def where(self, key: str, lane: str | None = None) -> Found:
         (found,) = await self.found(key, lane)
@@ -300,7 +300,7 @@ class Conformance:
             *, partitions: int = 1, min_interval: float = 0, concurrency: int = 0, max_attempts: int = 5
         ) -> Trial:
             clock = ManualClock()
-            settings = Settings(partitions, microseconds(min_interval), concurrency, max_attempts)
+            settings = Settings(partitions, to_microseconds(min_interval), concurrency, max_attempts)
             trials.append(Trial(await self.make_store(settings, clock), clock))
             return trials[-1]
 

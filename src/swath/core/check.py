@@ -50,10 +50,10 @@ async def check_store(store: Store) -> CheckReport:
     mismatches: list[Mismatch] = []
     items = 0
     for _ in range(MAX_ROUNDS):
-        before = _by_number((await store.status()).partitions)
-        counted = _by_number(await store.recount())
+        before = _index_by_number((await store.status()).partitions)
+        counted = _index_by_number(await store.recount())
         lanes = await _sum_lanes(store)
-        after = _by_number((await store.status()).partitions)
+        after = _index_by_number((await store.status()).partitions)
         for number in sorted(remaining):
             if _ignore_time(before[number]) == _ignore_time(after[number]):
                 remaining.discard(number)
@@ -104,7 +104,7 @@ async def _sum_lanes(store: Store) -> Mapping[int, LaneTotals]:
     return totals
 
 
-def _by_number(partitions: Sequence[PartitionStatus]) -> dict[int, PartitionStatus]:
+def _index_by_number(partitions: Sequence[PartitionStatus]) -> dict[int, PartitionStatus]:
     return {part.partition: part for part in partitions}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from time import perf_counter
 
 from swath.core import events
-from swath.core.clock import lease_clock, microseconds
+from swath.core.clock import lease_clock, to_microseconds
 from swath.core.errors import StoreUnavailable, UsageError
 from swath.core.leased_items import LeasedItems
 from swath.core.session import Session
@@ -45,7 +45,7 @@ class Claimer:
         session = self._session
         asked_at = lease_clock()
         request = ClaimRequest(
-            limit, microseconds(lease), session.worker, token, self._next_order(), self._partition_to_wait_for()
+            limit, to_microseconds(lease), session.worker, token, self._next_order(), self._partition_to_wait_for()
         )
         began = perf_counter()
         try:

@@ -35,7 +35,7 @@ class ManualClock:
 
     def advance(self, seconds: float) -> None:
         """Move the clock forward, or back if `seconds` is negative."""
-        self._now += microseconds(seconds)
+        self._now += to_microseconds(seconds)
 
 
 def lease_clock() -> float:
@@ -46,7 +46,7 @@ def lease_clock() -> float:
 _LEASE_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
-def microseconds(seconds: float) -> int:
+def to_microseconds(seconds: float) -> int:
     return round(seconds * SECOND)
 
 

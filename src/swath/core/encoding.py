@@ -179,16 +179,16 @@ def encode_json(name: str, key: str, value: Any, limit: int) -> str:
     except (TypeError, ValueError) as error:
         raise InvalidItem(f"{name} of {show(key)} cannot be encoded as JSON: {error}") from error
     except RecursionError as error:
-        raise _too_deep(name, key) from error
+        raise _build_depth_error(name, key) from error
     if len(text) > 2 * MAX_JSON_DEPTH:  # a shorter text has too few brackets to be too deep
         if len(text) > limit:
             raise InvalidItem(f"{name} of {show(key)} has {len(text):,} bytes as JSON, the limit is {limit:,}")
         if text.count("[") + text.count("{") > MAX_JSON_DEPTH and _is_too_deep(value):
-            raise _too_deep(name, key)
+            raise _build_depth_error(name, key)
     return text
 
 
-def _too_deep(name: str, key: str) -> InvalidItem:
+def _build_depth_error(name: str, key: str) -> InvalidItem:
     return InvalidItem(f"{name} of {show(key)} is nested too deeply, the limit is {MAX_JSON_DEPTH} levels: flatten it")
 
 

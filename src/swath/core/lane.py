@@ -28,7 +28,7 @@ def hash_lane(lane: str) -> tuple[int, bytes]:
     return int.from_bytes(digest[:8], "big"), digest[8 : 8 + HASH_BYTES - KEY_HASH_BYTES]
 
 
-def key_hash(key: str) -> bytes:
+def hash_key(key: str) -> bytes:
     return blake2b(key.encode(), digest_size=KEY_HASH_BYTES).digest()
 
 
@@ -77,7 +77,7 @@ def earliest_start(pacing: Pacing, blocked_until: int, last_at: int) -> int:
     return blocked_until
 
 
-def room(pacing: Pacing, in_flight: int, limit: int) -> int:
+def count_startable(pacing: Pacing, in_flight: int, limit: int) -> int:
     """Return how many items a ready lane may start now, up to `limit`."""
     free = limit if pacing.concurrency == 0 else pacing.concurrency - in_flight
     most = 1 if pacing.min_interval else limit
@@ -99,6 +99,6 @@ def starts_begin_to_count(before: Pacing, after: Pacing) -> bool:
     return not starts_count(before) and starts_count(after)
 
 
-def low_share(limit: int, claims_made: int) -> int:
+def compute_low_share(limit: int, claims_made: int) -> int:
     """Return how many items of a claim come from the lowest priorities first: one in ten, even over claims of one."""
     return limit // 10 + (claims_made % 10 < limit % 10)

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from swath.core import events
-from swath.core.clock import as_datetime, lease_clock, microseconds
+from swath.core.clock import as_datetime, lease_clock, to_microseconds
 from swath.core.counters import NO_COUNTERS, NO_LANE_COUNTERS
 from swath.core.encoding import decode_items, encode_done, encode_facts, encode_item, encode_outcome
 from swath.core.errors import InvalidOutcome, LeaseLost, StoreFull, StoreUnavailable, SwathError
@@ -99,7 +99,7 @@ class LeasedItems:
         lease = self._lease if lease is None else lease
         asked_at = lease_clock()
         began = perf_counter()
-        expires_at = await self._session.store.renew(self._ref, microseconds(lease))
+        expires_at = await self._session.store.renew(self._ref, to_microseconds(lease))
         self.expires_at, self.ends_at, self._lease = as_datetime(expires_at), asked_at + lease, lease
         self._session.emit(events.Renewed(self.fence, perf_counter() - began))
 
@@ -120,7 +120,7 @@ class LeasedItems:
         )
         # Not `holds()`: for every item, calling a method would cost as much as the check.
         if self._unsettled.get(item.partition, _EMPTY).get(item.position) != item.key:
-            raise self._not_held(item)
+            raise self._build_not_held_error(item)
         new_items: Sequence[EncodedItem] = ()
         if discovered:
             partitions = self._session.store.settings.partitions
@@ -143,7 +143,7 @@ class LeasedItems:
             raise InvalidOutcome(f"{outcome!r} is not an outcome: use item.done(), .retry(), .dead(), .release() …")
         item = outcome.item
         if not self.holds(item):
-            raise self._not_held(item)
+            raise self._build_not_held_error(item)
         settings = self._session.store.settings
         move = encode_outcome(outcome, max_attempts=settings.max_attempts, partitions=settings.partitions)
         output = outcome.output if isinstance(outcome, Dead | Release) else None
@@ -161,7 +161,7 @@ class LeasedItems:
             lane_counters=check_counters("lane_counters", item.key, outcome.lane_counters),
         )
 
-    def _not_held(self, item: Item) -> InvalidOutcome:
+    def _build_not_held_error(self, item: Item) -> InvalidOutcome:
         return InvalidOutcome(
             f"claim {self.fence} does not hold {item.key!r}: it was settled before, or belongs to another claim"
         )
@@ -288,7 +288,7 @@ class LeasedItems:
         self._session.remember(settlement.discovered)
 
     def _count(self, settlement: Settlement, seconds: float) -> None:
-        event = _settled_event(self.fence, settlement, seconds)
+        event = _build_settled_event(self.fence, settlement, seconds)
         for name in self.counts:
             self.counts[name] += getattr(event, name)
         self._session.emit(event)
@@ -325,7 +325,7 @@ def _add_up(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return total
 
 
-def _settled_event(fence: int, settlement: Settlement, seconds: float) -> events.Settled:
+def _build_settled_event(fence: int, settlement: Settlement, seconds: float) -> events.Settled:
     kinds = [move.kind for move in settlement.moves]
     counts = {name: kinds.count(kind) for kind, name in _COUNT_NAMES.items()}
     return events.Settled(

@@ -84,18 +84,18 @@ def summarize_status(store: StoreStatus) -> Status:
         min_interval=store.settings.min_interval / SECOND,
         concurrency=store.settings.concurrency or None,
         max_attempts=store.settings.max_attempts,
-        checkpoints=[_checkpoint(part) for part in parts],
+        checkpoints=[_build_checkpoint(part) for part in parts],
         next_ready_at=as_datetime(min(moments)) if moments else None,
         now=as_datetime(store.now),
-        partitions=[_partition_info(part) for part in parts],
+        partitions=[_build_partition_info(part) for part in parts],
     )
 
 
-def _checkpoint(part: PartitionStatus) -> Checkpoint:
+def _build_checkpoint(part: PartitionStatus) -> Checkpoint:
     return Checkpoint(part.partition, part.checkpoint, part.checkpoint_dead, part.end)
 
 
-def _partition_info(part: PartitionStatus) -> PartitionInfo:
+def _build_partition_info(part: PartitionStatus) -> PartitionInfo:
     return PartitionInfo(
         partition=part.partition,
         ready=part.ready,
@@ -106,13 +106,13 @@ def _partition_info(part: PartitionStatus) -> PartitionInfo:
         dead=part.dead,
         lanes=part.lanes,
         inbox=part.inbox,
-        checkpoint=_checkpoint(part),
+        checkpoint=_build_checkpoint(part),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class StoreInfo:
-    """What a store is made of: its backend, the number of its format and its size in bytes."""
+    """A store's backend, the number of its format and its size in bytes."""
 
     backend: str
     format: int
@@ -143,47 +143,48 @@ def explain_unknown(key: str, lane: str | None, elsewhere: Sequence[Found]) -> E
 def explain(key: str, found: Sequence[Found], *, now: int, paused: bool) -> Explanation:
     """Explain a key in one sentence. If several lanes have it, describe the first and name the others."""
     first = found[0]
-    sentence = f"{key} {_where(first, now)}"
+    sentence = f"{key} {_describe_item(first, now)}"
     if first.state == "delayed" and first.lane is not None and first.lane.limits.paused:
         sentence += f" Lane {first.lane.lane} is paused."
     if first.state in ("inbox", "ready", "delayed") and paused:
         sentence += " The frontier is paused."
     if others := [other.lane.lane for other in found[1:] if other.lane]:
         sentence += f" The same key is also in lane {', '.join(others)}."
-    return Explanation(key, first.state, sentence, _data(first))
+    return Explanation(key, first.state, sentence, _collect_data(first))
 
 
-def _where(found: Found, now: int) -> str:
+def _describe_item(found: Found, now: int) -> str:
+    due = _format_until(found.due_at, now)
     match found.state:
         case "inbox":
             return "was discovered and will be taken in by the next claim on its partition."
         case "ready":
-            return _waiting(found, now)
+            return _describe_waiting_item(found, now)
         case "delayed" if found.settled_at is not None:
-            return f"was done {_ago(found.settled_at, now)} and is visited again {_ahead(found.due_at, now)}."
+            return f"was done {_format_since(found.settled_at, now)} and is visited again {due}."
         case "delayed" if found.reason is not None:
-            return f"failed {_times(found.attempts)} ({found.reason}) and is tried again {_ahead(found.due_at, now)}."
+            return f"failed {_format_attempts(found.attempts)} ({found.reason}) and is tried again {due}."
         case "delayed":
-            return f"is not to be started before {_moment(found.due_at)}, {_ahead(found.due_at, now)}."
+            return f"is not to be started before {_format_time(found.due_at)}, {due}."
         case "claimed" if found.expires_at is not None and found.expires_at <= now:
-            ended = _ago(found.expires_at, now)
+            ended = _format_since(found.expires_at, now)
             return f"was being worked on by {found.worker}, whose lease ended {ended}: the next claim takes it back."
         case "claimed":
-            return f"is being worked on by {found.worker}, whose lease ends {_ahead(found.expires_at, now)}."
+            return f"is being worked on by {found.worker}, whose lease ends {_format_until(found.expires_at, now)}."
         case "done":
             result = f" with {found.result}" if found.result is not None else ""
-            return f"was done {_ago(found.settled_at, now)}{result}."
+            return f"was done {_format_since(found.settled_at, now)}{result}."
         case _:
-            return f"is dead since {_moment(found.settled_at)}: {found.reason}."
+            return f"is dead since {_format_time(found.settled_at)}: {found.reason}."
 
 
-def _waiting(found: Found, now: int) -> str:
+def _describe_waiting_item(found: Found, now: int) -> str:
     ahead = found.ahead or 0
     others = "behind no other" if ahead == 0 else f"behind {ahead:,}{' or more' * (ahead >= AHEAD_LIMIT)}"
-    return f"is waiting {others} in lane {found.lane.lane if found.lane else '?'}, {_lane(found.lane, now)}."
+    return f"is waiting {others} in lane {found.lane.lane if found.lane else '?'}, {_describe_lane(found.lane, now)}."
 
 
-def _lane(lane: LaneRow | None, now: int) -> str:
+def _describe_lane(lane: LaneRow | None, now: int) -> str:
     if lane is None:
         return "which is not known"
     if lane.limits.paused:
@@ -192,12 +193,12 @@ def _lane(lane: LaneRow | None, now: int) -> str:
         return f"which has {lane.in_flight} in flight, its limit"
     if lane.ready_at > now:
         what = "blocked until" if lane.limits.blocked_until >= lane.ready_at else "ready at"
-        return f"which is {what} {_moment(lane.ready_at)}, {_ahead(lane.ready_at, now)}"
+        return f"which is {what} {_format_time(lane.ready_at)}, {_format_until(lane.ready_at, now)}"
     return "which is ready"
 
 
-def _data(found: Found) -> dict[str, Any]:
-    """Return the values that apply to the state, with times in ISO 8601 and JSON decoded."""
+def _collect_data(found: Found) -> dict[str, Any]:
+    """Return the values that apply to the item's state. Times are in ISO 8601, JSON is decoded."""
     data: dict[str, Any] = {"partition": found.partition, "position": found.position, "priority": found.priority}
     data["attempts"] = found.attempts
     data["payload"] = None if found.payload is None else json.loads(found.payload)
@@ -210,12 +211,12 @@ def _data(found: Found) -> dict[str, Any]:
     if found.result is not None:
         data["result"] = json.loads(found.result)
     if found.lane is not None:
-        data["lane"] = lane_data(found.lane)
+        data["lane"] = _collect_lane_data(found.lane)
     return data
 
 
-def lane_data(lane: LaneRow) -> dict[str, Any]:
-    """Return a lane as plain values."""
+def _collect_lane_data(lane: LaneRow) -> dict[str, Any]:
+    """Return the state and limits of a lane, ready to be written as JSON."""
     limits = lane.limits
     return {
         "lane": lane.lane,
@@ -230,26 +231,26 @@ def lane_data(lane: LaneRow) -> dict[str, Any]:
     }
 
 
-def _moment(moment: int | None) -> str:
+def _format_time(moment: int | None) -> str:
     return "some time" if moment is None else f"{as_datetime(moment):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _ahead(moment: int | None, now: int) -> str:
+def _format_until(moment: int | None, now: int) -> str:
     if moment is None or moment <= now:
         return "with the next claim"
-    return f"in {_duration((moment - now) / SECOND)}"
+    return f"in {_format_duration((moment - now) / SECOND)}"
 
 
-def _ago(moment: int | None, now: int) -> str:
-    return "some time ago" if moment is None else f"{_duration(max(0, now - moment) / SECOND)} ago"
+def _format_since(moment: int | None, now: int) -> str:
+    return "some time ago" if moment is None else f"{_format_duration(max(0, now - moment) / SECOND)} ago"
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.1f} s"
 
 
-def _times(count: int) -> str:
+def _format_attempts(count: int) -> str:
     return "1 attempt" if count == 1 else f"{count} attempts"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TypeGuard
 
-from swath.core.clock import SECOND, from_datetime, is_moment, microseconds
+from swath.core.clock import SECOND, from_datetime, is_moment, to_microseconds
 from swath.core.errors import InvalidItem, InvalidOutcome, InvalidSetting, UsageError
 from swath.core.item import UNCHANGED, Unchanged
 from swath.core.store import OutputMove
@@ -96,7 +96,7 @@ def check_seconds(name: str, seconds: object) -> int:
     """Return a duration in microseconds."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= MAX_SECONDS:
         raise InvalidSetting(f"{name}={show(seconds)}: pass a number of seconds from 0 to {MAX_SECONDS:,}")
-    return microseconds(seconds)
+    return to_microseconds(seconds)
 
 
 def check_lease(lease: float) -> float:

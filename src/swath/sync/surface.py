@@ -41,7 +41,7 @@ def open(
     Pass `store` instead of a URL to use a Store that you have opened; closing the frontier closes it.
 
     `partitions` is fixed when the frontier is created. `min_interval`, `concurrency` (None: unlimited) and
-    `max_attempts` are the defaults of the frontier; if it exists already, those that you pass are changed.
+    `max_attempts` are the defaults of the frontier; if it exists already, the ones that you pass replace the old ones.
     `create=False` raises NotAFrontier if the frontier does not exist. `observer` receives every event, and `worker`
     is the name that claims carry. `clock` replaces the store's clock in tests.
     """

@@ -36,7 +36,7 @@ class Calls:
 
     async def call(self, function: str, *arguments: Any, doing: str) -> tuple[Any, ...]:
         """Call a stored function and return its reply."""
-        statement = self.statement(function, len(arguments))
+        statement = self.build_statement(function, len(arguments))
         (row,) = await self._run(
             statement,
             arguments,
@@ -53,7 +53,7 @@ class Calls:
             self._queries[name] = self._location.fill(QUERIES[name])
         return await self._run(self._queries[name], parameters, function=None, doing="reading", repeat=True)
 
-    def statement(self, function: str, arguments: int) -> str:
+    def build_statement(self, function: str, arguments: int) -> str:
         """Return the statement that calls a function. A reply of one value is a column named `reply`."""
         if function not in self._statements:
             call = f"SELECT * FROM {{schema}}.{function}_{{set}}({', '.join(['%s'] * arguments)}) AS reply"

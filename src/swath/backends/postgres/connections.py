@@ -64,12 +64,12 @@ class Connections:
             self._free.release()
 
     @property
-    def forked(self) -> bool:
+    def is_inherited(self) -> bool:
         """Whether the connections belong to a parent process: a child must not write to its sockets."""
         return os.getpid() != self._pid
 
     def check_process(self) -> None:
-        if self.forked:
+        if self.is_inherited:
             raise UsageError(
                 f"process {self._pid} opened this frontier; process {os.getpid()} inherited it by a fork and cannot "
                 "use its connections. Open the frontier in the child, and start children with `spawn`"

@@ -115,7 +115,7 @@ def _translate_own(sqlstate: str | None, message: str, display_url: str, doing: 
             "read committed; if it is not yours, set default_transaction_isolation of the role or database"
         )
     if sqlstate == WRONG_FORMAT:
-        return wrong_format(int(message.rsplit(" ", 1)[1]), display_url)
+        return build_format_error(int(message.rsplit(" ", 1)[1]), display_url)
     return None
 
 
@@ -127,7 +127,7 @@ def can_repeat(error: psycopg.Error) -> bool:
     return error.sqlstate is None or error.sqlstate.startswith(_BROKEN) or isinstance(error, pg.DeadlockDetected)
 
 
-def wrong_format(found: int, display_url: str) -> SwathError:
+def build_format_error(found: int, display_url: str) -> SwathError:
     """Return the error for a store whose tables have another format than this version's."""
     formats = f"{display_url} has format {found}, this swath works with {FORMAT}"
     if found < FORMAT:

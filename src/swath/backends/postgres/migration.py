@@ -12,7 +12,7 @@ from psycopg import errors as pg
 
 from swath.backends import sql
 from swath.backends.postgres.connections import AsyncConnection, connect
-from swath.backends.postgres.errors import FORMAT, translate_errors, wrong_format
+from swath.backends.postgres.errors import FORMAT, build_format_error, translate_errors
 from swath.backends.postgres.function_sets import install, lock_schema, remove_unused
 from swath.backends.postgres.location import PostgresLocation
 from swath.backends.postgres.statements import FUNCTIONS, PACKAGE
@@ -22,13 +22,13 @@ from swath.core.store import Settings
 LOCK_SECONDS = 30.0  # how long a migration waits for a lock, while it holds others
 
 
-def migrations() -> Sequence[tuple[int, str]]:
+def list_migrations() -> Sequence[tuple[int, str]]:
     """Return the numbers and names of the migration files, in order."""
     names = sorted(entry.name for entry in files(f"{PACKAGE}.migrations").iterdir() if entry.name.endswith(".sql"))
     return [(int(name.partition("_")[0]), name) for name in names]
 
 
-def migration_hash(name: str) -> str:
+def hash_migration(name: str) -> str:
     """Return the hash of a migration's text without comments, by which a store knows what its tables were made from."""
     lines = sql.read(f"{PACKAGE}.migrations", name).splitlines()
     text = "\n".join(line.rstrip() for line in lines if line.strip() and not line.lstrip().startswith("--"))
@@ -85,7 +85,7 @@ async def migrate(url: str) -> Sequence[str]:
                 found = await read_format(connection, location)  # again, under the lock
                 assert found is not None
                 if found > FORMAT:
-                    raise wrong_format(found, location.display_url)
+                    raise build_format_error(found, location.display_url)
                 applied = await _apply(connection, location, above=found)
                 await connection.execute(location.fill("UPDATE {schema}.frontier SET format = %s"), (FORMAT,))
                 if await install(connection, location):
@@ -98,12 +98,12 @@ async def migrate(url: str) -> Sequence[str]:
 
 async def _apply(connection: AsyncConnection, location: PostgresLocation, *, above: int) -> list[str]:
     applied = []
-    for number, name in migrations():
+    for number, name in list_migrations():
         if number > above:
             await connection.execute(location.fill(sql.read(f"{PACKAGE}.migrations", name)))
             await connection.execute(
                 location.fill("INSERT INTO {schema}.migration (number, name, hash) VALUES (%s, %s, %s)"),
-                (number, name, migration_hash(name)),
+                (number, name, hash_migration(name)),
             )
             applied.append(name)
     return applied
@@ -135,7 +135,7 @@ async def read_format(connection: AsyncConnection, location: PostgresLocation) -
 
 async def _check_migrations(connection: AsyncConnection, location: PostgresLocation) -> None:
     """Raise SchemaError if the tables were made from other files than this version has."""
-    shipped = {name: migration_hash(name) for _, name in migrations()}
+    shipped = {name: hash_migration(name) for _, name in list_migrations()}
     try:
         cursor = await connection.execute(location.fill("SELECT name, hash FROM {schema}.migration ORDER BY number"))
         differing = [name for name, found in await cursor.fetchall() if shipped.get(name, found) != found]

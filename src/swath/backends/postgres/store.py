@@ -14,7 +14,7 @@ from swath.backends.postgres.arguments import write_facts, write_items, write_se
 from swath.backends.postgres.array_literals import number_array
 from swath.backends.postgres.calls import Calls
 from swath.backends.postgres.connections import AsyncConnection, Connections, connect
-from swath.backends.postgres.errors import FORMAT, can_repeat, translate_error, translate_errors, wrong_format
+from swath.backends.postgres.errors import FORMAT, build_format_error, can_repeat, translate_error, translate_errors
 from swath.backends.postgres.function_sets import ensure_installed
 from swath.backends.postgres.location import PostgresLocation
 from swath.backends.postgres.migration import create as create_frontier
@@ -102,7 +102,7 @@ class PostgresStore:
         return cls(location, stored, clock=clock, connections=connections)
 
     async def close(self) -> None:
-        if self._connections.forked:
+        if self._connections.is_inherited:
             return  # the connections belong to the parent process
         await self._listener.close()
         await self._connections.close()
@@ -256,7 +256,7 @@ class PostgresStore:
                 f"{doing}: the connection has no open transaction ({status.name}): "
                 "settle inside `with connection.transaction():`"
             )
-        statement = self._calls.statement("settle", len(arguments))
+        statement = self._calls.build_statement("settle", len(arguments))
         elsewhere = f"{doing}: {connection.info.dbname!r}, the database of this connection, does not hold the frontier"
         cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]
         try:
@@ -408,7 +408,7 @@ async def _open(connection: AsyncConnection, location: PostgresLocation, create:
             )
         await create_frontier(connection, location, create)
     elif found != FORMAT:
-        raise wrong_format(found, location.display_url)
+        raise build_format_error(found, location.display_url)
     else:
         await ensure_installed(connection, location)
     row = await (await connection.execute(location.fill(QUERIES["frontier"]))).fetchone()

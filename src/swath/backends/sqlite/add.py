@@ -1,4 +1,4 @@
-"""Add items that are not known yet (INV-4, INV-7)."""
+"""Add the items that the frontier does not have yet (INV-4, INV-7)."""
 
 from collections.abc import Iterable, Sequence
 
@@ -27,8 +27,10 @@ def group_by_partition(items: Iterable[EncodedItem]) -> list[tuple[int, list[Enc
 
 
 def take_in(lanes: Lanes, items: Sequence[EncodedItem], now: int) -> int:
-    """Add the new ones of `items`, all of one partition, and return how many they are. The caller places the lanes and
-    saves the partition."""
+    """Add the items that are new and return how many were added. All items belong to one partition.
+
+    The caller places the lanes and saves the partition.
+    """
     new = _filter_unknown(lanes, items)
     if new:
         lanes.load_by_name({item.lane for item in new})
@@ -49,7 +51,7 @@ def _filter_unknown(lanes: Lanes, items: Sequence[EncodedItem]) -> list[EncodedI
 
 
 def enter(lanes: Lanes, entries: Sequence[tuple[EncodedItem, Lane, int]], now: int) -> None:
-    """Insert items that are known to be new, at the positions allotted to them."""
+    """Insert new items at the positions that were allotted to them."""
     number = lanes.partition.number
     seen, ready, delayed = [], [], []
     for item, lane, position in entries:

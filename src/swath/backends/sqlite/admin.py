@@ -1,4 +1,4 @@
-"""Change lanes and settings, keep facts, and reopen settled items."""
+"""Change lanes and settings, store facts, and reopen settled items."""
 
 from collections.abc import Sequence
 
@@ -61,7 +61,7 @@ def change_settings(
 
 
 def _count_starts(session: Session, partition: Partition) -> None:
-    """Count what is in flight in lanes under the frontier's default as started now (INV-3)."""
+    """Count the items in flight as started now, in lanes that use the frontier's default concurrency (INV-3)."""
     where = {"partition": partition.number}
     flying = session.connection.execute(session.sql["default_lanes_in_flight"], where).fetchall()
     if not flying:
@@ -104,7 +104,7 @@ def learn(session: Session, facts: Sequence[Fact]) -> None:
 
 
 def reopen(session: Session, places: Sequence[tuple[int, int]]) -> int:
-    """Make done or dead items ready again, each at a new position: the checkpoint has passed the old one."""
+    """Make done or dead items ready again, each at a new position, because the checkpoint has passed the old one."""
     reopened = 0
     for number in sorted({number for number, _ in places}):
         partition = Partition.load(session, number)

@@ -1,4 +1,4 @@
-"""Claim items: ready lanes, by priority level and then by time, give their first items (INV-1, INV-3, INV-8)."""
+"""Claim items: take the first items of the ready lanes, ordered by priority and then by time (INV-1, INV-3, INV-8)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -8,7 +8,7 @@ from swath.backends.sqlite.state import NEVER, Lane, Lanes, Partition, Session
 from swath.core.clock import SECOND
 from swath.core.errors import LeaseLost
 from swath.core.item import LEVELS, Item
-from swath.core.lane import FRESH, RETURNED, level_of, low_share, rank_of, room, starts_count
+from swath.core.lane import FRESH, RETURNED, compute_low_share, count_startable, level_of, rank_of, starts_count
 from swath.core.store import (
     DELAYED_DRAIN,
     LOST_WORKER,
@@ -18,11 +18,11 @@ from swath.core.store import (
     ClaimRequest,
 )
 
-CLAIMS_KEPT = 100_000  # the newest claims; a settlement of an older one cannot be repeated safely
-PRUNE_EVERY = 100  # claims
+CLAIMS_KEPT = 100_000  # rows of ended claims that are kept; a settlement of an older claim cannot be repeated safely
+PRUNE_EVERY = 100  # claims between two deletions of old rows
 MAX_CHORES = 5_000  # one claim makes at most this many items ready, and skips at most this many lanes
 
-# The fields of a Lane before `head`. The head of a lane in the queue is its level.
+# The fields of a Lane before `head`. For a lane in the queue, `head` equals `level`.
 QueuedLane = tuple[int, str, int | None, int | None, int, int, int, int, int, int, str | None, int | None]
 
 
@@ -31,7 +31,7 @@ def claim(session: Session, request: ClaimRequest) -> ClaimReply:
     fence = _next_fence(session)
     taken: list[Item] = []
     holds: list[tuple[int, int]] = []
-    visited: dict[int, int | None] = {}  # partition: since when something was ready there
+    visited: dict[int, int | None] = {}  # by partition: since when something was ready there
     moments: list[int | None] = []
     recovered = died = chores = 0
     starts = False
@@ -39,7 +39,7 @@ def claim(session: Session, request: ClaimRequest) -> ClaimReply:
         if len(taken) >= request.limit or len(holds) >= PARTITIONS_PER_CLAIM:
             break
         if chores >= MAX_CHORES:
-            moments.append(now)  # leave the rest to the next claim, which is due at once
+            moments.append(now)  # the next claim continues, and may be sent at once
             break
         look = _read_ready_times(session, number)
         partition = Partition.load(session, number)
@@ -47,7 +47,7 @@ def claim(session: Session, request: ClaimRequest) -> ClaimReply:
             moments.append(look.next_ready_at)
             continue
         work = _PartitionClaim(session, partition, partition.tick(clock))
-        now = max(now, partition.time)  # if partition time is ahead of the clock, the lease must not have ended already
+        now = max(now, partition.time)  # partition time may be ahead of the clock, and the lease must end after both
         back, gone = work.take_back(look)
         recovered, died = recovered + back, died + gone
         drained = work.drain_delayed(look)
@@ -66,7 +66,7 @@ def claim(session: Session, request: ClaimRequest) -> ClaimReply:
         _write_claim(session, request, fence, expires_at, holds)
     if len(taken) < request.limit:
         moments += [read_next_ready_at(session, number) for number in visited]
-    else:  # a full claim: the caller claims again, and the earlier times are exact enough until then
+    else:  # a full claim: the caller claims again soon, so the times read before are exact enough
         moments += visited.values()
     return ClaimReply(
         now=now,
@@ -104,9 +104,9 @@ def _write_claim(
 
 
 class _ReadyTimes(NamedTuple):
-    """When something is ready in a partition, and what."""
+    """When the next claim has something to do in a partition: lanes, delayed items and leases that end."""
 
-    levels: tuple[int | None, ...]  # the first lane of each level
+    levels: tuple[int | None, ...]  # when the first lane of each level is ready
     due_at: int | None
     expires_at: int | None
 
@@ -141,8 +141,8 @@ class _PartitionClaim:
         self._partition = partition
         self._now = now
         self._lanes = Lanes(session, partition)
-        self.starts_count = False  # the interval of a lane runs from this claim
-        self.passed = 0  # lanes in the queue whose present limits let nothing start
+        self.starts_count = False  # whether the interval of a lane runs from this claim
+        self.passed = 0  # queued lanes that may start nothing under their present limits
         self._held: dict[int, int] = {}  # lane numbers of the taken items, by position
 
     def take_back(self, look: _ReadyTimes) -> tuple[int, int]:
@@ -176,8 +176,10 @@ class _PartitionClaim:
         return len(rows), len(dead)
 
     def _mark_lost(self, number: int) -> list[tuple[int, int, int, int, int]]:
-        """Mark expired claims as lost, in all partitions, and return the items that they held in this one. If there are
-        many, leave the others to the next claim."""
+        """Mark expired claims as lost, in all partitions, and return the items that they held in this one.
+
+        The number is bounded; the next claim continues.
+        """
         where = {"partition": number, "now": self._now, "limit": MAX_CHORES}
         fences = self._connection.execute(self._sql["lost_holds"], where).fetchall()
         rows: list[tuple[int, int, int, int, int]] = []
@@ -189,8 +191,7 @@ class _PartitionClaim:
         return sorted(rows)
 
     def drain_delayed(self, look: _ReadyTimes) -> int:
-        """Make delayed items that are due ready. A revisit gets a new position, because the checkpoint has passed the
-        old one."""
+        """Make due items ready. A revisit gets a new position, because the checkpoint has passed the old one."""
         if look.due_at is None or look.due_at > self._now:
             return 0
         number = self._partition.number
@@ -212,9 +213,9 @@ class _PartitionClaim:
         return len(rows)
 
     def take(self, look: _ReadyTimes, limit: int, fence: int) -> list[Item]:
-        """Take items from the highest level down, except for a small share that is taken from the lowest level up."""
+        """Take most items from the highest level down, and a small share from the lowest level up."""
         levels = look.ready_levels(self._now)
-        low = low_share(limit, self._partition.claims_made) if len(levels) > 1 else 0
+        low = compute_low_share(limit, self._partition.claims_made) if len(levels) > 1 else 0
         taken: list[Item] = []
         for level in range(LEVELS - 1, -1, -1):
             if level in levels and len(taken) < limit - low:
@@ -230,13 +231,13 @@ class _PartitionClaim:
         return taken
 
     def _take_level(self, level: int, limit: int, fence: int, levels: set[int]) -> list[Item]:
-        """Take from each ready lane of a level, once. Add to `levels` the levels of lanes that are still ready."""
+        """Take items from each ready lane of a level once. Add to `levels` the levels of lanes that are still ready."""
         taken: list[Item] = []
         met: set[int] = set()
         after = (NEVER, NEVER)
         while len(taken) < limit and self.passed < MAX_CHORES:
             wanted = limit - len(taken)
-            found = [Lane(*row, level, level) for row in self._ready_lanes(level, after, wanted)]
+            found = [Lane(*row, level, level) for row in self._list_ready_lanes(level, after, wanted)]
             lanes = [lane for lane in found if lane.number not in met] if met else found
             if found:
                 after = (found[-1].ready_at, found[-1].number)
@@ -249,7 +250,7 @@ class _PartitionClaim:
                 break
         return taken
 
-    def _ready_lanes(self, level: int, after: tuple[int, int], limit: int) -> list[QueuedLane]:
+    def _list_ready_lanes(self, level: int, after: tuple[int, int], limit: int) -> list[QueuedLane]:
         where = {
             "partition": self._partition.number,
             "level": level,
@@ -262,8 +263,8 @@ class _PartitionClaim:
 
     def _take_lanes(self, lanes: Sequence[Lane], level: int, limit: int, fence: int) -> list[Item]:
         """Take up to `limit` items from the heads of these lanes, and place the lanes in the queue again."""
-        given: dict[int, list[Item]] = {}  # by lane, in the order of the queue
-        firsts: dict[int, Lane] = {}  # lanes that give one item
+        given: dict[int, list[Item]] = {}  # taken items by lane, in the order of the queue
+        firsts: dict[int, Lane] = {}  # lanes from which only the first item is taken
         used: list[Lane] = []
         for lane in lanes:
             if limit == 0:
@@ -282,20 +283,20 @@ class _PartitionClaim:
         for lane in used:
             self._lanes.remember(lane)
             self._lanes.touch(lane)
-            lane.place(lane.pacing(self._pacing), self._now, new_turn=True)  # if items are left, behind the other lanes
+            lane.place(lane.pacing(self._pacing), self._now, new_turn=True)  # behind the other lanes, if items remain
         self._lanes.write()
         return list(chain.from_iterable(given.values()))
 
     def _count_startable(self, lane: Lane, limit: int) -> int:
-        """Return how many items a lane may start, up to `limit`. It is 0 if its limits changed since it was placed."""
+        """Return how many items a lane may start, up to `limit`: maybe 0, if limits changed since it was placed."""
         pacing = lane.pacing(self._pacing)
         ready = lane.earliest_start(pacing) <= self._now
-        count = room(pacing, lane.in_flight, limit) if ready else 0
+        count = count_startable(pacing, lane.in_flight, limit) if ready else 0
         if count == 0:
             self.passed += 1
             return 0
         if pacing.min_interval:
-            self._session.need_durable()  # the next start must know of this one even after a power cut (INV-3)
+            self._session.need_durable()  # a power cut must not undo the start that the interval runs from (INV-3)
         if starts_count(pacing):
             lane.pace(self._now)
             self.starts_count = self.starts_count or pacing.min_interval > 0
@@ -305,20 +306,25 @@ class _PartitionClaim:
         """Read up to `count` items from the head of one lane, without moving them."""
         where = (self._partition.number, lane.number, rank_of(level, FRESH), count)
         rows = self._connection.execute(self._sql["lane_items"], where).fetchall()
-        return [self._build_item(lane, level, beside, row) for beside, row in enumerate(rows, lane.in_flight)]
+        return [
+            self._build_item(lane, level, lane_in_flight, row)
+            for lane_in_flight, row in enumerate(rows, lane.in_flight)
+        ]
 
-    def _build_item(self, lane: Lane, level: int, beside: int, row: tuple[Any, ...]) -> Item:
+    def _build_item(self, lane: Lane, level: int, in_flight: int, row: tuple[Any, ...]) -> Item:
         position, key, payload, attempts, span, losses = row[:6]
         self._held[position] = lane.number
-        number, counters = self._partition.number, lane.counters
-        fields = (key, lane.name, level, payload, None, span, attempts, losses, lane.visits, beside, number, position)
-        return tuple.__new__(Item, (*fields, counters))  # half the cost of Item(…), which names them first
+        number, visits, counters = self._partition.number, lane.visits, lane.counters
+        fields = (key, lane.name, level, payload, None, span, attempts, losses, visits, in_flight, number, position)
+        return tuple.__new__(Item, (*fields, counters))  # half the time of Item(…), which binds arguments by name
 
     def _move_to_claimed(
         self, given: dict[int, list[Item]], firsts: Mapping[int, Lane], level: int, fence: int
     ) -> None:
-        """Move the items in `given` to the table `claimed`, and the first item of the lanes in `firsts`; add those to
-        `given`."""
+        """Move the items in `given`, and the first item of each lane in `firsts`, to the table `claimed`.
+
+        Add the latter to `given`.
+        """
         where = {"partition": self._partition.number, "fence": fence}
         if several := _list_positions(given):
             self._connection.execute(self._sql["claim_items"], {**where, "positions": str(several)})
@@ -332,7 +338,7 @@ class _PartitionClaim:
             self._connection.execute(self._sql["delete_items"], {**where, "positions": str(moved)})
 
     def _find_heads(self, lanes: Iterable[Lane]) -> None:
-        """Find the next priority in lanes that may hold items of several."""
+        """Set the head of lanes that may hold items of several priorities."""
         mixed = {lane.number: lane for lane in lanes if lane.low != lane.head}
         if mixed:
             where = {"partition": self._partition.number, "lanes": str(list(mixed))}
@@ -351,7 +357,7 @@ class ClaimRow(NamedTuple):
     worker: str
     expires_at: int
     lost: int
-    number: int  # of its last settlement
+    number: int  # the number of its last settlement
 
 
 def find_claim(session: Session, ref: ClaimRef) -> ClaimRow | None:
@@ -376,7 +382,7 @@ def require_held(session: Session, ref: ClaimRef, claim: ClaimRow | None) -> Cla
 
 
 def find_unanswered(session: Session, request: ClaimRequest, reply: ClaimReply) -> ClaimReply | None:
-    """Return a claim whose caller did not get the reply, with a new lease; None if it is empty or lost."""
+    """Return a claim whose reply did not reach the caller, with a new lease; None if it is empty or lost."""
     try:
         expires_at = renew(session, ClaimRef(reply.fence, request.token), request.lease)
     except LeaseLost:

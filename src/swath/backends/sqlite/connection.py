@@ -1,4 +1,4 @@
-"""Connections to a frontier's file: where it may be, how SQLite is configured, and waiting for its lock."""
+"""Connections to a frontier's file: check the path, configure SQLite, and wait for locks."""
 
 import os
 import re
@@ -16,11 +16,11 @@ T = TypeVar("T")
 OLDEST_SQLITE = (3, 38, 0)  # JSON functions, RETURNING, row values
 BUSY_SECONDS = 30.0  # how long to wait for a lock that another process holds
 CACHE_KIB = 64 * 1024
-WAL_PAGES = 32_000  # 128 MB: when the log is longer, a commit checkpoints what the checkpointer has not
+WAL_PAGES = 32_000  # 128 MB: a commit that finds a longer log checkpoints it, if the checkpointer has not
 WAL_BYTES = WAL_PAGES * 4096  # a longer log is truncated to this
 STATEMENTS = 256  # prepared statements kept by a connection
 
-FULL = 2  # as PRAGMA synchronous returns it
+FULL = 2  # the value of PRAGMA synchronous
 SYNCHRONOUS = {
     "full": "FULL",  # except for leases, see `writer`
     "normal": "NORMAL",  # no sync at each commit: a power cut can undo the last commits, but not corrupt the file
@@ -33,7 +33,7 @@ NETWORK_FILE_SYSTEMS = {
 }  # fmt: skip
 
 
-_ESCAPE = re.compile(r"\\([0-7]{3})")  # how mountinfo writes a space, a tab, a newline and a backslash
+_ESCAPE = re.compile(r"\\([0-7]{3})")  # in mountinfo, for a space, a tab, a newline or a backslash
 
 
 def resolve_path(path: str) -> str:
@@ -45,7 +45,7 @@ def resolve_path(path: str) -> str:
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         oldest = ".".join(map(str, OLDEST_SQLITE))
         raise StoreUnavailable(f"this Python has SQLite {sqlite3.sqlite_version}; swath needs {oldest} or newer")
-    path = os.path.realpath(path)  # like SQLite, which puts the log beside the file and not beside a link to it
+    path = os.path.realpath(path)  # SQLite also puts the log beside the file, not beside a link to it
     if os.path.isdir(path):
         raise InvalidStoreURL(f"{path} is a directory: name a file in it")
     if (names := _count_links(path)) > 1:
@@ -69,7 +69,7 @@ def resolve_path(path: str) -> str:
 def _count_links(path: str) -> int:
     try:
         return os.stat(path).st_nlink
-    except OSError:  # it does not exist, or opening it will report why it cannot be reached
+    except OSError:  # it does not exist, or cannot be reached: opening it reports which
         return 0
 
 

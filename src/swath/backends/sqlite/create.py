@@ -1,4 +1,4 @@
-"""Find out what a file holds, and create a frontier in it without touching other contents."""
+"""Inspect a file, and create a frontier in it without touching other contents."""
 
 import os
 import sqlite3
@@ -16,14 +16,14 @@ from swath.backends.sqlite.open_files import check_fork
 from swath.core.errors import NotAFrontier, StoreUnavailable
 from swath.core.store import Settings
 
-APPLICATION_ID = 0x73777468  # "swth", in the header of a file that is a frontier's own
+APPLICATION_ID = 0x73777468  # "swth", in the header of a file that holds nothing but a frontier
 
 
 def ensure_frontier(location: SqliteLocation, settings: Settings | None, *, create: bool, now: int) -> None:
-    """Create the frontier unless it exists. Other contents of the file stay untouched."""
+    """Create the frontier unless it exists. Do not touch other contents of the file."""
     check_fork(location.path)
     with translate_errors(location.path):
-        found = _find(location)
+        found = _inspect_file(location)
         if found.has_frontier(location):
             return
         found.check_room(location)
@@ -34,17 +34,17 @@ def ensure_frontier(location: SqliteLocation, settings: Settings | None, *, crea
             )
         connection = open_connection(location.path)
         try:
-            # Before WAL is switched on, so that the header of the file itself carries our mark from the start.
+            # Before WAL is enabled, so that the application id is in the file itself and not only in the log.
             retry_while_busy(partial(create_tables, connection, location, settings or Settings(partitions=1), now))
         finally:
             connection.close()
 
 
 class _FileContents(NamedTuple):
-    """What a file holds."""
+    """The application id of a file, and the names of its tables and indexes."""
 
-    mark: int  # the application's, in the header
-    names: set[str]  # of tables and indexes
+    mark: int  # the application id in the header
+    names: set[str]  # names of tables and indexes
 
     def has_frontier(self, location: SqliteLocation) -> bool:
         return location.is_among(self.names)
@@ -54,23 +54,23 @@ class _FileContents(NamedTuple):
         if not location.named and (self.names or self.mark not in (0, APPLICATION_ID)):
             raise NotAFrontier(
                 f"{location.path} is a database of something else; nothing was changed. Name another file, or add "
-                "?schema=name to the URL for a frontier beside what is there"
+                "?schema=name to the URL to create a frontier beside the other tables"
             )
-        if clashes := location.clashes(self.names):
+        if clashes := location.find_clashes(self.names):
             raise NotAFrontier(
                 f"{location.path} has {', '.join(clashes)} already, not made by swath; nothing was changed. "
                 f"Choose another name than schema={location.schema}"
             )
 
 
-def _find(location: SqliteLocation) -> _FileContents:
+def _inspect_file(location: SqliteLocation) -> _FileContents:
     """Read the contents of the file without creating or changing anything."""
     try:
         if os.path.getsize(location.path) == 0:
             return _FileContents(0, set())
     except (FileNotFoundError, NotADirectoryError):
         return _FileContents(0, set())
-    except OSError as error:  # it may exist in a directory that this user may not enter
+    except OSError as error:  # for example, this user may not enter a directory on the way
         raise StoreUnavailable(
             f"{location.path} cannot be reached: {error.strerror}. "
             "Check that this user may enter every directory on the way"
@@ -79,9 +79,9 @@ def _find(location: SqliteLocation) -> _FileContents:
 
 
 def _read_unlocked(location: SqliteLocation) -> _FileContents:
-    """Read the file with `immutable`, which neither locks nor writes, if no process is writing to it.
+    """Read the file with `immutable`, which neither locks nor writes, unless a process is writing to it.
 
-    Reading it without SQLite is not possible: closing it would drop the locks that this process holds through SQLite.
+    Do not read it without SQLite: closing it would drop the locks that this process holds through SQLite.
     """
     before = _read_file_state(location.path)
     if not before.journal and not before.wal:
@@ -93,12 +93,12 @@ def _read_unlocked(location: SqliteLocation) -> _FileContents:
         else:
             if _read_file_state(location.path) == before:
                 return found
-    # A journal means that a process is changing the file, or has crashed doing so: let SQLite recover it.
+    # A journal means that a process is changing the file, or crashed while it did: let SQLite recover it.
     return _read(location, "mode=rw" if before.journal else "mode=ro")
 
 
 class _FileState(NamedTuple):
-    """What changes when a process writes to a file."""
+    """Facts about a file that change when a process writes to it."""
 
     journal: bool
     wal: bool
@@ -115,10 +115,10 @@ def _read(location: SqliteLocation, mode: str) -> _FileContents:
     with closing(
         sqlite3.connect(f"file:{quote(os.fsencode(location.path))}?{mode}", uri=True, isolation_level=None, timeout=0)
     ) as connection:
-        return _contents(connection, location)
+        return _read_contents(connection, location)
 
 
-def _contents(connection: sqlite3.Connection, location: SqliteLocation) -> _FileContents:
+def _read_contents(connection: sqlite3.Connection, location: SqliteLocation) -> _FileContents:
     (mark,) = connection.execute("PRAGMA application_id").fetchone()
     return _FileContents(mark, {name for (name,) in connection.execute(location.sql["names"])})
 
@@ -126,12 +126,12 @@ def _contents(connection: sqlite3.Connection, location: SqliteLocation) -> _File
 def create_tables(connection: sqlite3.Connection, location: SqliteLocation, settings: Settings, now: int) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        found = _contents(connection, location)
-        if not found.has_frontier(location):  # otherwise another process was first
+        found = _read_contents(connection, location)
+        if not found.has_frontier(location):  # another process may have created it
             found.check_room(location)
             if not location.named:
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            run_script(connection, location.tables())
+            run_script(connection, location.create_script())
             for migration in list_migrations():
                 connection.execute(location.sql["record_migration"], {"name": migration.name, "applied_at": now})
             connection.execute(location.sql["insert_frontier"], {"format": FORMAT, **settings._asdict()})

@@ -1,4 +1,4 @@
-"""What SQLite's errors mean to a caller of swath."""
+"""Translate the errors of SQLite to swath's own."""
 
 import os
 import sqlite3
@@ -13,21 +13,21 @@ TEMPORARY = BUSY | {
     "SQLITE_IOERR",
     "SQLITE_CANTOPEN",
     "SQLITE_READONLY",
-}  # cured by waiting, or by room
+}  # waiting helps, or free disk space does
 
 
 def is_busy(error: sqlite3.Error) -> bool:
     """Return whether another connection holds a lock, so that waiting helps."""
-    return primary_code(error) in BUSY
+    return get_primary_code(error) in BUSY
 
 
-def _name(error: sqlite3.Error) -> str:
+def _get_name(error: sqlite3.Error) -> str:
     return getattr(error, "sqlite_errorname", "")
 
 
-def primary_code(error: sqlite3.Error) -> str:
+def get_primary_code(error: sqlite3.Error) -> str:
     """Return the primary result code: SQLITE_BUSY for SQLITE_BUSY_SNAPSHOT."""
-    return "_".join(_name(error).split("_")[:2])
+    return "_".join(_get_name(error).split("_")[:2])
 
 
 @contextmanager
@@ -40,13 +40,13 @@ def translate_errors(path: str) -> Iterator[None]:
 
 
 def translate_error(error: sqlite3.Error, path: str) -> SwathError:
-    """Return the SwathError that says what to do about an error of SQLite."""
-    match primary_code(error):
+    """Return the SwathError for an error of SQLite. Its message says what to do."""
+    match get_primary_code(error):
         case "SQLITE_BUSY" | "SQLITE_LOCKED":
             return StoreUnavailable(f"{path} was locked by another process for longer than the time limit: try again")
         case "SQLITE_FULL":
             return StoreFull(f"{path}: the disk is full; nothing was changed. Make room and try again")
-        case "SQLITE_IOERR" if _name(error) in {"SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE"}:
+        case "SQLITE_IOERR" if _get_name(error) in {"SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE"}:
             return StoreFull(
                 f"{path} could not be written: the disk is full, or a quota or file size limit is reached; "
                 "nothing was changed. Make room and try again"
@@ -54,7 +54,7 @@ def translate_error(error: sqlite3.Error, path: str) -> SwathError:
         case "SQLITE_NOTADB":
             return NotAFrontier(f"{path} is not an SQLite database; nothing was changed. Name another file")
         case "SQLITE_CANTOPEN":
-            return StoreUnavailable(_cannot_open(path))
+            return StoreUnavailable(_explain_open_failure(path))
         case "SQLITE_READONLY" | "SQLITE_PERM":
             return StoreUnavailable(
                 f"{path} cannot be written by this user: the file and its directory must both be writable"
@@ -67,10 +67,10 @@ def translate_error(error: sqlite3.Error, path: str) -> SwathError:
         case "SQLITE_TOOBIG":
             return InvalidItem("a key, payload or result is larger than SQLite can hold (1 GB)")
         case _:
-            return StoreUnavailable(f"{path}: {error} ({_name(error) or type(error).__name__})")
+            return StoreUnavailable(f"{path}: {error} ({_get_name(error) or type(error).__name__})")
 
 
-def _cannot_open(path: str) -> str:
+def _explain_open_failure(path: str) -> str:
     directory = os.path.dirname(path)
     if not os.path.isdir(directory):
         return f"{path} cannot be opened: the directory {directory} does not exist. Create it first"

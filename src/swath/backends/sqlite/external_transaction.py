@@ -24,13 +24,13 @@ def settle_within(
     inode: tuple[int, int],
     clock: Clock,
 ) -> SettleReply:
-    """Settle on the caller's connection, in the caller's thread. If that fails, its transaction is rolled back."""
+    """Settle on the caller's connection, in the caller's thread. If that fails, roll back the transaction."""
     if not isinstance(connection, sqlite3.Connection):
         raise WrongTransaction(
             f"connection= is a {type(connection).__module__}.{type(connection).__qualname__}; "
             f"a frontier in {location.path} settles on an sqlite3.Connection"
         )
-    with _plain_rows(connection):
+    with _read_plain_rows(connection):
         _check(connection, location.path, inode)
         _lock(connection, settlement.partition, location)
         try:
@@ -47,7 +47,7 @@ def settle_within(
 def _roll_back(connection: sqlite3.Connection) -> None:
     connection.rollback()
     if connection.in_transaction and getattr(connection, "autocommit", None) is True:
-        connection.execute("ROLLBACK")  # with autocommit=True, from Python 3.12 on, rollback() does nothing
+        connection.execute("ROLLBACK")  # since Python 3.12, rollback() does nothing if autocommit=True
 
 
 def _check(connection: sqlite3.Connection, path: str, inode: tuple[int, int]) -> None:
@@ -67,7 +67,7 @@ def _check(connection: sqlite3.Connection, path: str, inode: tuple[int, int]) ->
 
 
 def _lock(connection: sqlite3.Connection, partition: int, location: SqliteLocation) -> None:
-    """Acquire the write lock before reading anything. If that fails, the transaction stays as it is."""
+    """Acquire the write lock before reading anything. If that fails, the transaction stays open and unchanged."""
     try:
         connection.execute(location.sql["lock_partition"], (partition,))
     except sqlite3.Error as error:
@@ -85,8 +85,8 @@ def _lock(connection: sqlite3.Connection, partition: int, location: SqliteLocati
 
 
 @contextmanager
-def _plain_rows(connection: sqlite3.Connection) -> Iterator[None]:
-    """Read rows as tuples and text as str, whatever the caller has set."""
+def _read_plain_rows(connection: sqlite3.Connection) -> Iterator[None]:
+    """Read rows as tuples and text as str inside the block, whatever factories the caller has set."""
     factories = connection.row_factory, connection.text_factory
     connection.row_factory, connection.text_factory = None, str
     try:

@@ -1,6 +1,7 @@
 """The format of a frontier's tables: its number, and whether the tables in a file have that format.
 
-`FORMAT` rises with every change of a table. tests/unit/test_formats.py fails when a table file changes and it does not.
+`FORMAT` rises with every change of a table. tests/unit/test_formats.py fails if a table file changes and `FORMAT`
+does not.
 """
 
 import sqlite3
@@ -21,7 +22,7 @@ _PARTS = """
 
 
 def check_format(stored: int, location: SqliteLocation) -> None:
-    """Raise SchemaOutdated or SchemaTooNew unless the stored format is the one that this version works with."""
+    """Raise SchemaOutdated or SchemaTooNew unless the store has the format of this version."""
     if stored < FORMAT:
         raise SchemaOutdated(
             f"{location} has format {stored}, and this version of swath works with format {FORMAT}: "
@@ -34,10 +35,9 @@ def check_format(stored: int, location: SqliteLocation) -> None:
 
 
 def check_tables(connection: sqlite3.Connection, location: SqliteLocation) -> None:
-    """Raise SchemaError if a table, column or index of the format is missing. More than those do no harm.
+    """Raise SchemaError if a table, column or index of the format is missing. Additional ones do no harm.
 
-    A store in the right format has them all, unless something else changed its tables or an unreleased version of
-    swath made it.
+    They are missing only if something else changed the tables, or if an unreleased version of swath made them.
     """
     row = connection.execute(location.sql["format"]).fetchone()
     if row is not None:
@@ -55,5 +55,5 @@ def check_tables(connection: sqlite3.Connection, location: SqliteLocation) -> No
 @lru_cache(maxsize=SCHEMAS_KEPT)
 def _read_expected_parts(schema: str) -> frozenset[str]:
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(SqliteLocation.of(":memory:", schema).tables())
+        connection.executescript(SqliteLocation.of(":memory:", schema).create_script())
         return frozenset(name for (name,) in connection.execute(_PARTS))

@@ -1,7 +1,6 @@
-"""Where a frontier is: a file, and the prefix of its tables there.
+"""SqliteLocation: the file of a frontier, and the prefix of its tables in that file.
 
-The SQL files are written for tables called `swath_…`. For another schema, that prefix is replaced once, when the
-statements are read.
+The SQL files name tables `swath_…`. For another schema, the prefix is replaced once, when the statements are loaded.
 """
 
 import re
@@ -14,7 +13,7 @@ from swath.core.errors import InvalidStoreURL
 QUERIES = load("swath.backends.sqlite", "queries.sql")
 TABLES = read("swath.backends.sqlite", "schema.sql")
 DEFAULT_SCHEMA = "swath"
-SCHEMAS_KEPT = 64  # schemas whose statements stay in memory
+SCHEMAS_KEPT = 64  # schemas whose statements are cached
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 _CREATED = re.compile(r"^CREATE (?:UNIQUE )?(?:TABLE|INDEX|VIEW|TRIGGER) (\w+)", re.MULTILINE)
@@ -23,6 +22,8 @@ _MARKS = ("frontier", "migration", "partition_state")  # tables of every format
 
 @dataclass(frozen=True, slots=True)
 class SqliteLocation:
+    """The file, the schema and the SQL statements of one frontier."""
+
     path: str
     schema: str
     named: bool  # the caller named the schema, so the file may hold other tables
@@ -30,20 +31,20 @@ class SqliteLocation:
 
     @classmethod
     def of(cls, path: str, schema: str | None = None) -> "SqliteLocation":
-        """Return the location of the frontier with this schema; without one, the file holds nothing else."""
+        """Return the location of a frontier. Without a schema, the file holds nothing but the frontier."""
         name = DEFAULT_SCHEMA if schema is None else schema
         if not _NAME.fullmatch(name) or f"{name}_".startswith("sqlite_"):
             raise InvalidStoreURL(
                 f"schema={name!r} cannot begin the name of a table in SQLite: use at most 40 lowercase letters, "
                 "digits and _, and begin with neither a digit nor sqlite"
             )
-        return cls(path, name, schema is not None, statements(name))
+        return cls(path, name, schema is not None, load_statements(name))
 
     def fill(self, script: str) -> str:
-        """Return a script with the names of this frontier's tables."""
+        """Return a script with this frontier's prefix in the names of tables."""
         return _rename_tables(script, self.schema)
 
-    def tables(self) -> str:
+    def create_script(self) -> str:
         """Return the script that creates this frontier's tables."""
         return self.fill(TABLES)
 
@@ -51,9 +52,9 @@ class SqliteLocation:
         """Return whether a file with tables and indexes of these names holds this frontier."""
         return {f"{self.schema}_{mark}" for mark in _MARKS} <= names
 
-    def clashes(self, names: set[str]) -> list[str]:
-        """Return the names that this frontier needs for its own tables and indexes."""
-        return sorted(names.intersection(_CREATED.findall(self.tables())))
+    def find_clashes(self, names: set[str]) -> list[str]:
+        """Return those of `names` that this frontier needs for its own tables and indexes."""
+        return sorted(names.intersection(_CREATED.findall(self.create_script())))
 
     def __str__(self) -> str:
         return f"frontier {self.schema} in {self.path}" if self.named else self.path
@@ -64,7 +65,7 @@ class SqliteLocation:
 
 
 @lru_cache(maxsize=SCHEMAS_KEPT)
-def statements(schema: str) -> Statements:
+def load_statements(schema: str) -> Statements:
     """Return every statement of the store, for tables with this prefix."""
     return Statements(QUERIES.source, {name: _rename_tables(text, schema) for name, text in QUERIES.items()})
 

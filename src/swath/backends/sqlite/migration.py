@@ -9,13 +9,15 @@ from swath.backends.sqlite.location import SqliteLocation
 
 
 class Migration(NamedTuple):
+    """One file in `migrations/`."""
+
     number: int
     name: str
     script: str
 
 
 def list_migrations() -> list[Migration]:
-    """The migrations that this version of swath knows, in order. OpenFiles are frozen once released."""
+    """Return the migrations of this version of swath, in order. Their files are frozen once released."""
     folder = files("swath.backends.sqlite").joinpath("migrations")
     found = [
         Migration(int(file.name.split("_")[0]), file.name.removesuffix(".sql"), file.read_text(encoding="utf-8"))
@@ -26,7 +28,7 @@ def list_migrations() -> list[Migration]:
 
 
 def apply_missing(connection: sqlite3.Connection, location: SqliteLocation, *, now: int) -> list[str]:
-    """Run the migrations that the frontier lacks, in the caller's transaction, which holds the write lock."""
+    """Run the migrations that the frontier lacks. The caller has begun a transaction and holds the write lock."""
     recorded = {name for name, _ in connection.execute(location.sql["migrations"])}
     missing = [migration for migration in list_migrations() if migration.name not in recorded]
     for migration in missing:

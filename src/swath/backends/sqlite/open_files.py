@@ -11,25 +11,27 @@ class OpenFiles:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._inodes = self._read_ready_times()
+        self._inodes = self._read_inodes()
         self.inode = self._inodes[0]
         self.pid = os.getpid()
         _OPEN.append(self)
 
     def release(self) -> None:
-        """Forget them: the store is closed."""
-        with suppress(ValueError):  # released before
+        """Remove the files from the list of open files, because the store is closed."""
+        with suppress(ValueError):  # it was released before
             _OPEN.remove(self)
 
-    def _read_ready_times(self) -> tuple[tuple[int, int], ...]:
+    def _read_inodes(self) -> tuple[tuple[int, int], ...]:
         return read_inode(self._path), read_inode(f"{self._path}-wal"), read_inode(f"{self._path}-shm")
 
     def check(self) -> None:
-        """Raise NotAFrontier if a file was removed or replaced. SQLite would write into the removed file without an
-        error. A log also disappears when a process opens and closes the database file directly: that drops the locks
-        which show that it is in use."""
+        """Raise NotAFrontier if a file was removed or replaced.
+
+        SQLite would write into a removed file without an error. A log also disappears if this process opens and closes
+        the database file without SQLite: closing it drops the locks, so that another process takes the file for unused.
+        """
         try:
-            same = self._read_ready_times() == self._inodes
+            same = self._read_inodes() == self._inodes
         except OSError:
             same = False
         if not same:
@@ -39,15 +41,18 @@ class OpenFiles:
             )
 
 
-_OPEN: list[OpenFiles] = []  # includes those of the process that this one was forked from
+_OPEN: list[OpenFiles] = []  # after a fork, also the files of the parent process
 
 
 def check_fork(path: str) -> None:
-    """Raise UsageError if the parent had the file open at the fork. SQLite would take the parent's locks for its own,
-    and the next process to close the file would remove the log with commits that the child has confirmed."""
+    """Raise UsageError if the parent process had the file open at the fork.
+
+    SQLite would mistake the parent's locks for its own. The next process to close the file would remove the log, with
+    commits that the child has confirmed.
+    """
     try:
         inode = read_inode(path)
-    except OSError:  # it is not there yet, or cannot be reached, as opening it will tell
+    except OSError:  # it does not exist yet, or cannot be reached: opening it reports which
         return
     for files in _OPEN:
         if files.inode == inode and files.pid != os.getpid():

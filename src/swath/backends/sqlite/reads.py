@@ -40,7 +40,7 @@ def _build_status(session: Session, partition: Partition) -> PartitionStatus:
 
 
 def recount(session: Session) -> list[PartitionStatus]:
-    """Return the same, counted from the rows: nothing comes from a counter or a stored checkpoint."""
+    """Return the same as `status`, counted from the rows, without using a counter or a stored checkpoint."""
     return [_recount_partition(session, partition) for partition in _load_partitions(session)]
 
 
@@ -150,7 +150,7 @@ def dead(session: Session, *, after: tuple[int, int] | None, limit: int) -> list
 
 
 def pending(session: Session, *, after: tuple[int, int] | None, limit: int) -> list[PendingRow]:
-    """What holds the checkpoint back, in order of (partition, position)."""
+    """List the items that hold the checkpoint back, in order of (partition, position)."""
     start = (NEVER, NEVER) if after is None else after
     where = {"after_partition": start[0], "after_position": start[1], "limit": limit}
     return [PendingRow._make(row) for row in session.connection.execute(session.sql["list_unsettled"], where)]

@@ -13,7 +13,7 @@ from swath.core.errors import InvalidOutcome, OutputConflict
 from swath.core.lane import RETURNED, starts_count
 from swath.core.store import ClaimRef, EncodedItem, Move, MoveKind, OutputMove, Settlement, SettleReply
 
-_DONE = MoveKind.DONE  # reading a member from its class costs as much as a call
+_DONE = MoveKind.DONE  # looking up a member on its class costs as much as a function call
 _GOES_BACK = frozenset({MoveKind.RELEASE, MoveKind.SPLIT})
 
 
@@ -21,13 +21,13 @@ def settle(session: Session, ref: ClaimRef, settlement: Settlement) -> SettleRep
     partition = Partition.load(session, settlement.partition)
     claim = find_claim(session, ref)
     if claim is not None and 0 < settlement.number <= claim.number:
-        return SettleReply(partition.time, 0, partition.checkpoint)  # a repetition: its first reply was lost
+        return SettleReply(partition.time, 0, partition.checkpoint)  # repeated because the first reply was lost
     require_held(session, ref, claim)
     held = _load_lane_numbers(session, ref.fence, settlement)
     returned = _load_returned_items(session, ref.fence, settlement)
     for output in settlement.outputs:
         _check_output(session, output)
-    # Nothing below refuses the settlement.
+    # From here on nothing refuses the settlement.
     now = partition.tick(session.clock.now())
     session.connection.execute(session.sql["number_claim"], {"number": settlement.number, "fence": ref.fence})
     lanes = Lanes(session, partition)
@@ -49,7 +49,7 @@ def settle(session: Session, ref: ClaimRef, settlement: Settlement) -> SettleRep
 
 
 class _ClaimedItem(NamedTuple):
-    """What a move needs to know of a claimed item."""
+    """The columns of a claimed item that a move needs."""
 
     position: int
     lane: int
@@ -66,7 +66,7 @@ def _load_claimed_items(
 
 
 def _load_lane_numbers(session: Session, fence: int, settlement: Settlement) -> dict[int, int]:
-    """Return lane numbers by position. Raise InvalidOutcome unless the claim holds each item and each is named once."""
+    """Return lane numbers by position. Raise InvalidOutcome if an item is not held, or named twice."""
     positions = [move.position for move in settlement.moves]
     held = session.held.get((fence, settlement.partition))
     if held is None:
@@ -141,12 +141,12 @@ class _MoveWriter:
         self._partition = lanes.partition
         self._fence = fence
         self._now = now
-        self._results: dict[int, str | None] = {}  # of done items, by position
-        self._settled: set[int] = set()  # positions that are settled in another way
-        self._rows: dict[str, list[tuple[object, ...]]] = {}  # of all other moves, by statement
+        self._results: dict[int, str | None] = {}  # results of done items, by position
+        self._settled: set[int] = set()  # positions of items that are settled in another way
+        self._rows: dict[str, list[tuple[object, ...]]] = {}  # rows of all other moves, by statement
 
     def settle(self, held: dict[int, int], moves: Sequence[Move]) -> set[int]:
-        """Move the items, whose lane numbers are given by position, and return the positions that are now settled."""
+        """Apply the moves and return the positions that are now settled. `held` has the lane numbers by position."""
         lanes = self._lanes.take(held.values())
         default = self._lanes.session.pacing
         visits = 0
@@ -207,7 +207,7 @@ class _MoveWriter:
         keeps, rest = halve_span(row.span)
         self._partition.done += 1
         self._collect("settle_split", move, move.payload, keeps, self._now, move.result)
-        # In the order of the moves: each ready item takes the next place.
+        # In the order of the moves, because each ready item takes the next place.
         enter(self._lanes, [(move.rest._replace(span=rest), lane, row.position + keeps)], self._now)
         return True
 

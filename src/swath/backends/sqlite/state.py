@@ -1,4 +1,4 @@
-"""The state of a transaction in Python: the frontier's row, and rows of partitions and lanes.
+"""What a transaction keeps in memory: the frontier's row, and rows of partitions and lanes.
 
 Lanes are read in bulk, changed in memory by the functions of `swath.core.lane`, and written back in bulk.
 """
@@ -26,15 +26,15 @@ HOLDS_KEPT = 64
 
 
 class NotDurable(Exception):
-    """A move must survive a power cut, and its commit would not be synced: run it again with a sync."""
+    """A request must survive a power cut, but its commit would not be synced. Run it again with a sync."""
 
 
 @dataclass(slots=True)
 class Session:
     """A connection that holds the write lock, the frontier's row, and cached rows of partitions and lanes.
 
-    The cache is valid until another connection commits or a transaction is rolled back. The owner of a session then
-    discards it. SQLite's page cache follows the same rule. The size is bounded (INV-9).
+    The cache is valid until another connection commits or a transaction is rolled back; then its owner discards the
+    session, as SQLite discards its page cache. The size is bounded (INV-9).
     """
 
     connection: sqlite3.Connection
@@ -45,10 +45,10 @@ class Session:
     partitions: dict[int, "Partition"] = field(default_factory=dict)
     lanes: defaultdict[int, dict[int, "Lane"]] = field(default_factory=lambda: defaultdict(dict))  # by partition
     named: defaultdict[int, dict[str, "Lane"]] = field(default_factory=lambda: defaultdict(dict))  # by partition
-    # Lane numbers by position of the items of the latest claims, by (fence, partition):
+    # For the latest claims, by (fence, partition): the lane number of each item, by position.
     held: dict[tuple[int, int], dict[int, int]] = field(default_factory=dict)
     last_fence: int | None = None
-    durable: bool = True  # the commit of this transaction is synced
+    durable: bool = True  # whether the commit of this transaction is synced
 
     @property
     def pacing(self) -> Pacing:
@@ -59,7 +59,7 @@ class Session:
             raise NotDurable
 
     def trim(self) -> None:
-        """Shrink the cache. Call it between transactions: a transaction relies on what it has loaded."""
+        """Shrink the cache. Call it between transactions: a transaction relies on the rows that it has loaded."""
         if sum(map(len, self.lanes.values())) > LANES_KEPT:
             self.lanes.clear()
             self.named.clear()
@@ -131,7 +131,7 @@ class Partition:
         )
 
     def tick(self, clock: int) -> int:
-        """Advance partition time: it is never behind the clock, and never the same twice."""
+        """Advance partition time. It is never behind the clock, and every call returns a later time."""
         self.time = max(clock, self.time + 1)
         return self.time
 
@@ -168,14 +168,17 @@ class Partition:
 
 @lru_cache(maxsize=LANES_KEPT)
 def _parse_counters(text: str) -> Counters:
-    """Parse a lane's counters; a claim asks once for each item of the lane."""
+    """Parse a lane's counters. Cached, because a claim asks for them once for each item of the lane."""
     return Counters(json.loads(text))
 
 
 @dataclass(slots=True)
 class Lane:
-    """One row of the table `lane`. `head` is the highest priority that waits, and no waiting item has a priority below
-    `low`; both are None when nothing waits."""
+    """One row of the table `lane`.
+
+    `head` is the highest priority of its waiting items, and none has a priority below `low`. Both are None if no item
+    waits.
+    """
 
     number: int
     name: str
@@ -187,7 +190,7 @@ class Lane:
     last_at: int = 0
     ready_at: int = 0
     visits: int = 0
-    counters_json: str | None = None  # None: it has none
+    counters_json: str | None = None  # None: the lane has no counters
     low: int | None = None
     head: int | None = None
     level: int | None = None
@@ -240,7 +243,7 @@ class Lane:
             self.head = self.low = None
 
     def end(self) -> None:
-        """Count one item less in flight."""
+        """Count one item in flight less."""
         self.in_flight -= 1
         self.flies -= 1
 
@@ -250,7 +253,7 @@ class Lane:
         self.visited += 1
 
     def pace(self, now: int) -> None:
-        """Start the interval now."""
+        """Restart the interval now."""
         self.last_at = now
         self.timed = True
 
@@ -259,7 +262,7 @@ class Lane:
         self.timed = self.moved = False
 
     def place(self, pacing: Pacing, now: int, *, new_turn: bool = False) -> None:
-        """Enter, leave or move in the queue. No other code changes a lane's place there."""
+        """Insert the lane into the queue, move it or remove it. No other code changes the queue."""
         if self.head is None or self.paused or (pacing.concurrency and self.in_flight >= pacing.concurrency):
             self.moved = self.moved or self.level is not None
             self.level = None
@@ -285,7 +288,7 @@ class Lanes:
         self._touched: dict[int, Lane] = {}
 
     def take(self, numbers: Iterable[int]) -> dict[int, Lane]:
-        """Return the lanes with these numbers; the caller is about to change all of them."""
+        """Return the lanes with these numbers, and mark them as changed."""
         wanted = set(numbers)
         if missing := wanted.difference(self._numbered):
             where = {"partition": self.partition.number, "numbers": str(list(missing))}
@@ -305,7 +308,7 @@ class Lanes:
         self._numbered[lane.number] = self._named[lane.name] = lane
 
     def get_or_create(self, name: str) -> Lane:
-        """Return a lane that `load_by_name` has looked for, or create it."""
+        """Return the lane with this name, or create it. Call `load_by_name` first."""
         lane = self._named.get(name)
         if lane is None:
             self.partition.lanes += 1
@@ -328,7 +331,8 @@ class Lanes:
     def place(self, now: int) -> None:
         """Place every changed lane in the queue and write it.
 
-        Once per transaction is enough: its head only rises, and each rise would place it at the present time.
+        Once per transaction is enough: within it a lane's head only rises, and each rise would place the lane at the
+        same time.
         """
         default = self.session.pacing
         for lane in self._touched.values():

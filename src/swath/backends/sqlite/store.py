@@ -54,18 +54,19 @@ POLL_SECONDS = 0.05  # how often `wait` checks for changes by other processes
 
 
 class SqliteStore:
-    """One frontier in a file. Other processes may have it open at the same time; they take turns at writing."""
+    """One frontier in a file. Several processes may have it open at the same time; they write one after the other."""
 
     settings: Settings
 
     def __init__(self, location: SqliteLocation, *, clock: Clock, synchronous: str) -> None:
-        """Open a file that holds a frontier. Callers use `open`."""
+        """Open a file that holds a frontier. Call `open` instead."""
         self._location = location
         self.path = path = location.path
         self._clock = clock
         self._pid = os.getpid()
         self._closed = False
-        self._unanswered: dict[int, ClaimReply] = {}  # replies whose caller was cancelled before it got them, by token
+        # Replies that did not reach their caller, because it was cancelled, by token.
+        self._unanswered: dict[int, ClaimReply] = {}
         self._wakers: dict[asyncio.Event, Callable[[], None]] = {}
         self._wakers_lock = threading.Lock()
         with translate_errors(path), ExitStack() as opened:
@@ -104,10 +105,10 @@ class SqliteStore:
     ) -> "SqliteStore":
         """Open the frontier in a file, and create it if it does not exist.
 
-        With `schema`, the names of its tables begin with that, and the file may hold other tables and frontiers.
-        With `synchronous="normal"`, commits are not synced one by one. That makes several times as many small commits
-        a second, but a power cut or a crash of the machine can undo the last ones (never a part of one, and a crash of
-        the process undoes nothing). Items that were settled in them are worked on again.
+        With `schema`, the names of its tables begin with the schema, and the file may hold other tables and frontiers.
+        With `synchronous="normal"`, commits are not synced one by one. That allows several times as many small commits
+        per second, but a power cut or a crash of the machine can undo the last ones, each completely. Items that they
+        settled are then claimed again. A crash of the process undoes nothing.
         """
         opening = asyncio.get_running_loop().run_in_executor(
             None, cls._open, path, schema, settings, create, clock or SystemClock(), synchronous
@@ -130,7 +131,7 @@ class SqliteStore:
     def generation(self) -> int:
         return self._writer.generation
 
-    # moves
+    # Writes
 
     async def add(self, items: Sequence[EncodedItem]) -> int:
         return await self._write(lambda session: adding.add(session, items), wakes=True)
@@ -147,8 +148,10 @@ class SqliteStore:
                 self._unanswered.pop(request.token, None)
 
     def _claim(self, session: Session, request: ClaimRequest) -> ClaimReply:
-        """Claim, or return the earlier claim of a caller that was cancelled before it got the reply. In the writer's
-        thread."""
+        """Claim items, or return the earlier claim with this token if its reply never reached the caller.
+
+        Runs in the writer's thread.
+        """
         before = self._unanswered.get(request.token)
         reply = None if before is None else claiming.find_unanswered(session, request, before)
         if reply is None:
@@ -202,7 +205,7 @@ class SqliteStore:
         self._check_usable()
         return await self._writer.submit(run, **kind)
 
-    # looks
+    # Reads
 
     async def signal(self) -> Signal:
         return await self._read(lambda session: session.signal)
@@ -260,12 +263,12 @@ class SqliteStore:
                 if self._reading.in_transaction:
                     self._reading.execute("COMMIT")
 
-    # wait
+    # Waiting
 
     async def wait(self, seconds: float) -> None:
         """Return after `seconds`, or earlier if something was added or settled since the last claim."""
         self._check_usable()
-        with self._wake_event() as woken:
+        with self._register_wake_event() as woken:
             try:
                 async with asyncio.timeout(seconds):
                     seen = self._writer.looked or await self._writer.read_changes()
@@ -275,8 +278,8 @@ class SqliteStore:
                 return
 
     @contextmanager
-    def _wake_event(self) -> Iterator[asyncio.Event]:
-        """Return an event that the store sets at its next commit that may make work ready."""
+    def _register_wake_event(self) -> Iterator[asyncio.Event]:
+        """Provide an event, inside the block, that is set by the next commit that may make items ready."""
         event = asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -295,7 +298,7 @@ class SqliteStore:
                 self._wakers.pop(event)
 
     def _handle_commit(self, settings: Settings, woken: bool) -> None:
-        """Publish new settings and wake waiting tasks. In the writer's thread, after each commit."""
+        """Publish new settings and wake waiting tasks. Called in the writer's thread after each commit."""
         self.settings = settings
         if woken:
             self._wake_waiters()
@@ -306,12 +309,12 @@ class SqliteStore:
         for wake in wakers:
             wake()
 
-    # end
+    # Closing
 
     async def close(self) -> None:
         """Finish the submitted calls and close the file. Further calls raise UsageError."""
         if os.getpid() != self._pid:
-            return  # the parent process closes it
+            return  # the store belongs to the parent process
         self._closed = True
         await self._writer.close()
         await asyncio.to_thread(self._close_reader)
@@ -333,7 +336,7 @@ class SqliteStore:
             raise UsageError(f"the frontier in {self.path} is closed: open it again")
         if os.getpid() != self._pid:
             raise UsageError(
-                f"the frontier in {self.path} was opened by process {self._pid} and came to process {os.getpid()} by a "
+                f"process {self._pid} opened the frontier in {self.path}; process {os.getpid()} inherited it by a "
                 "fork, which SQLite does not support. Open it in the child, and start children with `spawn`"
             )
 

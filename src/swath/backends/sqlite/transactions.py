@@ -1,8 +1,8 @@
 """Transactions that the store opens for a caller, each on a connection of its own to the frontier's file.
 
 The caller writes its own rows on such a connection and settles with `settle(connection=…)`: both commit together
-(INV-5). The writer's connection is not lent out, so that a caller that ends the transaction early, or changes how rows
-are read, harms only its own connection.
+(INV-5). It does not get the writer's connection: a caller that ends the transaction early, or changes how rows are
+read, then harms only its own connection.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from swath.backends.sqlite.connection import connect, retry_while_busy
-from swath.backends.sqlite.errors import TEMPORARY, primary_code, translate_error, translate_errors
+from swath.backends.sqlite.errors import TEMPORARY, get_primary_code, translate_error, translate_errors
 from swath.backends.sqlite.open_files import OpenFiles
 from swath.backends.sqlite.write_queue import WriteQueue
 from swath.core.errors import WrongTransaction
@@ -49,7 +49,7 @@ class Transactions:
             except BaseException as error:
                 await transaction.run(transaction.roll_back)
                 reusable = True
-                if isinstance(error, sqlite3.Error) and primary_code(error) in TEMPORARY:
+                if isinstance(error, sqlite3.Error) and get_primary_code(error) in TEMPORARY:
                     raise translate_error(error, self._path) from error
                 raise
             await transaction.run(transaction.commit)
@@ -81,8 +81,9 @@ class Transactions:
 
 
 class _TransactionConnection:
-    """One connection with a thread of its own, so that waiting for the file's lock blocks neither the event loop nor
-    another transaction. Actions run in the order in which they were submitted, also after their caller was cancelled.
+    """One connection with its own thread, so that waiting for a lock blocks no other transaction and no event loop.
+
+    Actions run in the order of their submission, even if their caller was cancelled.
     """
 
     def __init__(self, path: str, *, files: OpenFiles, synchronous: str) -> None:
@@ -97,11 +98,11 @@ class _TransactionConnection:
         return await asyncio.get_running_loop().run_in_executor(self._thread, action)
 
     def close(self) -> None:
-        """Roll back and close, after what the thread is doing now."""
+        """Roll back and close the connection once the thread has finished its actions."""
         self._thread.submit(self._close)
         self._thread.shutdown(wait=False)
 
-    # In the thread.
+    # The methods below run in the thread.
 
     def begin(self) -> sqlite3.Connection:
         with translate_errors(self._path):
@@ -134,7 +135,7 @@ class _TransactionConnection:
             self.roll_back()
 
     def roll_back(self) -> None:
-        """Roll back what was not committed, and let the next process write."""
+        """Roll back uncommitted changes and release the write lock."""
         try:
             if self._connection is not None and self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")

@@ -1,8 +1,7 @@
-"""Checkpoints the write-ahead log in a thread of its own: copies its pages into the database beside the writer.
+"""WalCheckpointer: copies the pages of the write-ahead log into the database, in its own thread.
 
-Otherwise SQLite checkpoints inside a commit once the log is long, and no process can write until it is done. Pages that
-this thread has copied need no copying then. SQLite does the copying and handles crashes in both cases. If this thread
-fails, the writer's commits checkpoint.
+Without it, SQLite checkpoints inside a commit once the log is long, and no process can write until that is done. SQLite
+does the copying and handles crashes in both cases. If this thread fails, the writer's commits checkpoint the log.
 """
 
 import sqlite3
@@ -26,8 +25,10 @@ class WalCheckpointer:
         self._running = False
 
     def checkpoint(self) -> None:
-        """Start a checkpoint unless one is running. They must not follow one another without a break: a commit can only
-        restart the log at its beginning while no checkpoint runs."""
+        """Start a checkpoint unless one is running.
+
+        Checkpoints need a pause between them, because a commit can restart the log only while no checkpoint runs.
+        """
         if self._running:
             return
         if not self._started:
@@ -44,7 +45,7 @@ class WalCheckpointer:
             self._bell.put(False)
             self._thread.join()
 
-    # In the thread.
+    # Runs in the thread.
 
     def _work(self, path: str) -> None:
         with suppress(sqlite3.Error, StoreUnavailable), closing(connect(path)) as connection:

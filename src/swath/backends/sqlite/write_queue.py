@@ -1,11 +1,13 @@
-"""A fair queue for the processes that write to one file.
+"""WriteQueue: a fair queue for the processes that write to one file.
 
 SQLite's own lock goes to the process that happens to ask at the right moment: of eight busy processes, six got one
-transaction in twelve seconds. So writers queue first, with tickets, in a small file beside the database. Each locks the
-byte of its own ticket and waits until its predecessor's byte is free. The kernel frees the locks of a process that
-dies. The queue only makes access fair: SQLite's lock ensures that one process writes at a time, and writers overtake a
-process that is stopped in the queue. Writers poll instead of waiting in the kernel, which would give the lock to a
-stopped process.
+transaction in twelve seconds. So writers first draw a ticket in a small file beside the database. Each locks the
+byte of its own ticket and waits until its predecessor's byte is unlocked. When a process dies, the kernel releases its
+locks.
+
+The queue only makes access fair; SQLite's lock ensures that one process writes at a time. Writers overtake a process
+that is stopped (SIGSTOP) in the queue. That is why they poll: if they waited in the kernel, it would give the lock to
+the stopped process.
 """
 
 import errno
@@ -47,7 +49,7 @@ class WriteQueue:
         self._sleep = sleep
         self._monotonic = monotonic
         self._ticket = 0
-        self._gate_stuck = False  # a process was stopped while it held the gate, and held it at the last attempt
+        self._gate_stuck = False  # at the last attempt, a stopped process held the gate
 
     @property
     def is_held(self) -> bool:
@@ -59,7 +61,7 @@ class WriteQueue:
         if self._file is None or not self._ticket:
             return 0
         try:
-            ticket, _ = self._numbers(self._file)
+            ticket, _ = self._read_numbers(self._file)
         except OSError:
             return 0
         return max(ticket - self._ticket - 1, 0)
@@ -72,19 +74,19 @@ class WriteQueue:
             self._ticket = self._draw(self._file)
             if self._ticket:
                 self._await_predecessor(self._file, self._ticket)
-                self._mark(self._file, self._ticket)
+                self._publish_serving(self._file, self._ticket)
         except (OSError, struct.error):
-            self.close()  # without locks or readable numbers there is no queue; fairness is not worth an error
+            self.close()  # write without the queue, because fairness is not worth an error
 
     def release(self) -> None:
-        """Let the next writer in."""
+        """Release the turn, so that the next writer can have it."""
         if self._file is not None and self._ticket:
             self._lock(self._file, _FIRST_TICKET + self._ticket, fcntl.F_UNLCK)
             self._ticket = 0
 
     def close(self) -> None:
         if self._file is not None:
-            os.close(self._file)  # which releases its locks
+            os.close(self._file)  # also releases its locks
             self._file = None
 
     def _draw(self, file: int) -> int:
@@ -92,7 +94,7 @@ class WriteQueue:
         if not self._pass_gate(file):
             return 0
         try:
-            ticket, serving = self._numbers(file)
+            ticket, serving = self._read_numbers(file)
             os.pwrite(file, _NUMBERS.pack(ticket + 1, serving), 0)
             self._lock(file, _FIRST_TICKET + ticket, fcntl.F_WRLCK)
         finally:
@@ -114,20 +116,20 @@ class WriteQueue:
         served = -1
         patient_until = 0.0
         while not self._lock(file, byte, fcntl.F_RDLCK):
-            _, serving = self._numbers(file)
+            _, serving = self._read_numbers(file)
             if serving != served:
                 served, patient_until = serving, self._monotonic() + self._patience
             elif self._monotonic() > patient_until:
-                return  # the predecessor is stopped or writes for very long; SQLite's lock decides
+                return  # the predecessor is stopped, or its transaction is very long: go on to SQLite's lock
             places = max(ticket - serving - 1, 0)
             self._sleep(min(places * POLL_SECONDS, LONGEST_POLL_SECONDS) or NEXT_POLL_SECONDS)
         self._lock(file, byte, fcntl.F_UNLCK)
 
-    def _mark(self, file: int, ticket: int) -> None:
-        """Publish which ticket is being served. It is a hint, written without the gate; the next writer corrects it."""
+    def _publish_serving(self, file: int, ticket: int) -> None:
+        """Publish which ticket is being served: a hint, written without the gate, which the next writer corrects."""
         os.pwrite(file, _NUMBERS.pack(0, ticket)[8:], 8)
 
-    def _numbers(self, file: int) -> tuple[int, int]:
+    def _read_numbers(self, file: int) -> tuple[int, int]:
         content = os.pread(file, _NUMBERS.size, 0)
         ticket, serving = _NUMBERS.unpack(content.ljust(_NUMBERS.size, b"\0"))
         return max(ticket, 1), serving

@@ -1,10 +1,10 @@
-"""The one thread of a store that writes, and group commit.
+"""Writer: the thread of a store that writes, with group commit.
 
-The thread runs the requests that wait in one transaction with one COMMIT, so that they share one sync of the disk. If
-one fails, only that one is rolled back. Callers get their answers after the commit.
+The thread runs all waiting requests in one transaction, so that they share one sync of the disk. If a request fails,
+only that request is rolled back. Callers get their answers after the commit.
 
-A lease matters only while its holder runs, and a power cut ends the holder too. So a request that changes only leases,
-and is alone, commits without a sync: a power cut undoes all of it or nothing. The next sync covers it as well.
+A lease matters only while its holder runs, and a power cut ends the holder too. So a transaction with a single request
+that changes only leases commits without a sync: a power cut undoes all of it or nothing. The next sync covers it.
 """
 
 import asyncio
@@ -31,15 +31,15 @@ from swath.core.store import Settings
 T = TypeVar("T")
 
 GROUP_REQUESTS = 64  # requests in one commit
-GROUP_SECONDS = 0.02  # a group accepts no further request after this
+GROUP_SECONDS = 0.02  # after this time a group accepts no further request
 ROUND_SECONDS = 0.16  # each busy process has one turn within this time
 TURN_SECONDS = 0.02  # the shortest turn
 SETTLE_SECONDS = 0.05  # a turn lasts this much longer after a claim, so that its settlement fits in
-# Keep the turn for a following request for this share of the time that the last one took: a change costs as much.
+# How long to keep the turn for another request, as a share of the time that the last one took.
 FOLLOW_SHARE = 0.5
-FOLLOW_SECONDS = (0.002, 0.01)  # the least and the most of it
+FOLLOW_SECONDS = (0.002, 0.01)  # the minimum and the maximum of that time
 CHECKPOINT_ROWS = 20_000  # changed rows between two checkpoints of the log, about 20 MB of it
-SYNC_SECONDS = 10.0  # sync leases for this long after one had to be synced
+SYNC_SECONDS = 10.0  # after a lease had to be synced, sync all of them for this long
 
 
 @dataclass(slots=True, eq=False)
@@ -48,9 +48,9 @@ class WriteRequest(Generic[T]):
 
     run: Callable[[Session], T]
     future: "asyncio.Future[T]"
-    since: float  # on the monotonic clock: when the caller submitted it
+    since: float  # when the caller submitted it, on the monotonic clock
     wakes: bool = False  # it may make work ready
-    looks: bool = False  # it looks for work, so it has seen all changes before it
+    looks: bool = False  # it is a claim, so it sees all changes before it
     leases: bool = False  # it changes leases, and usually nothing else
     bare: bool = False  # it needs no transaction
     result: T | None = None
@@ -62,7 +62,7 @@ class Changes:
     """Counts of changes that may have made work ready, by this store and by other connections to the file."""
 
     own: int
-    others: tuple[int, ...]  # the frontier's pulse
+    others: tuple[int, ...]  # partition times, which every write advances
 
 
 class Writer:
@@ -89,20 +89,20 @@ class Writer:
         self._on_commit = on_commit
         self._urgent: deque[WriteRequest[Any]] = deque()
         self._requests: deque[WriteRequest[Any]] = deque()
-        self._bell: SimpleQueue[bool] = SimpleQueue()  # True for every request, then False to end
+        self._bell: SimpleQueue[bool] = SimpleQueue()  # True for each request; False ends the thread
         self._closing = threading.Lock()
         self._closed = False
-        self._session: Session | None = None  # None: read it again
-        self._version = self._data_version()  # of the file, when the session was read
+        self._session: Session | None = None  # None: must be read again
+        self._version = self._read_data_version()  # the data version of the file when the session was read
         self.generation = 0  # rises when the file was restored to an earlier state
         self._syncs = self._may_sync = connection.execute("PRAGMA synchronous").fetchone()[0] >= FULL
         self._sync_until = 0.0  # on the monotonic clock
-        self._begun_at = 0.0  # the same: when BEGIN last succeeded
-        self._felt = self._version  # of the file, when the pulse was read
+        self._begun_at = 0.0  # on the monotonic clock: when BEGIN last succeeded
+        self._felt = self._version  # the data version of the file when the pulse was read
         self.news = Changes(0, self._read_pulse())
-        self.looked: Changes | None = None  # the changes before the last claim
+        self.looked: Changes | None = None  # the changes that the last claim saw
         self._turn_began = self._follow_until = 0.0  # on the monotonic clock
-        self._follows = False  # this request came soon after the last answer
+        self._follows = False  # whether the request came soon after the last answer
         self._thread = threading.Thread(target=self._work, name=f"swath writer of {location.path}", daemon=True)
         self._thread.start()
 
@@ -142,13 +142,13 @@ class Writer:
         await asyncio.to_thread(self._thread.join)
 
     def end(self) -> None:
-        """Do the same without waiting for it."""
+        """Do the same as `close`, without waiting."""
         with self._closing:
             if not self._closed:
                 self._closed = True
                 self._bell.put(False)
 
-    # In the thread.
+    # The methods below run in the thread.
 
     def _work(self) -> None:
         while self._wait_for_request():
@@ -165,7 +165,7 @@ class Writer:
             self._checkpointer.checkpoint()
 
     def _wait_for_request(self) -> bool:
-        """Wait for a request. If the turn was kept, release it after a moment without one."""
+        """Wait for a request. If this process has kept its turn, release it when none comes soon."""
         if self._queue.is_held:
             try:
                 return self._bell.get(timeout=max(0.0, self._follow_until - time.monotonic()))
@@ -178,7 +178,7 @@ class Writer:
         return (self._urgent or self._requests).popleft()
 
     def _take_waiting_request(self) -> WriteRequest[Any] | None:
-        """Return a request that waits already, or None."""
+        """Return a request if one is waiting, otherwise None."""
         try:
             rung = self._bell.get_nowait()
         except Empty:
@@ -213,12 +213,12 @@ class Writer:
             self._follow_until = now + min(max(FOLLOW_SHARE * took, FOLLOW_SECONDS[0]), FOLLOW_SECONDS[1])
 
     def _may_skip_sync(self, request: WriteRequest[Any]) -> bool:
-        """Return whether a request may commit without a sync, as far as is known before it runs."""
+        """Return whether to try a commit without a sync. The request itself may still need one."""
         alone = not self._requests and not self._urgent
         return self._may_sync and request.leases and alone and time.monotonic() >= self._sync_until
 
     def _transact(self, requests: list[WriteRequest[Any]], *, durable: bool) -> None:
-        """Run the first request in a transaction, and with it those that wait if the commit is synced."""
+        """Run the first request in a transaction. If the commit is synced, run the waiting requests in it too."""
         if self._may_sync and self._syncs != durable:
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._syncs = durable
@@ -228,7 +228,7 @@ class Writer:
         )
         self._begun_at = time.monotonic()
         self._files.check()
-        version = self._data_version()
+        version = self._read_data_version()
         self._keep_session(version)
         if self._run_alone(requests[0], durable=durable) and durable:
             self._run_others(requests)
@@ -236,17 +236,17 @@ class Writer:
             looked = any(request.looks for request in requests)
             pulse = self._read_pulse() if looked else self.news.others
             settings = self._open_session().settings
-            self._files.check()  # a commit into a removed log would later overwrite what others have written
+            self._files.check()  # a commit into a removed log would later overwrite writes of other processes
             self._connection.execute("COMMIT")
-            self._files.check()  # if it was removed meanwhile, this commit is lost: do not confirm it
+            self._files.check()  # if the log was removed during the commit, the commit is lost: do not confirm it
             self._felt = version if looked else self._felt
             self._announce(settings, requests, pulse)
 
     def _take_turn(self) -> None:
         """Acquire the turn unless this process still has it.
 
-        A process that claims and settles without a pause keeps its turn for several transactions: when another process
-        writes, this one loses what it and SQLite have cached.
+        A process that claims and settles without a pause keeps its turn for several transactions, because a write of
+        another process invalidates its cached session and SQLite's page cache.
         """
         self._follows = time.monotonic() < self._follow_until
         if not self._queue.is_held:
@@ -254,28 +254,36 @@ class Writer:
             self._turn_began = time.monotonic()
 
     def _end_turn(self, requests: Sequence[WriteRequest[Any]]) -> None:
-        """Release the turn if it lasted long enough. Keep it between a claim and a settlement that follows at once,
-        which would otherwise have to read everything again."""
+        """Release the turn if it lasted long enough.
+
+        Keep it between a claim and a settlement that follows at once, which would otherwise have to read everything
+        again.
+        """
         lasts = max(TURN_SECONDS, ROUND_SECONDS / (1 + self._queue.waiting))
         ends = self._turn_began + lasts + (SETTLE_SECONDS if requests[-1].looks else 0.0)
         if not self._follows or time.monotonic() > ends:
             self._queue.release()
 
     def _keep_session(self, version: int) -> None:
-        """Discard the cached session if another connection has committed since. None can during this transaction."""
+        """Discard the cached session if another connection has committed since it was read.
+
+        No connection can commit during this transaction.
+        """
         if version != self._version:
             before = self._session
             self._version = version
             self._session = None
             if before is not None:
-                self._open_session()  # first check the format: another one may have other tables
+                self._open_session()  # checks the format first, because another format may have other tables
                 self.generation += self._was_restored(before)
         if self._session is not None:
             self._session.trim()
 
     def _was_restored(self, before: Session) -> bool:
-        """Return whether the file was restored to an earlier state. Partition times and positions only ever rise; the
-        positions also reveal it if others have worked on since."""
+        """Return whether the file was restored to an earlier state.
+
+        Partition times and positions only rise. Positions show a restore even if other processes have written since.
+        """
         rows = self._connection.execute(self._location.sql["partition_states"])
         states = {number: (time, position) for number, time, position, *_ in rows}
         for number, partition in before.partitions.items():
@@ -337,7 +345,7 @@ class Writer:
         try:
             self._roll_back()
         except sqlite3.Error:
-            pass  # the next BEGIN reports what is wrong with the connection
+            pass  # the next BEGIN reports the error of the connection
         for request in requests:
             request.error = request.error or error
 
@@ -354,7 +362,7 @@ class Writer:
 
     def _read_changes(self, _: Session | None = None) -> Changes:
         """Read the pulse again if another connection has written to the file."""
-        version = self._data_version()
+        version = self._read_data_version()
         if version != self._felt:
             self.news = Changes(self.news.own, retry_while_busy(self._read_pulse))
             self._felt = version
@@ -378,7 +386,7 @@ class Writer:
         pulse: tuple[int, ...] = self._connection.execute(self._location.sql["pulse"]).fetchone()
         return pulse
 
-    def _data_version(self) -> int:
+    def _read_data_version(self) -> int:
         version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
         return version
 
