@@ -181,7 +181,7 @@ def test_a_crawl_that_was_killed_while_it_added_seeds_resumes(tmp_path: Path, mo
         raise ConnectionAbortedError
 
     with monkeypatch.context() as patch:
-        patch.setattr(seeds, "seed_items", some)
+        patch.setattr(seeds, "make_seed_items", some)
         with pytest.raises(ConnectionAbortedError):
             asyncio.run(prepare(settings, ["https://example.com/"]))
     assert look(settings.store_url).waiting

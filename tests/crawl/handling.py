@@ -10,7 +10,7 @@ from swath.claim import Claim
 from swath.core.item import Outcome, Retry, Split
 from swath.crawl.http.response import Headers, Response, make_failure
 from swath.crawl.ip_lanes import HostLanes
-from swath.crawl.lanes import lane_naming
+from swath.crawl.lanes import get_lane_namer
 from swath.crawl.links import LinkFilter
 from swath.crawl.page_handler import PageHandler
 from swath.crawl.settings import CrawlSettings
@@ -57,7 +57,7 @@ def handler_on(frontier: Frontier, settings: CrawlSettings, actor: Actor) -> Pag
     """Return the page handler of one process."""
     stats = CrawlStats()
     host_lanes = HostLanes() if settings.lane == "ip" else None
-    lane_of = lane_naming(settings.lane) if host_lanes is None else host_lanes.lane_of
+    lane_of = get_lane_namer(settings.lane) if host_lanes is None else host_lanes.lane_of
     links = LinkFilter(frontier, Scope(), lane_of=lane_of, strip_tracking=False, year=2026, refused=stats.refused)
     return PageHandler(frontier, settings, fetcher=actor, links=links, stats=stats, host_lanes=host_lanes)  # type: ignore[arg-type]
 

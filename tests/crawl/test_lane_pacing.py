@@ -38,16 +38,16 @@ async def test_another_process_uses_the_same_pace() -> None:
         assert await interval(b) == 4
         second = process(b)
         await second.load("host")
-        assert second.of("host").interval == 4
-        second.of("host").crawl_delay = 10
+        assert second.get("host").interval == 4
+        second.get("host").crawl_delay = 10
         await second.record_response("host", 0.1, failed=False)
         assert await interval(b) == 10
         third = process(b)
         await third.load("host")
-        third.of("host").crawl_delay = 10
+        third.get("host").crawl_delay = 10
         await third.record_response("host", 0.1, failed=False)
         assert await interval(b) == 10
-        third.of("host").crawl_delay = None
+        third.get("host").crawl_delay = None
         await third.record_response("host", 0.1, failed=False)
         assert await interval(b) == 1
 
@@ -56,7 +56,7 @@ async def test_a_slightly_longer_required_interval_is_applied() -> None:
     """Whether the host asks for it or the crawl is resumed with a longer --delay."""
     async with bench() as b:
         pacing = process(b)
-        pacing.of("host").crawl_delay = 1.1
+        pacing.get("host").crawl_delay = 1.1
         await pacing.record_response("host", 0.1, failed=False)
         assert await interval(b) == 1.1
         await pacing.apply_crawl_delay("host", 1.2)

@@ -82,7 +82,9 @@ async def test_the_first_settled_address_of_a_host_is_final() -> None:
         assert passed_to(decided) == "192.0.2.1"
         assert [passed_to(await second(item)) for item in claim.items[1:]] == ["192.0.2.1"] * 2
         assert other.asked == []
-        found = second._processor._links.new_items(["http://a.example/x", "http://b.example/"], depth=1, referrer="")
+        found = second._processor._links.select_new_items(
+            ["http://a.example/x", "http://b.example/"], depth=1, referrer=""
+        )
         assert [item.lane for item in found] == ["192.0.2.1", "b.example"]
 
 

@@ -10,8 +10,8 @@ from swath.crawl.pacing import (
     MAX_INTERVAL,
     MAX_RETRY_AFTER,
     choose_interval,
+    compute_page_retry_pause,
     needs_change,
-    page_retry_pause,
     parse_retry_after,
 )
 
@@ -78,7 +78,7 @@ def test_retry_after(value: str | None, expected: float | None) -> None:
 
 
 def test_backoff_grows_with_the_delay_and_the_attempts() -> None:
-    assert [page_retry_pause(attempts, interval=1.0) for attempts in range(3)] == [2.0, 4.0, 8.0]
-    assert page_retry_pause(0, interval=70.0) == 140.0
-    assert page_retry_pause(0, interval=0.0) == 2 * pacing.MIN_FAILING_INTERVAL
-    assert page_retry_pause(10**6, interval=70.0) == 3_600.0
+    assert [compute_page_retry_pause(attempts, interval=1.0) for attempts in range(3)] == [2.0, 4.0, 8.0]
+    assert compute_page_retry_pause(0, interval=70.0) == 140.0
+    assert compute_page_retry_pause(0, interval=0.0) == 2 * pacing.MIN_FAILING_INTERVAL
+    assert compute_page_retry_pause(10**6, interval=70.0) == 3_600.0

@@ -437,7 +437,7 @@ async def test_the_page_list_omits_empty_fields() -> None:
     ((page, _),) = outcome.output
     assert page.keys() == {"url", "status", "time", "size", "digest", "kind", "depth"}
     assert (page["size"], page["depth"]) == (0, 0)
-    assert index._index_entry({**page, "file": "x", "offset": 0, "length": 1}).mime == "unk"
+    assert index._make_index_entry({**page, "file": "x", "offset": 0, "length": 1}).mime == "unk"
 
 
 async def test_only_pages_count_for_max_pages_per_host() -> None:

@@ -19,7 +19,7 @@ from swath.crawl.robots.policy import (
     MAX_RETRY,
     MIN_LIFETIME,
     RobotsPolicy,
-    cache_lifetime,
+    compute_cache_lifetime,
     policy_from_response,
 )
 
@@ -115,7 +115,7 @@ def test_a_clock_that_went_back_does_no_harm() -> None:
     ],
 )
 def test_how_long_it_holds(cache_control: str | None, expires: str | None, expected: int) -> None:
-    assert cache_lifetime(cache_control, expires=expires, now=NOW) == expected
+    assert compute_cache_lifetime(cache_control, expires=expires, now=NOW) == expected
     for status in (200, 404):
         rules = policy_from_response(status, now=NOW, cache_control=cache_control, expires=expires)
         assert rules.expires_at == NOW + expected
@@ -124,8 +124,8 @@ def test_how_long_it_holds(cache_control: str | None, expires: str | None, expec
 @settings(deadline=None)
 @given(st.text(), st.text(alphabet="0123456789 ,:+-GMTJanFriZ", max_size=40))
 def test_any_header_has_a_meaning(cache_control: str, expires: str) -> None:
-    assert MIN_LIFETIME <= cache_lifetime(cache_control, expires=expires, now=NOW) <= MAX_LIFETIME
-    assert MIN_LIFETIME <= cache_lifetime(None, expires=expires, now=NOW) <= MAX_LIFETIME
+    assert MIN_LIFETIME <= compute_cache_lifetime(cache_control, expires=expires, now=NOW) <= MAX_LIFETIME
+    assert MIN_LIFETIME <= compute_cache_lifetime(None, expires=expires, now=NOW) <= MAX_LIFETIME
 
 
 @settings(deadline=None)

@@ -36,7 +36,7 @@ def test_each_kind_of_scope(url: str, inside: str) -> None:
     found = [
         kind
         for kind in ("page", "prefix", "host", "domain", "any")
-        if build_scope(kind, seeds=[SEED]).reason(url, 1) is None
+        if build_scope(kind, seeds=[SEED]).find_refusal(url, 1) is None
     ]
     assert found == inside.split()
 
@@ -59,13 +59,13 @@ def test_each_reason_has_its_name() -> None:
         "https://example.com/docs/a?print=1": "exclude",
         "https://example.com/": "include",
     }
-    assert {url: scope.reason(url, 2) for url in reasons} == reasons
-    assert scope.reason("https://example.com/docs/a", 3) == "depth"
+    assert {url: scope.find_refusal(url, 2) for url in reasons} == reasons
+    assert scope.find_refusal("https://example.com/docs/a", 3) == "depth"
     assert {reason for reason in reasons.values() if reason} | {"depth"} == set(REASONS)
 
 
 def test_without_limits_everything_is_in_scope() -> None:
-    assert Scope().reason("https://example.com/", 10**9) is None
+    assert Scope().find_refusal("https://example.com/", 10**9) is None
 
 
 def test_excluded_hosts_cover_their_subdomains_and_only_those() -> None:
@@ -79,9 +79,9 @@ def test_excluded_hosts_cover_their_subdomains_and_only_those() -> None:
     ]
     scope = build_scope("any", excluded_hosts=lines)
     for name in ("ads.example", "a.b.ads.example", "track.example", "x.track.example", "worse.example", "10.0.0.1"):
-        assert scope.reason(f"http://{name}:8080/", 0) == "host"
+        assert scope.find_refusal(f"http://{name}:8080/", 0) == "host"
     for name in ("example", "notads.example", "ads.example.com", "0.0.0.0", "10.0.0.2"):
-        assert scope.reason(f"http://{name}/", 0) is None
+        assert scope.find_refusal(f"http://{name}/", 0) is None
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_seeds_are_not_read_when_everything_is_in_scope() -> None:
 
 def test_a_scope_means_the_same_in_another_process() -> None:
     scope = pickle.loads(pickle.dumps(build_scope("host", seeds=["https://example.com/"], exclude=["z$"])))
-    assert scope.reason("https://example.com/", 0) is None
-    assert scope.reason("https://example.org/", 0) == "scope"
+    assert scope.find_refusal("https://example.com/", 0) is None
+    assert scope.find_refusal("https://example.org/", 0) == "scope"
     # The digests are the same wherever they are made: this one was made once.
     assert list(NameSet(["example.com"])._digests) == [0x6626CFC10513C513]
 
@@ -145,4 +145,4 @@ def test_prefix_scope_is_the_directory_of_the_seed(tail: str, seed_tail: str) ->
     assert seed is not None
     directory = seed.partition("?")[0].rpartition("/")[0].replace("www.", "") + "/"
     inside = url.partition("?")[0].startswith(directory)
-    assert (build_scope("prefix", seeds=[seed]).reason(url, 0) is None) == inside
+    assert (build_scope("prefix", seeds=[seed]).find_refusal(url, 0) is None) == inside

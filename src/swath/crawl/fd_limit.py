@@ -51,7 +51,7 @@ def raise_soft_limit(needed: int) -> int:
 
 
 def count_open_descriptors() -> int:
-    """Return the number of open descriptors, or 0 if the system does not tell."""
+    """Return the number of open descriptors, or 0 if the system does not report it."""
     try:
         return len(os.listdir("/dev/fd"))
     except OSError:

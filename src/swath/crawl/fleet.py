@@ -21,7 +21,12 @@ from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import sum_stats
 
 REPORT_SECONDS = 0.5
-ERROR_FAMILIES: Final = (UsageError, StoreUnavailable, StoreFull, SchemaError)  # each asks the user for something else
+ERROR_FAMILIES: Final = (
+    UsageError,
+    StoreUnavailable,
+    StoreFull,
+    SchemaError,
+)  # each needs a different action from the user
 SUMMED: Final = ("done", "retried", "died", "released", "split", "lost", "discovered")
 
 
@@ -58,7 +63,7 @@ class Fleet:
 
     @property
     def total_pages(self) -> int:
-        """The pages of the whole crawl, in all processes and runs, less than a second ago."""
+        """The pages of the whole crawl, in all processes and runs. Less than a second old."""
         return self._job.total_pages if self._job is not None else self._total_pages
 
     async def run(self) -> Summary:

@@ -1,10 +1,10 @@
 """IpLanes: one lane for all hosts that share an IP address (`--lane ip`).
 
-The address of a host is unknown when a link to it is found, and a host may have several addresses in changing order.
-But the lane belongs to an item's identity (INV-7), so all processes must agree on it forever. Therefore a page of a
-host whose address is not known here enters the lane of the host. In that lane it is only moved on, without a request.
-A worker that is alone in the host's lane chooses the address, and its settlement stores the choice as a fact. A choice
-that is not settled is never used.
+When the crawler finds a link, it does not know the address of the host, and DNS may return several addresses in any
+order. But the lane is part of an item's identity (INV-7), so all processes must choose the same address for a host, and
+keep it. So a page first enters the lane that is named after its host. There, a worker sends no request: it moves the
+page to the lane of the address. If no address is chosen yet, a worker that is alone in the host's lane chooses one, and
+stores the choice as a fact when it settles the page. No process uses a choice before it is settled.
 """
 
 from swath import Item, Outcome
@@ -63,7 +63,7 @@ class IpLanes:
             if isinstance(addresses, Response):
                 return await self._fetcher.settle_failure(item, addresses)
             lane = ip_lane_name(addresses)
-            facts = {FACT_PREFIX + host: lane}  # remembered once it is settled: another worker may choose until then
+            facts = {FACT_PREFIX + host: lane}  # not remembered yet: another worker may settle a choice first
         moved = Item(item.key, lane, item.priority, item.payload)
         return item.done(result={MOVED_TO: lane}, discovered=[moved], facts=facts, started=False)
 

@@ -13,7 +13,7 @@ from swath.crawl.http.fetcher import Fetcher
 from swath.crawl.http.resolver import Resolver
 from swath.crawl.http.response import Limits
 from swath.crawl.ip_lanes import HostLanes
-from swath.crawl.lanes import lane_naming
+from swath.crawl.lanes import get_lane_namer
 from swath.crawl.links import LinkFilter
 from swath.crawl.page_handler import PageHandler
 from swath.crawl.page_processor import PAGES
@@ -22,11 +22,11 @@ from swath.crawl.stats import CrawlStats
 from swath.gc_tuning import collect_garbage_rarely
 
 CHECK_SECONDS = 0.5  # between checks of --max-pages and --max-duration
-GRACE_SECONDS = 7.0  # that pages in flight have after a stop was requested
+GRACE_SECONDS = 7.0  # for pages in flight, after a stop was requested
 HANDLER_SECONDS = 60.0  # for parsing and store calls, in addition to the fetcher's timeout
 CONNECT_SECONDS = 10.0
 FIRST_BYTE_SECONDS = 20.0
-KEEP_ALIVE_SECONDS = 30.0  # connections are kept only if the next request may come within this time
+KEEP_ALIVE_SECONDS = 30.0  # idle connections are kept this long, unless the delay between requests is longer
 
 
 class CrawlJob:
@@ -98,7 +98,7 @@ class CrawlJob:
         links = LinkFilter(
             self._frontier,
             await asyncio.to_thread(seeds.load_scope, settings),
-            lane_of=lane_naming(settings.lane) if host_lanes is None else host_lanes.lane_of,
+            lane_of=get_lane_namer(settings.lane) if host_lanes is None else host_lanes.lane_of,
             strip_tracking=settings.strip_tracking,
             year=datetime.now(UTC).year,
             refused=self.stats.refused,

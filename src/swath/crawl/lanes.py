@@ -1,4 +1,4 @@
-"""Lane names: which requests share a pace, as --lane says: one host, one registrable domain, or one IP address."""
+"""Lane names. A lane groups the requests that share a pace: to one host, registrable domain or IP address (--lane)."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,9 +6,11 @@ from swath.crawl.http.address import parse_ip_literal
 from swath.crawl.urls import normalise
 
 
-def lane_naming(kind: str) -> Callable[[str], str]:
-    """Return the function that names the lane of a URL. For `ip` that is the host's lane, which every page enters
-    first (see `IpLanes`)."""
+def get_lane_namer(kind: str) -> Callable[[str], str]:
+    """Return the function that names the lane of a URL.
+
+    For `ip` the function returns the host: every page enters the lane of its host first (see `IpLanes`).
+    """
     return normalise.site if kind == "domain" else normalise.host
 
 

@@ -1,7 +1,7 @@
 """LinkFilter: decide which links of a page become items.
 
-A page has many links, and most of them were seen a moment ago. So the filter remembers its decision on a URL: refused,
-or the hash under which the frontier knows the item. It leaves out an item only if its commit is confirmed.
+Most links of a page were seen on earlier pages, so the filter remembers its decision about each URL: refused, or the
+hash of its item. It drops a known item only after the frontier has confirmed that the item is committed.
 """
 
 from collections import Counter
@@ -37,10 +37,12 @@ class LinkFilter:
         self._decisions: dict[str, bytes | None] = {}  # None: refused
 
     def find_refusal(self, url: str, depth: int) -> str | None:
-        """Return why the crawl does not fetch a URL: out of scope, or a trap; None if it does."""
-        return self._scope.reason(url, depth) or find_trap(url, year=self._year)
+        """Return why a URL is refused: it is out of scope, or a trap. Return None if it is not refused."""
+        return self._scope.find_refusal(url, depth) or find_trap(url, year=self._year)
 
-    def new_items(self, links: Iterable[str], *, depth: int, referrer: str, **payload: object) -> list[EncodedItem]:
+    def select_new_items(
+        self, links: Iterable[str], *, depth: int, referrer: str, **payload: object
+    ) -> list[EncodedItem]:
         """Return items for the links that belong to the crawl, without those known to be in the frontier."""
         decisions, knows = self._decisions, self._frontier.knows
         if self._scope.depth is not None and depth > self._scope.depth:

@@ -1,7 +1,7 @@
 """Pacing: how long to wait between requests to a host.
 
-The first half are pure functions of what a host asked for and how it responds. `LanePacing` applies them: the lane
-enforces the interval for every process of the crawl, and a fact in the store remembers it.
+Pure functions compute the interval from --delay, from what the host asks for, and from how it responds. `LanePacing`
+sets it as the lane's interval, which all processes of the crawl follow, and stores it as a fact.
 """
 
 import time
@@ -15,7 +15,7 @@ MAX_CRAWL_DELAY = 300.0  # seconds; a longer Crawl-delay is cut to this
 MAX_RETRY_AFTER = 6 * 3_600.0
 MAX_INTERVAL = 900.0
 MAX_PAUSE = 3_600.0  # seconds before the next attempt at a page or a robots.txt that failed
-SLOW_RESPONSE = 2.0  # seconds after which a response counts as slow
+SLOW_RESPONSE = 2.0  # seconds; a response that takes longer is slow
 SLOW_FACTOR = 5.0  # the interval of a slow host, in multiples of its response time
 MIN_FAILING_INTERVAL = 0.5  # seconds between requests to a failing host if --delay is 0
 MAX_DOUBLINGS = 4  # how often consecutive failures double a host's interval
@@ -27,14 +27,14 @@ FACT_PREFIX = "pace "  # key of the fact that remembers a lane's interval: this 
 MAX_LANES = 50_000  # lanes that one process remembers
 
 
-def required_interval(delay: float, *, crawl_delay: float | None) -> float:
+def compute_required_interval(delay: float, *, crawl_delay: float | None) -> float:
     """Return the seconds between requests that --delay and the host's Crawl-delay ask for."""
     return max(delay, min(crawl_delay or 0.0, MAX_CRAWL_DELAY))
 
 
 def choose_interval(delay: float, *, crawl_delay: float | None, response_seconds: float, errors: int) -> float:
     """Return the seconds between requests: the required interval, or more if the host is slow or keeps failing."""
-    required = longer = required_interval(delay, crawl_delay=crawl_delay)
+    required = longer = compute_required_interval(delay, crawl_delay=crawl_delay)
     if delay and response_seconds > SLOW_RESPONSE:  # --delay 0 means that the user may put load on these hosts
         longer = max(longer, SLOW_FACTOR * response_seconds)
     if errors > 1:
@@ -61,12 +61,12 @@ def parse_retry_after(value: str | None, *, now: datetime) -> float | None:
     return min(max(seconds, 0.0), MAX_RETRY_AFTER)
 
 
-def page_retry_pause(attempts: int, *, interval: float) -> float:
+def compute_page_retry_pause(attempts: int, *, interval: float) -> float:
     """Return the seconds before the next attempt at a page: some intervals of its host, doubled each time."""
     return min(max(interval, MIN_FAILING_INTERVAL) * 2.0 ** min(attempts + 1, MAX_PAUSE_DOUBLINGS), MAX_PAUSE)
 
 
-def robots_retry_pause(delay: float) -> float:
+def compute_robots_retry_pause(delay: float) -> float:
     """Return the seconds before the second attempt at a robots.txt."""
     return min(max(ROBOTS_RETRY_INTERVALS * delay, 1.0), MAX_PAUSE)
 
@@ -106,15 +106,15 @@ class LanePacing:
         self._paces[lane] = pace
         return pace
 
-    def of(self, lane: str) -> LanePace:
+    def get(self, lane: str) -> LanePace:
         return self._paces.get(lane) or self._remember(lane, LanePace(self._delay))
 
     def is_paced(self, lane: str) -> bool:
-        return self._delay > 0 or self.of(lane).interval > 0
+        return self._delay > 0 or self.get(lane).interval > 0
 
     async def record_response(self, lane: str, seconds: float, *, failed: bool) -> None:
         """Slow down if the host is slow or fails, and speed up again when it recovers."""
-        pace = self.of(lane)
+        pace = self.get(lane)
         pace.errors = pace.errors + 1 if failed else 0
         wanted = choose_interval(
             self._delay, crawl_delay=pace.crawl_delay, response_seconds=seconds, errors=pace.errors
@@ -127,22 +127,21 @@ class LanePacing:
         Another host served the robots.txt, so its response time says nothing about this one: never speed up here.
         """
         await self.load(lane)
-        pace = self.of(lane)
+        pace = self.get(lane)
         pace.crawl_delay = crawl_delay
         wanted = choose_interval(self._delay, crawl_delay=crawl_delay, response_seconds=0.0, errors=pace.errors)
         await self._set_interval(lane, pace, max(wanted, pace.interval))
 
     async def _set_interval(self, lane: str, pace: LanePace, wanted: float) -> None:
-        required = required_interval(self._delay, crawl_delay=pace.crawl_delay)
+        required = compute_required_interval(self._delay, crawl_delay=pace.crawl_delay)
         if needs_change(pace.interval, wanted=wanted, required=required):
             pace.interval = wanted
             await retry_while_unavailable(lambda: self._frontier.limit(lane, min_interval=wanted))
             await self._facts.learn({FACT_PREFIX + lane: wanted})
 
     async def block(self, lane: str, seconds: float) -> None:
-        """Send no request to a lane for some seconds. A shorter block never ends a longer one, whichever process set
-        it."""
-        pace = self.of(lane)
+        """Block a lane for some seconds. A longer block stays, even if another process set it."""
+        pace = self.get(lane)
         until = time.monotonic() + seconds
         if seconds and until > pace.blocked_until:
             pace.blocked_until = until

@@ -6,7 +6,7 @@ from swath import Item, Outcome
 from swath.crawl.http.address import parse_ip_literal
 from swath.crawl.http.fetcher import Fetcher
 from swath.crawl.http.response import Response
-from swath.crawl.pacing import LanePacing, page_retry_pause
+from swath.crawl.pacing import LanePacing, compute_page_retry_pause
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
 from swath.crawl.urls import normalise
@@ -35,10 +35,10 @@ class PageFetcher:
         return await self._fetcher.resolve(url)
 
     async def settle_failure(self, item: Item, response: Response) -> Outcome:
-        """Decide what becomes of an item whose request failed: retry, dead letter, or another turn."""
+        """Return the outcome of an item whose request failed: retry, dead letter, or release."""
         assert response.error is not None
         if response.error == "closed":  # the server may not have read the request: repeat it on a new connection
-            self._pacing.of(item.lane).closes_connections = True
+            self._pacing.get(item.lane).closes_connections = True
             return item.release()
         self._stats.errors[response.error] += 1
         if response.error == "descriptors":
@@ -47,8 +47,8 @@ class PageFetcher:
         reason = f"{response.error}: {response.detail}"
         if response.error in ("url", "private") or count_failures(item) >= self._settings.retries:
             return item.dead(reason=reason)
-        interval = self._pacing.of(item.lane).interval
-        return item.retry(after=page_retry_pause(count_failures(item), interval=interval), reason=reason)
+        interval = self._pacing.get(item.lane).interval
+        return item.retry(after=compute_page_retry_pause(count_failures(item), interval=interval), reason=reason)
 
 
 def count_failures(item: Item) -> int:

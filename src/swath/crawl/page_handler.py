@@ -14,7 +14,7 @@ from swath.crawl.http.response import Response
 from swath.crawl.http.status import is_busy, is_retryable
 from swath.crawl.ip_lanes import HostLanes, IpLanes
 from swath.crawl.links import LinkFilter
-from swath.crawl.pacing import LanePacing, page_retry_pause, parse_retry_after
+from swath.crawl.pacing import LanePacing, compute_page_retry_pause, parse_retry_after
 from swath.crawl.page_fetcher import PageFetcher, count_failures
 from swath.crawl.page_processor import PAGES, PageProcessor
 from swath.crawl.robots.cache import RobotsCache
@@ -22,7 +22,7 @@ from swath.crawl.robots.gate import RobotsGate
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
 
-BUDGET_RECHECK = 1.0  # seconds until a page asks again whether pages in flight have used up the budget
+BUDGET_RECHECK = 1.0  # seconds until a page over budget is claimed again: pages in flight may fail and not count
 
 
 class PageHandler:
@@ -38,7 +38,7 @@ class PageHandler:
         stats: CrawlStats,
         host_lanes: HostLanes | None = None,
     ) -> None:
-        """`host_lanes` is given with `--lane ip` only."""
+        """Pass `host_lanes` with `--lane ip` only."""
         facts = FactBatcher(frontier)
         self._settings = settings
         self._stats = stats
@@ -86,7 +86,7 @@ class PageHandler:
         await self._pacing.load(item.lane)
         if self._settings.robots and (refused := await self._robots.check(item)) is not None:
             return refused
-        fresh = item.attempts > 0 or self._pacing.of(item.lane).closes_connections
+        fresh = item.attempts > 0 or self._pacing.get(item.lane).closes_connections
         return await self._settle(item, await self._fetcher.fetch(item.key, item.lane, fresh=fresh))
 
     def _check_host_budget(self, item: Item) -> Outcome | None:
@@ -100,7 +100,7 @@ class PageHandler:
         if pages < budget:
             return item.release(started=False, after=BUDGET_RECHECK)  # pages in flight may fail and not count
         self._stats.refused["host-budget"] += 1
-        rule = f"--max-pages-per-host {budget}: {item.lane} has had that many pages"
+        rule = f"--max-pages-per-host {budget}: {item.lane} has reached this limit"
         return item.done(result={"excluded": "host-budget", "rule": rule}, started=False)
 
     async def _settle(self, item: Item, response: Response) -> Outcome:
@@ -110,12 +110,12 @@ class PageHandler:
         lane, status, failures = item.lane, response.status, count_failures(item)
         busy = is_busy(status)
         await self._pacing.record_response(lane, response.ended - response.started, failed=busy or status >= 500)
-        pause = page_retry_pause(failures, interval=self._pacing.of(lane).interval)
+        pause = compute_page_retry_pause(failures, interval=self._pacing.get(lane).interval)
         retry = is_retryable(status) and failures < self._settings.retries
         if busy:
             asked = parse_retry_after(response.headers.get("retry-after"), now=datetime.now(UTC))
             pause = pause if asked is None else asked
-            if retry or asked is not None:  # a Retry-After is for the whole host, even if this page is given up
+            if retry or asked is not None:  # a Retry-After applies to the whole host, even if this page is not retried
                 await self._pacing.block(lane, pause)
         if retry:
             self._stats.errors[f"{status}"] += 1

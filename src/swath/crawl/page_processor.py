@@ -6,7 +6,7 @@ from typing import Any, Final
 from swath import Item, Outcome
 from swath.crawl.archive import warc
 from swath.crawl.archive.capture import CaptureBuilder
-from swath.crawl.http.redirects import redirect_target
+from swath.crawl.http.redirects import find_redirect_target
 from swath.crawl.http.response import Response
 from swath.crawl.links import LinkFilter
 from swath.crawl.parse.directives import parse_x_robots_tag
@@ -15,10 +15,10 @@ from swath.crawl.parse.page import ParsedPage, decode_body, parse_decoded_page, 
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
 
-PARSED_IN_THREAD = 200_000  # bytes of a decoded body from which a thread parses it, so that other fetches continue
-PAGES = "pages"  # the counter behind --max-pages (of the frontier) and --max-pages-per-host (of the lane)
+PARSED_IN_THREAD = 200_000  # bytes; a thread parses larger decoded bodies, so that other fetches continue
+PAGES = "pages"  # counter of the frontier for --max-pages, and of each lane for --max-pages-per-host
 ONE_PAGE: Final = {PAGES: 1}
-MAX_EXPANSION = 5  # size of a decoded body, in multiples of --max-size
+MAX_EXPANSION = 5  # maximum size of a decoded body, in multiples of --max-size
 
 
 class PageProcessor:
@@ -42,7 +42,7 @@ class PageProcessor:
         original = await self._captures.find_original(response, digest)
         discovered: list[Any] = []
         parsed: ParsedPage | None = None
-        target = redirect_target(response)
+        target = find_redirect_target(response)
         if target is not None:
             page["redirect"] = target
             discovered = self._follow_redirect(item, target, depth, payload, result)
@@ -65,7 +65,7 @@ class PageProcessor:
         )
         facts = {}
         if archived and original is None:
-            facts = self._captures.original_fact(response, digest, record_id)
+            facts = self._captures.build_original_fact(response, digest, record_id)
         self._stats.discovered += len(discovered)
         return item.done(
             result=result,
@@ -89,15 +89,15 @@ class PageProcessor:
         if (reason := self._links.find_refusal(target, depth)) is not None:
             result["refused"] = reason
         kind = {"kind": payload["kind"]} if "kind" in payload else {}
-        return self._links.new_items([target], depth=depth, referrer=item.key, redirects=redirects, **kind)
+        return self._links.select_new_items([target], depth=depth, referrer=item.key, redirects=redirects, **kind)
 
     def _follow_links(self, item: Item, parsed: ParsedPage, depth: int) -> list[Any]:
         if parsed.nofollow:
             self._stats.refused["nofollow"] += 1
             return []
-        items = self._links.new_items(parsed.links, depth=depth + 1, referrer=item.key)
+        items = self._links.select_new_items(parsed.links, depth=depth + 1, referrer=item.key)
         if self._settings.sitemaps and parsed.sitemaps:
-            items += self._links.new_items(parsed.sitemaps, depth=depth, referrer=item.key, kind="sitemap")
+            items += self._links.select_new_items(parsed.sitemaps, depth=depth, referrer=item.key, kind="sitemap")
         return items
 
     async def _parse(self, url: str, response: Response, *, sitemap: bool) -> ParsedPage:

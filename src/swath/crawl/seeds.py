@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from swath import DEFAULT_PRIORITY, Item, UsageError
-from swath.crawl.lanes import lane_naming
+from swath.crawl.lanes import get_lane_namer
 from swath.crawl.settings import MAX_HOSTS_WITHOUT_CONTACT, CrawlSettings
 from swath.crawl.urls import normalise
 from swath.crawl.urls.scope import NameSet, Scope, build_scope
@@ -32,9 +32,12 @@ def read_seeds(lines: Iterable[str], *, file: str | None = None) -> Iterator[str
 
 
 def check_seeds(settings: CrawlSettings, seeds: Iterable[str], checked: TextIO) -> None:
-    """Write the seeds to a temporary file, one per line, and raise UsageError before any of them is queued."""
+    """Write the seeds to `checked`, one per line, before any of them is queued.
+
+    Raise UsageError if a seed is not a URL, or if their hosts are too many for a crawl without --contact.
+    """
     hosts: set[str] = set()
-    for chunk in _chunks(seeds):
+    for chunk in _split_into_chunks(seeds):
         if settings.contact is None:
             hosts.update(map(normalise.host, chunk))
             if len(hosts) > MAX_HOSTS_WITHOUT_CONTACT:
@@ -50,7 +53,7 @@ def ask_for_contact(why: str) -> str:
     )
 
 
-def _chunks(seeds: Iterable[str]) -> Iterator[list[str]]:
+def _split_into_chunks(seeds: Iterable[str]) -> Iterator[list[str]]:
     each = iter(seeds)
     while chunk := list(islice(each, CHUNK)):
         yield chunk
@@ -85,9 +88,9 @@ def read_first_seed(directory: Path) -> str:
         return saved.readline().strip()
 
 
-async def seed_items(settings: CrawlSettings, seeds: TextIO) -> AsyncIterator[Item]:
+async def make_seed_items(settings: CrawlSettings, seeds: TextIO) -> AsyncIterator[Item]:
     """Yield an item for each seed of a file."""
-    lane_of = lane_naming(settings.lane)
+    lane_of = get_lane_namer(settings.lane)
     seeds.seek(0)
     for line in seeds:
         url = line.rstrip("\n")

@@ -24,7 +24,7 @@ LEASE_TIMEOUTS = 3
 MAX_HOSTS_WITHOUT_CONTACT = 10
 
 LANES = ("host", "domain", "ip")
-PROXIES = ("http", "https", "socks4a", "socks5h")  # those of libcurl's schemes where the proxy resolves names
+PROXIES = ("http", "https", "socks4a", "socks5h")  # libcurl's schemes that let the proxy resolve host names
 
 SCOPE, LIMITS, NETWORK, OUTPUT = "Scope", "Limits", "Network", "Output"
 
@@ -141,7 +141,7 @@ class CrawlSettings:
     )
     lease: float | None = _setting(
         None,
-        "Time after which other processes take over the pages of a process that died",
+        "How long the pages of a process that died wait until other processes take them over",
         metavar="TIME",
         panel=LIMITS,
         unit="duration",
@@ -228,12 +228,12 @@ class CrawlSettings:
 
     # the file beside the output
 
-    def saved(self) -> dict[str, Any]:
+    def get_saved_values(self) -> dict[str, Any]:
         """Return the settings that must stay the same when the crawl is resumed."""
         return {name: value for name, value in asdict(self).items() if name not in SETTINGS or SETTINGS[name].saved}
 
     def save(self) -> None:
-        text = json.dumps(self.saved(), indent=2) + "\n"
+        text = json.dumps(self.get_saved_values(), indent=2) + "\n"
         path = self.directory / FILE
         new = path.with_suffix(".new")
         new.write_text(text)
@@ -247,7 +247,7 @@ class CrawlSettings:
             return []
         except ValueError as error:
             raise InvalidSetting(f"{self.directory / FILE} is damaged ({error}): remove it to continue") from error
-        return list(_describe_changes(before, self.saved()))
+        return list(_describe_changes(before, self.get_saved_values()))
 
 
 SETTINGS: Final[Mapping[str, SettingInfo]] = {

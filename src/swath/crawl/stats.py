@@ -47,7 +47,7 @@ class CrawlStats:
                 self.slow[host] = seconds
 
     def rate(self, now: float | None = None) -> float:
-        """Return the pages per second over the last seconds."""
+        """Return the pages per second over the last RATE_WINDOW seconds."""
         now = time.monotonic() if now is None else now
         self._window.append((now, self.pages))
         while len(self._window) > 2 and now - self._window[0][0] > RATE_WINDOW:

@@ -40,7 +40,7 @@ class Workspace:
 
 @asynccontextmanager
 async def open_workspace(settings: CrawlSettings, urls: Iterable[str]) -> AsyncIterator[Workspace]:
-    """Open or create the directory and the frontier, repair what a crash left, and queue the seeds.
+    """Open or create the directory and the frontier, truncate output that a crash left, and queue the seeds.
 
     `urls` are seeds as `read_seeds` yields them. A UsageError leaves directory and frontier as they were.
     """
@@ -77,12 +77,15 @@ async def _prepare(stack: AsyncExitStack, settings: CrawlSettings, urls: Iterabl
                 await asyncio.to_thread(_truncate_uncommitted, settings, committed)
             await _configure(frontier, settings)
         seeds.save_seeds(directory, checked)
-        # Before the first seed is added: a frontier with items but without this fact is not a crawl's.
+        # Store this before the first seed: a frontier that has items but not this fact does not belong to a crawl.
         out = str(directory.resolve())
         await frontier.learn(
-            {SETTINGS_FACT: {**settings.saved(), "out": out}, ARCHIVE_FACT_PREFIX + archive_name(directory): out}
+            {
+                SETTINGS_FACT: {**settings.get_saved_values(), "out": out},
+                ARCHIVE_FACT_PREFIX + archive_name(directory): out,
+            }
         )
-        added = await frontier.add(seeds.seed_items(settings, checked))
+        added = await frontier.add(seeds.make_seed_items(settings, checked))
     settings.save()
     return Workspace(settings, frontier, added, changes, resumed)
 
@@ -186,7 +189,7 @@ def _check_without_seeds(settings: CrawlSettings, resumed: bool) -> None:
 
 
 def _truncate_uncommitted(settings: CrawlSettings, committed: Mapping[str, int]) -> None:
-    """Truncate what processes of an earlier run wrote and did not settle. Raise OutputBusy if one of them is alive."""
+    """Truncate bytes that an earlier run wrote but did not settle. Raise OutputBusy if such a run is alive."""
     if not (settings.directory / NAME_FILE).exists():
         return
     found = [_OUTPUT_FILE.fullmatch(path.name) for path in list_outputs(settings.directory)]

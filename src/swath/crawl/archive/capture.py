@@ -8,7 +8,7 @@ from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.http.response import Response
 
 FACT_PREFIX = "sha1 "  # key of the fact about the first record with some body: this prefix and the body's digest
-COMPRESSED_LATER = 200_000  # bytes of a body from which the output thread compresses it, not the event loop
+COMPRESSED_LATER = 200_000  # bytes; the output thread compresses larger bodies, the event loop smaller ones
 
 
 class CaptureBuilder:
@@ -31,7 +31,7 @@ class CaptureBuilder:
             return None
         return OriginalRecord(*fact)
 
-    def original_fact(self, response: Response, digest: str, record_id: str) -> dict[str, Any]:
+    def build_original_fact(self, response: Response, digest: str, record_id: str) -> dict[str, Any]:
         """Return the fact that makes this exchange the original of later ones with the same body."""
         if not _is_comparable(response):
             return {}

@@ -59,11 +59,11 @@ def write_index(directory: Path, committed: Mapping[str, int]) -> Path:
 
 
 def read_cdxj_lines(directory: Path, committed: Mapping[str, int]) -> Iterator[str]:
-    captures = (_index_entry(page) for page in read_pages(directory, committed) if "file" in page)
+    captures = (_make_index_entry(page) for page in read_pages(directory, committed) if "file" in page)
     return cdxj.sort_lines(captures, surt=normalise.surt, directory=directory)
 
 
-def _index_entry(page: Mapping[str, Any]) -> cdxj.IndexEntry:
+def _make_index_entry(page: Mapping[str, Any]) -> cdxj.IndexEntry:
     revisit = "duplicate_of" in page
     mime = (page.get("type") or "").partition(";")[0].strip() or "unk"
     return cdxj.IndexEntry(

@@ -29,11 +29,11 @@ class CrawlOutput:
         pages = FileSeries("pages", "pages", unique, ".jsonl.gz", PAGES_SIZE)
         series = [pages]
         if warc_size is not None:
-            series.append(FileSeries("warc", "swath", unique, ".warc.gz", warc_size, self._warcinfo))
+            series.append(FileSeries("warc", "swath", unique, ".warc.gz", warc_size, self._build_warcinfo))
         self._files = OutputDirectory(directory, series=series, timestamp=lambda: warc.timestamp17(time.time()))
         self._write_lock = threading.Lock()  # a write may still be in flight when a run is aborted
 
-    def _warcinfo(self, name: str) -> bytes:
+    def _build_warcinfo(self, name: str) -> bytes:
         return warc.build_warcinfo(name, record_id=warc.new_record_id(), time=time.time(), fields=self._about)
 
     # The Output protocol, which the runner calls.
@@ -48,7 +48,7 @@ class CrawlOutput:
             try:
                 for entries in settlements:
                     self._append([capture for entry in entries for capture in entry])
-                    moves.append(self._growth(ends))
+                    moves.append(self._list_growth(ends))
                 self._files.sync()
             except BaseException:
                 self._files.rollback()  # the settlement will not take place
@@ -80,7 +80,7 @@ class CrawlOutput:
         if lines:
             self._files.append("pages", [igzip.compress(b"".join(lines), compresslevel=1)])
 
-    def _growth(self, ends: dict[str, int]) -> list[OutputMove]:
+    def _list_growth(self, ends: dict[str, int]) -> list[OutputMove]:
         """Return how the files grew since the previous call in this batch."""
         grown = []
         for move in self._files.moves():

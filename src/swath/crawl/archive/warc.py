@@ -6,8 +6,8 @@ Records store the bytes as received, with two exceptions that readers expect:
   `X-Archive-Orig-Transfer-Encoding`, so that readers do not try to decode it. Content codings stay.
 - HTTP/2 has no text form: the status line says `HTTP/1.1`, and `WARC-Protocol: h2` records the real protocol.
 
-`WARC-Payload-Digest` is that of the stored body. ISA-L compresses the records at level 1; its output depends only on
-its input.
+`WARC-Payload-Digest` is the digest of the stored body. ISA-L compresses the records at level 1; its output depends
+only on its input.
 """
 
 import re

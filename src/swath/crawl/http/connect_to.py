@@ -6,8 +6,8 @@ from typing import NamedTuple, Self
 
 from swath import UsageError
 
-# Strict, so that libcurl cannot parse another host from the URL than this pattern does. Every normalised URL matches,
-# except a few whose hosts cannot exist in DNS.
+# Strict, so that libcurl and this pattern always find the same host in a URL. Every normalised URL matches, except a
+# few whose hosts cannot exist in DNS.
 URL_PATTERN = re.compile(
     r"(?P<scheme>https?)://(?:[^/?#@\\]*@)?(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?"
     r"(?P<path>/[!-\"$->@-~]*)?(?P<query>\?[!-\"$-~]*)?(?:#.*)?",

@@ -37,7 +37,7 @@ SHORTAGE_SECONDS = 60  # without a shortage of descriptors before the number of 
 
 
 class Fetcher:
-    """Fetches URLs. It belongs to the event loop in which it is created."""
+    """Fetches URLs. It belongs to the event loop that was running when it was created."""
 
     def __init__(
         self,
@@ -135,9 +135,9 @@ class Fetcher:
         if target is None:
             return self._failure(url, "url", "not an http or https URL that can be fetched")
         host, _ = self._connect_to.find(target.host, target.port) or (target.host, target.port)
-        return await self._allowed_addresses(url, host)
+        return await self._resolve_allowed_addresses(url, host)
 
-    async def _allowed_addresses(self, url: str, host: str) -> Response | Sequence[str]:
+    async def _resolve_allowed_addresses(self, url: str, host: str) -> Response | Sequence[str]:
         address = parse_ip_literal(host)
         if address is not None:
             addresses: Sequence[str] = (address,)
@@ -161,7 +161,7 @@ class Fetcher:
             if address is None or self._is_allowed(address):
                 return PinnedAddress(connect_to=f"::{host}:{port}") if mapped else None
             return self._failure(url, "private", f"{address} is not a public address")
-        allowed = await self._allowed_addresses(url, host)
+        allowed = await self._resolve_allowed_addresses(url, host)
         if isinstance(allowed, Response):
             return allowed
         if wanted is not None and wanted in allowed:
@@ -243,7 +243,7 @@ class Fetcher:
             transfer.done(code, message)
 
     def _await_first_byte(self, transfer: Transfer) -> None:
-        """Start the deadline for the first byte, which libcurl does not have. It is the same for all transfers, so the
+        """Set the deadline for the first byte: libcurl has no such timeout. Every transfer has the same timeout, so the
         dictionary is in the order of the deadlines."""
         due = self._loop.time() + self._limits.first_byte
         self._awaiting_first_byte[transfer] = due

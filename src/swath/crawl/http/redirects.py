@@ -6,7 +6,7 @@ from swath.crawl.urls.normalise import normalise
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
-def redirect_target(response: Response) -> str | None:
+def find_redirect_target(response: Response) -> str | None:
     """Return the normalised target of a redirect; None if there is none or it is not a valid URL."""
     if response.status not in REDIRECTS:
         return None

@@ -108,8 +108,8 @@ NO_HEADERS: Final = Headers()
 
 
 class Response(NamedTuple):
-    """One exchange. If `error` is set there was no response, and `status` is 0. Otherwise `truncated` says why the
-    body is incomplete, or is None. Times are seconds since the epoch."""
+    """The result of one request. If the request failed, `error` is the kind of failure and `status` is 0. Otherwise
+    `truncated` says why the body is incomplete, or is None. Times are seconds since the epoch."""
 
     url: str
     status: int

@@ -1,7 +1,7 @@
 """Decode the bytes of a page to text, as browsers do.
 
 The charset is that of the byte order mark, the header, or the declaration in the first kilobyte of the page, in this
-order. Otherwise it is UTF-8 if the body is valid UTF-8, and else windows-1252. There is no detection by statistics: it
+order. Otherwise it is UTF-8 if the body is valid UTF-8, and else windows-1252. Statistical detection is not used: it
 took milliseconds per page and mistook French for Baltic. Nearly all links are ASCII and survive a wrong charset.
 """
 
@@ -88,9 +88,8 @@ def decode_text(body: bytes, content_type: str | None) -> tuple[str, str]:
 
 
 def _decode_with(body: bytes, name: str) -> str:
-    if (
-        len(body) <= CHUNK or name == "iso-2022-jp"
-    ):  # this codec cannot stop within an escape sequence, and is never slow
+    # The iso-2022-jp codec cannot stop within an escape sequence, and is never slow.
+    if len(body) <= CHUNK or name == "iso-2022-jp":
         return body.decode(python_codec(name), "replace")
     decoder = codecs.getincrementaldecoder(python_codec(name))("replace")
     chunks = [decoder.decode(body[at : at + CHUNK]) for at in range(0, len(body), CHUNK)]
@@ -110,14 +109,14 @@ def charset_from_body(body: bytes) -> str | None:
     name = encoding_from_label(found[1].decode("ascii")) if found else None
     if name is None and b"charset" in head.lower():
         for meta in _META.finditer(_COMMENT.sub(b"", head)):
-            name = _meta_charset(meta[1])
+            name = _parse_meta_charset(meta[1])
             if name is not None:
                 break
     # The declaration itself is ASCII, so the body cannot be UTF-16.
     return "utf-8" if name in ("utf-16le", "utf-16be") else name
 
 
-def _meta_charset(attributes: bytes) -> str | None:
+def _parse_meta_charset(attributes: bytes) -> str | None:
     values: dict[bytes, str] = {}
     for found in _ATTRIBUTE.finditer(attributes):
         values.setdefault(found[1].lower(), (found[2] or found[3] or found[4] or b"").decode("latin-1"))

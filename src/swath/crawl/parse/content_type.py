@@ -41,11 +41,8 @@ def detect_kind(content_type: str | None, body: bytes, *, sitemap: bool = False)
         return "sitemap"
     if named in _HTML:
         # Some servers declare sitemaps and feeds as HTML; check the root if there is an XML declaration.
-        return (
-            (kind_from_root(body) or "html")
-            if body[:100].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<?xml")
-            else "html"
-        )
+        is_xml = body[:100].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<?xml")
+        return (kind_from_root(body) or "html") if is_xml else "html"
     if named in _FEED:
         return "feed"
     if named in _XML or sitemap:

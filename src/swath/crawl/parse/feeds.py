@@ -1,6 +1,6 @@
 """Parse feeds and sitemaps: the lists of URLs that a site publishes.
 
-Supported are sitemaps (urlset, sitemapindex, plain text, all optionally gzipped), RSS and Atom. XML is parsed as a
+The formats are sitemaps (urlset, sitemapindex, plain text, all optionally gzipped), RSS and Atom. XML is parsed as a
 stream, so memory does not grow with the file. Entity declarations are refused, so there is nothing to expand or fetch.
 Links before an error are kept: a feed with a stray `&` in its tenth entry yields nine.
 """
@@ -46,11 +46,8 @@ def parse_feed(body: bytes, url: str, content_type: str | None = None) -> Parsed
             _parse_text(feed, head.lstrip("\ufeff"), text)
     except _LimitReached:
         pass
-    except (
-        expat.ExpatError,
-        zlib.error,
-        UnicodeError,
-    ):  # UnicodeError: some decoders cannot stop at the end of a chunk
+    # Some decoders cannot stop at the end of a chunk and raise UnicodeError.
+    except (expat.ExpatError, zlib.error, UnicodeError):
         feed.malformed = True
     return ParsedDocument(
         title=clean_title(feed.title),
@@ -159,7 +156,7 @@ class _FeedBuilder:
         self._names.append(name)
         self._text = None
         if name == "link" and "href" in attributes:
-            self._link(attributes)
+            self._add_link(attributes)
         elif name in ("loc", "link", "title") or (name == "guid" and attributes.get("isPermaLink") != "false"):
             self._text, self._size = [], 0
 
@@ -190,7 +187,7 @@ class _FeedBuilder:
             case _:
                 pass
 
-    def _link(self, attributes: dict[str, str]) -> None:
+    def _add_link(self, attributes: dict[str, str]) -> None:
         """Add a link element of Atom, or of a sitemap with alternate languages."""
         rel = attributes.get("rel", "alternate").lower()
         if rel not in ("alternate", "next"):

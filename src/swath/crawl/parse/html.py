@@ -31,7 +31,7 @@ def parse_html(text: str, url: str, *, agent: str = AGENT) -> ParsedDocument:
     hrefs: dict[str, tuple[str, bool]] = {}
     cut = False
     for name, attributes, inside in find_elements(text):
-        kind, href = (name, attributes.get("href")) if name == "a" else _link_of_element(name, attributes)
+        kind, href = (name, attributes.get("href")) if name == "a" else _find_link(name, attributes)
         # A fragment of the same page is not a link.
         if kind and href and href[0] != "#" and len(href) <= MAX_TEXT:
             rel = attributes.get("rel")
@@ -49,7 +49,7 @@ def parse_html(text: str, url: str, *, agent: str = AGENT) -> ParsedDocument:
         elif name == "title":
             title = title or clean_title(inside)
         elif name == "meta":
-            directives = directives.merge(_meta_directives(attributes, agent))
+            directives = directives.merge(_parse_meta_directives(attributes, agent))
         elif name == "base" and base is None:
             base = attributes.get("href")
     # The base applies to the whole page, wherever the element is.
@@ -76,7 +76,7 @@ def parse_html(text: str, url: str, *, agent: str = AGENT) -> ParsedDocument:
     )
 
 
-def _link_of_element(name: str, attributes: Mapping[str, str | None]) -> tuple[str, str | None]:
+def _find_link(name: str, attributes: Mapping[str, str | None]) -> tuple[str, str | None]:
     """Return the kind of link that an element is, and its URL as written."""
     match name:
         case "a" | "area":
@@ -86,7 +86,7 @@ def _link_of_element(name: str, attributes: Mapping[str, str | None]) -> tuple[s
         case "frame" | "iframe":
             return "frame", attributes.get("src")
         case "meta" if (attributes.get("http-equiv") or "").strip().lower() == "refresh":
-            return "refresh", _refresh_target(attributes.get("content") or "")
+            return "refresh", _parse_refresh_target(attributes.get("content") or "")
         case _:
             return "", None
 
@@ -102,13 +102,13 @@ def _kind_of_relation(rel: str, content_type: str) -> str:
     return "feed" if media_type in _FEEDS else "alternate" if media_type in _PAGES else ""
 
 
-def _meta_directives(attributes: Mapping[str, str | None], agent: str) -> Directives:
+def _parse_meta_directives(attributes: Mapping[str, str | None], agent: str) -> Directives:
     name = (attributes.get("name") or "").strip().lower()
     if name != "robots" and name != agent.lower():
         return NO_DIRECTIVES
     return parse_directives(attributes.get("content") or "")
 
 
-def _refresh_target(content: str) -> str | None:
+def _parse_refresh_target(content: str) -> str | None:
     found = _REFRESH.match(content[:MAX_TEXT])
     return (found[1] or found[2] or found[3] or "").strip() if found else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from swath.crawl.fact_batcher import FactBatcher
-from swath.crawl.http.redirects import redirect_target
+from swath.crawl.http.redirects import find_redirect_target
 from swath.crawl.http.response import Response
 from swath.crawl.robots.parser import RobotsTxt
 from swath.crawl.robots.policy import SECOND, RobotsPolicy, policy_from_response
@@ -36,7 +36,7 @@ class RobotsRedirect(NamedTuple):
 
     url: str
     hops: int
-    until: int  # when the origin is requested again; the waiting lane is blocked until the same microsecond
+    until: int  # when to request the origin again; also the exact end of the waiting lane's block
 
 
 class RobotsCache:
@@ -66,21 +66,21 @@ class RobotsCache:
     def _keep(self, origin: str, rules: RobotsPolicy) -> CachedRobots:
         self._forget(self._known.pop(origin, None))
         known = self._known[origin] = CachedRobots(rules, rules.parse())
-        self._bytes += _memory_size(rules)
+        self._bytes += _estimate_memory(rules)
         while self._bytes > MAX_CACHED_BYTES and len(self._known) > 1:
             self._forget(self._known.popitem(last=False)[1])
         return known
 
     def _forget(self, known: CachedRobots | None) -> None:
         if known is not None:
-            self._bytes -= _memory_size(known.policy)
+            self._bytes -= _estimate_memory(known.policy)
 
     async def record_response(
         self, origin: str, response: Response, *, body: bytes, hops: int, first_retry: float
     ) -> CachedRobots | RobotsRedirect:
         """Store the response of an origin as a fact, and return its policy or the redirect to follow."""
         now = time.time_ns() // 1_000
-        target = redirect_target(response)
+        target = find_redirect_target(response)
         before = await self._facts.get(KEY_PREFIX + origin)
         if before is not None and "hop" in before:
             before = before.get("before")
@@ -89,9 +89,8 @@ class RobotsCache:
             # Keep the previous policy: it tells since when requests have been failing.
             await self._facts.learn({KEY_PREFIX + origin: {"hop": list(hop), "before": before}})
             return hop
-        cut = (
-            response.truncated in ("time", "disconnect") and 200 <= response.status < 300
-        )  # the body of other statuses does not matter
+        # A partial file could allow too much, so it counts as a failure. Bodies of other statuses do not matter.
+        cut = response.truncated in ("time", "disconnect") and 200 <= response.status < 300
         rules = policy_from_response(
             None if cut else response.status or None,
             now=now,
@@ -105,6 +104,6 @@ class RobotsCache:
         return self._keep(origin, rules)
 
 
-def _memory_size(rules: RobotsPolicy) -> int:
+def _estimate_memory(rules: RobotsPolicy) -> int:
     lines = rules.body.count(b"\n") + rules.body.count(b"\r")
     return BYTES_PER_ORIGIN + len(rules.body) + BYTES_PER_LINE * lines

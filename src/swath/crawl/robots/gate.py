@@ -1,13 +1,13 @@
-"""RobotsGate: may this page be fetched now?
+"""RobotsGate: decide whether a page may be fetched now.
 
-A page whose origin has no known rules gives its turn to the request for robots.txt, and returns to its lane. So the
-lane paces that request like any other, and nothing else of the origin is fetched before it.
+If the rules of an origin are not known, the worker fetches robots.txt instead of the page, and releases the page. So
+the lane paces that request like any other, and nothing else is fetched from the origin before it.
 
-A redirect of robots.txt within the lane takes the next turn. A redirect into another lane becomes an item there (a
-hop), with a key of its own. Until that item is settled, the origin's lane is blocked, but at most for WAIT_SECONDS. If
-the lane holds other hosts as well, only the pages of the origin wait. If the hop is not settled in time, the next page
-asks the origin again, so several hops may wait in a busy lane: the first one fetches the rules, the others settle
-without a request.
+If robots.txt redirects to a URL in the same lane, the next worker with a page of the origin follows the redirect. If it
+redirects into another lane, the redirect becomes an item of that lane, called a hop. Until the hop is settled, the
+origin's lane is blocked, at most for WAIT_SECONDS; if several hosts share the lane, only the pages of the origin wait.
+If the hop is not settled in time, the next worker requests robots.txt from the origin again. So several hops may be
+queued in a busy lane: the first one fetches the rules, and the others settle without a request.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from swath.crawl.http.response import Response
 from swath.crawl.http.status import is_busy
 from swath.crawl.ip_lanes import IpLanes
 from swath.crawl.links import LinkFilter
-from swath.crawl.pacing import LanePacing, parse_retry_after, robots_retry_pause
+from swath.crawl.pacing import LanePacing, compute_robots_retry_pause, parse_retry_after
 from swath.crawl.page_fetcher import PageFetcher
 from swath.crawl.parse.page import decode_body
 from swath.crawl.robots.cache import KEY_PREFIX, TOP_PRIORITY, WAIT_SECONDS, CachedRobots, RobotsCache, RobotsRedirect
@@ -30,9 +30,9 @@ from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
 from swath.crawl.urls import normalise
 
-MAX_BYTES = MAX_BODY + 1  # of a robots.txt, independent of --max-size; one more than is parsed shows that it is longer
+MAX_BYTES = MAX_BODY + 1  # of a robots.txt, independent of --max-size; one more than is parsed, to detect a longer file
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MIN_WAIT = 0.01  # seconds to wait for a robots.txt that is due just now
+MIN_WAIT = 0.01  # minimum seconds to wait for the next attempt at a robots.txt
 
 
 class RobotsGate:
@@ -83,10 +83,10 @@ class RobotsGate:
                     request.set_result(None)
             await asyncio.shield(request)
             if self._pacing.is_paced(item.lane):
-                return item.release()  # its turn is over: pages that waited must not all start at once
+                return item.release()  # pages that waited must not all start at once
         if wait := self._seconds_to_retry(known):
             return item.release(started=False, after=wait)
-        self._pacing.of(item.lane).crawl_delay = known.robots.crawl_delay(self._settings.user_agent)
+        self._pacing.get(item.lane).crawl_delay = known.robots.crawl_delay(self._settings.user_agent)
         verdict = known.robots.decide(item.key, self._settings.user_agent)
         if verdict.allowed:
             return None
@@ -94,7 +94,7 @@ class RobotsGate:
         return item.done(result={"excluded": "robots", "rule": verdict.rule}, started=False)
 
     async def _request(self, item: Item, origin: str, hop: RobotsRedirect | None) -> Outcome:
-        """Use the page's turn to fetch robots.txt, or the target of its redirect."""
+        """Fetch robots.txt, or the target of its redirect, instead of the page."""
         url = f"{origin}/robots.txt" if hop is None else hop.url
         lane = item.lane
         target_lane = lane if hop is None else await self._lane_of_request(url)
@@ -116,9 +116,11 @@ class RobotsGate:
         return item.release(output=[self._captures.build(response, {"kind": "robots"})])
 
     async def _queue_hop(self, item: Item, origin: str, hop: RobotsRedirect, target_lane: str) -> Outcome:
-        """Add the redirect as an item of the other lane and let the page wait: each time as long as the hop has taken
-        so far, so that many waiting pages are not claimed over and over."""
-        new_item = _hop_item(origin, hop, target_lane, waiting_lane=item.lane)
+        """Add the redirect as an item of the other lane, and release the page.
+
+        The page waits as long as the hop has taken so far, so that waiting pages are claimed less and less often.
+        """
+        new_item = _make_hop_item(origin, hop, target_lane, waiting_lane=item.lane)
         added = await retry_while_unavailable(lambda: self._frontier.add(new_item))
         if added and self._one_host_per_lane:
             until = _to_datetime(hop.until)
@@ -129,10 +131,10 @@ class RobotsGate:
     # a hop
 
     async def follow(self, item: Item) -> Outcome:
-        """Fetch the target of a robots.txt redirect, unless an earlier hop brought the rules."""
+        """Fetch the target of a robots.txt redirect, unless an earlier hop has fetched the rules."""
         origin, url, hops, waiting_lane = (item.payload[name] for name in ("origin", "url", "hops", "lane"))
         before = await self._cache.get(origin)
-        # A hop that was lost with its process may have brought the rules, but its response is not archived: repeat it.
+        # If a process died during this hop, it may have stored the rules, but its response is not archived: repeat it.
         if isinstance(before, CachedRobots) and not item.attempts:
             return item.done(result={"known": origin}, started=False)
         response = await self._fetcher.fetch(url, item.lane, fresh=True, size=MAX_BYTES)
@@ -145,7 +147,7 @@ class RobotsGate:
             if isinstance(target_lane, Response):
                 known = await self._record(origin, target_lane, lane=item.lane, hops=known.hops)
             elif target_lane != waiting_lane:
-                next_hop = [_hop_item(origin, known, target_lane, waiting_lane=waiting_lane)]
+                next_hop = [_make_hop_item(origin, known, target_lane, waiting_lane=waiting_lane)]
         if isinstance(known, CachedRobots):
             await self._apply_hints(waiting_lane, origin, known, seconds=None)
         if isinstance(before, RobotsRedirect) and self._one_host_per_lane:
@@ -170,7 +172,7 @@ class RobotsGate:
             seconds = self._seconds_to_retry(known) if isinstance(known, CachedRobots) else 0.0
             await retry_while_unavailable(lambda: self._frontier.block(lane, seconds=seconds))
 
-    # what both need
+    # shared by pages and hops
 
     async def _lane_of_request(self, url: str) -> str | Response:
         return self._links.lane_of(url) if self._ip_lanes is None else await self._ip_lanes.lane_of_request(url)
@@ -184,7 +186,7 @@ class RobotsGate:
         body = b""
         if 200 <= response.status < 300:
             body = decode_body(response, limit=max(MAX_BYTES, self._settings.max_size)).body
-        first_retry = robots_retry_pause(self._settings.min_interval)
+        first_retry = compute_robots_retry_pause(self._settings.min_interval)
         if is_busy(response.status):
             asked = parse_retry_after(response.headers.get("retry-after"), now=datetime.now(UTC))
             first_retry = max(first_retry, asked or 0.0)
@@ -207,11 +209,11 @@ class RobotsGate:
             if seconds is None:
                 await self._pacing.apply_crawl_delay(lane, delay)
             else:
-                self._pacing.of(lane).crawl_delay = delay
+                self._pacing.get(lane).crawl_delay = delay
                 await self._pacing.record_response(lane, seconds, failed=False)
         if self._settings.sitemaps and known.robots.sitemaps:
             urls = [url for text in known.robots.sitemaps if (url := normalise.normalise(text)) is not None]
-            items = self._links.new_items(urls, depth=0, referrer=f"{origin}/robots.txt", kind="sitemap")
+            items = self._links.select_new_items(urls, depth=0, referrer=f"{origin}/robots.txt", kind="sitemap")
             if items:
                 await retry_while_unavailable(lambda: self._frontier.add(items))
 
@@ -220,7 +222,7 @@ def _to_datetime(microseconds: int) -> datetime:
     return EPOCH + timedelta(microseconds=microseconds)  # exact, unlike `datetime.fromtimestamp`
 
 
-def _hop_item(origin: str, hop: RobotsRedirect, lane: str, *, waiting_lane: str) -> Item:
-    """Return the item of one redirect. Its key holds the deadline: all pages that meet it add one item."""
+def _make_hop_item(origin: str, hop: RobotsRedirect, lane: str, *, waiting_lane: str) -> Item:
+    """Return the item of one redirect. Its key contains the deadline, so pages that meet the redirect add one item."""
     payload = {"origin": origin, "url": hop.url, "hops": hop.hops, "lane": waiting_lane}
     return Item(f"{KEY_PREFIX}{origin} {hop.url} {hop.until}", lane, TOP_PRIORITY, payload)

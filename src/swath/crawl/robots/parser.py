@@ -105,7 +105,7 @@ class RobotsTxt:
                     # Only a rule ends the list of agents, not a Crawl-delay or Sitemap (RFC 9309, 2.2.4).
                     if not naming:
                         group, agents, naming = _Group([], []), 0, True
-                    token = _product_token(value)
+                    token = _parse_product_token(value)
                     if token:
                         mine = groups.setdefault(token, [])
                         if not mine or mine[-1][1] is not group:
@@ -137,7 +137,7 @@ class RobotsTxt:
             return ALLOWED
         if self._uniform is not None:
             return self._uniform
-        for rule in self._rules_for(_product_token(agent)):
+        for rule in self._rules_for(_parse_product_token(agent)):
             if target.startswith(rule.start) and rule.matches_rest(target):
                 return rule.decision
         return ALLOWED
@@ -146,7 +146,7 @@ class RobotsTxt:
         """Return the seconds between two requests that the file asks for, or None."""
         delays = [
             seconds
-            for place, group in self._groups_for(_product_token(agent))
+            for place, group in self._groups_for(_parse_product_token(agent))
             for above, seconds in group.delays
             if place < above
         ]
@@ -199,7 +199,7 @@ def _parse_lines(body: bytes) -> list[tuple[str, str]]:
     return found
 
 
-def _product_token(value: str) -> str:
+def _parse_product_token(value: str) -> str:
     """Return the product token at the start of `value` in lowercase: `Swath/1.0 (x)` gives `swath`."""
     if value[:1] == "*" and not value[1:].strip():
         return "*"

@@ -40,7 +40,7 @@ class RobotsPolicy:
     failing_since: int | None = None
     tries: int = 0  # consecutive failures
     why: str = ""
-    """Shown instead of a rule if there is no file: `robots.txt answered 503`."""
+    """The reason that is shown instead of a rule, such as `robots.txt answered 503`."""
 
     def parse(self) -> RobotsTxt:
         """Return the parsed file. The caller caches it together with the policy."""
@@ -80,18 +80,20 @@ def policy_from_response(
     before: RobotsPolicy | None = None,
     first_retry: int = FIRST_RETRY,
 ) -> RobotsPolicy:
-    """Return the policy after a response at `now`; `status` None means that there was no response.
+    """Return the policy after a response at `now`. `status` is None if the request failed.
 
     `before` is the previous policy, which tells since when requests have been failing.
     """
     if status is not None and 200 <= status < 300:
         # Cleaned before it is stored, because PostgreSQL does not accept NUL in text.
         return RobotsPolicy(
-            "parsed", now, now + cache_lifetime(cache_control, expires=expires, now=now), body=clean_body(body)
+            "parsed", now, now + compute_cache_lifetime(cache_control, expires=expires, now=now), body=clean_body(body)
         )
     if status is not None and 300 <= status < 500 and status != 429:
         why = f"robots.txt answered {status}"
-        return RobotsPolicy("allow", now, now + cache_lifetime(cache_control, expires=expires, now=now), why=why)
+        return RobotsPolicy(
+            "allow", now, now + compute_cache_lifetime(cache_control, expires=expires, now=now), why=why
+        )
     why = "robots.txt could not be fetched" if status is None else f"robots.txt answered {status}"
     since = now if before is None or before.failing_since is None else min(now, before.failing_since)
     # Each pause is as long as the failure has lasted, so attempts become less frequent.
@@ -101,7 +103,7 @@ def policy_from_response(
     return RobotsPolicy(kind, now, retry_at, failing_since=since, tries=tries, why=why)
 
 
-def cache_lifetime(cache_control: str | None, *, expires: str | None, now: int) -> int:
+def compute_cache_lifetime(cache_control: str | None, *, expires: str | None, now: int) -> int:
     """Return for how many microseconds a response is valid: a day, or what its headers say, within limits."""
     asked = LIFETIME
     control = (cache_control or "")[:1_000]

@@ -28,7 +28,7 @@ def explain_refusal(text: str, known: Mapping[str, Any], *, year: int) -> tuple[
         scope = seeds.load_scope(settings)
     except OSError:
         return "unknown", f"Its scope cannot be checked without {settings.directory / seeds.FILE}."
-    if (found := scope.reason(url, 0)) is not None:
+    if (found := scope.find_refusal(url, 0)) is not None:
         return found, f"It is refused ({found}): {REASONS[found]}."
     deep = "" if settings.depth is None else f" within --depth {settings.depth}"
     return "unlinked", f"No rule excludes it: no crawled page links to it{deep}."

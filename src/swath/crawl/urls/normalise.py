@@ -138,7 +138,7 @@ def suggest_seed(text: str) -> str | None:
 
 
 def origin(url: str) -> str:
-    """Return the scheme, host and port of a normalised URL, to which one robots.txt applies."""
+    """Return the scheme, host and port of a normalised URL. Each origin has one robots.txt."""
     return url[: url.find("/", 8)]
 
 

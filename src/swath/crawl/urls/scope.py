@@ -94,8 +94,8 @@ class Scope:
     excluded_hosts: NameSet = field(default_factory=NameSet)
     depth: int | None = None
 
-    def reason(self, url: str, depth: int) -> str | None:
-        """Return None if the normalised URL, `depth` links away from a seed, is in scope, or one of `REASONS`."""
+    def find_refusal(self, url: str, depth: int) -> str | None:
+        """Return one of `REASONS` if the normalised URL, `depth` links away from a seed, is out of scope; else None."""
         if self.kind != "any" and not self._is_near_seed(url):
             return "scope"
         if len(self.excluded_hosts) and self.excluded_hosts.covers(host(url)):

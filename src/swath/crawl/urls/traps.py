@@ -1,7 +1,7 @@
 """Detect traps: URLs that a site can generate without end and that no reader would miss.
 
 Each rule looks at a single normalised URL, so all machines decide alike and `explain` can give the reason. Traps that
-show only in numbers are limited by --depth and --max-pages-per-host. Session ids in parameters are removed
+no single URL reveals are limited by --depth and --max-pages-per-host. Session ids in parameters are removed
 (`normalise.strip_session`), because the page is real. Session ids in directories are refused, because the server would
 redirect a URL without one to a new one.
 """
