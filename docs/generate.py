@@ -155,7 +155,7 @@ SETTINGS = {
     ),
     "max_attempts": (
         f"1 to {validation.MAX_ATTEMPTS:,}",
-        "Failed attempts after which an item is dead. Lost workers are counted separately, with the same maximum.",
+        "Maximum failed attempts before an item is dead. Lost workers are counted separately, with the same maximum.",
     ),
 }
 

@@ -125,7 +125,7 @@ def main(directory: Path, *, seed: int, line: int) -> None:
             files.append("pages", [b"%d\n" % number for number in batch])
             files.sync()
             try:
-                store.settle(dict(zip(batch, placed, strict=True)), files.moves(), refuse=draw.random() < 0.3)
+                store.settle(dict(zip(batch, placed, strict=True)), files.list_moves(), refuse=draw.random() < 0.3)
             except Refused:
                 files.rollback()
             else:

@@ -45,12 +45,12 @@ def test_records_go_where_it_says(tmp_path: Path) -> None:
         assert placed == [RecordLocation(FIRST, OPENING, 30), RecordLocation(FIRST, OPENING + 30, 50)]
         assert archive.append("pages", [b"{}\n"]) == [RecordLocation(f"pages-{STAMP}-00000-h~1.jsonl", 0, 3)]
         archive.sync()
-        assert archive.moves() == [
+        assert archive.list_moves() == [
             OutputMove(FIRST, 0, OPENING + 80),
             OutputMove(f"pages-{STAMP}-00000-h~1.jsonl", 0, 3),
         ]
         archive.commit()
-        assert archive.moves() == []
+        assert archive.list_moves() == []
         assert archive.append("pages", [b"[]\n"])[0].offset == 3
         archive.commit()
     assert files_of(tmp_path)[FIRST] == FIRST.encode() + b"a" * 30 + b"b" * 50
@@ -62,7 +62,7 @@ def test_a_full_file_is_followed_by_another(tmp_path: Path) -> None:
         placed = archive.append("warc", [b"a" * 90, b"b" * 90, b"c" * 90])
         assert placed == [RecordLocation(name, OPENING, 90) for name in (FIRST, SECOND, THIRD)]
         archive.sync()
-        assert [move.new for move in archive.moves()] == [OPENING + 90] * 3
+        assert [move.new for move in archive.list_moves()] == [OPENING + 90] * 3
         archive.commit()
     assert files_of(tmp_path)[SECOND] == SECOND.encode() + b"b" * 90
 
@@ -78,7 +78,7 @@ def test_a_cut_undoes_everything_since_the_last_commit(tmp_path: Path) -> None:
         archive.sync()
         archive.rollback()
         assert files_of(tmp_path) == before
-        assert archive.moves() == []
+        assert archive.list_moves() == []
         again = archive.append("warc", [b"e" * 5])
         assert again == [RecordLocation(FIRST, OPENING + 10, 5)]
         archive.commit()
@@ -88,7 +88,7 @@ def test_a_cut_undoes_everything_since_the_last_commit(tmp_path: Path) -> None:
 def test_recovery_cuts_to_what_the_store_holds_and_goes_on_from_there(tmp_path: Path) -> None:
     with an_archive(tmp_path) as archive:
         archive.append("warc", [b"a" * 90, b"b" * 10])
-        committed = {move.name: move.new for move in archive.moves()}
+        committed = {move.name: move.new for move in archive.list_moves()}
         archive.commit()
         archive.append("warc", [b"c" * 90, b"d" * 90])
         archive.commit()  # the store never heard of these
@@ -139,7 +139,7 @@ def test_a_file_that_is_changed_while_it_is_written_to(
 def test_a_store_that_went_back_is_followed(tmp_path: Path) -> None:
     with an_archive(tmp_path) as archive:
         archive.append("warc", [b"a" * 10])
-        earlier = {move.name: move.new for move in archive.moves()}
+        earlier = {move.name: move.new for move in archive.list_moves()}
         archive.commit()
         archive.append("warc", [b"b" * 90, b"c" * 10])
         archive.commit()
@@ -153,7 +153,7 @@ def test_what_was_not_committed_is_decided_on_by_the_store(tmp_path: Path) -> No
     """Whoever closes the archive may not have heard of the settlement that took place."""
     with an_archive(tmp_path) as archive:
         archive.append("warc", [b"a" * 10])
-        moves = archive.moves()
+        moves = archive.list_moves()
     archive.close()
     before = files_of(tmp_path)
     with an_archive(tmp_path, {move.name: move.new for move in moves}):
@@ -249,8 +249,8 @@ def holds_each_record_once(directory: Path) -> None:
 
 
 def test_names_of_the_series_are_those_of_the_convention() -> None:
-    assert ONE.file_name(STAMP, 0) == FIRST
-    assert ONE.serial_of(THIRD) == 2
-    assert ONE.serial_of(THIRD + ".bak") is None
+    assert ONE.format_file_name(STAMP, 0) == FIRST
+    assert ONE.parse_serial(THIRD) == 2
+    assert ONE.parse_serial(THIRD + ".bak") is None
     with pytest.raises(UsageError, match="slash"):
         FileSeries("x", prefix="../x", unique="u", suffix="", size=1)

@@ -55,7 +55,7 @@ async def test_what_must_be_archived_answers_in_full_after_the_failures_that_it_
         assert got.end == "whole" or "unusual" in url, url
 
 
-def test_every_kind_has_hosts_and_is_introduced_by_the_front_page() -> None:
+def test_every_kind_has_hosts_that_the_front_page_links_to() -> None:
     everything = Web(hosts=1, pages=1, faults=frozenset(FAULTS))
     assert {expectation.kind for _, expectation in everything.expectations()} >= FAULTS.keys()
     named = _hrefs(everything, url_of("faults"))

@@ -84,7 +84,7 @@ class BackfillHandler:
     async def _process(self, item: Item, work: Slice, connection: Any) -> Outcome:
         """Change the rows of a slice. If they take too long, change the first of them and split off the rest."""
         upto, rows, counted = work.hi, work.rows, False
-        if work.lo != work.start or rows > 2 * self._sizer.size:  # `rows` does not hold for the rest of a split slice
+        if work.lo != work.start or rows > 2 * self._sizer.size:  # after a split, `rows` still counts the whole slice
             upto, rows = await self._shorten(work, self._sizer.size)
             counted = True
         changed, began = None, 0.0

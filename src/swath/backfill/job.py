@@ -200,7 +200,7 @@ class BackfillJob:
             "upto": _to_list(bound),
         }
         # With --follow, the tail follower decides how far to go, from the start.
-        return PlanStep(0, None, None if settings.follow else bound, settings.batch, 0).first_item(about)
+        return PlanStep(0, None, None if settings.follow else bound, settings.batch, 0).to_first_item(about)
 
     def _describe_purpose(self) -> dict[str, Any]:
         """Return what the backfill does. A frontier in another database also records the table's database."""

@@ -19,7 +19,7 @@ from swath.worker_threads import WorkerThreads
 
 Row = dict[str, Any]
 
-# Errors with a meaning for the slice, also when a handler lets them pass
+# Errors that decide what happens to the slice, even if they come from a handler
 _KNOWN: timeouts.Errors = (*timeouts.OVERRUN, *timeouts.REJECTED, *timeouts.UNAVAILABLE, SwathError)
 
 
@@ -101,7 +101,7 @@ class FunctionOperation:
     async def apply(self, connection: Any, *, after: Key | None, upto: Key) -> int:
         statement = self._build_query(after, upto)
         if self.blocking:
-            count, answer = await self._in_thread(statement, connection)
+            count, answer = await self._run_in_thread(statement, connection)
         else:
             rows = await fetch(connection, statement, self._threads)
             count, answer = len(rows), await self._call(rows, connection) if rows else 0
@@ -129,7 +129,7 @@ class FunctionOperation:
                 raise timeouts.TimedOut(f"the handler took longer than {self._seconds:g} s") from error
             raise
 
-    async def _in_thread(self, statement: Fragment, connection: Any) -> tuple[int, Any]:
+    async def _run_in_thread(self, statement: Fragment, connection: Any) -> tuple[int, Any]:
         """Return the number of rows and the handler's return value. If cancelled, the thread closes the connection."""
         abandoned, finished = threading.Event(), threading.Event()
 

@@ -27,9 +27,9 @@ class PlanStep(NamedTuple):
     upto: Key | None  # where planning ends; None: the table is empty so far
     size: int  # rows per slice
     before: int  # rows in the slices so far
-    safe: dict[str, Any] | None = None  # with --follow: what to wait for before going further
+    safe: dict[str, Any] | None = None  # with --follow: the transactions to wait for before planning more
 
-    def first_item(self, about: dict[str, Any]) -> Item:
+    def to_first_item(self, about: dict[str, Any]) -> Item:
         """Return the first step's item, which describes the backfill. The first process to add it wins."""
         return Item(BEGIN, LANE, payload=self._asdict() | {"kind": "step", "about": about})
 

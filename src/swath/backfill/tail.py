@@ -34,7 +34,7 @@ def delay_step(step: PlanStep) -> Item:
 
 
 class TailFollower:
-    """Finds the key up to which no more rows can appear."""
+    """Finds the greatest key that no new row can precede."""
 
     def __init__(self, table: Table) -> None:
         self._table = table

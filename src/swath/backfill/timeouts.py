@@ -10,7 +10,7 @@ from typing import Any
 
 from swath.tables.sqlite import call_interruptibly
 
-FACTOR = 1.5  # of the target time; up to twice the target time, the rest is for the settlement
+FACTOR = 1.5  # time limit of a slice, in multiples of the target time; leaves half a target time for the settlement
 MIN_SECONDS = 0.05
 FORCE_INDEX = "SET LOCAL enable_seqscan = off"  # with stale statistics, every slice would read the whole table
 
@@ -65,7 +65,7 @@ async def attempt(connection: Any, target: float) -> AsyncIterator[None]:
     unlimited = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0"
     try:
         yield
-        # Check deferred constraints now. At the commit, a violation could not be told from a failed settlement.
+        # Check deferred constraints now. At the commit, a violation would look like a failed settlement.
         await _execute(connection, f"SET CONSTRAINTS ALL IMMEDIATE; {unlimited}")
     except Exception:
         if not connection.closed:

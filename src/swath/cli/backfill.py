@@ -117,7 +117,7 @@ def backfill(
             parser=parse_duration,
             metavar="TIME",
             show_default="60s",
-            help="Time after which other processes take over the slices of a process that died",
+            help="Time until other processes take over the slices of a process that died",
         ),
     ] = 60.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done and change nothing")] = False,

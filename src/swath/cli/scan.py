@@ -72,7 +72,7 @@ def scan(
             parser=parse_duration,
             metavar="TIME",
             show_default="60s",
-            help="Time after which other processes take over the slices of a process that died",
+            help="Time until other processes take over the slices of a process that died",
         ),
     ] = 60.0,
     against: Annotated[

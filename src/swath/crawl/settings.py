@@ -141,7 +141,7 @@ class CrawlSettings:
     )
     lease: float | None = _setting(
         None,
-        "How long the pages of a process that died wait until other processes take them over",
+        "Time until other processes take over the pages of a process that died",
         metavar="TIME",
         panel=LIMITS,
         unit="duration",

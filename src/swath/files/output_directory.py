@@ -1,8 +1,8 @@
 """The output files of one directory, which hold exactly what the store has committed (INV-5).
 
-For each settlement: `append` its records, `sync`, settle with `moves()`, then `commit`, or `rollback` if the settlement
-failed. After a crash, `recover` truncates the files to the lengths that the store has committed. So the files contain
-each settled record exactly once, whenever the crash happened.
+For each settlement: `append` its records, `sync`, settle with `list_moves()`, then `commit`, or `rollback` if the
+settlement failed. After a crash, `recover` truncates the files to the lengths that the store has committed. So the
+files contain each settled record exactly once, whenever the crash happened.
 
 All calls block, so an event loop runs them in a thread. Only one call may run at a time.
 """
@@ -22,7 +22,7 @@ BUFFERS_AT_ONCE = 512  # below IOV_MAX of every system
 
 
 class RecordLocation(NamedTuple):
-    """Where a record was written."""
+    """The position of a record in the output files."""
 
     file: str
     offset: int
@@ -130,7 +130,7 @@ class OutputDirectory:
 
     def sync(self) -> None:
         """Write all appended bytes to disk."""
-        for file in self._touched_files():
+        for file in self._list_touched_files():
             if file.synced < file.end:
                 os.fdatasync(file.descriptor)
                 file.synced = file.end
@@ -138,9 +138,9 @@ class OutputDirectory:
             os.fsync(self._directory)
             self._new_names = False
 
-    def moves(self) -> list[OutputMove]:
+    def list_moves(self) -> list[OutputMove]:
         """Return what the settlement has to commit: each file that grew, with its old and new length."""
-        return [OutputMove(file.name, file.committed, file.end) for file in self._touched_files()]
+        return [OutputMove(file.name, file.committed, file.end) for file in self._list_touched_files()]
 
     def commit(self) -> None:
         """Keep the appended bytes, after the store has confirmed the settlement."""
@@ -196,7 +196,7 @@ class OutputDirectory:
     ) -> None:
         self.close()
 
-    def _touched_files(self) -> list[_OpenFile]:
+    def _list_touched_files(self) -> list[_OpenFile]:
         return [file for writer in self._writers.values() for file in writer.touched]
 
     def _path(self, name: str) -> Path:
@@ -207,7 +207,7 @@ class OutputDirectory:
         if writer.current is not None and writer.current not in writer.touched:
             os.close(writer.current.descriptor)
             writer.current = None
-        name = writer.series.file_name(self._timestamp(), writer.serial)
+        name = writer.series.format_file_name(self._timestamp(), writer.serial)
         writer.serial += 1
         file = self._open(name, 0, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         writer.current = file

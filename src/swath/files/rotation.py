@@ -13,8 +13,9 @@ SERIAL = r"(?P<serial>\d{5,})"
 class FileSeries:
     """A series of files named `{prefix}-{time}-{serial}-{unique}{suffix}`, each at most one record larger than `size`.
 
-    `unique` identifies the output of one frontier in one directory, and stays the same when a crawl resumes. Files with
-    it that the store does not know were left by a crash and are removed. `first_record` builds the first record.
+    `unique` identifies the output of one process in one directory, and stays the same when a crawl resumes. If the
+    store does not know a file with this name, a crash left it, and it is removed. `first_record` builds the record that
+    each file starts with.
     """
 
     name: str
@@ -31,10 +32,10 @@ class FileSeries:
             if "/" in part or "\0" in part:
                 raise UsageError(f"{part!r} cannot be part of a file name: it contains a slash or a NUL")
 
-    def file_name(self, timestamp: str, serial: int) -> str:
+    def format_file_name(self, timestamp: str, serial: int) -> str:
         return f"{self.prefix}-{timestamp}-{serial:05d}-{self.unique}{self.suffix}"
 
-    def serial_of(self, file: str) -> int | None:
+    def parse_serial(self, file: str) -> int | None:
         """Return the serial number in the name of a file; None if the file does not belong to this series."""
         pattern = rf"{re.escape(self.prefix)}-\d{{17}}-{SERIAL}-{re.escape(self.unique)}{re.escape(self.suffix)}"
         found = re.fullmatch(pattern, file, re.ASCII)
@@ -42,4 +43,4 @@ class FileSeries:
 
     def select(self, files: Iterable[str]) -> list[tuple[int, str]]:
         """Return the files that belong to this series with their serial numbers, in order."""
-        return sorted((serial, file) for file in files if (serial := self.serial_of(file)) is not None)
+        return sorted((serial, file) for file in files if (serial := self.parse_serial(file)) is not None)

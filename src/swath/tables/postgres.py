@@ -55,9 +55,8 @@ class PostgresTable:
         try:
             async with self.transaction() as connection:
                 self.description = await describe(connection, table, key=key, label=label)
-            await self._fetch_one(
-                f"SELECT {self._list_key_texts()} FROM {self._name} AS t LIMIT 0", ()
-            )  # check the privilege to read
+            # Check the privilege to read.
+            await self._fetch_one(f"SELECT {self._list_key_texts()} FROM {self._name} AS t LIMIT 0", ())
         except BaseException:
             await self.close()
             raise
@@ -290,7 +289,7 @@ class PostgresReader:
         self._connection.close()
 
 
-_HINT = re.compile(r"\n\t.*")  # libpq's question whether the server runs; the message below asks it
+_HINT = re.compile(r"\n\t.*")  # libpq's question whether the server runs; the message below asks the same
 _OPEN = (psycopg.pq.TransactionStatus.INTRANS, psycopg.pq.TransactionStatus.INERROR)
 
 

@@ -276,9 +276,8 @@ def translate_read_errors(path: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        if (
-            getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY
-        ):  # errors that Python raises itself have no code
+        # Errors that Python itself raises have no code.
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:
             raise
         raise StoreUnavailable(f"{path}: {error}") from error
 

@@ -122,7 +122,7 @@ class Table(Protocol):
         """Return whether key `one` sorts after key `other`."""
 
     async def estimate_rows(self, *, after: Key | None = None, upto: Key | None = None) -> int | None:
-        """Estimate the number of rows without reading them. None: the database cannot tell."""
+        """Estimate the number of rows without reading them. Return None if the database has no estimate."""
 
     # Read rows
 
@@ -160,5 +160,5 @@ class Table(Protocol):
     def blocking_transaction(self) -> AbstractAsyncContextManager[Any]:
         """Like `transaction`, for blocking code in a thread: yields a `psycopg.Connection` or `sqlite3.Connection`.
 
-        If the block is cancelled, the connection is left to the thread, which may still be using it.
+        If the block is cancelled, it does not close the connection, because the thread may still be using it.
         """

@@ -83,7 +83,7 @@ class CrawlOutput:
     def _list_growth(self, ends: dict[str, int]) -> list[OutputMove]:
         """Return how the files grew since the previous call in this batch."""
         grown = []
-        for move in self._files.moves():
+        for move in self._files.list_moves():
             old = ends.get(move.name, move.old)
             if move.new > old:
                 grown.append(OutputMove(move.name, old, move.new))

@@ -18,8 +18,8 @@ from swath.testing.web.web import Web
 
 
 def main() -> None:
-    arguments = _parser().parse_args()
-    web = _web(arguments)
+    arguments = _make_parser().parse_args()
+    web = _make_web(arguments)
     if arguments.expectations:
         for url, expectation in web.expectations():
             print(
@@ -41,7 +41,7 @@ def main() -> None:
     asyncio.run(_run(web, arguments.port, arguments.log, context, until_eof=arguments.until_eof))
 
 
-def _web(arguments: argparse.Namespace) -> Web:
+def _make_web(arguments: argparse.Namespace) -> Web:
     if arguments.settings:
         return plan_from_json(arguments.settings)
     return Web(
@@ -97,7 +97,7 @@ def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
         pass
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     default = Web()
     parser = argparse.ArgumentParser(
         prog="python -m swath.testing.web",
@@ -119,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
         "--links", type=int, nargs=2, default=default.links, metavar=("MIN", "MAX"), help="links per page"
     )
     parser.add_argument(
-        "--skew", type=float, default=default.skew, help="how unequal the hosts are; 0: all the same size"
+        "--skew", type=float, default=default.skew, help="how unequal the hosts are; 0: all have the same size"
     )
     parser.add_argument("--slow-seconds", type=float, default=default.slow_seconds, help="duration of a slow response")
     parser.add_argument(

@@ -15,7 +15,7 @@ def select_urls(
     """Return the URLs with this requirement. Without sitemaps, URLs that only a sitemap lists count as MAY. URLs that
     need more than `retries` count as TRY."""
     return frozenset(
-        url for url, expectation in expectations if _requirement(expectation, sitemaps, retries) is requirement
+        url for url, expectation in expectations if _adjust_requirement(expectation, sitemaps, retries) is requirement
     )
 
 
@@ -29,7 +29,7 @@ def describe_missing(
 ) -> Iterator[str]:
     """Yield a line for each URL that the crawl should have requested or archived, and did not."""
     for url, expectation in expectations:
-        requirement = _requirement(expectation, sitemaps, retries)
+        requirement = _adjust_requirement(expectation, sitemaps, retries)
         if requirement in (Requirement.MUST, Requirement.TRY) and url not in requested:
             yield f"not requested: {url} ({expectation.kind})"
         elif requirement is Requirement.MUST and url not in archived:
@@ -44,7 +44,7 @@ def describe_forbidden(expectation_of: Callable[[str], Expectation], urls: froze
             yield f"requested although forbidden: {url} ({expectation.kind})"
 
 
-def _requirement(expectation: Expectation, sitemaps: bool, retries: int | None) -> Requirement:
+def _adjust_requirement(expectation: Expectation, sitemaps: bool, retries: int | None) -> Requirement:
     if expectation.requirement is not Requirement.MUST:
         return expectation.requirement
     if expectation.by_sitemap and not sitemaps:

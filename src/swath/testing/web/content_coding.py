@@ -48,7 +48,7 @@ def encode_zstd(body: bytes) -> bytes:
 
 @lru_cache(maxsize=4)
 def make_gzip_bomb(megabytes: int) -> bytes:
-    """Return a gzip stream of `megabytes` MB of zeros. It is a thousand times smaller, and is built without them."""
+    """Return a gzip stream of `megabytes` MB of zeros, without holding them in memory."""
     press = zlib.compressobj(9, zlib.DEFLATED, -15)
     chunk = press.compress(_MEGABYTE) + press.flush(zlib.Z_FULL_FLUSH)
     check = 0

@@ -59,7 +59,7 @@ class HostLayout:
         first = number * BRANCHES + 1
         return range(min(first, self.linked), min(first + BRANCHES, self.linked))
 
-    def introduced_hosts(self) -> range:
+    def list_linked_hosts(self) -> range:
         """Return the hosts that the front page links to, so that all hosts can be reached from host 0."""
         first = self.number * HOST_BRANCHES + 1
         return range(min(first, self.plan.hosts), min(first + HOST_BRANCHES, self.plan.hosts))

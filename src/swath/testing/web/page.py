@@ -60,14 +60,14 @@ class DemoPage:
             if form is None:
                 inline.append(link)
             else:
-                out.append(form.format(_attribute(link.href)))
+                out.append(form.format(_escape_attribute(link.href)))
         out.append(f"</head>\n<body>\n<h1>{self.title}</h1>\n")
         out += self.other_markup
         count = len(self.paragraphs)
         for position, text in enumerate(self.paragraphs):
             out.append(f"<p>{text}")
             for link in inline[position::count]:
-                out.append(_BODY_FORMS[link.tag].format(_attribute(link.href), link.tag))
+                out.append(_BODY_FORMS[link.tag].format(_escape_attribute(link.href), link.tag))
             out.append("</p>\n")
         out.append("</body>\n</html>\n")
         text = "".join(out)
@@ -105,7 +105,7 @@ def encode_chunked(body: bytes, length: int) -> bytes:
 
 def render_html(title: str, hrefs: Iterable[str], *, in_head: str = "", in_body: str = "") -> bytes:
     """Return a small page in UTF-8 with these links."""
-    links = "".join([f'<li><a href="{_attribute(href)}">{escape(href)}</a>\n' for href in hrefs])
+    links = "".join([f'<li><a href="{_escape_attribute(href)}">{escape(href)}</a>\n' for href in hrefs])
     return (
         f"<!doctype html>\n<html><head><title>{escape(title)}</title>{in_head}</head>\n"
         f"<body><h1>{escape(title)}</h1>\n{in_body}<ul>\n{links}</ul></body></html>\n"
@@ -116,5 +116,5 @@ def reply_html(title: str, hrefs: Iterable[str], *, in_head: str = "", in_body: 
     return reply(200, render_html(title, hrefs, in_head=in_head, in_body=in_body))
 
 
-def _attribute(href: str) -> str:
+def _escape_attribute(href: str) -> str:
     return escape(href) if "&" in href or '"' in href or "<" in href else href

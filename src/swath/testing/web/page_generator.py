@@ -45,11 +45,13 @@ def generate_page(host: HostLayout, number: int) -> DemoPage:
     locale = random.pick(LOCALES)
     based = random.is_true(0.08)
     links = [
-        _link(random, host, host, child, random.pick(_CHILD_TAGS), locale, based) for child in host.children(number)
+        _make_link(random, host, host, child, random.pick(_CHILD_TAGS), locale, based)
+        for child in host.children(number)
     ]
     if number == 0:
         links += [
-            _link(random, host, HostLayout(plan, guest), 0, "a", locale, based) for guest in host.introduced_hosts()
+            _make_link(random, host, HostLayout(plan, guest), 0, "a", locale, based)
+            for guest in host.list_linked_hosts()
         ]
     elif random.is_true(0.3):
         links.append(PageLink("canonical", host.url(number), host.url(number)))
@@ -58,7 +60,7 @@ def generate_page(host: HostLayout, number: int) -> DemoPage:
         if random.is_true(ABROAD) and plan.hosts > 1:
             there = HostLayout(plan, random.log_uniform(1, plan.hosts + 1) - 1)
         other = 0 if random.is_true(POPULAR) else random.below(there.linked)
-        links.append(_link(random, host, there, other, "a", locale, based))
+        links.append(_make_link(random, host, there, other, "a", locale, based))
     size = random.log_uniform(*plan.size)
     return DemoPage(
         url=host.url(number),
@@ -66,13 +68,13 @@ def generate_page(host: HostLayout, number: int) -> DemoPage:
         locale=locale,
         links=tuple(links),
         base=plan.url(host.name, "/") if based else None,
-        other_markup=tuple(_asides(random, host, number)),
-        paragraphs=tuple(_text(random, plan.seed, locale, size - 60 * len(links))),
+        other_markup=tuple(_make_asides(random, host, number)),
+        paragraphs=tuple(_make_paragraphs(random, plan.seed, locale, size - 60 * len(links))),
         coding=random.pick(CODINGS),
     )
 
 
-def _text(random: SeededRandom, seed: int, locale: PageLocale, size: int) -> Iterator[str]:
+def _make_paragraphs(random: SeededRandom, seed: int, locale: PageLocale, size: int) -> Iterator[str]:
     sentences = make_sentences(seed, locale.language)
     weight = 2 if locale.language is JAPANESE else 1
     while True:
@@ -83,7 +85,7 @@ def _text(random: SeededRandom, seed: int, locale: PageLocale, size: int) -> Ite
             return
 
 
-def _asides(random: SeededRandom, host: HostLayout, number: int) -> Iterator[str]:
+def _make_asides(random: SeededRandom, host: HostLayout, number: int) -> Iterator[str]:
     for target in host.mentions(number):
         yield _ASIDES[target.split("/")[1]].format(target)
     if (outside := host.outside_link(number)) is not None:
@@ -100,17 +102,17 @@ _ASIDES = {
 }
 
 
-def _link(
+def _make_link(
     random: SeededRandom, here: HostLayout, there: HostLayout, number: int, tag: str, locale: PageLocale, based: bool
 ) -> PageLink:
     target = there.target(number)
     url = there.plan.url(there.name, target)
     if tag == "refresh":
         return PageLink(tag, url, url)
-    return PageLink(tag, _href(random, here, there, target, url, locale, based), url)
+    return PageLink(tag, _choose_href(random, here, there, target, url, locale, based), url)
 
 
-def _href(
+def _choose_href(
     random: SeededRandom, here: HostLayout, there: HostLayout, target: str, url: str, locale: PageLocale, based: bool
 ) -> str:
     """Return one of many ways to write the same URL."""

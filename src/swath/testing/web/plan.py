@@ -25,7 +25,7 @@ class Plan:
     scheme: str = "http"
     huge_bytes: int = 12_000_000  # size of the body that exceeds every limit
     bomb_megabytes: int = 256  # decompressed size of the gzip bomb
-    trap_depth: int = 10_000  # pages after which a trap ends
+    trap_depth: int = 10_000  # number of pages of a trap
     sizes: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -35,7 +35,7 @@ class Plan:
             )
         if self.scheme not in ("http", "https"):
             raise ValueError(f"scheme={self.scheme!r} is not valid; use http or https")
-        object.__setattr__(self, "sizes", _sizes(self.hosts, self.pages, self.skew))
+        object.__setattr__(self, "sizes", _compute_sizes(self.hosts, self.pages, self.skew))
 
     def url(self, host: str, target: str) -> str:
         """Return the absolute URL in the normal form of the WHATWG standard."""
@@ -50,7 +50,7 @@ def fault_host(kind: str) -> str:
     return f"{kind}.{DOMAIN}"
 
 
-def _sizes(hosts: int, pages: int, skew: float) -> tuple[int, ...]:
+def _compute_sizes(hosts: int, pages: int, skew: float) -> tuple[int, ...]:
     """Return the pages per host: one each, and a share of the rest that falls with the number of the host."""
     shares = list(accumulate((number + 1) ** -skew for number in range(hosts)))
     spare = pages - hosts

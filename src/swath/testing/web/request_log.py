@@ -104,7 +104,7 @@ def find_too_many_at_once(log: Iterable[LoggedRequest], concurrency: int, *, lan
     """Return the hosts that had more than `concurrency` requests in flight at once, with the highest number."""
     guilty = {}
     for host, entries in group_by_lane(log, lane).items():
-        most = _most_at_once(entries)
+        most = _count_most_at_once(entries)
         if most > concurrency:
             guilty[host] = most
     return guilty
@@ -138,7 +138,7 @@ def group_by_lane(log: Iterable[LoggedRequest], lane: Lane) -> dict[str, list[Lo
     return lanes
 
 
-def _most_at_once(entries: list[LoggedRequest]) -> int:
+def _count_most_at_once(entries: list[LoggedRequest]) -> int:
     def changes() -> Iterator[tuple[float, int]]:
         for entry in entries:
             yield entry.started, 1

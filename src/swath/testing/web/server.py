@@ -57,7 +57,7 @@ async def serve(
         yield WebServer(web, server.sockets[0].getsockname()[1], ours)
     finally:
         server.close()
-        await state.hang_up()
+        await state.close_connections()
         await server.wait_closed()
         if log is None:
             ours.close()
@@ -71,22 +71,22 @@ class _State:
         self.log = log
         self.connections: set[_Connection] = set()
         self.tasks: set[asyncio.Task[None]] = set()
-        self._asked: Counter[str] = Counter()
-        self._asked_for: Counter[tuple[str, str]] = Counter()
+        self._host_requests: Counter[str] = Counter()
+        self._target_requests: Counter[tuple[str, str]] = Counter()
 
     def respond(self, request: RequestHead) -> ScriptedResponse:
         site = self.web.sites.get(request.host)
         nth = again = 0
         if site is not None:
-            nth = self._asked[request.host]
-            self._asked[request.host] += 1
-            if site.counts_targets and len(self._asked_for) < MAX_COUNTED:
-                again = self._asked_for[request.host, request.target]
-                self._asked_for[request.host, request.target] += 1
+            nth = self._host_requests[request.host]
+            self._host_requests[request.host] += 1
+            if site.counts_targets and len(self._target_requests) < MAX_COUNTED:
+                again = self._target_requests[request.host, request.target]
+                self._target_requests[request.host, request.target] += 1
         counted = Request(request.host, request.target, nth, again, request.accept_encoding, time.time())
         return self.web.respond(counted)
 
-    async def hang_up(self) -> None:
+    async def close_connections(self) -> None:
         for connection in list(self.connections):
             connection.abort()
         await asyncio.gather(*self.tasks, return_exceptions=True)
@@ -107,7 +107,7 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        # "Paused" then means that some bytes are still unsent. With high=0 a TLS transport would always be paused.
+        # With these limits, writing is paused exactly while bytes are unsent. With high=0, TLS would always be paused.
         transport.set_write_buffer_limits(high=1, low=0)
         self._state.connections.add(self)
 
@@ -154,7 +154,7 @@ class _Connection(asyncio.Protocol):
         if not request.keep_alive and response.end is End.KEEP:
             response = replace(response, end=End.CLOSE)
         if request.method == "HEAD":
-            response = _without_body(response)
+            response = _drop_body(response)
         match response:
             case ScriptedResponse(steps=(bytes(whole),), end=End.KEEP) if (
                 len(whole) <= AT_ONCE_BYTES and self._writable.is_set()
@@ -165,26 +165,26 @@ class _Connection(asyncio.Protocol):
                 self._start(transport, request, response)
 
     def _start(self, transport: asyncio.Transport, request: RequestHead, response: ScriptedResponse) -> None:
-        task = asyncio.get_running_loop().create_task(self._play(transport, request, response))
+        task = asyncio.get_running_loop().create_task(self._run_steps(transport, request, response))
         self._task = task
         self._state.tasks.add(task)
         task.add_done_callback(self._state.tasks.discard)
 
-    async def _play(self, transport: asyncio.Transport, request: RequestHead, response: ScriptedResponse) -> None:
+    async def _run_steps(self, transport: asyncio.Transport, request: RequestHead, response: ScriptedResponse) -> None:
         """Perform the steps of a response one by one. The task is cancelled when the client disconnects."""
         recorded = False
         try:
             await self._writable.wait()
             *before, last = response.steps or (b"",)
             for step in before:
-                await self._take(transport, step)
+                await self._run_step(transport, step)
             if isinstance(last, bytes):
                 await self._write(transport, last[:-1])
                 self._record(request, response, complete=True)
                 recorded = True
                 await self._write(transport, last[-1:])
             else:
-                await self._take(transport, last)
+                await self._run_step(transport, last)
                 self._record(request, response, complete=True)
                 recorded = True
         except ConnectionAbortedError:
@@ -195,7 +195,7 @@ class _Connection(asyncio.Protocol):
             self._task = None
         self._finish(transport, response.end)
 
-    async def _take(self, transport: asyncio.Transport, step: bytes | Wait | Repeat) -> None:
+    async def _run_step(self, transport: asyncio.Transport, step: bytes | Wait | Repeat) -> None:
         match step:
             case bytes():
                 await self._write(transport, step)
@@ -243,7 +243,7 @@ class _Connection(asyncio.Protocol):
         )
 
 
-def _without_body(response: ScriptedResponse) -> ScriptedResponse:
+def _drop_body(response: ScriptedResponse) -> ScriptedResponse:
     """Return the response without its body, if its first bytes contain the whole head."""
     for step in response.steps:
         if isinstance(step, bytes):

@@ -32,7 +32,7 @@ class Web(Plan):
             hub = FaultSiteBuilder(self, "faults")
             for site in build_fault_sites(self):
                 sites[site.host] = site
-                if site.introduced:
+                if site.linked_from_hub:
                     hub.hrefs.append(self.url(site.host, "/"))
             sites[hub.host] = hub.build()
         return sites

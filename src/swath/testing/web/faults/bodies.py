@@ -14,7 +14,7 @@ from swath.testing.web.seeded_random import SeededRandom
 PIECE = bytes(b"<p>more and more of it</p>\n" * 2500)  # of a huge body
 
 
-def codings(plan: Plan) -> Iterator[FaultSite]:
+def build_codings(plan: Plan) -> Iterator[FaultSite]:
     """Build the host with content codings, sent only if the client accepts them, and with broken compressed bodies."""
     builder = FaultSiteBuilder(plan, "codings")
     known: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
@@ -41,7 +41,7 @@ def codings(plan: Plan) -> Iterator[FaultSite]:
     yield builder.build()
 
 
-def large(plan: Plan) -> Iterator[FaultSite]:
+def build_large(plan: Plan) -> Iterator[FaultSite]:
     """Build the host with oversized bodies, decompressed bodies and headers. The crawler decides where to truncate."""
     builder = FaultSiteBuilder(plan, "large")
     times = -(-plan.huge_bytes // len(PIECE))
@@ -66,7 +66,7 @@ def large(plan: Plan) -> Iterator[FaultSite]:
     yield builder.build()
 
 
-def charsets(plan: Plan) -> Iterator[FaultSite]:
+def build_charsets(plan: Plan) -> Iterator[FaultSite]:
     """Build the host with charsets declared by header, meta or byte order mark, wrongly, or not at all.
 
     If the declaration is right, the link contains non-ASCII letters, so a page that is decoded wrongly leads to a URL
@@ -112,7 +112,7 @@ def charsets(plan: Plan) -> Iterator[FaultSite]:
     yield builder.build()
 
 
-def twins(plan: Plan) -> Iterator[FaultSite]:
+def build_twins(plan: Plan) -> Iterator[FaultSite]:
     """Build two hosts with the same bodies on many URLs. Their links are absolute, so they mean the same everywhere."""
     first, second = (
         FaultSiteBuilder(plan, "twins", "twins-a.demo.test"),
@@ -128,7 +128,7 @@ def twins(plan: Plan) -> Iterator[FaultSite]:
     yield second.build()
 
 
-def binary(plan: Plan) -> Iterator[FaultSite]:
+def build_binary(plan: Plan) -> Iterator[FaultSite]:
     """Build the host with binary bodies that are declared as HTML."""
     builder = FaultSiteBuilder(plan, "binary")
     random = SeededRandom(plan.seed, "binary")

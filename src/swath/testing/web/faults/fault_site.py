@@ -29,7 +29,7 @@ class FaultSite:
     pages: Mapping[str, tuple[Respond, Expectation]]
     foreign: Mapping[str, Expectation]
     endless: EndlessPages | None
-    introduced: bool  # linked from the front page of faults.demo.test
+    linked_from_hub: bool  # the hub is faults.demo.test
     guard: MaybeRespond
     counts_targets: bool = True
 
@@ -84,7 +84,7 @@ class FaultSiteBuilder:
         """Add a page. Without a response it is a small HTML page."""
         if response is None:
             response = reply_html(self.url(target), [])
-        self.pages[target] = (response if callable(response) else _always(response), expectation)
+        self.pages[target] = (response if callable(response) else _respond_always(response), expectation)
         if linked:
             self.hrefs.append(target)
 
@@ -113,7 +113,7 @@ class FaultSiteBuilder:
         self.hrefs.append(url if written is None else written)
 
     def build(
-        self, *, front: Requirement = Requirement.MUST, introduced: bool = True, hrefs: Iterable[str] = (),
+        self, *, front: Requirement = Requirement.MUST, linked_from_hub: bool = True, hrefs: Iterable[str] = (),
         endless: MaybeRespond | None = None, guard: MaybeRespond | None = None, front_retries: int = 0,
     ) -> FaultSite:  # fmt: skip
         if "/" not in self.pages:
@@ -121,10 +121,12 @@ class FaultSiteBuilder:
             status = 200 if front is Requirement.MUST else None
             self.add("/", page, Expectation(front, self.kind, status, retries=front_retries))
         trap = None if endless is None else EndlessPages(endless, Expectation(Requirement.MAY, "trap"))
-        return FaultSite(self.host, self.kind, self.pages, self.foreign, trap, introduced, guard or _no_guard)
+        return FaultSite(
+            self.host, self.kind, self.pages, self.foreign, trap, linked_from_hub, guard or _pass_every_request
+        )
 
 
-def at_first(failures: int, failure: Respond | ScriptedResponse, success: Respond | ScriptedResponse) -> Respond:
+def fail_at_first(failures: int, failure: Respond | ScriptedResponse, success: Respond | ScriptedResponse) -> Respond:
     """Answer the first `failures` requests for a target with `failure`, later ones with `success`."""
 
     def respond(request: Request) -> ScriptedResponse:
@@ -134,9 +136,9 @@ def at_first(failures: int, failure: Respond | ScriptedResponse, success: Respon
     return respond
 
 
-def _always(response: ScriptedResponse) -> Respond:
+def _respond_always(response: ScriptedResponse) -> Respond:
     return lambda _: response
 
 
-def _no_guard(_: Request) -> ScriptedResponse | None:
+def _pass_every_request(_: Request) -> ScriptedResponse | None:
     return None

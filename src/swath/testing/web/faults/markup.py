@@ -49,7 +49,7 @@ NOT_FOUND_IN = {
 }
 
 
-def html(plan: Plan) -> Iterator[FaultSite]:
+def build_html(plan: Plan) -> Iterator[FaultSite]:
     """Build the host with one page per way to write a link. A crawl finds the real links and no others."""
     builder = FaultSiteBuilder(plan, "html")
     for name, form in FOUND.items():
@@ -73,7 +73,7 @@ def html(plan: Plan) -> Iterator[FaultSite]:
     yield builder.build()
 
 
-def urls(plan: Plan) -> Iterator[FaultSite]:
+def build_urls(plan: Plan) -> Iterator[FaultSite]:
     """Build the host with links in every spelling of the WHATWG URL standard. Each leads to one page or to none."""
     builder = FaultSiteBuilder(plan, "urls")
     here = builder.host
@@ -123,14 +123,14 @@ def urls(plan: Plan) -> Iterator[FaultSite]:
     builder.add_outside_link(f"{plan.scheme}://notdemo.test/")
     builder.add_outside_link(f"{plan.scheme}://xn--bcher-kva.example/", written=f"{plan.scheme}://bücher.example/")
     builder.may("/long?" + "x" * 10_000)
-    # The standard keeps the small letters; RFC 3986 and libcurl make them capitals on the way.
+    # The WHATWG standard keeps lowercase escapes; RFC 3986 and libcurl change them to uppercase.
     builder.may("/percent-%c3%bc")
     builder.may("/percent-%C3%BC", linked=False)
     yield builder.build()
-    yield based.build(introduced=False, front=Requirement.NEVER)
+    yield based.build(linked_from_hub=False, front=Requirement.NEVER)
 
 
-def hints(plan: Plan) -> Iterator[FaultSite]:
+def build_hints(plan: Plan) -> Iterator[FaultSite]:
     """Build the host with robots meta elements and X-Robots-Tag headers. A crawler may obey or ignore them."""
     builder = FaultSiteBuilder(plan, "hints")
     for name, content in {"meta-nofollow": "NOFOLLOW", "meta-none": "none", "meta-list": "noindex, nofollow"}.items():

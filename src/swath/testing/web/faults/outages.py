@@ -13,7 +13,7 @@ LIVES = 6  # requests that a dying host answers before it stops
 DOWN: dict[str, ScriptedResponse] = {"503": reply(503, b"<p>Back soon.</p>"), "closed": close_after()}
 
 
-def flaky(how: str) -> Callable[[Plan], Iterator[FaultSite]]:
+def build_flaky(how: str) -> Callable[[Plan], Iterator[FaultSite]]:
     """Build a host where the first two requests for each page fail, but not those for robots.txt."""
 
     def guard(request: Request) -> ScriptedResponse | None:
@@ -28,7 +28,7 @@ def flaky(how: str) -> Callable[[Plan], Iterator[FaultSite]]:
     return sites
 
 
-def down_at_first(how: str) -> Callable[[Plan], Iterator[FaultSite]]:
+def build_down_at_first(how: str) -> Callable[[Plan], Iterator[FaultSite]]:
     """Build a host where the first two requests fail. A crawl that retries robots.txt gets all pages."""
 
     def guard(request: Request) -> ScriptedResponse | None:
@@ -43,7 +43,7 @@ def down_at_first(how: str) -> Callable[[Plan], Iterator[FaultSite]]:
     return sites
 
 
-def dying(plan: Plan) -> Iterator[FaultSite]:
+def build_dying(plan: Plan) -> Iterator[FaultSite]:
     """Build the host that answers six requests and then closes every connection."""
     builder = FaultSiteBuilder(plan, "dying")
     for number in range(10):
@@ -51,7 +51,7 @@ def dying(plan: Plan) -> Iterator[FaultSite]:
     yield builder.build(guard=lambda request: close_after() if request.host_requests >= LIVES else None)
 
 
-def dead(plan: Plan) -> Iterator[FaultSite]:
+def build_dead(plan: Plan) -> Iterator[FaultSite]:
     """Build the host that closes every connection. Without a robots.txt, a crawl must not request anything else."""
     builder = FaultSiteBuilder(plan, "dead")
     builder.never("/page/1", linked=False)

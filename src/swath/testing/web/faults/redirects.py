@@ -33,7 +33,7 @@ NO_TARGETS = {
 }
 
 
-def redirects(plan: Plan) -> Iterator[FaultSite]:
+def build_redirects(plan: Plan) -> Iterator[FaultSite]:
     """Build the host with redirects in chains and loops, to another host, and to targets that cannot be fetched."""
     builder = FaultSiteBuilder(plan, "redirects")
     elsewhere = FaultSiteBuilder(plan, "redirects", "elsewhere.demo.test")
@@ -70,4 +70,4 @@ def redirects(plan: Plan) -> Iterator[FaultSite]:
     for name, url in NO_TARGETS.items():
         builder.must(f"/no-target/{name}", redirect(302, url), status=302)
     yield builder.build(hrefs=NO_TARGETS.values())
-    yield elsewhere.build(introduced=False, front=Requirement.NEVER)
+    yield elsewhere.build(linked_from_hub=False, front=Requirement.NEVER)

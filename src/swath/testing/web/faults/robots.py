@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from swath.testing.web.expectation import Requirement
-from swath.testing.web.faults.fault_site import FaultSite, FaultSiteBuilder, Respond, at_first
+from swath.testing.web.faults.fault_site import FaultSite, FaultSiteBuilder, Respond, fail_at_first
 from swath.testing.web.page import render_html
 from swath.testing.web.plan import Plan
 from swath.testing.web.scripted_response import (
@@ -102,24 +102,24 @@ FORBIDDING: dict[str, ScriptedResponse] = {
 }
 
 
-def spelling(name: str) -> Callable[[Plan], Iterator[FaultSite]]:
-    return _host(f"robots-{name}", _text(SPELLINGS[name]))
+def build_spelling(name: str) -> Callable[[Plan], Iterator[FaultSite]]:
+    return _build_host(f"robots-{name}", _reply_text(SPELLINGS[name]))
 
 
-def allowing(name: str) -> Callable[[Plan], Iterator[FaultSite]]:
+def build_allowing(name: str) -> Callable[[Plan], Iterator[FaultSite]]:
     """Build a host that allows everything, including /shut/1."""
-    return _host(f"robots-{name}", ALLOWING[name], shut=Requirement.MUST)
+    return _build_host(f"robots-{name}", ALLOWING[name], shut=Requirement.MUST)
 
 
-def forbidding(name: str) -> Callable[[Plan], Iterator[FaultSite]]:
+def build_forbidding(name: str) -> Callable[[Plan], Iterator[FaultSite]]:
     """Build a host that allows nothing, not even the front page."""
-    return _host(f"robots-{name}", FORBIDDING[name], front=Requirement.NEVER, opened=Requirement.NEVER)
+    return _build_host(f"robots-{name}", FORBIDDING[name], front=Requirement.NEVER, opened=Requirement.NEVER)
 
 
-def some(plan: Plan) -> Iterator[FaultSite]:
+def build_some_rules(plan: Plan) -> Iterator[FaultSite]:
     """Build the host with the rules in SOME."""
     builder = FaultSiteBuilder(plan, "robots-some")
-    builder.robots(_text(SOME.encode()))
+    builder.robots(_reply_text(SOME.encode()))
     for target in SOME_OPEN:
         builder.must(target)
     for target in SOME_SHUT:
@@ -127,10 +127,10 @@ def some(plan: Plan) -> Iterator[FaultSite]:
     yield builder.build()
 
 
-def agents(plan: Plan) -> Iterator[FaultSite]:
+def build_agents(plan: Plan) -> Iterator[FaultSite]:
     """Build the host with two groups for swath, which count as one, and groups with similar names."""
     builder = FaultSiteBuilder(plan, "robots-agents")
-    builder.robots(_text(AGENTS.encode()))
+    builder.robots(_reply_text(AGENTS.encode()))
     builder.must("/open/1")
     builder.must("/star/1")
     builder.never("/ours/1")
@@ -138,12 +138,12 @@ def agents(plan: Plan) -> Iterator[FaultSite]:
     yield builder.build()
 
 
-def huge(plan: Plan) -> Iterator[FaultSite]:
+def build_huge(plan: Plan) -> Iterator[FaultSite]:
     """Build the host with a rule just before 500 KiB, which applies, and one after 600 KiB, which may be ignored."""
     builder = FaultSiteBuilder(plan, "robots-huge")
     filler = "# nothing to see in this line of sixty-four characters or so ##\n"
     before = RULES + filler * (499 * KIBIBYTE // len(filler)) + "Disallow: /late/\n"
-    builder.robots(_text((before + filler * (101 * KIBIBYTE // len(filler)) + "Disallow: /too-late/\n").encode()))
+    builder.robots(_reply_text((before + filler * (101 * KIBIBYTE // len(filler)) + "Disallow: /too-late/\n").encode()))
     builder.must("/open/1")
     builder.never("/shut/1")
     builder.never("/late/1")
@@ -151,17 +151,17 @@ def huge(plan: Plan) -> Iterator[FaultSite]:
     yield builder.build()
 
 
-def delay(plan: Plan) -> Iterator[FaultSite]:
+def build_delay(plan: Plan) -> Iterator[FaultSite]:
     """Build the host with a Crawl-delay of twice `slow_seconds`; `find_too_close` checks it."""
     builder = FaultSiteBuilder(plan, "robots-delay")
-    builder.robots(_text(f"User-agent: *\nCrawl-delay: {plan.slow_seconds * 2:g}\nDisallow: /shut/\n".encode()))
+    builder.robots(_reply_text(f"User-agent: *\nCrawl-delay: {plan.slow_seconds * 2:g}\nDisallow: /shut/\n".encode()))
     for number in range(4):
         builder.must(f"/open/{number}")
     builder.never("/shut/1")
     yield builder.build()
 
 
-def redirect_chain(hops: int) -> Callable[[Plan], Iterator[FaultSite]]:
+def build_redirect_chain(hops: int) -> Callable[[Plan], Iterator[FaultSite]]:
     """Build a host with robots.txt behind `hops` redirects. A crawl follows five; after that it may ignore it."""
 
     def sites(plan: Plan) -> Iterator[FaultSite]:
@@ -169,7 +169,7 @@ def redirect_chain(hops: int) -> Callable[[Plan], Iterator[FaultSite]]:
         builder.robots(redirect(301, f"/robots-{hops - 1}.txt"))
         for left in range(hops - 1, 0, -1):
             builder.may(f"/robots-{left}.txt", redirect(302, f"/robots-{left - 1}.txt"), linked=False)
-        builder.may("/robots-0.txt", _text(RULES.encode()), linked=False)
+        builder.may("/robots-0.txt", _reply_text(RULES.encode()), linked=False)
         builder.must("/open/1")
         if hops <= 5:
             builder.never("/shut/1")
@@ -180,32 +180,32 @@ def redirect_chain(hops: int) -> Callable[[Plan], Iterator[FaultSite]]:
     return sites
 
 
-def redirect_to_other_host(plan: Plan) -> Iterator[FaultSite]:
+def build_redirect_to_other_host(plan: Plan) -> Iterator[FaultSite]:
     """Build the host whose robots.txt redirects to another host. The rules apply to the first host."""
     keeper = FaultSiteBuilder(plan, "robots-redirect-away", "robots-keeper.demo.test")
-    keeper.may("/for-others.txt", _text(RULES.encode()), linked=False)
+    keeper.may("/for-others.txt", _reply_text(RULES.encode()), linked=False)
     builder = FaultSiteBuilder(plan, "robots-redirect-away")
     builder.robots(redirect(302, keeper.url("/for-others.txt")))
     builder.must("/open/1")
     builder.never("/shut/1")
     yield builder.build()
-    yield keeper.build(introduced=False, front=Requirement.NEVER)
+    yield keeper.build(linked_from_hub=False, front=Requirement.NEVER)
 
 
-def redirect_loop(plan: Plan) -> Iterator[FaultSite]:
+def build_redirect_loop(plan: Plan) -> Iterator[FaultSite]:
     """Build the host whose robots.txt redirects to itself. A crawler may treat that as missing or as failing."""
-    return _host(
+    return _build_host(
         "robots-loop", redirect(302, "/robots.txt"), front=Requirement.MAY, opened=Requirement.MAY, shut=Requirement.MAY
     )(plan)
 
 
-def failing_at_first(plan: Plan) -> Iterator[FaultSite]:
+def build_failing_at_first(plan: Plan) -> Iterator[FaultSite]:
     """Build the host whose robots.txt fails twice with 500. A crawl that retries soon gets all pages except /shut."""
-    response = at_first(2, reply(500, b"", content_type="text/plain"), _text(RULES.encode()))
-    return _host("robots-500-at-first", response, front=Requirement.MAY, opened=Requirement.MAY)(plan)
+    response = fail_at_first(2, reply(500, b"", content_type="text/plain"), _reply_text(RULES.encode()))
+    return _build_host("robots-500-at-first", response, front=Requirement.MAY, opened=Requirement.MAY)(plan)
 
 
-def _host(
+def _build_host(
     kind: str,
     response: ScriptedResponse | Respond,
     *,
@@ -233,5 +233,5 @@ def _place(builder: FaultSiteBuilder, target: str, requirement: Requirement) -> 
         builder.never(target)
 
 
-def _text(body: bytes) -> ScriptedResponse:
+def _reply_text(body: bytes) -> ScriptedResponse:
     return reply(200, body, content_type="text/plain; charset=utf-8")

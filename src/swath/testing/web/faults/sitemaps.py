@@ -25,7 +25,7 @@ FORMS: dict[str, Render] = {
 FILES = {"gzip": "/map.xml.gz", "text": "/map.txt", "rss": "/feed.rss", "atom": "/feed.atom"}
 
 
-def form(name: str) -> Callable[[Plan], Iterator[FaultSite]]:
+def build_format(name: str) -> Callable[[Plan], Iterator[FaultSite]]:
     """Build the host whose robots.txt names a sitemap in this format, with some disallowed and outside URLs."""
 
     def sites(plan: Plan) -> Iterator[FaultSite]:
@@ -42,7 +42,7 @@ def form(name: str) -> Callable[[Plan], Iterator[FaultSite]]:
     return sites
 
 
-def index(plan: Plan) -> Iterator[FaultSite]:
+def build_index(plan: Plan) -> Iterator[FaultSite]:
     """Build the host with an index of two sitemaps, a missing one, and itself."""
     builder = FaultSiteBuilder(plan, "sitemap-index")
     _announce(builder, builder.url("/index.xml"))
@@ -55,7 +55,7 @@ def index(plan: Plan) -> Iterator[FaultSite]:
     yield builder.build()
 
 
-def elsewhere(plan: Plan) -> Iterator[FaultSite]:
+def build_elsewhere(plan: Plan) -> Iterator[FaultSite]:
     """Build the host whose robots.txt names a sitemap on another host and one behind a redirect."""
     keeper = FaultSiteBuilder(plan, "sitemap-elsewhere", "sitemap-keeper.demo.test")
     builder = FaultSiteBuilder(plan, "sitemap-elsewhere")
@@ -65,10 +65,10 @@ def elsewhere(plan: Plan) -> Iterator[FaultSite]:
     builder.add("/moved.xml", redirect(301, "/here.xml"), SITEMAP, linked=False)
     builder.add("/here.xml", sitemap.reply_sitemap(urls[2:]), SITEMAP, linked=False)
     yield builder.build()
-    yield keeper.build(introduced=False, front=Requirement.NEVER)
+    yield keeper.build(linked_from_hub=False, front=Requirement.NEVER)
 
 
-def damaged(plan: Plan) -> Iterator[FaultSite]:
+def build_broken(plan: Plan) -> Iterator[FaultSite]:
     """Build the host with sitemaps that are truncated, not XML, or a gzip bomb. A crawl may request what they list."""
     builder = FaultSiteBuilder(plan, "sitemap-broken")
     bodies = {
@@ -94,7 +94,7 @@ def damaged(plan: Plan) -> Iterator[FaultSite]:
     yield builder.build()
 
 
-def not_announced(plan: Plan) -> Iterator[FaultSite]:
+def build_unannounced(plan: Plan) -> Iterator[FaultSite]:
     """Build the host with a /sitemap.xml that robots.txt does not name. Some crawlers request it anyway."""
     builder = FaultSiteBuilder(plan, "sitemap-unannounced")
     builder.add("/sitemap.xml", sitemap.reply_sitemap([builder.url("/listed/1")]), SITEMAP, linked=False)
@@ -102,7 +102,7 @@ def not_announced(plan: Plan) -> Iterator[FaultSite]:
     yield builder.build()
 
 
-def feeds(plan: Plan) -> Iterator[FaultSite]:
+def build_feeds(plan: Plan) -> Iterator[FaultSite]:
     """Build the host with RSS and Atom feeds that a page links to as alternates. Their links are followed."""
     builder = FaultSiteBuilder(plan, "feeds")
     urls = _add_listed(builder)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from email.utils import formatdate
 from math import ceil
 
-from swath.testing.web.faults.fault_site import FaultSite, FaultSiteBuilder, Respond, at_first
+from swath.testing.web.faults.fault_site import FaultSite, FaultSiteBuilder, Respond, fail_at_first
 from swath.testing.web.page import reply_html
 from swath.testing.web.plan import Plan
 from swath.testing.web.scripted_response import Request, ScriptedResponse, redirect, reply
@@ -14,7 +14,7 @@ REDIRECTS = (301, 302, 303, 307, 308)
 PASSING = (408, 425, 500, 501, 502, 503, 504, 520, 599)
 
 
-def statuses(plan: Plan) -> Iterator[FaultSite]:
+def build_statuses(plan: Plan) -> Iterator[FaultSite]:
     """Build the host with final statuses: /204, /301, /404, …"""
     builder = FaultSiteBuilder(plan, "statuses")
     for status in FINAL:
@@ -28,7 +28,7 @@ def statuses(plan: Plan) -> Iterator[FaultSite]:
     yield builder.build()
 
 
-def errors(plan: Plan) -> Iterator[FaultSite]:
+def build_errors(plan: Plan) -> Iterator[FaultSite]:
     """Build the host with errors that are worth a retry but never recover: /500, /599, …"""
     builder = FaultSiteBuilder(plan, "errors")
     for status in PASSING:
@@ -37,17 +37,19 @@ def errors(plan: Plan) -> Iterator[FaultSite]:
     yield builder.build()
 
 
-def retry_after(plan: Plan) -> Iterator[FaultSite]:
+def build_retry_after(plan: Plan) -> Iterator[FaultSite]:
     """Build hosts that answer 429 and 503 with Retry-After, in seconds or as a date, and recover after it.
 
-    Hosts of their own, since one answer blocks a lane: retry-after-429-seconds and so on. `Answer.retry_after` is
-    what was asked for, and `log.too_early` holds the crawler to it.
+    Each has its own host, such as retry-after-429-seconds, because one such response blocks a lane.
+    `ScriptedResponse.retry_after` is the requested pause, and `find_too_early` checks that the crawler kept to it.
     """
     seconds = ceil(plan.slow_seconds)
     for status in (429, 503):
         for form in ("seconds", "date"):
             builder = FaultSiteBuilder(plan, "retry-after", f"retry-after-{status}-{form}.demo.test")
-            builder.must("/later", at_first(1, _later(status, seconds, form), reply_html(form, [])), retries=1)
+            builder.must(
+                "/later", fail_at_first(1, _ask_to_retry_later(status, seconds, form), reply_html(form, [])), retries=1
+            )
             yield builder.build()
     builder = FaultSiteBuilder(plan, "retry-after", "retry-after-odd.demo.test")
     for name, value in {"garbage": "soon", "negative": "-5", "century": "3155760000"}.items():
@@ -55,8 +57,8 @@ def retry_after(plan: Plan) -> Iterator[FaultSite]:
     yield builder.build()
 
 
-def _later(status: int, seconds: int, form: str) -> Respond:
-    """Asks to come back later. A date is of the server's clock, in whole seconds, and never too early."""
+def _ask_to_retry_later(status: int, seconds: int, form: str) -> Respond:
+    """Return a response with Retry-After. A date is rounded up to whole seconds of the server's clock."""
 
     def respond(request: Request) -> ScriptedResponse:
         if form == "seconds":

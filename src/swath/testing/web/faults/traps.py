@@ -85,7 +85,7 @@ ENTRANCES: dict[str, tuple[Trap, tuple[str, ...]]] = {
 }
 
 
-def trap(kind: str) -> Callable[[Plan], Iterator[FaultSite]]:
+def build_trap(kind: str) -> Callable[[Plan], Iterator[FaultSite]]:
     """Build the host `trap-<kind>`. Its /sane pages show whether the rest of the host is still crawled."""
     endless, entrances = ENTRANCES[kind]
 

@@ -20,7 +20,7 @@ PIECES = 20  # of a response that is sent in small pieces
 HTML = ("Content-Type", "text/html; charset=utf-8")
 
 
-def slow(plan: Plan) -> Iterator[FaultSite]:
+def build_slow(plan: Plan) -> Iterator[FaultSite]:
     """Build the host with slow responses. /first-byte and /dribble take `slow_seconds`; the others never finish."""
     builder = FaultSiteBuilder(plan, "slow")
     body = render_html("Slowly", ["/"], in_body="<p>word by word</p>" * 40)
@@ -38,7 +38,7 @@ def slow(plan: Plan) -> Iterator[FaultSite]:
     yield builder.build()
 
 
-def broken(plan: Plan) -> Iterator[FaultSite]:
+def build_broken(plan: Plan) -> Iterator[FaultSite]:
     """Build the host with resets, wrong lengths, bad chunks and garbage: nothing that can be archived completely."""
     builder = FaultSiteBuilder(plan, "broken")
     body = render_html("Broken", ["/"], in_body="<p>still here</p>" * 200)
@@ -73,7 +73,7 @@ def broken(plan: Plan) -> Iterator[FaultSite]:
     yield builder.build()
 
 
-def unusual(plan: Plan) -> Iterator[FaultSite]:
+def build_unusual(plan: Plan) -> Iterator[FaultSite]:
     """Build the host with unusual responses that are valid."""
     builder = FaultSiteBuilder(plan, "unusual")
     body = render_html("Unusual", ["/"])
