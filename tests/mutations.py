@@ -30,6 +30,7 @@ CONFORMANCE = (
     "tests/postgres/test_fences.py",
 )
 SQLITE_TESTS = tuple(f"tests/unit/test_sqlite_{name}.py" for name in ("store", "file", "schema", "model", "power_cut"))
+SINK_TESTS = ("tests/crash/test_sink.py",)
 MACHINES = ("tests/stateful/test_machine.py",)
 
 SQLITE = "src/swath/backends/sqlite"
@@ -429,6 +430,23 @@ MUTATIONS: Sequence[Mutation] = [
         "    if False and getattr(",
         "",
         SQLITE_TESTS,
+    ),
+    # The runner, on both stores
+    Mutation(
+        "INV-5: rows are written again after a commit without a reply",
+        "src/swath/runner/row_commit.py",
+        "            if self._mark_committed is None:\n",
+        "            if True:\n",
+        "",
+        SINK_TESTS,
+    ),
+    Mutation(
+        "sink: a refused row ends the run",
+        "src/swath/runner/row_commit.py",
+        "            if (message := self._store.explain_refusal(error)) is not None:\n",
+        "            if (message := None) is not None:\n",
+        "",
+        SINK_TESTS,
     ),
     # PostgreSQL
     Mutation(
