@@ -54,7 +54,7 @@ def a_release_later(monkeypatch: pytest.MonkeyPatch) -> None:
     def later(package: str, name: str) -> str:
         return ADDITION if name.endswith("_later.sql") else read(package, name)
 
-    monkeypatch.setattr(migration, "migrations", lambda: files)
+    monkeypatch.setattr(migration, "list_migrations", lambda: files)
     monkeypatch.setattr(sql, "read", later)
     for module in (errors, migration):
         monkeypatch.setattr(module, "FORMAT", NEXT)
@@ -146,7 +146,7 @@ async def test_replayed_migrations_make_what_creation_makes(url: str, site: Site
             then.setattr(migration, "FORMAT", upto)
             files = list(migration.list_migrations())[:upto]
             with pytest.MonkeyPatch.context() as files_then:
-                files_then.setattr(migration, "migrations", lambda files=files: files)
+                files_then.setattr(migration, "list_migrations", lambda files=files: files)
                 if upto == 1:
                     await site.store()
                 else:

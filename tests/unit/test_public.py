@@ -175,10 +175,10 @@ async def test_counters_commit_with_outcomes_and_are_summed() -> None:
         ({"a\n": 1}, "is not printable text"),
         ({"é" * 101: 1}, "is not printable text of 1 to 200 bytes"),
         ({7: 1}, "the name 7 is not printable text"),
-        ({"a": 1.5}, "'a' is 1.5, and not a whole number"),
-        ({"a": True}, "'a' is True, and not a whole number"),
-        ({"a": 2**53}, "and not a whole number"),
-        ({"a": -(2**53)}, "and not a whole number"),
+        ({"a": 1.5}, "'a' is 1.5, not a whole number"),
+        ({"a": True}, "'a' is True, not a whole number"),
+        ({"a": 2**53}, "not a whole number"),
+        ({"a": -(2**53)}, "not a whole number"),
     ],
 )
 @pytest.mark.parametrize("name", ["counters", "lane_counters"])

@@ -45,7 +45,7 @@ class LaneTotals(NamedTuple):
 
 
 async def check_store(store: Store) -> CheckReport:
-    """Compare every partition that does not change while its rows are counted."""
+    """Compare the counters of each partition with its rows. Try again if a partition changes during the count."""
     remaining = set(range(store.settings.partitions))
     mismatches: list[Mismatch] = []
     items = 0

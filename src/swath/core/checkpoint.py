@@ -19,5 +19,5 @@ class Checkpoint:
 
 
 def halve_span(span: int) -> tuple[int, int]:
-    """Return the spans of the two parts of a range that is split. They add up; the first is 0 only for a span of 1."""
+    """Return the spans of the two parts of a split range. Their sum is `span`; the first is 0 only if `span` is 1."""
     return span // 2, span - span // 2

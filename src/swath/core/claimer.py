@@ -1,4 +1,4 @@
-"""Claimer: asks the store for items, spreads the requests over the partitions, and repeats unanswered requests."""
+"""Claimer: claims items, spreads the claims over the partitions, and repeats claims that got no reply."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ from swath.core.validation import check_lease
 
 log = logging.getLogger("swath")
 
-SKIPS_BEFORE_WAITING = 2  # consecutive claims that found a partition locked, before one waits for its lock
+SKIPS_BEFORE_WAITING = 2  # after this many claims in a row found a partition locked, the next one waits for its lock
 
 
 class Claimer:
@@ -28,19 +28,18 @@ class Claimer:
         partitions = session.store.settings.partitions
         self._order = random.Random(session.worker).sample(range(partitions), partitions)
         self._first = 0
-        self._unanswered: list[int] = []  # tokens of claims that the store may have made
+        self._unanswered: list[int] = []  # tokens of claims whose reply was lost: the store may have made them
         self._skips: dict[int, int] = {}
 
     async def claim(self, limit: int, *, lease: float) -> tuple[LeasedItems | None, ClaimReply]:
         """Ask the store once. Return the items, or None, and the reply.
 
-        None does not mean that nothing is ready: the reply names the partitions that were skipped because another
-        transaction had locked them.
+        None does not mean that nothing is ready: `reply.skipped` lists partitions that another transaction had locked.
         """
         if type(limit) is not int or not 1 <= limit <= MAX_CLAIM:
             raise UsageError(f"limit={limit!r}: a claim takes 1 to {MAX_CLAIM:,} items")
         check_lease(lease)
-        # If an earlier request got no answer, the store may have made that claim: ask for it again by its token.
+        # If the reply to an earlier claim was lost, the store may have made that claim: ask for it again by its token.
         token = self._unanswered.pop() if self._unanswered else secrets.randbits(63)
         session = self._session
         asked_at = lease_clock()
@@ -61,15 +60,15 @@ class Claimer:
         return LeasedItems(session, reply, token=token, lease=lease, asked_at=asked_at), reply
 
     def _next_order(self) -> Sequence[int]:
-        """Return all partitions in this worker's own order, starting one further each time.
+        """Return all partitions in this worker's own order, starting at the next one each time.
 
-        Workers seldom meet this way, and no partition is always last.
+        So workers seldom want the same partition, and no partition is always last.
         """
         self._first = (self._first + 1) % len(self._order)
         return self._order[self._first :] + self._order[: self._first]
 
     def _partition_to_wait_for(self) -> int | None:
-        """Return a partition that was locked each time we asked: skipped is not empty."""
+        """Return a partition that the last claims found locked, to wait for its lock, or None."""
         return next((partition for partition, skips in self._skips.items() if skips >= SKIPS_BEFORE_WAITING), None)
 
     def _note_reply(self, reply: ClaimReply, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Time as stores keep it: whole microseconds since the epoch, which are exact in every database."""
+"""Times as stores keep them: whole microseconds since the epoch, which every database stores exactly."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock for tests, which only `advance` moves."""
+    """A clock for tests. It moves only when `advance` is called."""
 
     def __init__(self, start: int = 1_000_000 * SECOND) -> None:
         self._now = start
@@ -39,7 +39,7 @@ class ManualClock:
 
 
 def lease_clock() -> float:
-    """Return seconds on a clock that nobody can set and that keeps running while the machine sleeps."""
+    """Return seconds on a clock that cannot be set and that keeps running while the machine sleeps."""
     return time.clock_gettime(_LEASE_CLOCK)
 
 
@@ -51,12 +51,12 @@ def to_microseconds(seconds: float) -> int:
 
 
 def as_datetime(moment: int) -> datetime:
-    """Return a time of a store as a datetime in UTC."""
+    """Convert a store's time to a datetime in UTC."""
     return _EPOCH + timedelta(microseconds=moment)
 
 
 def from_datetime(moment: datetime) -> int:
-    """Return a datetime that passed `is_moment` as a time of a store."""
+    """Convert a datetime to a store's time. Check it with `is_moment` first."""
     return (moment - _EPOCH) // _MICROSECOND
 
 

@@ -38,8 +38,10 @@ _CONTAINERS = (dict, list, tuple)
 
 
 def encode_item(item: Item | EncodedItem | str, partitions: int) -> EncodedItem:
-    """Check and encode an item, unless that was done before. Called for every link of a page: the hottest function of
-    the package."""
+    """Check and encode an item, unless it is encoded already.
+
+    This is the hottest function of the package: a crawl calls it for every link.
+    """
     if isinstance(item, EncodedItem):
         return item
     if isinstance(item, str):
@@ -94,7 +96,7 @@ def encode_done(item: Item, result: Any, revisit_after: float | None, started: b
 
 
 def _encode_next_payload(item: Item, payload: Any, revisit_after: float | None) -> str:
-    """Encode the payload of the next visit. None becomes "null", because a store keeps the old payload for None."""
+    """Encode the payload of the next visit. None becomes "null", because for None a store keeps the old payload."""
     if revisit_after is None:
         raise InvalidOutcome(
             f"done(payload=…) of {show(item.key)} without revisit_after: the payload is for the next visit, "
@@ -104,7 +106,7 @@ def _encode_next_payload(item: Item, payload: Any, revisit_after: float | None) 
 
 
 def encode_outcome(outcome: Outcome, *, max_attempts: int, partitions: int) -> Move:
-    """Encode any outcome. A retry after too many attempts becomes dead here."""
+    """Encode any outcome. A retry becomes dead here if the item has no attempts left."""
     item = outcome.item
     match outcome:
         case Done():
@@ -135,9 +137,9 @@ def _encode_retry(outcome: Retry, max_attempts: int) -> Move:
 
 
 def _encode_split(outcome: Split, partitions: int) -> Move:
-    """Encode the two parts of a range: the first ends at `at`, the rest starts there under a key of its own.
+    """Encode the two parts of a range: the first ends at `at`, and the rest starts there and gets its own key.
 
-    `hi` of an item shrinks with every split, so no two splits derive the same key.
+    An item's `hi` shrinks with every split, so two splits never derive the same key.
     """
     item = outcome.item
     payload = item.payload
@@ -173,7 +175,7 @@ def encode_facts(facts: Mapping[str, Any]) -> list[Fact]:
 
 
 def encode_json(name: str, key: str, value: Any, limit: int) -> str:
-    """Encode a value as compact ASCII JSON that every store can keep and every reader can parse."""
+    """Encode a value as compact ASCII JSON that every store can hold and every parser can read."""
     try:
         text = _to_json(value)
     except (TypeError, ValueError) as error:
@@ -193,7 +195,7 @@ def _build_depth_error(name: str, key: str) -> InvalidItem:
 
 
 def _is_too_deep(value: Any) -> bool:
-    """Return whether a value that can be encoded has more than MAX_JSON_DEPTH levels."""
+    """Return whether an encodable value has more than MAX_JSON_DEPTH levels."""
     level = [value] if isinstance(value, _CONTAINERS) else []
     for _ in range(MAX_JSON_DEPTH):
         if not level:
@@ -212,10 +214,10 @@ def _encode_reason(reason: object) -> str:
 
 
 def _encode_error(error: object) -> str | None:
-    """Encode a traceback. A long one keeps its end, which names the exception."""
+    """Encode a traceback. Truncate a long one at the start, because the end names the exception."""
     return None if error is None else _make_storable(str(error))[-MAX_ERROR_CHARS:]
 
 
 def _make_storable(text: str) -> str:
-    """Replace the characters of a handler's message that a store cannot keep."""
+    """Replace the characters that a store cannot hold in the text of a handler."""
     return text.replace("\0", "\N{SYMBOL FOR NULL}").encode(errors="backslashreplace").decode()

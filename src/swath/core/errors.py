@@ -9,7 +9,7 @@ SwathError
 │   ├── WrongTransaction    `settle(connection=)` with a transaction that cannot carry it
 │   └── MissingExtra        an optional part of swath that is not installed
 ├── LeaseLost               discard the results: another worker has the items
-├── OutputConflict          discard the results: the output file has grown in the meantime
+├── OutputConflict          discard the results: the output file has another length now
 ├── StoreUnavailable        wait and retry
 ├── StoreFull               free some space and retry
 └── SchemaError             run a command
@@ -24,8 +24,8 @@ class SwathError(Exception):
 
 
 class UsageError(SwathError, ValueError):
-    """The call is invalid. Nothing was changed, except that `add` may have added the items before the invalid one:
-    `added` is their number."""
+    """The call is invalid. Nothing was changed, except that `add` may have added the items before the invalid one;
+    `added` says how many."""
 
     added = 0
 

@@ -1,4 +1,4 @@
-"""Events: what swath tells an observer. docs/reference/events.md is generated from the docstrings here."""
+"""Events that swath passes to an observer. docs/reference/events.md is generated from the docstrings here."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -29,8 +29,8 @@ class Claimed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Recovered(Event):
-    """A claim took items back from claims whose lease had expired. `died` of them had lost too many workers and are
-    dead now."""
+    """A claim took items back from claims whose lease had expired. `died` of them are dead now, because they lost too
+    many workers."""
 
     items: int
     died: int
@@ -88,8 +88,8 @@ class LaneChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class SettingsChanged(Event):
-    """The defaults of the frontier were changed, or the whole frontier was paused or resumed. `paused` is None if
-    neither was."""
+    """The defaults of the frontier were changed, or the whole frontier was paused or resumed. `paused` is None if it
+    was neither."""
 
     paused: bool | None
 
@@ -111,7 +111,7 @@ class ClockStepped(Event):
 
 @dataclass(frozen=True, slots=True)
 class Waiting(Event):
-    """The store is unavailable. The runner tries again after `seconds`."""
+    """The store is unavailable. The runner retries after `seconds`."""
 
     reason: str
     seconds: float

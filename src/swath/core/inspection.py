@@ -18,22 +18,22 @@ class LaneInfo:
 
     lane: str
     partition: int
-    min_interval: float  # seconds; the limits are those in force, whether the lane or the frontier sets them
+    min_interval: float  # seconds; this and `concurrency` are the limits in force, set by the lane or by the frontier
     concurrency: int | None  # None: unlimited
     overrides: frozenset[str]  # the limits that the lane sets itself: "min_interval", "concurrency"
     paused: bool
-    blocked_until: datetime | None  # may have passed
+    blocked_until: datetime | None  # may be in the past
     waiting: int
     in_flight: int
     visits: int  # how often an item was started and done
     ready_at: datetime | None  # when the next item may start; None if the lane is empty, busy or paused
-    last_at: datetime | None  # the last settlement, or the last start unless concurrency is 1; None: not yet
+    last_at: datetime | None  # the last settlement if concurrency is 1, else the last start; None if there was none
     counters: Mapping[str, int] = NO_COUNTERS
 
 
 @dataclass(frozen=True, slots=True)
 class DeadItem:
-    """An item that was given up."""
+    """An item that will not be tried again, with the reason."""
 
     key: str
     lane: str
@@ -49,7 +49,7 @@ class DeadItem:
 
 @dataclass(frozen=True, slots=True)
 class PendingItem:
-    """An item that is ready, delayed or claimed and was not done before: it holds the checkpoint back."""
+    """An item that holds the checkpoint back: it is ready, delayed or claimed, and was never done."""
 
     key: str
     lane: str

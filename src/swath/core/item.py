@@ -17,7 +17,7 @@ NOTHING: tuple[()] = ()
 
 
 class Unchanged(Enum):
-    """The type of UNCHANGED, which is the default of arguments that give None a meaning."""
+    """The type of UNCHANGED, the default of arguments for which None is a value."""
 
     UNCHANGED = "unchanged"
 
@@ -42,10 +42,10 @@ class Item(NamedTuple):
     payload: Any = None
     not_before: datetime | None = None
     span: int = 1
-    attempts: int = 0  # how often it was tried before
-    losses: int = 0  # how many of these attempts ended with a lost worker
-    lane_visits: int = 0  # how many items of its lane had been started and done
-    lane_in_flight: int = 0  # how many other items of its lane were in flight
+    attempts: int = 0  # earlier attempts
+    losses: int = 0  # earlier attempts whose worker was lost
+    lane_visits: int = 0  # items of its lane that were started and done before
+    lane_in_flight: int = 0  # other items of its lane that were in flight
     partition: int = -1
     position: int = -1
     lane_counters: Mapping[str, int] = NO_COUNTERS  # the counters of its lane
@@ -64,7 +64,7 @@ class Item(NamedTuple):
         lane_counters: Mapping[str, int] = NO_COUNTERS,
         started: bool = True,
     ) -> "Done":
-        """The item is covered. Everything that you pass commits together with it (INV-5).
+        """The item is done. Everything that you pass commits together with it (INV-5).
 
         `result` is kept with the item. `discovered` items are added. `facts` are stored as by `frontier.learn`.
         `output` goes to the output of the run, `rows` to its sink. `counters` are added to the counters of the
@@ -73,10 +73,10 @@ class Item(NamedTuple):
         With `revisit_after`, the item is ready again that many seconds later, and `payload` replaces its payload.
 
         Pass `started=False` if the item needed no work, so that it does not count as a visit of its lane. In a lane
-        with a concurrency of 1 the next item may then start at once; in others the interval has begun with the claim.
+        with a concurrency of 1, the next item may then start at once. In other lanes the interval runs from the claim.
         """
         if discovered is not NOTHING:
-            # A string is one key, and an Item is a tuple but one item.
+            # Do not iterate over a single key (str) or a single Item (a tuple).
             discovered = (discovered,) if isinstance(discovered, str | Item) else tuple(discovered)
         fields = (
             self, result, discovered, revisit_after, facts, output, started, payload, rows, counters, lane_counters,
@@ -84,7 +84,7 @@ class Item(NamedTuple):
         return tuple.__new__(Done, fields)  # half the time of Done(…), which binds arguments by name
 
     def retry(self, *, after: float | None = None, reason: str = "retry", error: str | None = None) -> "Retry":
-        """The item failed for now. Try it again `after` seconds, or after a pause that doubles with each failure.
+        """The attempt failed. Retry the item `after` seconds from now, or after a pause that doubles with each failure.
 
         After `max_attempts` failures the item is dead.
         """
@@ -99,7 +99,7 @@ class Item(NamedTuple):
         counters: Mapping[str, int] = NO_COUNTERS,
         lane_counters: Mapping[str, int] = NO_COUNTERS,
     ) -> "Dead":
-        """Give the item up. `frontier.dead()` lists it with its reason, and `reopen()` makes it ready again."""
+        """Do not try the item again. `frontier.dead()` lists it with its reason; `reopen()` makes it ready again."""
         return Dead(self, reason, error, output, counters, lane_counters)
 
     def release(
@@ -111,7 +111,7 @@ class Item(NamedTuple):
         counters: Mapping[str, int] = NO_COUNTERS,
         lane_counters: Mapping[str, int] = NO_COUNTERS,
     ) -> "Release":
-        """Give the item back without counting an attempt. It is ready at once, or `after` seconds.
+        """Give the item back without counting an attempt. It is ready at once, or `after` seconds from now.
 
         Pass `started=False` if the work never began: a lane with a concurrency of 1 may then start at once.
         """
@@ -125,7 +125,7 @@ class Item(NamedTuple):
         counters: Mapping[str, int] = NO_COUNTERS,
         lane_counters: Mapping[str, int] = NO_COUNTERS,
     ) -> "Split":
-        """The range is covered below `at`; the rest becomes an item of its own, which any worker can claim.
+        """The range is done below `at`; the rest becomes a new item, which any worker can claim.
 
         The payload of a range is a mapping with `lo` and `hi`. The rest has `at` as its `lo`.
         """
@@ -133,7 +133,7 @@ class Item(NamedTuple):
 
 
 class Done(NamedTuple):
-    """The item is covered. See `Item.done`."""
+    """The item is done. See `Item.done`."""
 
     item: Item
     result: Any = None
@@ -149,7 +149,7 @@ class Done(NamedTuple):
 
 
 class Retry(NamedTuple):
-    """The item failed for now. See `Item.retry`."""
+    """The attempt failed. See `Item.retry`."""
 
     item: Item
     after: float | None = None
@@ -158,7 +158,7 @@ class Retry(NamedTuple):
 
 
 class Dead(NamedTuple):
-    """The item is given up. See `Item.dead`."""
+    """The item will not be tried again. See `Item.dead`."""
 
     item: Item
     reason: str
@@ -180,7 +180,7 @@ class Release(NamedTuple):
 
 
 class Split(NamedTuple):
-    """The range is covered below `at`. See `Item.split`."""
+    """The range is done below `at`. See `Item.split`."""
 
     item: Item
     at: Any

@@ -1,4 +1,4 @@
-"""KnownKeys: a bounded set of items that the store is known to hold, so that common links are not sent again."""
+"""KnownKeys: a bounded set of items that the store holds, so that common links are not sent to it again."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ CAPACITY = 200_000  # hashes, about 30 MB
 
 
 class KnownKeys:
-    """Holds at least the last CAPACITY / 2 hashes. It never contains one that was not added to it (INV-7)."""
+    """Holds at least the last CAPACITY / 2 hashes. A hash that was not added is never reported as known (INV-7)."""
 
     def __init__(self) -> None:
         self._young: set[bytes] = set()

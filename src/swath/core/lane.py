@@ -10,20 +10,20 @@ from typing import NamedTuple
 from swath.core.item import LEVELS
 
 HASH_BYTES = 20
-KEY_HASH_BYTES = 16  # the others hash the lane, so that a key can be found without its lane
+KEY_HASH_BYTES = 16  # the first bytes of an item's hash; the others are of its lane, so a key is found without it
 
 RETURNED = 0
 FRESH = 1
 
 
 def locate_lane(lane: str, partitions: int) -> tuple[int, bytes]:
-    """Return the partition of a lane, and the part of an item's hash that stands for the lane."""
+    """Return the partition of a lane, and the lane's part of an item's hash."""
     number, lane_hash = hash_lane(lane)
     return number % partitions, lane_hash
 
 
 def hash_lane(lane: str) -> tuple[int, bytes]:
-    """Return a number from which the partition follows, and the part of an item's hash that stands for the lane."""
+    """Return a number that determines the lane's partition, and the lane's part of an item's hash."""
     digest = blake2b(lane.encode(), digest_size=16).digest()
     return int.from_bytes(digest[:8], "big"), digest[8 : 8 + HASH_BYTES - KEY_HASH_BYTES]
 
@@ -92,13 +92,16 @@ def starts_count(pacing: Pacing) -> bool:
 
 
 def starts_begin_to_count(before: Pacing, after: Pacing) -> bool:
-    """Return whether a change of limits makes the interval run from the last start, which was not recorded so far.
+    """Return whether a change of limits makes the interval run from the start instead of the settlement.
 
-    Items in flight then count as started at the time of the change.
+    Earlier starts were not recorded, so items in flight count as started at the time of the change.
     """
     return not starts_count(before) and starts_count(after)
 
 
 def compute_low_share(limit: int, claims_made: int) -> int:
-    """Return how many items of a claim come from the lowest priorities first: one in ten, even over claims of one."""
+    """Return how many items of a claim to take from the lowest priorities first: one in ten.
+
+    `claims_made` spreads the share over several claims if each takes fewer than ten items.
+    """
     return limit // 10 + (claims_made % 10 < limit % 10)

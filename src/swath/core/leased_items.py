@@ -39,7 +39,7 @@ class EncodedOutcome(NamedTuple):
     discovered: Sequence[EncodedItem]
     facts: Sequence[Fact]
     output: Any
-    # Set if a transaction whose commit got no reply may have settled the item already: call it to count that.
+    # Set if the commit of a transaction that settles the item got no reply. Call it if the item is settled.
     count_if_settled: Callable[[], None] | None = None
     rows: Sequence[Any] = NOTHING  # for the sink of the run
     counters: Mapping[str, int] = NO_COUNTERS
@@ -51,8 +51,8 @@ class _Attempt(NamedTuple):
 
     settlement: Settlement
     outcomes: Sequence[EncodedOutcome]
-    generation: int  # the store's, when the settlement left out the discovered items that the store was known to hold
-    seconds: float | None = None  # how long the store took, once it has answered
+    generation: int  # the store's, at the time when known items were left out of `discovered`
+    seconds: float | None = None  # how long the store took; None until it has answered
 
 
 class LeasedItems:
@@ -62,18 +62,18 @@ class LeasedItems:
         self.items: Sequence[Item] = decode_items(reply.items)
         self.fence = reply.fence
         self.expires_at: datetime = as_datetime(reply.expires_at)
-        # On `lease_clock`. It counts from before the request was sent, so it is never later than the store's time.
+        # The end of the lease on `lease_clock`, counted from before the request: never later than the store's.
         self.ends_at = asked_at + lease
-        self.counts = dict.fromkeys([*_COUNT_NAMES.values(), "discovered"], 0)  # what was settled
+        self.counts = dict.fromkeys([*_COUNT_NAMES.values(), "discovered"], 0)  # settled items by outcome
         self.accepts_output = False  # whether a runner writes the `output` of outcomes
         self.accepts_rows = False  # whether a runner passes the `rows` of outcomes to a sink
         self._session = session
         self._ref = ClaimRef(reply.fence, token)
         self._lease = lease
-        self._number = 0  # of the last settlement
+        self._number = 0  # the number of the last settlement
         self._unsettled = _index_keys(self.items)
         self._lost = False
-        self._unresolved: _Attempt | None = None  # the store may have committed it: it is sent again before any other
+        self._unresolved: _Attempt | None = None  # sent again before any other, because the store may have committed it
         self._settle_lock = asyncio.Lock()
 
     @property
@@ -91,11 +91,11 @@ class LeasedItems:
         return self._unsettled.get(item.partition, _EMPTY).get(item.position) == item.key
 
     def holds_position(self, partition: int, position: int) -> bool:
-        """Return whether the item at a position is not settled yet, whatever its key."""
+        """Return whether the item at a position is not settled yet, without comparing its key."""
         return position in self._unsettled.get(partition, _EMPTY)
 
     async def renew(self, lease: float | None = None) -> None:
-        """Make the lease end `lease` seconds from now, or the same time as before if it is not given."""
+        """Make the lease end `lease` seconds from now. Without `lease`, use the duration of the last lease."""
         lease = self._lease if lease is None else lease
         asked_at = lease_clock()
         began = perf_counter()
@@ -112,13 +112,13 @@ class LeasedItems:
     # Encoding
 
     def encode(self, outcome: object) -> EncodedOutcome:
-        """Check an outcome: the store can hold it, and this claim still holds its item."""
-        if not isinstance(outcome, Done):  # nearly all are, and checking one class takes a tenth of checking them all
+        """Check that the store can hold an outcome and that this claim still holds its item; return it encoded."""
+        if not isinstance(outcome, Done):  # most outcomes are Done, and checking one class takes a tenth of the time
             return self._encode_other(outcome)
         item, result, discovered, revisit_after, facts, output, started, payload, rows, counters, lane_counters = (
             outcome
         )
-        # Not `holds()`: for every item, calling a method would cost as much as the check.
+        # Not with `holds()`: the call would cost as much as the check, for every item.
         if self._unsettled.get(item.partition, _EMPTY).get(item.position) != item.key:
             raise self._build_not_held_error(item)
         new_items: Sequence[EncodedItem] = ()
@@ -224,7 +224,7 @@ class LeasedItems:
     ) -> None:
         """Settle outcomes of one partition inside a caller's transaction, which the caller may still roll back.
 
-        The items stay in this claim until then: the store refuses to settle an item twice.
+        The claim keeps the items, because it does not see the commit. The store refuses to settle an item twice.
         """
         settlement = self._build_settlement(partition, 0, outcomes, outputs)
         self._count(settlement, await self._send(settlement, connection))
@@ -237,8 +237,8 @@ class LeasedItems:
             partition,
             number,
             moves=[outcome.move for outcome in outcomes],
-            # Send all of them in a caller's transaction. If the store has lost items that it was known to hold, it is
-            # too late to add them once the transaction is over (INV-4).
+            # In a caller's transaction, send known items too. If the store had lost some of them, they could not be
+            # added after the transaction has ended (INV-4).
             discovered=self._session.drop_known(discovered) if number else list(discovered),
             outputs=outputs,
             facts=list({fact.key: fact for outcome in outcomes if outcome.facts for fact in outcome.facts}.values()),
@@ -249,8 +249,8 @@ class LeasedItems:
     async def _send_until_resolved(self, attempt: _Attempt) -> None:
         """Send a settlement, and keep it as unresolved until it is known whether the store committed it.
 
-        If a reply is lost, the settlement is sent again under its number before any other: the store then answers
-        what it did the first time.
+        If the reply is lost, send the settlement again under the same number before any other. The store recognises
+        the number and does not apply the settlement twice.
         """
         before, self._unresolved = self._unresolved, attempt
         try:
@@ -258,7 +258,7 @@ class LeasedItems:
         except StoreUnavailable:
             raise
         except SwathError as error:
-            # Nothing was changed. StoreFull says so only about this try: an earlier one may have been committed.
+            # Nothing was changed. StoreFull says so only about this attempt: an earlier one may have been committed.
             if not isinstance(error, StoreFull) or before is not attempt:
                 self._unresolved = None
             raise
@@ -295,7 +295,7 @@ class LeasedItems:
 
 
 def _index_keys(items: Iterable[Item]) -> dict[int, dict[int, str]]:
-    """Return the keys by partition and position. Another frontier has the same positions, but not the same keys."""
+    """Return the keys by partition and position. Keys reveal an item of another frontier at the same position."""
     keys: defaultdict[int, dict[int, str]] = defaultdict(dict)
     for item in items:
         keys[item.partition][item.position] = item.key

@@ -5,7 +5,7 @@ from urllib.parse import unquote
 
 MASK = "***"
 
-# Before the host, even if an unescaped character hides the password from urllib; and in the query.
+# A password before the host, even one with an unescaped character that confuses urllib, or in the query.
 _PASSWORDS = (
     re.compile(r"((?<=//)[^:@/?#]*:)([^?#]*@[^/]*|[^?#]*|[^/]*)(?=@)"),
     re.compile(r"((?<=[?&])(?:ssl)?password=)([^&#]*)"),

@@ -19,7 +19,7 @@ from swath.core.store import ADD_CHUNK, EncodedItem, Store
 
 log = logging.getLogger("swath")
 
-CLOCK_TOLERANCE = 5.0  # seconds by which the store's clock may step ahead of this machine's before it is reported
+CLOCK_TOLERANCE = 5.0  # seconds; a step of the store's clock ahead of this machine's clock is reported if it is larger
 
 
 class Session:
@@ -31,7 +31,7 @@ class Session:
         self.known_keys = KnownKeys()
         self._generation = store.generation
         self._observer = observer
-        self._clocks: tuple[float, float] | None = None  # ours and the store's at the last reply
+        self._clocks: tuple[float, float] | None = None  # this machine's clock and the store's at the last reply
         self._latest_store_time = 0.0
 
     def emit(self, event: events.Event) -> None:
@@ -63,17 +63,19 @@ class Session:
         return added
 
     def drop_known(self, items: Iterable[EncodedItem]) -> list[EncodedItem]:
-        """Return the items that the store is not known to hold, each once and in order."""
+        """Return the items that the store may not hold yet, in order and without duplicates."""
         self._check_generation()
         fresh: dict[bytes, EncodedItem] = {}
         for item in items:
             if item.hash not in self.known_keys:
-                fresh.setdefault(item.hash, item)  # of two items with one key the first counts, as in the store
+                fresh.setdefault(
+                    item.hash, item
+                )  # if two items have the same key, the first one counts, as in the store
         return list(fresh.values())
 
     def knows(self, item_hash: bytes) -> bool:
         """Return whether the store is known to hold an item, by its hash."""
-        if self._generation != self.store.generation:  # asked for every link, so not by a call of _check_generation
+        if self._generation != self.store.generation:  # inline, because this runs for every link
             self._check_generation()
         return item_hash in self.known_keys
 
@@ -99,6 +101,6 @@ class Session:
             if step > CLOCK_TOLERANCE and theirs > self._latest_store_time + CLOCK_TOLERANCE:
                 log.warning("the store's clock stepped forward by %.1f s: leases may have ended early", step)
                 self.emit(events.ClockStepped(step))
-        # The store read its clock after the request was sent. The reply may have waited for a blocked event loop.
+        # The store read its clock after the request was sent, but a blocked event loop may have delayed the reply.
         self._clocks = ours - seconds, theirs
         self._latest_store_time = max(self._latest_store_time, theirs)

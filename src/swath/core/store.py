@@ -1,7 +1,7 @@
 """The Store protocol, which every backend implements, and the records that cross it.
 
-A store gets items that are checked and encoded, and decides nothing about policy. Times are microseconds of the store's
-clock, durations are microseconds, text is UTF-8 without NUL, payloads and results are JSON text.
+A store gets items that are checked and encoded. It decides nothing about retries or limits by itself. Times are
+microseconds on the store's clock, durations are microseconds, text is UTF-8 without NUL, payloads and results are JSON.
 
 Every method is atomic. `swath.conformance` tests an implementation.
 """
@@ -59,23 +59,23 @@ class ClaimRequest(NamedTuple):
 
 
 class ClaimReply(NamedTuple):
-    """The items of a claim, and the state of the partitions that the store looked at."""
+    """The items of a claim, and the state of the partitions that it read."""
 
     now: int
     fence: int  # 0 if nothing was claimed
     items: Sequence[Item]  # with payloads as JSON text
     expires_at: int
-    # The earliest of these partitions; None: nothing waits. After a full claim it may be too early.
+    # When the next item of these partitions is ready; None if nothing waits. After a full claim it may be too early.
     next_ready_at: int | None
     skipped: Sequence[int]  # partitions that another transaction had locked; they may have ready items
     recovered: int  # items taken back from claims whose lease had expired
     died: int  # how many of the recovered items are dead now
-    starts_count: bool  # the interval of one of the lanes runs from this claim, so its items must start at once
+    starts_count: bool  # whether the interval of a lane runs from this claim, so that its items must start at once
     signal: "Signal"
 
 
 class ClaimRef(NamedTuple):
-    """The identity of a claim, which every write on its behalf must present (INV-2)."""
+    """The identity of a claim. Every write for the claim must present it (INV-2)."""
 
     fence: int
     token: int
@@ -125,20 +125,20 @@ class Settlement(NamedTuple):
     """Outcomes of one claim in one partition, with everything that commits together with them (INV-5)."""
 
     partition: int
-    number: int  # rises with every settlement of the claim, so that a repeated one is recognised; 0 is not repeated
+    number: int  # rises with every settlement of the claim, so that a repeated one is recognised; 0: never repeated
     moves: Sequence[Move]
-    discovered: Sequence[EncodedItem] = ()  # of any partition
+    discovered: Sequence[EncodedItem] = ()  # may belong to any partition
     outputs: Sequence[OutputMove] = ()
     facts: Sequence[Fact] = ()
-    counters: Mapping[str, int] = NO_COUNTERS  # what to add to the frontier's counters
-    lane_counters: Mapping[str, Mapping[str, int]] = NO_LANE_COUNTERS  # the same by lane: lanes of items in `moves`
+    counters: Mapping[str, int] = NO_COUNTERS  # to be added to the frontier's counters
+    lane_counters: Mapping[str, Mapping[str, int]] = NO_LANE_COUNTERS  # the same for lanes of items in `moves`
 
 
 class SettleReply(NamedTuple):
     """The result of a settlement."""
 
     now: int
-    discovered: int  # how many were new in this partition; those of other partitions are counted later
+    discovered: int  # discovered items that were new in this partition; those of other partitions are counted later
     checkpoint: int
 
 
@@ -303,14 +303,14 @@ class Store(Protocol):
         ...
 
     async def place_lanes(self, partition: int, numbers: Sequence[int]) -> None:
-        """Compute the next start of at most ADD_CHUNK lanes again, by the present settings.
+        """Compute when at most ADD_CHUNK lanes may start next, with the present settings.
 
-        A lane that waits keeps the time that was computed by the settings of that moment.
+        Without this call, a waiting lane keeps the time that was computed with the earlier settings.
         """
         ...
 
     async def reopen(self, places: Sequence[tuple[int, int]]) -> int:
-        """Make done or dead items, given by (partition, position), ready again at new positions; return how many."""
+        """Make the done or dead items at these (partition, position) ready again at new positions; return how many."""
         ...
 
     async def signal(self) -> Signal:
@@ -360,17 +360,17 @@ class Store(Protocol):
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """Open a transaction on the frontier's own database and return its connection, to use with `settle`.
 
-        It commits when the block ends and rolls back when the block raises. An error that waiting or more room can
-        cure leaves as StoreUnavailable or StoreFull. UsageError if the store has no database.
+        It commits when the block ends and rolls back when the block raises. Raise StoreUnavailable for errors that
+        waiting can cure, StoreFull if the disk is full, and UsageError if the store has no database.
         """
         ...
 
     def explain_refusal(self, error: BaseException) -> str | None:
-        """Return the database's message if `error` says that it refused the data of a row, otherwise None."""
+        """Return the database's message if `error` means that it refused the data of a row, otherwise None."""
         ...
 
     async def recount(self) -> Sequence[PartitionStatus]:
-        """Count the rows of every partition. `status` must equal the result. Takes as long as the frontier is large."""
+        """Count the rows of every partition; `status` must agree with the result. The cost grows with the frontier."""
         ...
 
     async def wait(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Check what a caller passes in, before a store sees it. Every message says what to pass instead."""
+"""Check arguments before they reach a store. Every message says what to pass instead."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -18,7 +18,7 @@ MAX_FACT_KEY_BYTES = 2_000  # a PostgreSQL index entry holds at most 2,704 bytes
 MAX_OUTPUT_NAME_BYTES = 2_000  # for the same reason
 MAX_COUNTER_NAME_BYTES = 200
 MAX_COUNT = 2**53 - 1  # the largest whole number that every JSON parser reads exactly
-MAX_JSON_DEPTH = 200  # Python parses about 1,000 levels, and the caller has used some of its stack already
+MAX_JSON_DEPTH = 200  # Python's parser allows about 1,000 levels, minus the depth of the caller's stack
 MAX_WORKER_CHARS = 512
 MAX_REASON_CHARS = 1_000
 MAX_ERROR_CHARS = 8_000
@@ -30,7 +30,7 @@ MAX_CONCURRENCY = 1_000_000
 MAX_ATTEMPTS = 10_000  # PostgreSQL stores retries plus lost workers in two bytes, and each can reach this limit
 
 UNLIMITED = 0  # how a store keeps `concurrency=None`
-SHOWN_CHARS = 80  # of a value in a message
+SHOWN_CHARS = 80  # characters of a value that a message shows
 
 
 def check_key(key: object) -> bytes:
@@ -46,7 +46,7 @@ def check_lane(lane: object) -> None:
 
 
 def check_text(name: str, value: object, limit: int) -> bytes:
-    """Return a text as the UTF-8 bytes that a store keeps."""
+    """Return a text in UTF-8, as a store keeps it."""
     if not isinstance(value, str):
         raise InvalidItem(f"{name} {show(value)} is of type {type(value).__name__}: pass a str")
     if not value:
@@ -147,7 +147,7 @@ def check_delay(name: str, seconds: object) -> int:
 
 
 def check_outputs(outputs: Sequence[object]) -> None:
-    """Check how output files grew: each file once, with whole numbers as lengths."""
+    """Check the moves of output files: each file at most once, with whole numbers as lengths."""
     names = set[str]()
     for output in outputs:
         if not isinstance(output, OutputMove):
@@ -183,7 +183,7 @@ def check_counters(name: str, key: str, counters: object) -> Mapping[str, int]:
             )
         if not is_int(count) or not -MAX_COUNT <= count <= MAX_COUNT:
             raise InvalidOutcome(
-                f"{name} of {show(key)}: {show(counter)} is {show(count)}, and not a whole number "
+                f"{name} of {show(key)}: {show(counter)} is {show(count)}, not a whole number "
                 f"from {-MAX_COUNT:,} to {MAX_COUNT:,}"
             )
     return counters

@@ -1,4 +1,4 @@
-"""Write Python lists as PostgreSQL array literals: one text per column is cheaper to send than one value per row."""
+"""Write Python lists as PostgreSQL array literals: sending one text per column is cheaper than one value per row."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,7 +10,7 @@ def text_array(values: Sequence[str | None]) -> str:
         return "{}"
     if missing:
         return "{" + ",".join("NULL" if value is None else _quote(value) for value in values) + "}"
-    joined = "\0".join(values)  # type: ignore[arg-type]  # no text in a store contains NUL
+    joined = "\0".join(values)  # type: ignore[arg-type]  # texts never contain NUL
     if "\\" in joined or '"' in joined:
         joined = joined.replace("\\", "\\\\").replace('"', '\\"')
     return '{"' + joined.replace("\0", '","') + '"}'

@@ -1,7 +1,7 @@
 """Call stored functions and run queries: one statement, one transaction each.
 
-Rows are read by position, so the names of a reply's columns are compared with the expected ones before the first call
-of a function on a connection. With functions named after their content they can only differ if a function was replaced.
+Replies are read by position. So before the first call of a function on a connection, the names of its columns are
+compared with the expected ones. They can differ only if the function was replaced, because its name contains a hash.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from swath.backends.postgres.replies import COLUMNS
 from swath.backends.postgres.statements import FUNCTIONS, QUERIES
 from swath.core.errors import SchemaError, StoreFull, StoreUnavailable
 
-RECHECKED = ("find_claim", "claimed_items")  # they ask about a claim that may have taken effect already
+RECHECKED = ("find_claim", "claimed_items")  # they look up a claim that may have taken effect
 
 
 class Calls:
@@ -83,9 +83,9 @@ class Calls:
     ) -> list[Any]:
         """Send a statement, and once more if the connection broke or PostgreSQL resolved a deadlock against it.
 
-        Each is safe to repeat: the store looks up what was applied by its number or its hash. An idle connection may
-        have broken long ago. As long as it is `unsure` whether an earlier statement took effect, a full disk does not
-        prove that it did not, so StoreFull is raised as StoreUnavailable.
+        Repeating is safe: the functions recognise what was applied by its number or hash. The connection may have
+        broken while it was idle. If `unsure`, an earlier statement may have taken effect even if the disk is full now,
+        so StoreUnavailable is raised instead of StoreFull.
         """
         reinstalled = False
         while True:

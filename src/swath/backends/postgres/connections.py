@@ -1,6 +1,6 @@
 """A small pool of connections, each borrowed for one transaction.
 
-No state stays in a session, so the server can be behind a pooler in transaction mode.
+No state is kept in a session, so the server can be behind a pooler in transaction mode.
 """
 
 import asyncio
@@ -13,12 +13,12 @@ import psycopg
 
 from swath.core.errors import UsageError
 
-# Per process, regardless of its workers. More than the process uses to settle and add: if those calls wait for locked
-# partitions, it can still renew leases.
+# Per process, for any number of workers. More than settling and adding use at the same time: when all of those wait for
+# locked partitions, a connection remains to renew leases.
 MAX_CONNECTIONS = 8
 CONNECT_TIMEOUT = 10
-# Detects within half a minute that a server vanished, as in a failover. With its defaults, TCP takes 15 minutes or,
-# while it waits for a reply, two hours. The URL can set other values.
+# Detect within half a minute that a server vanished, as in a failover. With its defaults, TCP takes 15 minutes or,
+# while it waits for a reply, two hours. The URL can override these values.
 KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4, "tcp_user_timeout": 30_000}
 
 AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
@@ -51,7 +51,7 @@ class Connections:
 
     async def give_back(self, connection: AsyncConnection, error: BaseException | None) -> None:
         try:
-            # After a cancellation or in the middle of a statement, what the session does is not known.
+            # After a cancellation or inside a statement, the state of the session is unknown.
             idle = connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
             sound = error is None or (isinstance(error, Exception) and idle)
             if sound and not connection.closed and not self._closed:
@@ -65,7 +65,7 @@ class Connections:
 
     @property
     def is_inherited(self) -> bool:
-        """Whether the connections belong to a parent process: a child must not write to its sockets."""
+        """Whether the connections belong to a parent process. A child must not write to the sockets of its parent."""
         return os.getpid() != self._pid
 
     def check_process(self) -> None:
@@ -77,7 +77,7 @@ class Connections:
 
     async def _connect(self) -> AsyncConnection:
         connection = await self._make_connection()
-        # A pooler may reuse a session that a client listened on. Without a handler, psycopg would keep notifications.
+        # A pooler may reuse a session that listens. Without a handler, psycopg would collect its notifications.
         connection.add_notify_handler(_discard)
         return connection
 
@@ -121,5 +121,5 @@ async def connect(dsn: str) -> AsyncConnection:
         prepare_threshold=None,
         connect_timeout=CONNECT_TIMEOUT,
         application_name="swath",
-        client_encoding="UTF8",  # overrides the URL, the role and the database: texts are any Unicode
+        client_encoding="UTF8",  # overrides the URL, the role and the database, because texts may contain any character
     )

@@ -39,8 +39,8 @@ _BUSY = (
 )
 _TRANSACTION_TIMEOUTS = ("25P03", "25P04")  # idle_in_transaction_session_timeout, transaction_timeout
 _BROKEN = ("08", "57P")  # classes: connection errors, and a server that ends sessions
-_TOO_LARGE = "54"  # class: a limit of the server that waiting does not lift
-_HINT = re.compile(r"\n\t.*")  # libpq's question whether the server runs, which our message asks itself
+_TOO_LARGE = "54"  # class: limits of the server, which waiting does not change
+_HINT = re.compile(r"\n\t.*")  # libpq's hint to check that the server is running, which our message contains
 
 # The missing privilege, by the kind of object that the server names.
 _GRANTS = {
@@ -57,7 +57,7 @@ _DENIED = re.compile(r"permission denied for (\w+) (.+)")
 def translate_errors(display_url: str, *, doing: str, elsewhere: str | None = None) -> Iterator[None]:
     """Raise the errors of psycopg as errors of swath.
 
-    `elsewhere` is given for a connection of the caller: the message if its database does not hold the frontier.
+    For a caller's connection, `elsewhere` is the message if its database does not hold the frontier.
     """
     try:
         yield
@@ -75,7 +75,7 @@ def translate_errors(display_url: str, *, doing: str, elsewhere: str | None = No
 
 
 def translate_error(error: psycopg.Error, display_url: str, *, doing: str) -> SwathError:
-    """Return the error of swath that tells the caller what to do."""
+    """Return the SwathError for an error of psycopg. Its message says what to do."""
     message = (error.diag.message_primary or str(error)).strip()
     if (raised := _translate_own(error.sqlstate, message, display_url, doing)) is not None:
         return raised
@@ -98,7 +98,7 @@ def translate_error(error: psycopg.Error, display_url: str, *, doing: str) -> Sw
 
 
 def _translate_own(sqlstate: str | None, message: str, display_url: str, doing: str) -> SwathError | None:
-    """Translate what a stored function raised."""
+    """Translate an error that a stored function raised."""
     if sqlstate == LEASE_LOST:
         return LeaseLost(_explain_lost(doing, message))
     if sqlstate == NOT_HELD:
@@ -120,15 +120,15 @@ def _translate_own(sqlstate: str | None, message: str, display_url: str, doing: 
 
 
 def can_repeat(error: psycopg.Error) -> bool:
-    """Return whether the same statement may succeed at once: the connection broke, or PostgreSQL ended a deadlock.
+    """Return whether to repeat a statement at once: the connection broke, or PostgreSQL resolved a deadlock against it.
 
-    A statement that ran into a lock timeout has waited long enough.
+    Do not repeat a statement that ran into a lock timeout: it has waited long enough.
     """
     return error.sqlstate is None or error.sqlstate.startswith(_BROKEN) or isinstance(error, pg.DeadlockDetected)
 
 
 def build_format_error(found: int, display_url: str) -> SwathError:
-    """Return the error for a store whose tables have another format than this version's."""
+    """Return the error for a store whose format is not the one of this version."""
     formats = f"{display_url} has format {found}, this swath works with {FORMAT}"
     if found < FORMAT:
         return SchemaOutdated(f"{formats}: run `swath db migrate --store '{display_url}'`")
@@ -136,7 +136,7 @@ def build_format_error(found: int, display_url: str) -> SwathError:
 
 
 def _name_grant(message: str) -> str:
-    """Return the GRANT that the role lacks, as far as the server says."""
+    """Return a sentence with the GRANT that the role lacks, if the server names the object."""
     denied = _DENIED.match(message)
     if denied is None or denied[1] not in _GRANTS:
         return "Grant the role of this URL what is missing, or use the role that made the frontier"

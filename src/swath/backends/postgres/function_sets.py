@@ -42,7 +42,7 @@ WHERE a.privilege_type = 'EXECUTE'
 
 
 async def lock_schema(connection: AsyncConnection, location: PostgresLocation) -> None:
-    """Wait until no other transaction creates or migrates a frontier in this schema."""
+    """Acquire the lock under which a frontier in this schema is created or migrated."""
     await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"swath {location.schema}",))
 
 
@@ -63,7 +63,7 @@ async def ensure_installed(
                 await install(connection, location, functions)
     except (pg.InsufficientPrivilege, pg.ReadOnlySqlTransaction) as error:
         if row is not None:
-            return  # a role that may only read: others record the use
+            return  # a role that may only read cannot record the use
         raise SchemaOutdated(
             f"{location.display_url} lacks the stored functions of this swath (set {functions.hash}), and this role "
             f"may not create them ({error.diag.message_primary}). "
@@ -72,7 +72,7 @@ async def ensure_installed(
 
 
 async def _record_use(connection: AsyncConnection, location: PostgresLocation, functions: FunctionSet) -> bool:
-    """Return False if the set no longer exists: the update waits for a migration that deletes the row."""
+    """Record that the set is in use. Return False if it does not exist (a concurrent migration may have removed it)."""
     cursor = await connection.execute(
         location.fill("UPDATE {schema}.function_set SET used_at = now() WHERE hash = %s"), (functions.hash,)
     )
@@ -82,7 +82,7 @@ async def _record_use(connection: AsyncConnection, location: PostgresLocation, f
 async def install(connection: AsyncConnection, location: PostgresLocation, functions: FunctionSet = FUNCTIONS) -> bool:
     """Create the functions of a set and copy the grants of the previous one; return False if the set is installed.
 
-    To be called in a transaction. If another one installs the same set, the INSERT waits until it ends.
+    Call it in a transaction. If another transaction installs the same set, the INSERT waits for it to end.
     """
     cursor = await connection.execute(
         location.fill("INSERT INTO {schema}.function_set (hash) VALUES (%s) ON CONFLICT DO NOTHING"), (functions.hash,)
@@ -107,9 +107,9 @@ async def _copy_grants(connection: AsyncConnection, location: PostgresLocation, 
 async def remove_unused(
     connection: AsyncConnection, location: PostgresLocation, functions: FunctionSet = FUNCTIONS
 ) -> list[str]:
-    """Drop the other sets that no process used for UNUSED_SECONDS; return their hashes.
+    """Drop other sets that no process has used for UNUSED_SECONDS; return their hashes.
 
-    A set whose functions belong to a role that this one may not act for stays.
+    Keep a set if this role may not drop its functions.
     """
     cursor = await connection.execute(
         location.fill(

@@ -1,4 +1,4 @@
-"""Parse a store URL: which database, which schema, and the URL without its password."""
+"""PostgresLocation: the database and the schema that a store URL names, and the URL with its password masked."""
 
 import re
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class PostgresLocation:
     @classmethod
     def parse(cls, url: str) -> "PostgresLocation":
         display_url = mask_password(url)
-        # Not with urllib, which reads + as a space and drops the slashes of postgresql:///db.
+        # Not with urllib, which decodes + as a space and drops slashes of postgresql:///db.
         address, _, query = url.partition("?")
         fields = [field.partition("=") for field in query.split("&") if field]
         schema = {name: unquote(value) for name, _, value in fields}.get("schema", DEFAULT_SCHEMA)
@@ -51,5 +51,5 @@ class PostgresLocation:
 
 
 def _hide_password(message: str, display_url: str) -> str:
-    """Mask what libpq quotes in its message unless it also is in the masked URL."""
+    """Mask each text that libpq quotes in its message, unless the masked URL contains it too."""
     return re.sub(r'"(.*)"', lambda quoted: quoted[0] if quoted[1] in display_url else f'"{MASK}"', message.strip())

@@ -19,7 +19,7 @@ from swath.backends.postgres.statements import FUNCTIONS, PACKAGE
 from swath.core.errors import NotAFrontier, SchemaError, StoreUnavailable
 from swath.core.store import Settings
 
-LOCK_SECONDS = 30.0  # how long a migration waits for a lock, while it holds others
+LOCK_SECONDS = 30.0  # how long a migration waits for the lock of one partition while it holds others
 
 
 def list_migrations() -> Sequence[tuple[int, str]]:
@@ -29,7 +29,7 @@ def list_migrations() -> Sequence[tuple[int, str]]:
 
 
 def hash_migration(name: str) -> str:
-    """Return the hash of a migration's text without comments, by which a store knows what its tables were made from."""
+    """Return the hash of a migration's text without comments. A store records it for each migration applied to it."""
     lines = sql.read(f"{PACKAGE}.migrations", name).splitlines()
     text = "\n".join(line.rstrip() for line in lines if line.strip() and not line.lstrip().startswith("--"))
     return sha256(text.encode()).hexdigest()
@@ -42,7 +42,7 @@ async def create(connection: AsyncConnection, location: PostgresLocation, settin
         if await read_format(connection, location) is not None:
             return
         cursor = await connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (location.schema,))
-        if not await cursor.fetchone():  # IF NOT EXISTS needs the right to create a schema even if it exists
+        if not await cursor.fetchone():  # IF NOT EXISTS needs the privilege to create schemas even if the schema exists
             await connection.execute(location.fill("CREATE SCHEMA {schema}"))
         await _apply(connection, location, above=0)
         await install(connection, location)
@@ -82,7 +82,7 @@ async def migrate(url: str) -> Sequence[str]:
                 await connection.execute(
                     location.fill("SELECT partition FROM {schema}.partition ORDER BY partition FOR UPDATE")
                 )
-                found = await read_format(connection, location)  # again, under the lock
+                found = await read_format(connection, location)  # read it again under the lock
                 assert found is not None
                 if found > FORMAT:
                     raise build_format_error(found, location.display_url)

@@ -1,6 +1,6 @@
-"""Wake waiting tasks: at once for changes made in this process, through LISTEN for those of other processes.
+"""Listener: wakes waiting tasks, at once after changes by this process and through LISTEN after those of others.
 
-A notification is a hint. A task that gets none, for example behind a pooler, looks for work when its timeout ends.
+A notification is only a hint. A task that gets none, for example behind a pooler, claims again when its timeout ends.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class Listener:
                 await self._woken.wait()
 
     def wake(self) -> None:
-        """Wake the tasks that wait now. Later ones wait for the next wake-up."""
+        """Wake the tasks that are waiting now."""
         self._woken.set()
         self._woken = asyncio.Event()
 

@@ -10,10 +10,10 @@ from swath.core.item import Item
 
 
 class ClaimReplyRow(NamedTuple):
-    """The reply of `claim`. From `partitions` on it holds the items, unless they are too many for one reply.
+    """The reply of `claim`. The columns from `partitions` on hold the items, unless they are too many for one reply.
 
-    Partitions, priorities and counts are runs: `counts` items of one partition and one priority. From `payloads` on, a
-    column is None if all items have the usual value.
+    `partitions`, `priorities` and `counts` are run-length encoded: a run is `counts` items of one partition and one
+    priority. From `payloads` on, a column is None if all items have its default value.
     """
 
     now: int
@@ -81,7 +81,7 @@ class SettleReplyRow(NamedTuple):
     version: int
 
 
-SCALAR = ("reply",)  # the column of a function that returns one value; calls name it so
+SCALAR = ("reply",)  # the column name of a function that returns one value
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "add": SCALAR,
@@ -144,7 +144,7 @@ def read_lane_counters(texts: Sequence[str | None] | None, count: int) -> Iterab
 
 
 def _count_in_flight(lanes: Sequence[str], before: Sequence[int]) -> Iterable[int]:
-    """Count what is in flight of its lane before each item: what was there before the claim, and the claim's own."""
+    """Return how many items of its lane were in flight before each item, including those of the claim."""
     for (_, first), items in groupby(zip(lanes, before, strict=True)):
         yield from range(first, first + sum(1 for _ in items))
 
@@ -164,7 +164,7 @@ def _build_items(
     lane_in_flights: Iterable[int],
     lane_counters: Iterable[Counters],
 ) -> list[Item]:
-    """Build many items at once: `Item(…)` would match its arguments by name, at three times the cost."""
+    """Build many items at once. `Item(…)` binds arguments by name, which takes three times as long."""
     columns: tuple[Iterable[Any], ...] = (
         keys,
         lanes,

@@ -21,13 +21,13 @@ from swath.core.store import LOST_WORKER, MoveKind
 
 PACKAGE = "swath.backends.postgres"
 CHANNEL = "swath"  # for NOTIFY; the payload is the schema of the frontier
-FRAGMENTS = ("lane_now", "partition_now")  # subqueries of `queries.sql` that other queries select from
+FRAGMENTS = ("lane_now", "partition_now")  # blocks of `queries.sql` that other queries use as subqueries
 
 CONSTANTS: Mapping[str, str | int] = {
     **{kind.name: kind.value for kind in MoveKind},
     "TOP_PRIORITY": LEVELS - 1,
     "DEFAULT_PRIORITY": DEFAULT_PRIORITY,
-    "RANKS": 2 * LEVELS,  # of each priority two: items that came back, then fresh ones
+    "RANKS": 2 * LEVELS,  # two for each priority: returned items come before fresh ones
     "LOST_WORKER": LOST_WORKER,
     "CHANNEL": CHANNEL,
     "LEASE_LOST": LEASE_LOST,
@@ -37,7 +37,7 @@ CONSTANTS: Mapping[str, str | int] = {
     "WRONG_FORMAT": WRONG_FORMAT,
     "NOTIFY_INTERVAL": 100_000,  # microseconds between two notifications of a partition
     "INBOX_ROWS": 1_000,  # rows of an inbox that one drain reads
-    "DEEP_LANE": 16,  # items taken from a lane before it remembers where its first live item is
+    "DEEP_LANE": 16,  # after this many items were taken from a lane, it stores the place of its first live item
     "MOST_LANES_PUT_OFF": 5_000,  # by one claim
     "MOST_ITEMS_IN_REPLY": 1_000,
     "MOST_BYTES_IN_REPLY": 65_536,

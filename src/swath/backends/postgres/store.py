@@ -1,4 +1,4 @@
-"""PostgresStore: each method calls the stored function of its name, or runs the query of its name."""
+"""PostgresStore: each method calls the stored function, or runs the query, with the same name."""
 
 import asyncio
 import logging
@@ -89,7 +89,7 @@ class PostgresStore:
         clock: Clock | None = None,
         connections: Connections | None = None,
     ) -> "PostgresStore":
-        """Open the frontier at `url`. If there is none, create it with `settings`."""
+        """Open the frontier at `url`. If it does not exist, create it with `settings`."""
         location = PostgresLocation.parse(url)
         connections = connections or Connections(lambda: connect(location.dsn))
         try:
@@ -110,7 +110,7 @@ class PostgresStore:
     # Work on items
 
     async def add(self, items: Sequence[EncodedItem]) -> int:
-        # Several partitions at a time, because each add waits for the disk during half of its time.
+        # Add to several partitions concurrently, because half of the time of an add is waiting for the disk.
         parts = defaultdict[int, list[EncodedItem]](list)
         for item in items:
             parts[item.partition].append(item)
@@ -190,7 +190,7 @@ class PostgresStore:
         )
 
     async def _find_claim(self, request: ClaimRequest) -> ClaimReply:
-        """Look up whether a claim was made whose reply was lost."""
+        """Look up a claim whose reply was lost: it may or may not have been made."""
         row = FoundClaimRow._make(
             await self._calls.call(
                 "find_claim", FORMAT, self._now(), request.token, request.lease, doing="looking for a claim"
@@ -203,20 +203,20 @@ class PostgresStore:
 
     async def _read_claimed_items(self, token: int, fence: int) -> list[Item]:
         """Read the items of a claim that did not come with its reply."""
-        self._doubtful.add(token)  # until they are read
+        self._doubtful.add(token)  # in doubt until its items are read
         row = await self._calls.call("claimed_items", fence, doing="reading a claim")
         self._doubtful.discard(token)
         return read_claimed_items(ClaimedItemsRow._make(row))
 
     def _compare_versions(self, pairs: Sequence[int], before: Mapping[int, int]) -> None:
-        """Notice that the database was restored or failed over: a partition's version is lower than it was.
+        """Detect that the database was restored or failed over: the version of a partition is lower than before.
 
-        Compare with the versions known before the claim was sent: of two concurrent claims, the later may be answered
-        first.
+        Compare with the versions known before the claim was sent, because replies to concurrent claims may arrive in
+        another order.
         """
         found = dict(zip(pairs[::2], pairs[1::2], strict=True))
         if any(version < before.get(partition, 0) for partition, version in found.items()):
-            log.warning("%s went back in time: was it restored or failed over?", self.location.display_url)
+            log.warning("%s is in an earlier state: was it restored or failed over?", self.location.display_url)
             self._rewound += 1
             self._versions.clear()
         for partition, version in found.items():
@@ -244,13 +244,13 @@ class PostgresStore:
         return SettleReply(row.now, row.discovered, row.checkpoint)
 
     async def _settle_on(self, connection: Any, arguments: tuple[Any, ...], doing: str) -> tuple[Any, ...]:
-        """Settle inside the caller's transaction. After an error PostgreSQL only allows a rollback."""
+        """Settle inside the caller's transaction. After an error, PostgreSQL allows only a rollback."""
         if not isinstance(connection, psycopg.AsyncConnection | psycopg.Connection):
             raise WrongTransaction(f"{doing}: connection= takes a psycopg connection, not {type(connection).__name__}")
         status = connection.info.transaction_status
         if status == TransactionStatus.INERROR:
-            raise WrongTransaction(f"{doing}: an earlier statement has failed the transaction: roll it back")
-        # Without autocommit, psycopg begins a transaction with the first statement, which this may be.
+            raise WrongTransaction(f"{doing}: an earlier statement of the transaction failed: roll it back")
+        # Without autocommit, psycopg begins a transaction with the first statement, which may be this one.
         if status != TransactionStatus.INTRANS and (status != TransactionStatus.IDLE or connection.autocommit):
             raise WrongTransaction(
                 f"{doing}: the connection has no open transaction ({status.name}): "
