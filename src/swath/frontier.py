@@ -376,8 +376,7 @@ class Frontier:
         found = await self._find(key, lane)
         if not found:
             return explain_unknown(key, lane, await self._find(key, None) if lane is not None else ())
-        status = await self._store.status()
-        return explain(key, found, now=status.now, paused=status.signal.paused)
+        return explain(key, found, await self._store.status())
 
     async def _find(self, key: str, lane: str | None) -> Sequence[Found]:
         check_key(key)

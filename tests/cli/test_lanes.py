@@ -30,8 +30,8 @@ def test_json_is_a_line_for_each_lane(url: str, swath: Run) -> None:
     lanes = {lane["lane"]: lane for lane in swath("lanes", "--json").json_lines()}
     assert set(lanes) == {"a", "b"}
     assert set(lanes["a"]) == {
-        "lane", "partition", "waiting", "in_flight", "ready_at", "min_interval", "concurrency", "paused",
-        "blocked_until", "state",
+        "lane", "partition", "waiting", "in_flight", "visits", "ready_at", "min_interval", "concurrency", "overrides",
+        "paused", "blocked_until", "counters", "state",
     }  # fmt: skip
     assert (lanes["a"]["waiting"], lanes["a"]["state"], lanes["a"]["paused"]) == (3, "ready", False)
 
@@ -71,11 +71,11 @@ def test_one_lane(url: str, swath: Run) -> None:
 def test_set_and_default(url: str, swath: Run) -> None:
     fill(url, a=2)
     data = swath("lanes", "set", "a", "--min-interval", "1.5", "--concurrency", "3", "--json").json()
-    assert (data["min_interval"], data["concurrency"]) == (1.5, 3)
+    assert (data["min_interval"], data["concurrency"], data["overrides"]) == (1.5, 3, ["concurrency", "min_interval"])
     facts = swath("lanes", "set", "a", "--concurrency", "default").facts()
     assert (facts["min_interval"], facts["concurrency"]) == ("1.5", "unlimited (default)")
     data = swath("lanes", "set", "a", "--min-interval", "default", "--json").json()
-    assert data["min_interval"] is None
+    assert (data["min_interval"], data["concurrency"], data["overrides"]) == (0.0, None, [])
 
 
 def test_defaults_are_shown_and_changed(url: str, swath: Run) -> None:

@@ -8,19 +8,9 @@ from swath.cli.formatting import format_concurrency, format_duration, format_tim
 
 
 def lane_to_json(lane: LaneInfo, now: datetime) -> dict[str, Any]:
-    """Return a lane for --json. A limit is null if the lane uses the default; a concurrency of 0 means no limit."""
-    return {
-        "lane": lane.lane,
-        "partition": lane.partition,
-        "waiting": lane.waiting,
-        "in_flight": lane.in_flight,
-        "ready_at": None if lane.ready_at is None else lane.ready_at.isoformat(),
-        "min_interval": lane.min_interval if "min_interval" in lane.overrides else None,
-        "concurrency": (lane.concurrency or 0) if "concurrency" in lane.overrides else None,
-        "paused": lane.paused,
-        "blocked_until": None if lane.blocked_until is None else lane.blocked_until.isoformat(),
-        "state": get_state(lane, now),
-    }
+    """Return a lane for --json. `overrides` lists the limits that the lane sets itself; a concurrency of null is
+    unlimited."""
+    return {**lane.as_dict(), "state": get_state(lane, now)}
 
 
 def lane_to_row(lane: LaneInfo, now: datetime) -> tuple[str, ...]:

@@ -30,6 +30,23 @@ class LaneInfo:
     last_at: datetime | None  # the last settlement if concurrency is 1, else the last start; None if there was none
     counters: Mapping[str, int] = NO_COUNTERS
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the lane ready to be written as JSON, with times in ISO 8601."""
+        return {
+            "lane": self.lane,
+            "partition": self.partition,
+            "waiting": self.waiting,
+            "in_flight": self.in_flight,
+            "visits": self.visits,
+            "ready_at": None if self.ready_at is None else self.ready_at.isoformat(),
+            "min_interval": self.min_interval,
+            "concurrency": self.concurrency,
+            "overrides": sorted(self.overrides),
+            "paused": self.paused,
+            "blocked_until": None if self.blocked_until is None else self.blocked_until.isoformat(),
+            "counters": dict(self.counters),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class DeadItem:

@@ -8,7 +8,8 @@ from typing import Any
 
 from swath.core.checkpoint import Checkpoint
 from swath.core.clock import SECOND, as_datetime
-from swath.core.store import AHEAD_LIMIT, Found, LaneRow, PartitionStatus, StoreStatus
+from swath.core.inspection import build_lane_info
+from swath.core.store import AHEAD_LIMIT, Found, LaneRow, PartitionStatus, Settings, StoreStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,17 +141,17 @@ def explain_unknown(key: str, lane: str | None, elsewhere: Sequence[Found]) -> E
     return Explanation(key, "unknown", sentence)
 
 
-def explain(key: str, found: Sequence[Found], *, now: int, paused: bool) -> Explanation:
+def explain(key: str, found: Sequence[Found], status: StoreStatus) -> Explanation:
     """Explain a key in one sentence. If several lanes have it, describe the first and name the others."""
     first = found[0]
-    sentence = f"{key} {_describe_item(first, now)}"
+    sentence = f"{key} {_describe_item(first, status.now)}"
     if first.state == "delayed" and first.lane is not None and first.lane.limits.paused:
         sentence += f" Lane {first.lane.lane} is paused."
-    if first.state in ("inbox", "ready", "delayed") and paused:
+    if first.state in ("inbox", "ready", "delayed") and status.signal.paused:
         sentence += " The frontier is paused."
     if others := [other.lane.lane for other in found[1:] if other.lane]:
         sentence += f" The same key is also in lane {', '.join(others)}."
-    return Explanation(key, first.state, sentence, _collect_data(first))
+    return Explanation(key, first.state, sentence, _collect_data(first, status.settings))
 
 
 def _describe_item(found: Found, now: int) -> str:
@@ -197,7 +198,7 @@ def _describe_lane(lane: LaneRow | None, now: int) -> str:
     return "which is ready"
 
 
-def _collect_data(found: Found) -> dict[str, Any]:
+def _collect_data(found: Found, settings: Settings) -> dict[str, Any]:
     """Return the values that apply to the item's state. Times are in ISO 8601, JSON is decoded."""
     data: dict[str, Any] = {"partition": found.partition, "position": found.position, "priority": found.priority}
     data["attempts"] = found.attempts
@@ -211,24 +212,8 @@ def _collect_data(found: Found) -> dict[str, Any]:
     if found.result is not None:
         data["result"] = json.loads(found.result)
     if found.lane is not None:
-        data["lane"] = _collect_lane_data(found.lane)
+        data["lane"] = build_lane_info(found.lane, settings).as_dict()
     return data
-
-
-def _collect_lane_data(lane: LaneRow) -> dict[str, Any]:
-    """Return the state and limits of a lane, ready to be written as JSON."""
-    limits = lane.limits
-    return {
-        "lane": lane.lane,
-        "partition": lane.partition,
-        "waiting": lane.waiting,
-        "in_flight": lane.in_flight,
-        "ready_at": None if lane.ready_at is None else as_datetime(lane.ready_at).isoformat(),
-        "min_interval": None if limits.min_interval is None else limits.min_interval / SECOND,
-        "concurrency": limits.concurrency,
-        "paused": limits.paused,
-        "blocked_until": as_datetime(limits.blocked_until).isoformat() if limits.blocked_until else None,
-    }
 
 
 def _format_time(moment: int | None) -> str:

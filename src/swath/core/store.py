@@ -278,7 +278,10 @@ class Store(Protocol):
         ...
 
     async def settle(self, claim: ClaimRef, settlement: Settlement, *, connection: Any = None) -> SettleReply:
-        """Commit a settlement, or send it in the caller's transaction, `connection` (INV-2, INV-5, INV-6)."""
+        """Commit a settlement, or send it in the caller's transaction, `connection` (INV-2, INV-5, INV-6).
+
+        Settlements of one claim are sent one after the other: a number below one that was applied counts as applied.
+        """
         ...
 
     async def change_lane(self, partition: int, lane: str, change: LaneChange) -> None:
