@@ -111,7 +111,7 @@ def test_a_check_that_cannot_be_found_is_said_so(
         ("nowhere.jsonl", "cannot be read: No such file"),
         ("nowhere.parquet", "cannot be read: No such file"),
         ("s4://bucket/prefix", "s4"),
-        ("plain.txt", "is a file of an unknown format"),
+        ("plain.txt", "is a file of an unknown format. Known formats: .jsonl, "),
         ("false.parquet", "false.parquet is not a Parquet file"),
         ("", "--source is empty"),
     ],

@@ -1,4 +1,4 @@
-"""JSON LineReader in ranges and stretches: every line once, whatever is in the file."""
+"""JSON Lines in ranges and sections: every line once, whatever is in the file."""
 
 import gzip
 import io
@@ -185,10 +185,10 @@ def test_a_truncated_file_is_read_as_far_as_it_goes_and_then_from_there(
     assert len(again.keys("odd")) == 3_000
 
 
-def test_a_stretch_begins_anew_where_no_stream_stands_before_it(
+def test_a_section_is_read_from_the_start_if_no_stream_is_paused_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after a crash: the other process has to find the place by itself."""
+    """After a crash, another process has no paused stream."""
     monkeypatch.setattr(module, "SECTION", 100)
     path = tmp_path / "records.jsonl.gz"
     path.write_bytes(gzip.compress(numbers(100)))
@@ -205,7 +205,7 @@ def test_a_stretch_begins_anew_where_no_stream_stands_before_it(
     assert seen == list(range(100))
 
 
-def test_a_file_that_shrank_is_not_gone_on_with(tmp_path: Path) -> None:
+def test_a_scan_of_a_file_that_shrank_cannot_resume(tmp_path: Path) -> None:
     source = JsonLinesSource(str(tmp_path / "records.jsonl"))
     (tmp_path / "records.jsonl").write_bytes(numbers(10))
     before = json.loads(json.dumps(source.snapshot()))

@@ -296,7 +296,7 @@ def test_equal_tables_are_a_proof(base: Database, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_every_difference_is_found_and_nothing_else(base: Database, tmp_path: Path) -> None:
-    """In gaps, beyond both ends, and in stretches that only one side has."""
+    """In gaps, beyond both ends, and in ranges that only one side has."""
     chance = random.Random(7)
     base.fill("here", range(1_000, 5_000, 2))
     base.fill("there", range(1_000, 5_000, 2))

@@ -195,8 +195,8 @@ def open_tree(source: str, *, excluded: Sequence[str] = ()) -> FileTree:
     path = find_local_path(source)
     if path is not None:
         if not os.path.isdir(path):
-            what = "is a file of an unknown format" if os.path.exists(path) else "does not exist"
-            raise UsageError(f"{source} {what}. Name a table, a directory, or a .jsonl or .parquet file")
+            what = "is not a directory" if os.path.exists(path) else "does not exist"
+            raise UsageError(f"{source} {what}. Name a table, a directory or a file of records")
         return LocalTree(path, excluded=excluded)
     filesystem, root = open_filesystem(source)
     with explain_read_errors(source):

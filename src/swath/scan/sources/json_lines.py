@@ -1,4 +1,4 @@
-"""JSON LineReader files. Items are byte ranges of a plain file, or sections of a compressed one in order.
+"""JSON Lines files. Items are byte ranges of a plain file, or sections of a compressed one in order.
 
 A record's key is the offset of its line in the uncompressed data. A line belongs to the range or section in which it
 starts.
@@ -30,7 +30,7 @@ _scan: Callable[[str, int], tuple[Any, int]] = _decoder.scan_once  # type: ignor
 
 
 class JsonLinesSource(Source):
-    """One file of JSON LineReader, plain or compressed."""
+    """One file of JSON Lines, plain or compressed."""
 
     def __init__(self, source: str) -> None:
         self._file = SourceFile(source)

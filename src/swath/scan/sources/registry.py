@@ -38,7 +38,12 @@ def open_source(settings: ScanSettings) -> Source:
     if settings.key is not None:
         raise UsageError(f"--key is for tables, and {name} is not a table")
     make_source = find_file_source(name)
-    return TreeSource(name, excluded=settings.store_files) if make_source is None else make_source(name)
+    if make_source is not None:
+        return make_source(name)
+    path = find_local_path(name)
+    if path is not None and os.path.isfile(path):
+        raise UsageError(f"{name} is a file of an unknown format. Known formats: {', '.join(FILE_SOURCES)}")
+    return TreeSource(name, excluded=settings.store_files)
 
 
 def find_file_source(name: str) -> Callable[[str], Source] | None:

@@ -45,9 +45,9 @@ class Source(ABC):
     def snapshot(self) -> Mapping[str, Any]:
         """Return what must not change while a scan runs. Raise UsageError if the source cannot be read."""
 
+    @abstractmethod
     def explain_change(self, before: Mapping[str, Any]) -> str | None:
         """Return why a scan that started with this snapshot cannot resume, or None if it can."""
-        return None
 
     @abstractmethod
     def list_first_items(self, snapshot: Mapping[str, Any]) -> Iterable[Item]:

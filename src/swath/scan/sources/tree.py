@@ -48,6 +48,9 @@ class TreeSource(Source):
             next(iter(self.tree.list("")), None)
         return {}
 
+    def explain_change(self, before: Mapping[str, Any]) -> str | None:
+        return None  # keys are paths, which still name the same files
+
     def list_first_items(self, snapshot: Mapping[str, Any]) -> Iterable[Item]:
         return [make_folder_item("")]
 

@@ -50,6 +50,9 @@ class TreeComparison(Source):
     def snapshot(self) -> Mapping[str, Any]:
         return {"columns": list(self._columns)}
 
+    def explain_change(self, before: Mapping[str, Any]) -> str | None:
+        return None  # keys are paths, which still name the same files
+
     def list_first_items(self, snapshot: Mapping[str, Any]) -> Iterable[Item]:
         return [make_folder_item("")]
 
