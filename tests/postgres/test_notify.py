@@ -3,6 +3,8 @@
 import asyncio
 import time
 import warnings
+from collections.abc import Collection
+from datetime import datetime
 
 import psycopg
 import pytest
@@ -17,15 +19,20 @@ from tests.recorder import PATIENCE
 LONG = 10 * PATIENCE  # a wait that ends in time was woken
 
 
-async def listening(site: Site, count: int = 1) -> None:
-    """Wait until so many sessions listen."""
+async def listeners(site: Site) -> set[tuple[int, datetime]]:
+    """The sessions that listen now: their process ids, and when each began, since the system reuses the ids."""
+    rows = await site.sql(
+        "SELECT pid, backend_start FROM pg_stat_activity "
+        "WHERE datname = current_database() AND query = 'LISTEN swath' AND state = 'idle'"
+    )
+    return set(rows)
+
+
+async def listening(site: Site, count: int = 1, *, besides: Collection[tuple[int, datetime]] = ()) -> None:
+    """Wait until `count` sessions listen, without those in `besides`."""
     async with asyncio.timeout(PATIENCE):
         while True:
-            rows = await site.sql(
-                "SELECT count(*) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND query = 'LISTEN swath' AND state = 'idle'"
-            )
-            if rows == [(count,)]:
+            if len((await listeners(site)).difference(besides)) == count:
                 return
             await asyncio.sleep(POLL_SECONDS)
 
@@ -198,11 +205,9 @@ async def test_where_nobody_can_listen_the_time_limit_holds(site: Site, monkeypa
 async def test_a_lost_listener_comes_back(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notify, "RETRY_SECONDS", 0.05)
     _, waiting = await sleeper(site)
-    await site.sql(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND query = 'LISTEN swath'"
-    )
-    await listening(site)
+    ((pid, began),) = await listeners(site)
+    await site.sql("SELECT pg_terminate_backend(%s)", pid)
+    await listening(site, besides={(pid, began)})  # a terminated session stays in the list until it has run
     assert not waiting.done()
     site.clock.advance(1)
     await (await site.trial()).add("work")
