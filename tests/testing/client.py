@@ -4,7 +4,10 @@ import asyncio
 import gzip
 import ssl
 import zlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from swath.testing.web import WebServer
 
@@ -34,6 +37,23 @@ class Got:
                 raise AssertionError(f"the client did not ask for {other}")
 
 
+@asynccontextmanager
+async def connect(
+    served: WebServer, **options: Any
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection that is closed when the block ends, also when the test fails in it.
+
+    The garbage collector would find an open one during a later test, which then fails.
+    """
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port, **options)
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+        with suppress(OSError):  # the server has closed or reset it before
+            await writer.wait_closed()
+
+
 async def fetch(
     served: WebServer,
     url: str,
@@ -45,15 +65,12 @@ async def fetch(
 ) -> Got:
     """One request on a connection of its own."""
     host, slash, path = url.partition("://")[2].partition("/")
-    reader, writer = await asyncio.open_connection("127.0.0.1", served.port, ssl=context)
-    try:
+    async with connect(served, ssl=context) as (reader, writer):
         request = (
             f"{method} {slash}{path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: tests\r\nAccept-Encoding: {accept}\r\n"
         )
         writer.write(f"{request}\r\n".encode())
         return await receive(reader, wait=wait, bodiless=method == "HEAD")
-    finally:
-        writer.transport.abort()
 
 
 async def receive(reader: asyncio.StreamReader, *, wait: float = PATIENCE, bodiless: bool = False) -> Got:
