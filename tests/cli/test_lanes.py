@@ -59,7 +59,7 @@ def test_limit_and_filters(url: str, swath: Run) -> None:
 
 
 @sqlite_only
-def test_one_lane(url: str, swath: Run) -> None:
+def test_lane_returns_one_lane(url: str, swath: Run) -> None:
     fill(url, a=2)
     assert swath("lanes", "a").facts()["waiting"] == "2"
     assert swath("lanes", "list", "a", "--json").json()["waiting"] == 2

@@ -120,7 +120,7 @@ async def test_many_lanes(site: Site) -> None:
     await stays_flat(site, Settings(1, concurrency=1), scenario, rounds=THOUSANDS)
 
 
-async def test_one_lane(site: Site) -> None:
+async def test_lane_returns_one_lane(site: Site) -> None:
     async def scenario(trial: Trial) -> Act:
         await fill(trial, THOUSANDS * BATCH, lanes=1)
         return lambda n: cover(trial)

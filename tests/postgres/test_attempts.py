@@ -16,6 +16,6 @@ async def test_the_most_attempts_that_are_allowed_can_be_counted(site: Site) -> 
     assert (held.attempts, held.losses) == (2 * MAX_ATTEMPTS - 2, MAX_ATTEMPTS - 1)
     trial.clock.advance(LEASE + 1)
     assert (await trial.claim()).keys == []
-    found = await trial.where("a")
+    found = await trial.find_only("a")
     assert (found.state, found.attempts) == ("dead", 2 * MAX_ATTEMPTS - 1)
     await trial.check()

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from swath.claim import Claim
-from swath.conformance.trial import lane_in
+from swath.conformance.trial import name_lane
 from swath.core.errors import StoreFull, StoreUnavailable
 from swath.core.item import Item, Outcome
 from swath.core.store import Store
@@ -95,7 +95,7 @@ async def test_a_settlement_without_room_settles_nothing(site: Site) -> None:
 
 async def test_a_settlement_without_room_in_its_second_partition_is_repeated(site: Site) -> None:
     frontier = Frontier(await site.store(partitions=2))
-    await frontier.add([Item("a", lane=lane_in(0, 2)), Item("b", lane=lane_in(1, 2))])
+    await frontier.add([Item("a", lane=name_lane(0, 2)), Item("b", lane=name_lane(1, 2))])
     claim = await claimed(frontier)
     outcomes = [item.done() if item.key == "a" else item.dead(reason="no use") for item in claim.items]
     async with no_room_in(site, "dead"):

@@ -50,7 +50,7 @@ async def test_what_commits_late_is_drained_late(site: Site) -> None:
     batch = await trial.claim(order=[2])
     assert batch.keys == ["late"]
     assert (await batch.finish()).checkpoint == 1
-    assert await trial.found("early") == []
+    assert await trial.find("early") == []
     assert (await trial.claim(order=[2])).keys == []
 
     await early.commit()
@@ -69,7 +69,7 @@ async def test_a_rolled_back_discovery_was_never_there(site: Site) -> None:
     batch = await source(trial, 0)
     await settle_in(connection, batch, [trial.item("found", lane=trial.lane(1))])
     await connection.rollback()
-    assert await trial.found("found") == []
+    assert await trial.find("found") == []
     assert await trial.state("source0") == "claimed"
     await batch.settle(done(batch.only), number=1, discovered=[trial.item("found", lane=trial.lane(1))])
     assert (await trial.claim(order=[1])).keys == ["found"]

@@ -91,7 +91,7 @@ async def test_older_workers_stop_with_their_own_error(site: Site) -> None:
     await trial.add("a", "b")
     batch = await trial.claim(1)
     await site.sql("UPDATE {schema}.frontier SET format = %s", NEXT)
-    (found,) = await trial.found("a")
+    (found,) = await trial.find("a")
     moves: dict[str, Callable[[], Awaitable[object]]] = {
         "add": lambda: trial.add("c"),
         "claim": trial.claim,
@@ -106,7 +106,7 @@ async def test_older_workers_stop_with_their_own_error(site: Site) -> None:
     for name, move in moves.items():
         with pytest.raises(SchemaTooNew, match=f"format {NEXT}"):
             await move()
-        assert await trial.found("a") == [found], name
+        assert await trial.find("a") == [found], name
     assert (await trial.status()).claimed == 1
     assert await trial.store.facts(["a"]) == {}
     assert not (await trial.store.signal()).paused

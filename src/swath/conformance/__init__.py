@@ -7,7 +7,7 @@ It needs pytest and pytest-asyncio. In a test module of yours:
             return await MyStore.open(..., settings=settings, clock=clock)
 
     class TestMyStoreEndures(DurableStoreConformance):
-        ...                              # make_store, and open_again for another handle on the same frontier
+        ...                              # implement make_store, and open_again, which returns a second handle
 
 A test's name begins with the Store method that it tests.
 """

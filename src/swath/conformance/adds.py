@@ -25,13 +25,13 @@ class Adds(Conformance):
         assert await trial.store.add([]) == 0
         assert (await trial.status()).ready == 3
 
-    async def test_add_takes_a_key_once_in_one_call(self, start: Start) -> None:
+    async def test_add_deduplicates_keys_in_one_call(self, start: Start) -> None:
         trial = await start()
         assert await trial.add("a", "b", "a", "a") == 2
         assert sorted((await trial.claim()).keys) == ["a", "b"]
-        assert (await trial.status()).end == 2, "a key that is known takes no position"
+        assert (await trial.status()).end == 2, "a known key gets no position"
 
-    async def test_add_takes_a_key_once_wherever_it_is(self, start: Start) -> None:
+    async def test_add_skips_a_known_key_in_every_state(self, start: Start) -> None:
         """INV-7: a known item is not added again, even after it is done."""
         trial = await start()
         keys = ["done", "dead", "retried", "revisited", "claimed"]
@@ -45,12 +45,12 @@ class Adds(Conformance):
             retry(batch["retried"], after=10),
             done(batch["revisited"], revisit=10),
         )
-        before = await trial.picture(*keys, "ready", "delayed")
+        before = await trial.take_snapshot(*keys, "ready", "delayed")
         assert await trial.add(*keys, "ready", "delayed") == 0
-        assert await trial.picture(*keys, "ready", "delayed") == before
+        assert await trial.take_snapshot(*keys, "ready", "delayed") == before
         assert (await trial.claim()).keys == ["ready"]
 
-    async def test_add_takes_the_same_key_in_another_lane(self, start: Start) -> None:
+    async def test_add_accepts_the_same_key_in_another_lane(self, start: Start) -> None:
         trial = await start(partitions=4)
         lanes = [trial.lane(0), trial.lane(0, 1), trial.lane(3)]
         for lane in lanes:
@@ -61,14 +61,14 @@ class Adds(Conformance):
         for lane in lanes:
             assert await trial.add("a", lane=lane) == 0
 
-    async def test_add_leaves_what_is_known_as_it_is(self, start: Start) -> None:
+    async def test_add_does_not_change_known_items(self, start: Start) -> None:
         trial = await start()
         await trial.store.add([trial.item("a", payload="1", priority=2)])
         await trial.store.add([trial.item("a", payload="2", priority=7, span=9, after=100)])
         item = (await trial.claim()).only
         assert (item.payload, item.priority, item.span) == ("1", 2, 1)
 
-    async def test_add_keeps_what_it_is_given(self, start: Start) -> None:
+    async def test_add_stores_every_field(self, start: Start) -> None:
         trial = await start(partitions=3)
         big = '"' + "x" * (MAX_PAYLOAD_BYTES - 2) + '"'
         items = [
@@ -96,12 +96,12 @@ class Adds(Conformance):
         await trial.add("a", "b")
         await trial.add("wide", span=10)
         await trial.add("c", lane="other", after=5)
-        positions = [(await trial.where(key)).position for key in ("a", "b", "wide", "c")]
+        positions = [(await trial.find_only(key)).position for key in ("a", "b", "wide", "c")]
         assert positions == [1, 2, 3, 13]
         assert (await trial.status()).end == 13
 
-    async def test_add_wakes_an_idle_lane(self, start: Start) -> None:
-        """A lane that was empty is claimed from again."""
+    async def test_add_makes_an_empty_lane_ready(self, start: Start) -> None:
+        """A claim takes items from a lane that was empty before."""
         trial = await start()
         for key in ("a", "b", "c"):
             await trial.add(key)
@@ -111,7 +111,7 @@ class Adds(Conformance):
             await batch.finish()
             assert (await trial.claim()).keys == []
 
-    async def test_add_takes_a_whole_chunk(self, start: Start) -> None:
+    async def test_add_accepts_a_full_chunk(self, start: Start) -> None:
         trial = await start(partitions=4)
         items = [trial.item(f"key{n}", lane=f"lane{n % 37}", priority=n % 8) for n in range(ADD_CHUNK)]
         assert await trial.store.add(items) == ADD_CHUNK
@@ -120,11 +120,11 @@ class Adds(Conformance):
         assert await trial.store.add(items) == 0
         assert len((await trial.claim(ADD_CHUNK)).items) == ADD_CHUNK
 
-    async def test_add_from_many_tasks(self, start: Start) -> None:
+    async def test_add_from_many_tasks_counts_each_key_once(self, start: Start) -> None:
         """Each key is new to exactly one of the tasks that add it."""
         trial = await start(partitions=2)
         loads = [[trial.item(f"key{n}", lane=f"lane{n % 5}") for n in range(k, k + 40)] for k in range(0, 80, 10)]
         added = await asyncio.gather(*(trial.store.add(load) for load in loads))
         assert sum(added) == len({item.key for load in loads for item in load}) == await trial.total("ready")
-        places = [((found := await trial.where(f"key{n}")).partition, found.position) for n in range(110)]
+        places = [((found := await trial.find_only(f"key{n}")).partition, found.position) for n in range(110)]
         assert len(set(places)) == 110

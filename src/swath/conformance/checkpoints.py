@@ -1,4 +1,4 @@
-"""Checkpoints: everything at or below one is settled, and it reaches the end when all is settled (INV-6)."""
+"""Checkpoints: everything at or below the checkpoint is settled, and it reaches the end with the last item (INV-6)."""
 
 from random import Random
 
@@ -15,7 +15,7 @@ class Checkpoints(Conformance):
             assert (await batch.finish(key)).checkpoint == checkpoint
             assert (await trial.status()).checkpoint == checkpoint
 
-    async def test_settle_counts_the_dead_below_the_checkpoint(self, start: Start) -> None:
+    async def test_settle_counts_dead_items_below_the_checkpoint(self, start: Start) -> None:
         trial = await start()
         await trial.add(*"abcd")
         batch = await trial.claim()
@@ -29,7 +29,7 @@ class Checkpoints(Conformance):
         status = await trial.status()
         assert (status.checkpoint, status.checkpoint_dead) == (4, 2)
 
-    async def test_settle_passes_nothing_unsettled(self, start: Start) -> None:
+    async def test_settle_keeps_the_checkpoint_below_unsettled_items(self, start: Start) -> None:
         """Ready, delayed and claimed items hold back the checkpoint."""
         trial = await start()
         await trial.add("a", "b", "c", "d", "e", "f")
@@ -49,7 +49,7 @@ class Checkpoints(Conformance):
         status = await trial.status()
         assert status.checkpoint == status.end == 6
 
-    async def test_settle_stands_below_what_is_not_due(self, start: Start) -> None:
+    async def test_settle_keeps_the_checkpoint_below_delayed_items(self, start: Start) -> None:
         trial = await start()
         await trial.add("later", after=100)
         await trial.add("now")
@@ -57,7 +57,7 @@ class Checkpoints(Conformance):
         trial.clock.advance(100)
         assert (await (await trial.claim()).finish()).checkpoint == 2
 
-    async def test_settle_stands_below_what_it_discovers(self, start: Start) -> None:
+    async def test_settle_keeps_the_checkpoint_below_discovered_items(self, start: Start) -> None:
         trial = await start()
         await trial.add("a")
         batch = await trial.claim()
@@ -73,7 +73,7 @@ class Checkpoints(Conformance):
         status = await trial.status()
         assert (status.checkpoint, status.end) == (1, 3)
 
-    async def test_settle_keeps_partitions_apart(self, start: Start) -> None:
+    async def test_settle_advances_the_checkpoint_of_its_partition_only(self, start: Start) -> None:
         trial = await start(partitions=2)
         await trial.add("a", "b", lane=trial.lane(0))
         await trial.add("c", lane=trial.lane(1))
@@ -81,8 +81,8 @@ class Checkpoints(Conformance):
         await batch.settle(done(batch["c"]), partition=1)
         assert [((s := await trial.status(n)).checkpoint, s.end) for n in (0, 1)] == [(0, 2), (1, 1)]
 
-    async def test_settle_in_any_order_keeps_the_checkpoint_honest(self, start: Start) -> None:
-        """With seeded random outcomes, it never moves back or past an unsettled item, and reaches the end."""
+    async def test_settle_in_any_order_keeps_the_checkpoint_correct(self, start: Start) -> None:
+        """For seeded random outcomes: the checkpoint never moves back or past an unsettled item and reaches the end."""
         trial = await start(max_attempts=100)
         random = Random(20)
         for n in range(24):

@@ -14,12 +14,12 @@ class Clocks(Conformance):
         trial.clock.advance(-3600)
         assert (await trial.claim()).keys == []
         trial.clock.advance(3605)
-        assert (await trial.claim()).keys == [], "the interval is counted from what was, not from the step"
+        assert (await trial.claim()).keys == [], "the interval runs from the time before the step"
         await trial.wait_until(settled.now + 10_000_000)
         assert (await trial.claim()).keys == ["b"]
 
-    async def test_claim_goes_on_where_nothing_has_to_wait(self, start: Start) -> None:
-        """A step back delays what waits for a time, but not what is ready."""
+    async def test_claim_returns_ready_items_after_the_clock_steps_back(self, start: Start) -> None:
+        """A step back delays items that wait for a time, but not ready ones."""
         trial = await start()
         await trial.add("a", "b", "c")
         first = await trial.claim(1)
@@ -45,7 +45,7 @@ class Clocks(Conformance):
         assert (batch.keys, batch.reply.recovered) == ([], 0)
         await held.finish()
 
-    async def test_claim_over_partitions_of_different_times(self, start: Start) -> None:
+    async def test_claim_over_partitions_with_different_times_leases_long_enough(self, start: Start) -> None:
         """If only one partition's time is ahead of the clock, the lease is long enough in both."""
         for order in ([0, 1], [1, 0]):
             trial = await start(partitions=2)
@@ -59,7 +59,7 @@ class Clocks(Conformance):
             assert (batch.keys, batch.reply.recovered) == ([], 0)
             await held.finish()
 
-    async def test_claim_takes_over_when_time_has_caught_up(self, start: Start) -> None:
+    async def test_claim_takes_over_when_the_clock_has_caught_up(self, start: Start) -> None:
         trial = await start()
         await trial.add("a")
         held = await trial.claim(lease=30)
@@ -70,7 +70,7 @@ class Clocks(Conformance):
         with pytest.raises(LeaseLost):
             await held.finish()
 
-    async def test_settle_stamps_never_run_back(self, start: Start) -> None:
+    async def test_settle_times_never_move_back(self, start: Start) -> None:
         trial = await start()
         await trial.add("a", "b", "c")
         batch = await trial.claim()
@@ -79,7 +79,7 @@ class Clocks(Conformance):
             trial.clock.advance(step)
             stamps.append((await batch.finish(key)).now)
         assert stamps == sorted(set(stamps))
-        assert [(await trial.where(key)).settled_at for key in "abc"] == stamps
+        assert [(await trial.find_only(key)).settled_at for key in "abc"] == stamps
 
     async def test_settle_retry_waits_through_a_step_back(self, start: Start) -> None:
         trial = await start()
@@ -91,7 +91,7 @@ class Clocks(Conformance):
         await trial.wait_until(reply.now + 10_000_000)
         assert sorted((await trial.claim()).keys) == ["a", "b"]
 
-    async def test_claim_after_a_step_forward(self, start: Start) -> None:
+    async def test_claim_after_a_step_forward_loses_nothing(self, start: Start) -> None:
         """After a step forward, leases have ended and delays are over; nothing is lost."""
         trial = await start(min_interval=10, concurrency=1)
         await trial.add("a")

@@ -43,12 +43,12 @@ class Counters(Conformance):
         assert (await trial.lane_status("other")).counters == {"pages": -5}
         listed = {row.lane: row.counters for _, row in await trial.store.lanes()}
         assert listed == {LANE: {"pages": 3, "é 'n' \"m\"": 2}, "other": {"pages": -5}}
-        found = (await trial.where("a")).lane
+        found = (await trial.find_only("a")).lane
         assert found is not None
         assert found.counters == {"pages": 3, "é 'n' \"m\"": 2}
         assert await trial.store.counters() == {}, "a lane's counters are not the frontier's"
 
-    async def test_claim_hands_out_the_counters_of_lanes(self, start: Start) -> None:
+    async def test_claim_returns_the_counters_of_lanes(self, start: Start) -> None:
         trial = await start()
         await trial.add("a", "b", "c", "d")
         await trial.add("x", "y", lane="other")
@@ -60,8 +60,8 @@ class Counters(Conformance):
         pages = {key: {"pages": 7} for key in ("b", "c", "d")}
         assert counters == {**pages, "x": {}, "y": {}, "quiet": {}}
 
-    async def test_claim_of_one_item_hands_out_the_counters_of_its_lane(self, start: Start) -> None:
-        """A lane with a concurrency of 1 takes another way through some stores."""
+    async def test_claim_of_one_item_returns_the_counters_of_its_lane(self, start: Start) -> None:
+        """Some stores have a separate code path for lanes with a concurrency of 1."""
         trial = await start(concurrency=1)
         await trial.add("a", "b", "c")
         for pages, key in enumerate("abc"):
@@ -167,4 +167,4 @@ class Counters(Conformance):
         batch = await trial.claim()
         assert [batch[key].payload for key in "abc"] == ['{"n":2}', '{"n":1}', "null"]
         await batch.settle(done(batch["a"], revisit=5, payload='{"n":3}'))
-        assert (await trial.where("a")).payload == '{"n":3}'
+        assert (await trial.find_only("a")).payload == '{"n":3}'

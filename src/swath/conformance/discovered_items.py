@@ -1,6 +1,6 @@
 """Discovered items: they are added with the settlement that found them (INV-4, INV-5, INV-7).
 
-What belongs to another partition may wait in an inbox until a claim on that partition takes it in.
+Items of another partition may wait in an inbox until a claim on that partition adds them.
 """
 
 from swath.conformance.trial import Conformance, Start, dead, done, retry
@@ -59,7 +59,7 @@ class DiscoveredItems(Conformance):
         assert await trial.total("done") == 5
         assert await trial.state("known") == "delayed"
 
-    async def test_settle_discovers_what_was_just_settled(self, start: Start) -> None:
+    async def test_settle_discovers_an_item_that_was_just_settled(self, start: Start) -> None:
         trial = await start()
         await trial.add("a", "b")
         batch = await trial.claim()
@@ -77,7 +77,7 @@ class DiscoveredItems(Conformance):
         await batch.settle(dead(batch["b"]), discovered=[trial.item("d")])
         assert (await trial.claim()).keys == ["c", "d"]
 
-    async def test_settle_discovers_for_later(self, start: Start) -> None:
+    async def test_settle_discovers_delayed_items(self, start: Start) -> None:
         trial = await start(partitions=2)
         near, far = trial.lane(0), trial.lane(1)
         await trial.add("a", lane=near)
@@ -91,7 +91,7 @@ class DiscoveredItems(Conformance):
         await trial.claim_each("near", "far")
 
     async def test_settle_discovers_while_others_claim(self, start: Start) -> None:
-        """The checkpoint of another partition waits for items from its inbox once they are taken in (INV-6)."""
+        """The checkpoint of another partition waits for items from its inbox once they are added (INV-6)."""
         trial = await start(partitions=2)
         near, far = trial.lane(0), trial.lane(1)
         await trial.add("a", lane=near)
@@ -105,7 +105,7 @@ class DiscoveredItems(Conformance):
         await held["c"].finish()
         assert (await trial.status(1)).checkpoint == (await trial.status(1)).end
 
-    async def test_settle_discovers_a_whole_chunk(self, start: Start) -> None:
+    async def test_settle_discovers_a_full_chunk(self, start: Start) -> None:
         trial = await start(partitions=4)
         await trial.add("a", lane=trial.lane(0))
         batch = await trial.claim()

@@ -16,9 +16,9 @@ class DurableStoreConformance(Conformance):
 
     async def open_again(self, store: Store, clock: Clock) -> Store:
         """Return another handle on the frontier of `store`, which may be open or closed. Required."""
-        raise NotImplementedError(f"{type(self).__name__} must say how a store is opened: async def open_again(…)")
+        raise NotImplementedError(f"{type(self).__name__} must implement `async def open_again(self, store, clock)`")
 
-    async def second(self, trial: Trial) -> Trial:
+    async def open_second(self, trial: Trial) -> Trial:
         return Trial(await self.open_again(trial.store, trial.clock), trial.clock, trial.tokens)
 
     async def test_close_and_open_again(self, start: Start) -> None:
@@ -39,15 +39,15 @@ class DurableStoreConformance(Conformance):
             done(batch["revisited"], revisit=5),
             outputs=[OutputMove("file", 0, 12)],
         )
-        before = await first.picture(*keys, "delayed")
+        before = await first.take_snapshot(*keys, "delayed")
         status = await first.store.status()
         await first.store.close()
         first.store = await self.open_again(first.store, first.clock)
-        assert await first.picture(*keys, "delayed") == before
+        assert await first.take_snapshot(*keys, "delayed") == before
         assert await first.store.status() == status
         assert first.store.settings == status.settings
 
-    async def test_claim_outlives_its_handle(self, start: Start) -> None:
+    async def test_claim_can_be_settled_through_another_handle(self, start: Start) -> None:
         """A worker that lost its connection settles over another one."""
         trial = await start()
         await trial.add("a", "b")
@@ -57,16 +57,16 @@ class DurableStoreConformance(Conformance):
         batch.store = trial.store = await self.open_again(trial.store, trial.clock)
         assert (await trial.claim()).keys == []
         await batch.renew()
-        before = await trial.picture("a", "b")
+        before = await trial.take_snapshot("a", "b")
         await batch.settle(done(batch["a"]), number=1)
-        assert await trial.picture("a", "b") == before
+        assert await trial.take_snapshot("a", "b") == before
         await batch.settle(done(batch["b"]), number=2)
         assert (await trial.status()).done == 2
 
     async def test_claim_from_two_handles(self, start: Start) -> None:
         """INV-1 across processes: claims are disjoint, and no fence is used twice."""
         one = await start(partitions=4)
-        two = await self.second(one)
+        two = await self.open_second(one)
         try:
             await one.store.add([one.item(f"key{n}", lane=f"lane{n % 11}") for n in range(120)])
             batches = await asyncio.gather(*((one, two)[n % 2].claim(9) for n in range(20)))
@@ -85,9 +85,9 @@ class DurableStoreConformance(Conformance):
         await batch.finish()
 
     async def test_add_from_two_handles(self, start: Start) -> None:
-        """INV-7 across processes, whatever each has cached."""
+        """INV-7 across processes, whatever each handle has cached."""
         one = await start(partitions=2)
-        two = await self.second(one)
+        two = await self.open_second(one)
         try:
             assert await one.add("a", "b") == 2
             assert await two.add("b", "c") == 1
@@ -104,7 +104,7 @@ class DurableStoreConformance(Conformance):
     async def test_settle_after_another_handle_took_over(self, start: Start) -> None:
         """INV-2 across processes."""
         one = await start()
-        two = await self.second(one)
+        two = await self.open_second(one)
         try:
             await one.add("a")
             lost = await one.claim(lease=30)
@@ -115,7 +115,7 @@ class DurableStoreConformance(Conformance):
             with pytest.raises(LeaseLost):
                 await lost.renew()
             await batch.settle(done(batch.only, result='"two"'), outputs=[OutputMove("file", 0, 1)])
-            assert (await one.where("a")).result == '"two"'
+            assert (await one.find_only("a")).result == '"two"'
             await one.add("b")
             mine = await one.claim()
             with pytest.raises(OutputConflict):
@@ -123,10 +123,10 @@ class DurableStoreConformance(Conformance):
         finally:
             await two.store.close()
 
-    async def test_change_settings_is_heard_by_other_handles(self, start: Start) -> None:
+    async def test_change_settings_is_seen_by_other_handles(self, start: Start) -> None:
         """Other handles see it with their next claim or read."""
         one = await start(partitions=2)
-        two = await self.second(one)
+        two = await self.open_second(one)
         try:
             await one.add(*"abcdef")
             await two.store.change_settings(concurrency=2, max_attempts=1)
@@ -149,7 +149,7 @@ class DurableStoreConformance(Conformance):
 
     async def test_reopen_is_seen_by_other_handles(self, start: Start) -> None:
         one = await start()
-        two = await self.second(one)
+        two = await self.open_second(one)
         try:
             await one.add("a")
             await (await two.claim()).finish()

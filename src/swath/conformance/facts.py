@@ -13,20 +13,20 @@ class Facts(Conformance):
         assert await trial.store.facts(["a"]) == {}
         assert await trial.store.facts([]) == {}
 
-    async def test_learn_keeps_the_last_word(self, start: Start) -> None:
+    async def test_learn_replaces_the_value_of_a_key(self, start: Start) -> None:
         trial = await start()
         await trial.store.learn([Fact("a", "1"), Fact("b", '"ü"')])
         await trial.store.learn([Fact("a", "[2]"), Fact("c", "null")])
         assert await trial.store.facts(["c", "a", "nothing", "b"]) == {"a": "[2]", "b": '"ü"', "c": "null"}
         assert await trial.store.facts(["b"]) == {"b": '"ü"'}
 
-    async def test_learn_many(self, start: Start) -> None:
+    async def test_learn_stores_a_full_chunk(self, start: Start) -> None:
         trial = await start()
         many = {f"key {n}": str(n) for n in range(ADD_CHUNK)}
         await trial.store.learn([Fact(*fact) for fact in many.items()])
         assert await trial.store.facts(list(many)) == many
 
-    async def test_settle_brings_facts(self, start: Start) -> None:
+    async def test_settle_stores_facts(self, start: Start) -> None:
         trial = await start()
         await trial.add("a", "b")
         await trial.store.learn([Fact("known", "1")])
@@ -34,7 +34,7 @@ class Facts(Conformance):
         await batch.settle(done(batch["a"]), facts=[Fact("known", "2"), Fact("new", "3")])
         assert await trial.store.facts(["known", "new"]) == {"known": "2", "new": "3"}
 
-    async def test_settle_that_is_refused_brings_no_facts(self, start: Start) -> None:
+    async def test_settle_that_is_refused_stores_no_facts(self, start: Start) -> None:
         """INV-2."""
         trial = await start()
         await trial.add("a")

@@ -1,4 +1,4 @@
-"""Leases: how they are renewed and expire, and that a worker that lost one changes nothing (INV-1, INV-2)."""
+"""Leases: they can be renewed, they expire, and a worker that lost its lease changes nothing (INV-1, INV-2)."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from swath.core.store import LOST_WORKER, ClaimRef, OutputMove
 
 
 class Leases(Conformance):
-    async def test_renew_moves_the_end(self, start: Start) -> None:
+    async def test_renew_extends_the_lease(self, start: Start) -> None:
         trial = await start()
         await trial.add("a")
         batch = await trial.claim(lease=30)
@@ -16,11 +16,11 @@ class Leases(Conformance):
         assert await batch.renew(30) == trial.clock.now() + 30_000_000
         trial.clock.advance(29)
         assert (await trial.claim()).keys == []
-        assert (await trial.where("a")).expires_at == trial.clock.now() + 1_000_000
+        assert (await trial.find_only("a")).expires_at == trial.clock.now() + 1_000_000
         assert await batch.renew(30) == trial.clock.now() + 30_000_000
         await batch.finish()
 
-    async def test_renew_after_the_end(self, start: Start) -> None:
+    async def test_renew_after_expiry_is_refused(self, start: Start) -> None:
         """An expired lease is not renewed even if no other worker has taken over yet: one may be about to."""
         trial = await start()
         await trial.add("a")
@@ -29,7 +29,7 @@ class Leases(Conformance):
         with pytest.raises(LeaseLost):
             await batch.renew()
 
-    async def test_renew_after_a_take_over(self, start: Start) -> None:
+    async def test_renew_after_a_take_over_is_refused(self, start: Start) -> None:
         trial = await start()
         await trial.add("a")
         lost = await trial.claim(lease=30)
@@ -37,7 +37,7 @@ class Leases(Conformance):
         batch = await trial.claim()
         with pytest.raises(LeaseLost):
             await lost.renew()
-        assert (await trial.where("a")).expires_at == batch.reply.expires_at
+        assert (await trial.find_only("a")).expires_at == batch.reply.expires_at
 
     async def test_renew_needs_fence_and_token(self, start: Start) -> None:
         trial = await start()
@@ -50,7 +50,7 @@ class Leases(Conformance):
         ):
             with pytest.raises(LeaseLost):
                 await trial.store.renew(ref, 1_000_000)
-        assert (await trial.where("a")).expires_at == batch.reply.expires_at
+        assert (await trial.find_only("a")).expires_at == batch.reply.expires_at
 
     async def test_claim_takes_over_when_a_lease_ends(self, start: Start) -> None:
         """INV-1: items are taken back when the lease ends, not a microsecond earlier, and none is lost."""
@@ -65,7 +65,7 @@ class Leases(Conformance):
         assert [item.attempts for item in batch.items] == [1, 1, 1]
         assert [item.position for item in batch.items] == [1, 2, 3]
 
-    async def test_claim_takes_over_only_what_is_unsettled(self, start: Start) -> None:
+    async def test_claim_takes_over_only_unsettled_items(self, start: Start) -> None:
         trial = await start()
         await trial.add(*"abcde")
         lost = await trial.claim(lease=30)
@@ -77,7 +77,7 @@ class Leases(Conformance):
         assert (sorted(batch.keys), batch.reply.recovered) == (["d", "e"], 1)
         assert (batch["d"].attempts, batch["e"].attempts) == (0, 1)
 
-    async def test_claim_takes_over_before_what_is_fresh(self, start: Start) -> None:
+    async def test_claim_takes_over_items_before_fresh_ones(self, start: Start) -> None:
         trial = await start()
         await trial.add("a", "b")
         await trial.claim(1, lease=30)
@@ -93,8 +93,8 @@ class Leases(Conformance):
         lost = await trial.claim(lease=30)
         trial.clock.advance(31)
         batch = await trial.claim(2)
-        assert sorted(batch.keys) == ["a", "b"], "the rest waits, and is not the old holder's either"
-        before = await trial.picture("a", "b", "wide", "new", "new2", "rest")
+        assert sorted(batch.keys) == ["a", "b"], "the other items wait, and the old holder cannot settle them either"
+        before = await trial.take_snapshot("a", "b", "wide", "new", "new2", "rest")
         found = [trial.item("new", lane=lane), trial.item("new2", lane=trial.lane(1))]
         for moves in (
             [],
@@ -106,10 +106,10 @@ class Leases(Conformance):
         ):
             with pytest.raises(LeaseLost):
                 await lost.settle(*moves, discovered=found, outputs=[OutputMove("file", 0, 10)])
-        assert await trial.picture("a", "b", "wide", "new", "new2", "rest") == before
+        assert await trial.take_snapshot("a", "b", "wide", "new", "new2", "rest") == before
         assert await trial.store.outputs() == {}
 
-    async def test_settle_after_the_end_before_a_take_over(self, start: Start) -> None:
+    async def test_settle_after_expiry_counts_before_a_take_over(self, start: Start) -> None:
         """No other worker has claimed the items, so the settlement counts."""
         trial = await start()
         await trial.add("a", "b")
@@ -126,13 +126,13 @@ class Leases(Conformance):
         trial = await start()
         await trial.add("a")
         batch = await trial.claim()
-        before = await trial.picture("a")
+        before = await trial.take_snapshot("a")
         right = batch.ref
         for ref in (ClaimRef(right.fence, right.token + 1), ClaimRef(right.fence + 1, right.token), ClaimRef(0, 0)):
             batch.ref = ref
             with pytest.raises(LeaseLost):
                 await batch.finish()
-        assert await trial.picture("a") == before
+        assert await trial.take_snapshot("a") == before
         batch.ref = right
         await batch.finish()
 
@@ -151,8 +151,8 @@ class Leases(Conformance):
         batch = await trial.claim()
         assert (batch.keys, batch.only.attempts) == (["b"], 1)
 
-    async def test_claim_takes_over_when_a_partition_has_come_to_the_end_of_the_lease(self, start: Start) -> None:
-        """A claim that was lost in another partition: this partition's time may be behind if the clock stepped back."""
+    async def test_claim_takes_over_when_partition_time_reaches_the_end_of_the_lease(self, start: Start) -> None:
+        """If a claim was lost in another partition and the clock stepped back, this partition's time may be behind."""
         trial = await start(partitions=2)
         await trial.add("a", lane=trial.lane(0))
         await trial.add("b", lane=trial.lane(1))
@@ -169,7 +169,7 @@ class Leases(Conformance):
         assert (batch.keys, batch.reply.recovered) == (["b"], 1)
 
     async def test_claim_takes_over_one_lease_after_the_other(self, start: Start) -> None:
-        """Even if the first leaves nothing to claim, a worker has to come back for the second."""
+        """`next_ready_at` announces the second lease even if taking over the first leaves nothing to claim."""
         trial = await start(max_attempts=1)
         await trial.add("a", "b")
         for lease in (30, 60):
@@ -182,7 +182,7 @@ class Leases(Conformance):
             assert (reply.fence, reply.recovered, reply.died) == (0, 1, 1)
             assert await trial.state(key) == "dead"
 
-    async def test_claim_gives_up_on_what_kills_its_worker(self, start: Start) -> None:
+    async def test_claim_makes_an_item_dead_that_kills_its_workers(self, start: Start) -> None:
         trial = await start(max_attempts=3)
         await trial.add("a")
         for attempts in range(3):
@@ -191,7 +191,7 @@ class Leases(Conformance):
             trial.clock.advance(31)
         last = await trial.claim()
         assert (last.keys, last.reply.recovered, last.reply.died) == ([], 1, 1)
-        found = await trial.where("a")
+        found = await trial.find_only("a")
         assert (found.state, found.attempts, found.reason) == ("dead", 3, LOST_WORKER.format(losses=3))
         assert found.settled_at == last.reply.now
         (item,) = await trial.store.dead()
@@ -212,15 +212,15 @@ class Leases(Conformance):
             batch = await trial.claim(lease=30)
             assert (batch.only.attempts, batch.only.losses) == (2 + losses, losses)
             if losses == 1:
-                await batch.settle(release(batch.only, after=1))  # as it was
+                await batch.settle(release(batch.only, after=1))  # counts no attempt
                 trial.clock.advance(2)
                 assert (await trial.claim(lease=30)).only.losses == losses
             trial.clock.advance(31)
         assert (await trial.claim()).reply.died == 1
-        found = await trial.where("a")
+        found = await trial.find_only("a")
         assert (found.attempts, found.reason) == (5, LOST_WORKER.format(losses=3))
 
-    async def test_claim_counts_losses_until_it_is_done(self, start: Start) -> None:
+    async def test_claim_counts_losses_until_the_item_is_done(self, start: Start) -> None:
         trial = await start(max_attempts=3)
         await trial.add("a")
         await trial.claim(lease=30)
@@ -238,7 +238,7 @@ class Leases(Conformance):
         await trial.store.reopen([(0, batch.only.position)])
         assert (await trial.claim()).only.losses == 0
 
-    async def test_claim_counts_no_attempt_for_what_was_released(self, start: Start) -> None:
+    async def test_claim_counts_no_attempt_for_released_items(self, start: Start) -> None:
         trial = await start(max_attempts=2)
         await trial.add("a")
         for started in (True, False, True):
@@ -246,7 +246,7 @@ class Leases(Conformance):
             assert batch.only.attempts == 0
             await batch.settle(release(batch.only, started=started))
 
-    async def test_change_settings_of_max_attempts(self, start: Start) -> None:
+    async def test_change_settings_of_max_attempts_applies_to_claimed_items(self, start: Start) -> None:
         trial = await start(max_attempts=5)
         await trial.add("a")
         await trial.claim(lease=30)

@@ -15,7 +15,7 @@ async def next_start(trial: Trial, *, limit: int = 100, lease: float = 1000) -> 
         await trial.wait_until(batch.reply.next_ready_at - 1)
         assert (await trial.claim(limit, lease=lease)).keys == []
         trial.clock.advance(0.000001)
-    raise AssertionError("nothing gets ready")
+    raise AssertionError("nothing became ready")
 
 
 class Pacing(Conformance):
@@ -59,7 +59,7 @@ class Pacing(Conformance):
         assert (await trial.claim()).keys == ["f"]
         assert (await trial.lane_status()).in_flight == 3
 
-    async def test_claim_paces_lanes_apart(self, start: Start) -> None:
+    async def test_claim_paces_each_lane_separately(self, start: Start) -> None:
         trial = await start(min_interval=10, concurrency=1)
         for lane in ("x", "y", "z"):
             await trial.add(f"{lane}1", f"{lane}2", lane=lane)
@@ -107,7 +107,7 @@ class Pacing(Conformance):
         again = await next_start(trial)
         assert (again.keys, again.reply.now) == (["b"], settled.now + 30_000_000)
 
-    async def test_claim_paces_a_lane_taken_back(self, start: Start) -> None:
+    async def test_claim_paces_the_lane_of_taken_over_items(self, start: Start) -> None:
         """Taking items back from a lost worker starts the interval of their lane and frees their slots."""
         for concurrency in (0, 1, 2):
             trial = await start(min_interval=10, concurrency=concurrency)
@@ -131,7 +131,7 @@ class Pacing(Conformance):
         urgent = await next_start(trial)
         assert (urgent.keys, urgent.reply.now) == (["urgent"], settled.now + 10_000_000)
 
-    async def test_claim_remembers_the_pace_of_an_empty_lane(self, start: Start) -> None:
+    async def test_claim_keeps_the_interval_of_an_empty_lane(self, start: Start) -> None:
         trial = await start(min_interval=10, concurrency=1)
         await trial.add("a")
         settled = await (await trial.claim()).finish()
@@ -140,7 +140,7 @@ class Pacing(Conformance):
         second = await next_start(trial)
         assert second.reply.now == settled.now + 10_000_000
 
-    async def test_change_lane_sets_limits_and_takes_them_back(self, start: Start) -> None:
+    async def test_change_lane_sets_and_resets_limits(self, start: Start) -> None:
         trial = await start(min_interval=10, concurrency=1)
         await trial.change_lane(min_interval=0, concurrency=0)
         await trial.add(*"abcdef")
@@ -154,7 +154,7 @@ class Pacing(Conformance):
         assert (limits.min_interval, limits.concurrency) == (None, None)
         assert (await trial.claim()).keys == []
 
-    async def test_change_lane_leaves_what_is_not_given(self, start: Start) -> None:
+    async def test_change_lane_keeps_limits_that_are_not_passed(self, start: Start) -> None:
         trial = await start(min_interval=10, concurrency=1)
         until = trial.clock.now() + 70_000_000
         await trial.change_lane(min_interval=20, concurrency=3, paused=True, blocked_until=until)
@@ -194,12 +194,12 @@ class Pacing(Conformance):
         assert other.keys == ["b"]
         await trial.change_lane(concurrency=1)
         await batch.finish()
-        assert (await trial.claim()).keys == [], "one is in flight still"
+        assert (await trial.claim()).keys == [], "one item is still in flight"
         await other.finish()
         assert (await trial.claim()).keys == ["c"]
 
     async def test_change_lane_makes_starts_count(self, start: Start) -> None:
-        """INV-3: with a concurrency of 1 no start is recorded, so what is in flight counts as started by the change."""
+        """INV-3: with a concurrency of 1 no start is recorded, so items in flight count as started at the change."""
         for concurrency in (2, 0, DEFAULT):
             trial = await start(min_interval=10, concurrency=3)
             await trial.change_lane(concurrency=1)
@@ -215,7 +215,7 @@ class Pacing(Conformance):
             third = await next_start(trial)
             assert (third.keys, third.reply.now) == (["c"], second.reply.now + 10_000_000)
 
-    async def test_change_lane_leaves_the_clock_of_an_idle_lane(self, start: Start) -> None:
+    async def test_change_lane_keeps_the_interval_of_an_idle_lane(self, start: Start) -> None:
         """Nothing is in flight, and the last item was settled long ago."""
         trial = await start(min_interval=10, concurrency=1)
         await trial.add("a", "b")
@@ -225,7 +225,7 @@ class Pacing(Conformance):
         assert (await trial.claim()).keys == ["b"]
 
     async def test_change_lane_sets_an_interval_while_in_flight(self, start: Start) -> None:
-        """INV-3: starts count for the interval even if they happened before there was one."""
+        """INV-3: starts count for the interval even if they happened before it was set."""
         trial = await start(concurrency=2)
         await trial.add("a", "b", "c")
         first = await trial.claim(1)
@@ -279,7 +279,7 @@ class Pacing(Conformance):
         await trial.change_lane(paused=False)
         assert sorted((await trial.claim()).keys) == ["a", "b", "c", "d"]
 
-    async def test_change_lane_paused_takes_back_lost_work(self, start: Start) -> None:
+    async def test_change_lane_paused_still_takes_back_lost_items(self, start: Start) -> None:
         trial = await start()
         await trial.add("a")
         lost = await trial.claim(lease=30)
@@ -311,7 +311,7 @@ class Pacing(Conformance):
         await batch.finish("a")
         assert (await trial.claim()).keys == ["c"]
 
-    async def test_claim_that_starts_nothing_moves_no_clock(self, start: Start) -> None:
+    async def test_claim_that_starts_nothing_does_not_restart_the_interval(self, start: Start) -> None:
         """A lane that is too busy under its new limits starts nothing."""
         trial = await start()
         await trial.add(*"abcdef")
@@ -333,8 +333,8 @@ class Pacing(Conformance):
         await batch.finish()
         assert len((await trial.claim()).items) == 3
 
-    async def test_place_lanes_lets_go_what_rests_and_what_is_busy(self, start: Start) -> None:
-        """The named lanes get their place from the present settings; lanes with their own limits keep theirs."""
+    async def test_place_lanes_applies_the_present_settings_to_waiting_lanes(self, start: Start) -> None:
+        """The named lanes are placed by the present settings; lanes with their own limits are not changed."""
         trial = await start(min_interval=100, concurrency=2)
         for lane in ("resting", "other", "own", "busy", "paused"):
             await trial.add(f"{lane} 1", f"{lane} 2", f"{lane} 3", lane=lane)
@@ -352,7 +352,7 @@ class Pacing(Conformance):
         assert (await trial.lane_status("other")).ready_at == batch.reply.now + 100_000_000
         await trial.check()
 
-    async def test_place_lanes_says_that_something_is_ready(self, start: Start) -> None:
+    async def test_place_lanes_updates_next_ready_at(self, start: Start) -> None:
         trial = await start(min_interval=100)
         await trial.add("a", "b")
         assert (await trial.claim()).keys == ["a"]
@@ -366,7 +366,7 @@ class Pacing(Conformance):
         assert (await trial.claim()).keys == ["b"]
 
     async def test_change_settings_makes_starts_count(self, start: Start) -> None:
-        """INV-3: what is in flight under the old default counts as started by the change."""
+        """INV-3: items in flight under the old default count as started at the change."""
         for concurrency in (2, 0):
             for moved_by in ("add", "settle", "nothing"):
                 trial = await start(partitions=2, min_interval=10, concurrency=1)
@@ -392,7 +392,7 @@ class Pacing(Conformance):
                 assert second.keys == [f"{lane} {0 if moved_by == 'add' else 2}"]
 
     async def test_change_settings_of_the_interval_while_in_flight(self, start: Start) -> None:
-        """INV-3: starts count for the interval even if they happened before there was one."""
+        """INV-3: starts count for the interval even if they happened before it was set."""
         trial = await start(concurrency=2)
         await trial.add("a", "b", "c")
         first = await trial.claim(1)
@@ -408,18 +408,18 @@ class Pacing(Conformance):
         await trial.store.change_settings(concurrency=5, min_interval=0)
         assert len((await trial.claim()).items) == 2
 
-    async def test_settle_of_what_never_started_leaves_the_lane_ready(self, start: Start) -> None:
+    async def test_settle_release_of_unstarted_items_leaves_the_lane_ready(self, start: Start) -> None:
         trial = await start(min_interval=10, concurrency=1)
         await trial.add(*"abcd")
         for move in (done, release):
             batch = await trial.claim()
             await batch.settle(move(batch.only, started=False))
         batch = await trial.claim()
-        assert batch.keys == ["b"], "it was given back, and is the lane's first"
+        assert batch.keys == ["b"], "it was released, and is the first of its lane"
         await batch.finish()
         assert (await trial.claim()).keys == []
 
-    async def test_settle_of_what_never_started_keeps_an_interval_that_runs_from_the_claim(self, start: Start) -> None:
+    async def test_settle_of_unstarted_items_keeps_an_interval_that_runs_from_the_claim(self, start: Start) -> None:
         for concurrency in (0, 2):
             trial = await start(min_interval=10, concurrency=concurrency)
             await trial.add(*"abc")
@@ -430,12 +430,12 @@ class Pacing(Conformance):
                 assert (await trial.lane_status()).ready_at == batch.reply.now + 10_000_000
                 assert (await trial.claim()).keys == []
 
-    async def test_settle_gives_back_for_later(self, start: Start) -> None:
+    async def test_settle_release_can_delay_an_item(self, start: Start) -> None:
         trial = await start(min_interval=1, concurrency=1)
         await trial.add("a", "b")
         batch = await trial.claim()
         settled = await batch.settle(release(batch.only, after=30))
-        found = await trial.where("a")
+        found = await trial.find_only("a")
         assert (found.state, found.attempts, found.due_at) == ("delayed", 0, settled.now + 30_000_000)
         assert (await trial.status()).checkpoint == 0
         second = await next_start(trial)
@@ -444,7 +444,7 @@ class Pacing(Conformance):
         third = await next_start(trial)
         assert (third.keys, third.only.attempts, third.reply.now) == (["a"], 0, found.due_at)
 
-    async def test_claim_says_how_often_the_lane_was_visited(self, start: Start) -> None:
+    async def test_claim_returns_the_visits_of_the_lane(self, start: Start) -> None:
         trial = await start(concurrency=3)
         await trial.add(*"abcdefg")
         batch = await trial.claim()
@@ -460,7 +460,7 @@ class Pacing(Conformance):
         assert (await trial.lane_status()).visits == 2
         assert (await trial.status()).visits == 2
 
-    async def test_claim_says_that_an_interval_runs_from_it(self, start: Start) -> None:
+    async def test_claim_reports_that_an_interval_runs_from_it(self, start: Start) -> None:
         trial = await start()
         await trial.change_lane("from starts", min_interval=10, concurrency=2)
         await trial.change_lane("from settlements", min_interval=10, concurrency=1)

@@ -47,7 +47,7 @@ class Reads(Conformance):
             list_counts(await trial.status(n)) for n in (0, 1)
         ]
 
-    async def test_status_says_when_something_is_ready(self, start: Start) -> None:
+    async def test_status_returns_when_the_next_item_is_ready(self, start: Start) -> None:
         trial = await start(min_interval=10, concurrency=1)
         await trial.add("a", after=5)
         assert (await trial.status()).next_ready_at == trial.clock.now() + 5_000_000
@@ -56,7 +56,7 @@ class Reads(Conformance):
         assert status.next_ready_at is not None
         assert status.next_ready_at <= status.time
 
-    async def test_status_says_that_nothing_waits(self, start: Start) -> None:
+    async def test_status_returns_none_if_nothing_waits(self, start: Start) -> None:
         """`next_ready_at` ignores the leases of settled claims and times that have passed."""
         trial = await start(min_interval=10)
         await trial.add("a", after=5)
@@ -65,11 +65,11 @@ class Reads(Conformance):
         await batch.settle(done(batch["a"]))
         assert (await trial.status()).next_ready_at is None
 
-    async def test_find_nothing(self, start: Start) -> None:
+    async def test_find_of_an_unknown_key_returns_nothing(self, start: Start) -> None:
         trial = await start(partitions=2)
         await trial.add("a")
-        assert list(await trial.found("b")) == []
-        assert list(await trial.found("a", "other")) == []
+        assert list(await trial.find("b")) == []
+        assert list(await trial.find("a", "other")) == []
 
     async def test_find_in_every_lane(self, start: Start) -> None:
         trial = await start(partitions=4)
@@ -77,15 +77,15 @@ class Reads(Conformance):
         for priority, lane in enumerate(lanes):
             await trial.add("a", lane=lane, priority=priority)
             await trial.add("b", lane=lane)
-        found = await trial.found("a")
+        found = await trial.find("a")
         assert sorted(f.lane.lane for f in found if f.lane) == sorted(lanes)
         for priority, lane in enumerate(lanes):
-            one = await trial.where("a", lane)
+            one = await trial.find_only("a", lane)
             assert one.lane is not None
             assert (one.key, one.priority, one.lane.lane, one.partition) == ("a", priority, lane, one.lane.partition)
 
     async def test_find_in_order_of_position(self, start: Start) -> None:
-        """Also for a reopened item, which has a new position."""
+        """A reopened item is listed by its new position."""
         trial = await start(partitions=2)
         lanes = [trial.lane(0, n) for n in range(3)]
         for lane in lanes:
@@ -93,7 +93,7 @@ class Reads(Conformance):
         await trial.add("a", lane=trial.lane(1))
         await (await trial.claim(order=[0])).finish()
         assert await trial.store.reopen([(0, 1)]) == 1
-        found = await trial.found("a")
+        found = await trial.find("a")
         assert [(f.partition, f.position) for f in found] == [(0, 2), (0, 3), (0, 4), (1, 1)]
         assert [f.lane and f.lane.lane for f in found] == [lanes[1], lanes[2], lanes[0], trial.lane(1)]
 
@@ -102,9 +102,9 @@ class Reads(Conformance):
         await trial.add("a", "b", "c")
         await trial.add("urgent", priority=5)
         await trial.add("elsewhere", lane="other")
-        ahead = {key: (await trial.where(key)).ahead for key in ("a", "b", "c", "urgent", "elsewhere")}
+        ahead = {key: (await trial.find_only(key)).ahead for key in ("a", "b", "c", "urgent", "elsewhere")}
         assert ahead == {"a": 1, "b": 2, "c": 3, "urgent": 0, "elsewhere": 0}
-        found = await trial.where("a")
+        found = await trial.find_only("a")
         assert (found.state, found.position, found.attempts, found.due_at, found.fence) == ("ready", 1, 0, None, None)
         assert found.lane is not None
         assert (found.lane.lane, found.lane.waiting, found.lane.in_flight) == (LANE, 4, 0)
@@ -114,14 +114,14 @@ class Reads(Conformance):
         trial = await start()
         for chunk in range(3):
             await trial.add(*(f"key{n}" for n in range(chunk * 500, chunk * 500 + 500)))
-        assert (await trial.where("key999")).ahead == 999
-        assert (await trial.where("key1499")).ahead == AHEAD_LIMIT
+        assert (await trial.find_only("key999")).ahead == 999
+        assert (await trial.find_only("key1499")).ahead == AHEAD_LIMIT
 
     async def test_find_claimed(self, start: Start) -> None:
         trial = await start()
         await trial.store.add([trial.item("a", payload="[1]")])
         batch = await trial.claim(worker="wanda", lease=9)
-        found = await trial.where("a")
+        found = await trial.find_only("a")
         assert (found.state, found.worker, found.expires_at) == ("claimed", "wanda", batch.reply.expires_at)
         assert (found.payload, found.ahead, found.due_at, found.settled_at) == ("[1]", None, None, None)
         assert found.lane is not None
@@ -180,7 +180,7 @@ class Reads(Conformance):
         assert pages == [status.lane for _, status in everything]
         assert sorted(pages) == sorted(f"lane{n}" for n in range(10))
 
-    async def test_one_lane(self, start: Start) -> None:
+    async def test_lane_returns_one_lane(self, start: Start) -> None:
         trial = await start(partitions=3)
         names = [trial.lane(n % 3, n // 3) for n in range(6)]
         for name in names:
@@ -212,7 +212,7 @@ class Reads(Conformance):
         assert list(await trial.store.dead(limit=4, after=places[3])) == everything[4:8]
         assert list(await trial.store.dead(after=places[8])) == []
 
-    async def test_unsettled_holds_the_checkpoint_back(self, start: Start) -> None:
+    async def test_pending_lists_the_items_that_hold_the_checkpoint_back(self, start: Start) -> None:
         """INV-6: lists items that are ready, delayed or claimed, but not done or dead items and revisits."""
         trial = await start()
         await trial.add("ready", lane="later")
@@ -235,7 +235,7 @@ class Reads(Conformance):
         (part,) = (await trial.store.status()).partitions
         assert min(item.position for item in found) == part.checkpoint + 1
 
-    async def test_unsettled_page_by_page(self, start: Start) -> None:
+    async def test_pending_page_by_page(self, start: Start) -> None:
         trial = await start(partitions=2)
         for n in range(9):
             lane = trial.lane(n % 2)
@@ -295,6 +295,6 @@ class Reads(Conformance):
         await trial.store.change_settings(max_attempts=1, concurrency=0)
         assert tuple((await trial.store.status()).settings) == (2, 0, 0, 1)
 
-    async def test_wait_ends(self, start: Start) -> None:
+    async def test_wait_returns_after_its_time(self, start: Start) -> None:
         trial = await start()
         await trial.store.wait(0.01)

@@ -14,15 +14,15 @@ class Splits(Conformance):
         batch = await trial.claim(1)
         move = split(batch.only, 1, rest="rest", payload='{"hi":5}', rest_payload='{"lo":5}', result="7")
         reply = await batch.settle(move)
-        assert reply.checkpoint == 4, "what is kept are the positions 1 to 4"
-        found = await trial.where("range")
+        assert reply.checkpoint == 4, "the first part keeps the positions 1 to 4"
+        found = await trial.find_only("range")
         assert (found.state, found.position, found.payload, found.result) == ("done", 1, '{"hi":5}', "7")
-        rest = await trial.where("rest")
+        rest = await trial.find_only("rest")
         assert (rest.state, rest.position, rest.payload, rest.attempts) == ("ready", 5, '{"lo":5}', 0)
         status = await trial.status()
         assert (status.end, status.ready, status.done) == (10, 2, 1)
 
-    async def test_settle_split_leaves_the_rest_to_others(self, start: Start) -> None:
+    async def test_settle_split_lets_others_claim_the_rest(self, start: Start) -> None:
         trial = await start()
         await trial.add("range", span=8)
         batch = await trial.claim()
@@ -52,13 +52,13 @@ class Splits(Conformance):
         batch = await trial.claim(1)
         move = split(batch.only, 1, rest="rest", payload='{"hi":5}', rest_payload='{"lo":5}')
         assert (await batch.settle(move)).checkpoint == 0
-        assert list(await trial.found("rest")) == []
+        assert list(await trial.find("rest")) == []
         again = await trial.claim(1)
         assert (again.keys, again.only.position, again.only.payload) == (["range"], 1, '{"lo":5}')
         status = await trial.status()
         assert (status.done, status.ready, status.claimed) == (0, 1, 1)
 
-    async def test_settle_split_keeps_the_checkpoint_honest(self, start: Start) -> None:
+    async def test_settle_split_keeps_the_checkpoint_below_the_rest(self, start: Start) -> None:
         """INV-6: the checkpoint stays below the rest until the rest is settled, even if later items are."""
         trial = await start()
         await trial.add("range", span=100)
@@ -72,19 +72,19 @@ class Splits(Conformance):
         trial.clock.advance(6)
         assert (await (await trial.claim()).finish()).checkpoint == 101
 
-    async def test_settle_split_enters_the_rest_once(self, start: Start) -> None:
-        """INV-7: if the rest exists already, the caller is mistaken about the range."""
+    async def test_settle_split_refuses_a_rest_that_exists(self, start: Start) -> None:
+        """INV-7: the settlement is refused if the rest exists already."""
         trial = await start()
         await trial.add("range", "there", span=4)
         batch = await trial.claim()
-        before = await trial.picture("range", "there")
+        before = await trial.take_snapshot("range", "there")
         with pytest.raises(InvalidOutcome):
             await batch.settle(done(batch["there"]), split(batch["range"], 1, rest="there"))
-        assert await trial.picture("range", "there") == before
+        assert await trial.take_snapshot("range", "there") == before
         await batch.settle(split(batch["range"], 1, rest="rest"))
         assert await trial.add("rest") == 0
 
-    async def test_settle_split_of_what_was_retried(self, start: Start) -> None:
+    async def test_settle_split_of_a_retried_item(self, start: Start) -> None:
         trial = await start()
         await trial.add("range", span=4)
         batch = await trial.claim()
@@ -92,7 +92,7 @@ class Splits(Conformance):
         trial.clock.advance(1)
         batch = await trial.claim()
         await batch.settle(split(batch.only, 1, rest="rest"))
-        found, rest = await trial.where("range"), await trial.where("rest")
+        found, rest = await trial.find_only("range"), await trial.find_only("rest")
         assert (found.state, found.attempts, found.reason) == ("done", 0, None)
         assert (rest.state, rest.attempts, rest.reason) == ("ready", 0, None)
 

@@ -16,9 +16,11 @@ class TransactionConformance(Conformance):
 
     async def execute(self, connection: Any, statement: str) -> Sequence[Any]:
         """Run a statement on a connection that `transaction()` returned, and return its rows. Required."""
-        raise NotImplementedError(f"{type(self).__name__} must say how a statement is run: async def execute(…)")
+        raise NotImplementedError(
+            f"{type(self).__name__} must implement `async def execute(self, connection, statement)`"
+        )
 
-    async def rows(self, connection: Any, table: str) -> list[str]:
+    async def read_rows(self, connection: Any, table: str) -> list[str]:
         return sorted(row[0] for row in await self.execute(connection, f"SELECT name FROM {table}"))
 
     async def write_and_settle(self, batch: Batch, table: str, move: Move, *, fails: Exception | None = None) -> None:
@@ -47,7 +49,7 @@ class TransactionConformance(Conformance):
         assert await trial.store.counters() == {"rows": 1}
         assert (await trial.lane_status()).counters == {"pages": 2}
         async with trial.store.transaction() as connection:
-            assert await self.rows(connection, "together") == ["row"]
+            assert await self.read_rows(connection, "together") == ["row"]
 
     async def test_transaction_rolls_back_when_its_block_raises(self, start: Start) -> None:
         trial = await start()
@@ -55,17 +57,17 @@ class TransactionConformance(Conformance):
         batch = await trial.claim()
         async with trial.store.transaction() as connection:
             await self.execute(connection, "CREATE TABLE undone (name text PRIMARY KEY)")
-        before = await trial.picture("a")
+        before = await trial.take_snapshot("a")
         with pytest.raises(KeyError, match="the sink failed"):
             await self.write_and_settle(batch, "undone", done(batch.only), fails=KeyError("the sink failed"))
-        assert await trial.picture("a") == before
+        assert await trial.take_snapshot("a") == before
         assert await trial.store.counters() == {}
         async with trial.store.transaction() as connection:
-            assert await self.rows(connection, "undone") == []
+            assert await self.read_rows(connection, "undone") == []
         await batch.finish()
 
     async def test_transaction_rolls_back_when_the_settlement_is_refused(self, start: Start) -> None:
-        """INV-2, INV-5: no rows of a worker whose lease was lost."""
+        """INV-2, INV-5: the rows of a worker that lost its lease are not committed."""
         trial = await start()
         await trial.add("a")
         lost = await trial.claim(lease=30)
@@ -78,7 +80,7 @@ class TransactionConformance(Conformance):
         with pytest.raises(InvalidOutcome):
             await self.write_and_settle(batch, "refused", Move(99, MoveKind.DONE))
         async with trial.store.transaction() as connection:
-            assert await self.rows(connection, "refused") == []
+            assert await self.read_rows(connection, "refused") == []
         await batch.finish()
 
     async def test_explain_refusal_names_what_is_wrong_with_a_row(self, start: Start) -> None:
@@ -98,7 +100,7 @@ class TransactionConformance(Conformance):
         assert trial.store.explain_refusal(mistaken.value) is None
         assert trial.store.explain_refusal(ValueError("row")) is None
 
-    async def test_transaction_waits_for_another_and_lets_moves_go_on(self, start: Start) -> None:
+    async def test_transactions_and_adds_at_once_all_commit(self, start: Start) -> None:
         trial = await start()
         async with trial.store.transaction() as connection:
             await self.execute(connection, "CREATE TABLE waiting (name text PRIMARY KEY)")
@@ -110,7 +112,7 @@ class TransactionConformance(Conformance):
 
         await asyncio.gather(*(insert(f"row{n}") for n in range(8)), *(trial.add(f"key{n}") for n in range(8)))
         async with trial.store.transaction() as connection:
-            assert await self.rows(connection, "waiting") == sorted(f"row{n}" for n in range(8))
+            assert await self.read_rows(connection, "waiting") == sorted(f"row{n}" for n in range(8))
         assert await trial.total("ready") == 8
 
     async def test_transaction_of_a_closed_store_is_refused(self, start: Start) -> None:

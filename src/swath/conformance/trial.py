@@ -1,4 +1,4 @@
-"""A store under test: its clock, shorthands for its methods, and what must hold of it at any time."""
+"""Trial: a store under test with its clock, shorthands for its methods, and checks that must always pass."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,7 +55,7 @@ def list_counts(status: PartitionStatus) -> dict[str, int]:
     return {name: getattr(status, name) for name in COUNTED}
 
 
-def lane_in(partition: int, partitions: int, nth: int = 0) -> str:
+def name_lane(partition: int, partitions: int, nth: int = 0) -> str:
     """Return the name of the `nth` lane of this partition."""
     names = (name for n in count() if locate_lane(name := f"lane{n}", partitions)[0] == partition)
     return next(name for n, name in enumerate(names) if n == nth)
@@ -101,7 +101,7 @@ def split(
 
 @dataclass(slots=True)
 class Batch:
-    """A claim, and what its worker does with it."""
+    """A claim, with shorthands to settle and renew it."""
 
     store: Store
     reply: ClaimReply
@@ -141,7 +141,7 @@ class Batch:
         lane_counters: Mapping[str, Mapping[str, int]] = NO_LANE_COUNTERS,
         connection: Any = None,
     ) -> SettleReply:
-        """Settle in one partition, which need not be named if the claim covers only one."""
+        """Settle in one partition. It need not be named if the claim covers only one."""
         if partition is None:
             (partition,) = self.partitions
         number = next(self.numbers) if number is None else number
@@ -155,7 +155,7 @@ class Batch:
             mine = [item for item in self.items if item.partition == partition and (not keys or item.key in keys)]
             if mine:
                 reply = await self.settle(*map(done, mine), partition=partition)
-        assert reply is not None, f"none of {keys} is held"
+        assert reply is not None, f"the claim holds none of {keys}"
         return reply
 
     async def renew(self, lease: float = LEASE) -> int:
@@ -190,7 +190,7 @@ class Trial:
         return item._replace(payload=payload, not_before=not_before)
 
     def lane(self, partition: int, nth: int = 0) -> str:
-        return lane_in(partition, self.partitions, nth)
+        return name_lane(partition, self.partitions, nth)
 
     async def add(
         self, *keys: str, lane: str = LANE, priority: int = DEFAULT_PRIORITY, span: int = 1, after: float | None = None
@@ -212,7 +212,7 @@ class Trial:
         return Batch(self.store, reply, ClaimRef(reply.fence, token))
 
     async def claim_each(self, *keys: str, rounds: int = 20, lease: float = LEASE) -> dict[str, Batch]:
-        """Claim until each of these is held: items discovered for another partition may arrive later."""
+        """Claim until all of these keys are claimed: items discovered for another partition may arrive later."""
         held: dict[str, Batch] = {}
         for _ in range(rounds):
             if set(keys) <= held.keys():
@@ -237,20 +237,20 @@ class Trial:
         await self.store.change_lane(locate_lane(lane, self.partitions)[0], lane, change)
 
     async def wait_until(self, moment: int) -> None:
-        """Set the clock to a time of the store, forwards or back."""
+        """Set the clock to a time of the store, which may be earlier or later."""
         self.clock.advance((moment - self.clock.now()) / 1_000_000)
 
-    async def found(self, key: str, lane: str | None = None) -> Sequence[Found]:
+    async def find(self, key: str, lane: str | None = None) -> Sequence[Found]:
         lane_hash = None if lane is None else locate_lane(lane, self.partitions)[1]
         return await self.store.find(hash_key(key), lane_hash)
 
-    async def where(self, key: str, lane: str | None = None) -> Found:
-        (found,) = await self.found(key, lane)
+    async def find_only(self, key: str, lane: str | None = None) -> Found:
+        (found,) = await self.find(key, lane)
         assert found.state in STATES
         return found
 
     async def state(self, key: str, lane: str | None = None) -> str:
-        return (await self.where(key, lane)).state
+        return (await self.find_only(key, lane)).state
 
     async def lane_status(self, lane: str = LANE) -> LaneRow:
         status = await self.store.lane(locate_lane(lane, self.partitions)[0], lane)
@@ -264,21 +264,21 @@ class Trial:
         """Return the sum of these counters over all partitions."""
         return sum(getattr(status, name) for status in (await self.store.status()).partitions for name in names)
 
-    async def picture(self, *keys: str) -> tuple[object, ...]:
+    async def take_snapshot(self, *keys: str) -> tuple[object, ...]:
         """Return everything that a refused call must not change."""
-        found = [await self.found(key) for key in keys]
+        found = [await self.find(key) for key in keys]
         status = [list_counts(status) for status in (await self.store.status()).partitions]
         return found, status, await self.store.outputs(), await self.store.dead(), await self.store.lanes()
 
     async def check(self) -> None:
-        """Check what holds of every frontier at any time: exact counters (INV-4) and a correct checkpoint (INV-6)."""
+        """Check what must always be true: exact counters (INV-4) and a correct checkpoint (INV-6)."""
         kept, counted = (await self.store.status()).partitions, await self.store.recount()
         assert [list_counts(status) for status in kept] == [list_counts(status) for status in counted]
         for status in kept:
             assert 0 <= status.checkpoint <= status.end, status
             assert 0 <= status.checkpoint_dead <= status.dead, status
             if status.ready == status.delayed == status.claimed == 0:
-                assert status.checkpoint == status.end, f"all is settled, and the checkpoint stands: {status}"
+                assert status.checkpoint == status.end, f"the checkpoint is not at the end: {status}"
 
 
 Start = Callable[..., Awaitable[Trial]]
@@ -288,8 +288,8 @@ class Conformance:
     """The base of every part of the suite. A subclass implements `make_store`."""
 
     async def make_store(self, settings: Settings, clock: Clock) -> Store:
-        """Return a new, empty frontier whose time is `clock`. Required."""
-        raise NotImplementedError(f"{type(self).__name__} must say how a store is made: async def make_store(…)")
+        """Return a new, empty frontier that uses `clock`. Required."""
+        raise NotImplementedError(f"{type(self).__name__} must implement `async def make_store(self, settings, clock)`")
 
     @pytest_asyncio.fixture
     async def start(self) -> AsyncIterator[Start]:
