@@ -67,7 +67,7 @@ REPLACED = {
         "Add one item or an iterable of items",
     ),
     ("Frontier", "run"): (
-        "\n        Cancelling the task stops it as cleanly, and so does `stop.request(reason)`.",
+        "\n        Cancelling the task or calling `stop.request(reason)` also stops the run cleanly.",
         "",
     ),
     ("Claim", "settle"): ("if the call was cancelled", "if the call was interrupted"),

@@ -18,7 +18,7 @@ class Claim:
 
     def __init__(self, leased: LeasedItems) -> None:
         self._leased = leased
-        # Items of a settlement that was interrupted. If they were settled, handing them in again is not an error.
+        # Items of an interrupted settlement. If it was committed, passing their outcomes again is not an error.
         self._interrupted: set[tuple[int, int]] = set()
 
     def __repr__(self) -> str:
@@ -56,7 +56,7 @@ class Claim:
         return self._leased.remaining
 
     async def renew(self, *, lease: float | None = None) -> None:
-        """Make the lease end `lease` seconds from now, or as many as before if `lease` is not given."""
+        """Make the lease end `lease` seconds from now. Without `lease`, use the duration of the last lease."""
         try:
             await self._leased.renew(None if lease is None else check_lease(lease))
         except LeaseLost as lost:
@@ -73,8 +73,8 @@ class Claim:
         make this call the last statement before the commit.
 
         After StoreUnavailable, or if the call was cancelled, it is not known whether the outcomes took effect. Call
-        again with the same outcomes: those that the store has committed stay as they are. After any other error, the
-        outcomes of some partitions may have been committed; you may hand them in again with the others.
+        again with the same outcomes: those that were committed are not applied again. After any other error, the
+        outcomes of some partitions may have been committed; you may pass them again with the others.
         """
         outcomes = list(outcomes)
         check_outputs(outputs)
@@ -98,7 +98,7 @@ class Claim:
             )
             raise
         if self._interrupted:
-            self._interrupted.difference_update(_position(outcome.item) for outcome in outcomes)
+            self._interrupted.difference_update(_get_position(outcome.item) for outcome in outcomes)
 
     def _group(self, outcomes: Iterable[object]) -> dict[int, list[EncodedOutcome]]:
         """Encode all outcomes and group them by partition, before anything is sent."""
@@ -116,13 +116,13 @@ class Claim:
             if len({outcome.move.position for outcome in group}) < len(group):
                 positions = [outcome.move.position for outcome in group]
                 twice = next(outcome for outcome in group if positions.count(outcome.move.position) > 1)
-                raise InvalidOutcome(f"{twice.item.key!r} has two outcomes in one settlement: it can have one")
+                raise InvalidOutcome(f"{twice.item.key!r} has two outcomes in one settlement: pass one of them")
         return grouped
 
     def _was_settled(self, item: Item) -> bool:
         """Return whether an interrupted settlement had committed this item."""
-        return _position(item) in self._interrupted and not self._leased.holds_position(*_position(item))
+        return _get_position(item) in self._interrupted and not self._leased.holds_position(*_get_position(item))
 
 
-def _position(item: Item) -> tuple[int, int]:
+def _get_position(item: Item) -> tuple[int, int]:
     return item.partition, item.position

@@ -43,18 +43,18 @@ from swath.runner.run import Summary, Until, run
 from swath.runner.shutdown import Stop
 
 ADD_BUFFER = 10_000  # items that a long addition keeps in memory
-ADD_BYTES = 16_000_000  # of their payloads
-MIN_CLAIM_PAUSE = 0.001  # seconds between two tries of a claim that found every ready partition locked
+ADD_BYTES = 16_000_000  # and bytes of their payloads
+MIN_CLAIM_PAUSE = 0.001  # seconds between two attempts of a claim that found every ready partition locked
 MAX_CLAIM_PAUSE = 0.05
-BUSY_SECONDS = 30.0  # after which such a claim gives up
-FRONTIER_DEFAULT = "default"  # for `limit()`: the value of the frontier
+BUSY_SECONDS = 30.0  # how long such a claim keeps trying
+FRONTIER_DEFAULT = "default"  # for `limit()`: use the default of the frontier
 
 NewItem = Item | EncodedItem | str  # an item, an encoded item or a key
 NewItems = NewItem | Iterable[NewItem] | AsyncIterable[NewItem]
 
 
 class Frontier:
-    """The work that is known but not done. `swath.open` returns it."""
+    """A durable set of work items. `swath.open` returns it."""
 
     def __init__(self, store: Store, *, observer: events.Observer | None = None, worker: str | None = None) -> None:
         self._store = store
@@ -83,8 +83,8 @@ class Frontier:
     async def add(self, items: NewItems) -> int:
         """Add one item, an iterable or an async iterable of items, of any length; return how many were new.
 
-        Items are durable when `add` returns (INV-4). Memory stays bounded (INV-9). If the connection breaks, items
-        are sent again, and those that had arrived are then not counted as new.
+        Items are durable when `add` returns (INV-4). Memory stays bounded (INV-9). If the connection breaks, `add`
+        sends items again; those that the store already got are then not counted as new.
         """
         added = 0
         partitions = self._store.settings.partitions
@@ -104,7 +104,7 @@ class Frontier:
         return added + await self._session.add(buffer)
 
     def encode(self, items: NewItem | Iterable[NewItem], *, drop_known: bool = True) -> list[EncodedItem]:
-        """Check and encode items, and leave out those that this process knows the store to hold.
+        """Check and encode items. With `drop_known`, leave out items that this process knows to be in the store.
 
         `add` and `item.done(discovered=…)` take the result. Use it if many of your items were added before, or to
         check items without adding them.
@@ -115,9 +115,9 @@ class Frontier:
         return self._session.drop_known(encoded) if drop_known else encoded
 
     def knows(self, item_hash: bytes) -> bool:
-        """Return whether this process knows the store to hold an item, by `EncodedItem.hash`.
+        """Return whether this process knows that an item is in the store. Pass its `EncodedItem.hash`.
 
-        False if in doubt: the process remembers the last 100,000 items or more that were confirmed to it.
+        False means unknown: the process remembers at least the last 100,000 items that the store confirmed.
         """
         return self._session.knows(item_hash)
 
@@ -153,38 +153,38 @@ class Frontier:
         handle_signals: bool = True,
         stop: Stop | None = None,
     ) -> Summary:
-        """Run `handler` on the items of the frontier, up to `workers` at once, and return what became of them.
+        """Call `handler` for the items of the frontier, up to `workers` at once; return counts by outcome.
 
         The handler returns an outcome, such as `item.retry(after=60, reason="busy")`; None means `item.done()`. If it
         raises an exception, or takes longer than `timeout` seconds, the item is retried. The runner renews leases of
-        `lease` seconds while a handler runs; if this process dies, other workers get its items when they expire.
+        `lease` seconds while a handler runs; if this process dies, other workers get its items when the leases expire.
 
-        `until="done"` ends the run when no item is left: delayed items, revisits and items of other workers count.
-        `until="idle"` ends it as soon as nothing can be started and nothing of this run is in flight.
+        `until="done"` waits for every item, including delayed items, revisits and items of other workers.
+        `until="idle"` ends the run as soon as no item can be started and none of this run is in flight.
         `until="stopped"` keeps it running until it is stopped.
 
-        SIGINT and SIGTERM stop the run cleanly. It starts nothing more and releases the items that it claimed ahead.
+        SIGINT and SIGTERM stop the run cleanly. It starts no more items and releases those that it claimed ahead.
         Handlers have `grace` seconds to finish; then they are cancelled and their items released. The run ends at most
         5 seconds after the grace. A second signal ends it at once, with KeyboardInterrupt (SIGINT) or SystemExit
-        (SIGTERM); other workers get its items when their leases expire. `handle_signals=False` leaves signals alone,
-        and so does a run outside the main thread.
-        Cancelling the task stops it as cleanly, and so does `stop.request(reason)`.
+        (SIGTERM); other workers get its items when their leases expire. A run does not handle signals if
+        `handle_signals=False` or outside the main thread.
+        Cancelling the task or calling `stop.request(reason)` also stops the run cleanly.
 
-        `output` writes what outcomes pass as `output=`; the length of its files commits with the settlement (INV-5).
-        Without `output`, such an outcome is refused and its item retried.
+        `output` writes the entries that outcomes pass as `output=` to files. The lengths of the files commit with the
+        settlement (INV-5). Without `output`, such an outcome is refused and its item retried.
 
         With `sink`, a function, outcomes can pass rows with `item.done(rows=…)`. The run opens one transaction on the
         frontier's own database for a group of outcomes, calls `sink(connection, rows)` with all their rows in order,
         settles the outcomes and commits, so that rows and outcomes commit together (INV-5). The connection is a
         psycopg.AsyncConnection, or an sqlite3.Connection on the same file; a plain function is called in a thread. A
-        row that the database refuses makes its own item dead with the database's message. Any other exception of the
-        sink ends the run.
+        row that the database refuses makes its own item dead, with the database's message as the reason. Any other
+        exception that the sink raises ends the run.
 
         With `transaction`, a function that opens a transaction on the frontier's own database and returns an async
         context manager, the handler gets the connection as a second argument. Its writes and its outcome commit
         together, exactly once. If the handler raises an exception, its writes are rolled back and the item is retried.
 
-        While the store is unavailable the run waits. If a lease expires in that time, its handler is cancelled.
+        While the store is unavailable, the run waits. If a lease expires in that time, its handlers are cancelled.
         """
         return await run(
             self._session,
@@ -235,7 +235,7 @@ class Frontier:
         await self._change_lane(lane, LaneChange(blocked_until=moment, at_least=at_least))
 
     async def _read_lane_time(self, lane: str) -> int:
-        """Return the time of a lane's partition, which continues from before if the store's clock stepped back."""
+        """Return the time of a lane's partition. It is ahead of the store's clock if that clock stepped back."""
         check_lane(lane)
         status = await self._store.status()
         number, _ = locate_lane(lane, self._store.settings.partitions)
@@ -250,7 +250,7 @@ class Frontier:
     ) -> None:
         """Set the limits of one lane: seconds between two starts, and items in flight (None: unlimited).
 
-        "default" goes back to the default of the frontier. What you leave out stays as it is.
+        "default" means the default of the frontier. Limits that you leave out are not changed.
         """
         change = LaneChange(
             min_interval=_encode_limit(
@@ -273,11 +273,11 @@ class Frontier:
         max_attempts: int | None = None,
         paused: bool | None = None,
     ) -> None:
-        """Change the defaults of the frontier, for every process that works on it. What you leave out stays as it is.
+        """Change the defaults of the frontier, for every process. Values that you leave out are not changed.
 
-        `concurrency=None` means unlimited. If the new defaults allow more than the old ones, lanes that wait are
-        rescheduled one by one, which takes a while if there are many. If that is interrupted, call again with the same
-        values to finish it.
+        `concurrency=None` means unlimited. If the new defaults allow more than the old ones, waiting lanes are
+        rescheduled one by one, which takes a while if there are many. If the call is interrupted, call again with the
+        same values.
         """
         changes = check_settings(min_interval, concurrency, max_attempts)
         await self._change_settings(changes, paused=paused)
@@ -286,8 +286,8 @@ class Frontier:
     async def reopen(self, keys: str | Iterable[str], *, lane: str | None = None) -> int:
         """Make done or dead items ready again by key, with their attempts reset; return how many.
 
-        An item that waits for its revisit is not changed. If the connection breaks, the number may be too small, as
-        with `add`.
+        An item that waits for its revisit is not changed. As with `add`, the number may be too small if the
+        connection breaks.
         """
         reopened = 0
         for key in _list_keys(keys):
@@ -343,7 +343,7 @@ class Frontier:
     # Reading
 
     async def facts(self, keys: str | Iterable[str]) -> dict[str, Any]:
-        """Return the facts with these keys; a key without a fact is left out."""
+        """Return the facts with these keys, without keys that have no fact."""
         wanted = _list_keys(keys)
         facts: dict[str, Any] = {}
         for start in range(0, len(wanted), ADD_CHUNK):
@@ -352,7 +352,7 @@ class Frontier:
         return facts
 
     async def outputs(self) -> dict[str, int]:
-        """Return the committed length of every output file. An `Output` truncates its files to it before a run."""
+        """Return the committed length of every output file. Before a run, an `Output` truncates its files to it."""
         return await self._store.outputs()
 
     async def counters(self) -> dict[str, int]:
@@ -360,7 +360,7 @@ class Frontier:
         return await self._store.counters()
 
     async def status(self) -> Status:
-        """Return exact counts and checkpoints, in a time that depends only on the number of partitions."""
+        """Return exact counts and checkpoints. The cost depends only on the number of partitions."""
         return summarize_status(await self._store.status())
 
     async def check(self) -> CheckReport:
@@ -372,7 +372,7 @@ class Frontier:
         return await check_store(self._store)
 
     async def explain(self, key: str, *, lane: str | None = None) -> Explanation:
-        """Return where a key is, and why it is not being worked on."""
+        """Return the state of a key, and why no worker is handling it."""
         found = await self._find(key, lane)
         if not found:
             return explain_unknown(key, lane, await self._find(key, None) if lane is not None else ())
@@ -386,7 +386,7 @@ class Frontier:
         return await self._store.find(hash_key(key), lane_hash)
 
     async def lane(self, lane: str) -> LaneInfo | None:
-        """Return the limits, the state and the counters of a lane; None if there is no such lane."""
+        """Return the limits, the state and the counters of a lane, or None if it does not exist."""
         check_lane(lane)
         row = await self._store.lane(locate_lane(lane, self._store.settings.partitions)[0], lane)
         return None if row is None else build_lane_info(row, (await self._store.status()).settings)
@@ -412,7 +412,7 @@ class Frontier:
     async def pending(self) -> AsyncIterator[PendingItem]:
         """Iterate over the items that hold the checkpoint back, page by page: ready, delayed or claimed ones.
 
-        Items that were done and wait for their revisit are not among them.
+        Items that were done and wait for a revisit are not listed.
         """
         after: tuple[int, int] | None = None
         while page := await self._store.pending(after=after, limit=ADD_CHUNK):
@@ -428,7 +428,7 @@ class Frontier:
             await self._reschedule_lanes(before.now)
 
     async def _reschedule_lanes(self, now: int) -> None:
-        """Let lanes that use the frontier's defaults and cannot start now start by the new defaults."""
+        """Apply new defaults to the waiting lanes that use them."""
         after: tuple[int, int] | None = None
         while page := await self._store.lanes(after=after, limit=ADD_CHUNK):
             after = (page[-1][1].partition, page[-1][0])
@@ -444,8 +444,8 @@ class Frontier:
 def _may_have_missed_items(reply: ClaimReply) -> bool:
     """Return whether items may be ready although the claim got none.
 
-    Another transaction held a partition, or more items were due or discovered than one claim takes in, or the store
-    only looked up that an earlier claim had not been made.
+    There are three causes: another transaction held a partition, more items were due or discovered than one claim
+    makes ready, or the store only found out that an earlier claim had not been made.
     """
     if reply.signal.paused:
         return False

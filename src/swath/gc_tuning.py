@@ -12,7 +12,7 @@ def collect_garbage_rarely() -> Iterator[None]:
     """Raise the thresholds of the garbage collector, and exclude the objects that exist already.
 
     A page or a slice creates some thousand objects that reference counting frees. With Python's own thresholds, the
-    collector spends most of its time on objects that exist since the start.
+    collector spends most of its time on objects that have existed since the start.
     """
     before = gc.get_threshold()
     gc.collect()

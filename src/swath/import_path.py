@@ -12,7 +12,7 @@ from swath.core.errors import UsageError
 
 
 def import_function(name: str, *, flag: str) -> Callable[..., Any]:
-    """Import a function, also from the current directory as `python -m` does. Messages name `flag`."""
+    """Import a function. Like `python -m`, search the current directory too. Error messages name `flag`."""
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:
         raise UsageError(f"{flag} {name!r}: write module:function, such as {flag} checks:email")

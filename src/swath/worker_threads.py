@@ -23,7 +23,7 @@ class WorkerThreads:
 
     def __init__(self) -> None:
         self._idle: list[_Thread] = []
-        self._waiting: deque[Job] = deque()  # for a thread
+        self._waiting: deque[Job] = deque()  # jobs that wait for a thread
         self._started = 0
         self._closed = False
 
@@ -37,14 +37,14 @@ class WorkerThreads:
     def start(self, work: Callable[[], T]) -> "asyncio.Future[Returned[T]]":
         """Run `work` in a thread, and return a future of its result and its exception.
 
-        The exception is a value and not the future's own: a future refuses StopIteration, and KeyboardInterrupt would
-        stop the loop.
+        The exception is part of the result, because a future refuses StopIteration, and KeyboardInterrupt would stop
+        the loop.
         """
         loop = asyncio.get_running_loop()
         returned: asyncio.Future[Returned[T]] = loop.create_future()
 
         def job(thread: _Thread) -> bool:
-            """Run in the thread. Return False if the loop is closed, so that the thread ends."""
+            """Run `work` in the thread. Return False, which ends the thread, if the loop is closed."""
             result, error = None, None
             try:
                 result = None if returned.cancelled() else work()  # cancelled while it waited for a thread
@@ -110,4 +110,4 @@ class _Thread(threading.Thread):
         while (job := self.jobs.get()) is not None:
             if not job(self):
                 return
-            del job  # and the objects that it refers to
+            del job  # so that the objects it refers to can be freed while the thread is idle

@@ -1,4 +1,4 @@
-"""Portal: an event loop in a thread of its own, and the ways for other threads to call into it."""
+"""Portal: an event loop in its own thread, and functions with which other threads call into it."""
 
 import asyncio
 import contextvars
@@ -27,8 +27,8 @@ Answer = TypeVar("Answer")
 Handler = Callable[[Item], Outcome | None]
 
 PAGE = 100  # values of an async iterator that one call fetches
-SIGNAL_SECONDS = 0.2  # between two checks for signals in a waiting thread
-CLOSE_SECONDS = 5.0  # to wait for the thread to end
+SIGNAL_SECONDS = 0.2  # a waiting thread handles signals this often
+CLOSE_SECONDS = 5.0  # how long to wait for the thread to end
 
 CLOSED = "this frontier is closed: open it again"
 
@@ -84,8 +84,8 @@ class Portal:
         """Return why this thread cannot call the portal, or None."""
         if os.getpid() != self._pid:
             return (
-                f"process {self._pid} opened this frontier and process {os.getpid()} got it by a fork, but its thread "
-                "did not survive the fork. Open the frontier in the child process, or start children with `spawn`"
+                f"process {self._pid} opened this frontier; process {os.getpid()} inherited it by a fork, which its "
+                "thread did not survive. Open the frontier in the child process, or start children with `spawn`"
             )
         if self._closed:
             return CLOSED
@@ -105,7 +105,7 @@ class Portal:
                 except TimeoutError:
                     if not future.done() and not self._thread.is_alive():
                         raise UsageError(CLOSED) from None  # the loop ended before it ran the coroutine
-            return future.result()  # it arrived just now, or the TimeoutError is the coroutine's own
+            return future.result()  # the result arrived just now, or the coroutine itself raised TimeoutError
         except CancelledError:
             if self._closed:
                 raise UsageError(CLOSED) from None
@@ -140,11 +140,11 @@ class Portal:
     async def encode(
         self, frontier: Frontier, items: NewItem | Iterable[NewItem], drop_known: bool
     ) -> list[EncodedItem]:
-        """Encode on the event loop's thread, which owns the set of known keys."""
+        """Encode items in the event loop's thread, which owns the set of known keys."""
         return frontier.encode(items, drop_known=drop_known)
 
     def add(self, frontier: Frontier, items: NewItem | Iterable[NewItem]) -> int:
-        """Add items. The iterable may block or belong to the calling thread, so it is iterated over there."""
+        """Add items. Iterate over them in the calling thread: the iterable may block, or belong to that thread."""
         if isinstance(items, Item | EncodedItem | str):
             return self.call(frontier.add(items))
         if not hasattr(items, "__iter__"):
@@ -159,9 +159,9 @@ class Portal:
         return added
 
     def step(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
-        """Run a coroutine that never waits in the calling thread, because its connection belongs to that thread.
+        """Run a coroutine that never waits, in the calling thread, because its connection belongs to that thread.
 
-        The loop is suspended, so that to all other tasks it looks like a step of the loop.
+        The loop is suspended, so to all other tasks this looks like one step of the loop.
         """
         self._check(coroutine)
         with closing(coroutine), self._suspend_loop():
@@ -189,12 +189,12 @@ class Portal:
             suspended.wait()
             yield
         finally:
-            resume.set()  # also if this thread was interrupted while it waited: the loop reaches `suspend` later
+            resume.set()  # even if this thread was interrupted: the loop may reach `suspend` later
 
     def run(
         self, frontier: Frontier, handler: Handler, *, workers: int, handle_signals: bool, **options: Any
     ) -> Summary:
-        """Run a plain function as a handler. Signals reach only the main thread, which passes them on."""
+        """Run a plain function as a handler. If called in the main thread, pass its signals to the run."""
         if not callable(handler):
             raise UsageError(f"{handler!r} cannot be called: pass a function that takes an item")
         if inspect.iscoroutinefunction(handler):
@@ -229,7 +229,7 @@ class Portal:
 
 
 def _take_items(source: Iterator[NewItem], partitions: int) -> list[NewItem]:
-    """Return the next items, up to the limits of memory. An invalid item is the last one, so that `add` raises."""
+    """Return the next items, up to the limits of memory. Stop after an invalid item, so that `add` raises for it."""
     taken: list[NewItem] = []
     size = 0
     for item in islice(source, ADD_BUFFER):
@@ -249,7 +249,7 @@ def _make_async(handler: Handler, threads: WorkerThreads) -> Callable[[Item], Aw
     context = contextvars.copy_context()
 
     async def visit(item: Item) -> Outcome | None:
-        """Wait until the thread returns even if cancelled: a thread cannot be cancelled, and it still uses the item."""
+        """Wait until the thread returns, even after a cancellation: it cannot be cancelled and still uses the item."""
         returned = threads.start(partial(context.copy().run, handler, item))
         while not returned.done():
             try:

@@ -106,7 +106,7 @@ class Claim:
         return self._claim.remaining
 
     def renew(self, *, lease: float | None = None) -> None:
-        """Make the lease end `lease` seconds from now, or as many as before if `lease` is not given."""
+        """Make the lease end `lease` seconds from now. Without `lease`, use the duration of the last lease."""
         self._portal.call(self._claim.renew(lease=lease))
 
     def settle(
@@ -119,8 +119,8 @@ class Claim:
         make this call the last statement before the commit.
 
         After StoreUnavailable, or if the call was interrupted, it is not known whether the outcomes took effect. Call
-        again with the same outcomes: those that the store has committed stay as they are. After any other error, the
-        outcomes of some partitions may have been committed; you may hand them in again with the others.
+        again with the same outcomes: those that were committed are not applied again. After any other error, the
+        outcomes of some partitions may have been committed; you may pass them again with the others.
         """
         settlement = self._claim.settle(list(outcomes), connection=connection, outputs=outputs)
         if connection is None:
@@ -130,7 +130,7 @@ class Claim:
 
 
 class Frontier:
-    """The work that is known but not done. `swath.sync.open` returns it."""
+    """A durable set of work items. `swath.sync.open` returns it."""
 
     def __init__(self, portal: Portal, frontier: frontiers.Frontier) -> None:
         self._portal = portal
@@ -163,13 +163,13 @@ class Frontier:
     def add(self, items: NewItem | Iterable[NewItem]) -> int:
         """Add one item or an iterable of items, of any length; return how many were new.
 
-        Items are durable when `add` returns (INV-4). Memory stays bounded (INV-9). If the connection breaks, items
-        are sent again, and those that had arrived are then not counted as new.
+        Items are durable when `add` returns (INV-4). Memory stays bounded (INV-9). If the connection breaks, `add`
+        sends items again; those that the store already got are then not counted as new.
         """
         return self._portal.add(self._frontier, items)
 
     def encode(self, items: NewItem | Iterable[NewItem], *, drop_known: bool = True) -> list[EncodedItem]:
-        """Check and encode items, and leave out those that this process knows the store to hold.
+        """Check and encode items. With `drop_known`, leave out items that this process knows to be in the store.
 
         `add` and `item.done(discovered=…)` take the result. Use it if many of your items were added before, or to
         check items without adding them.
@@ -178,9 +178,9 @@ class Frontier:
         return self._portal.call(self._portal.encode(self._frontier, several, drop_known))
 
     def knows(self, item_hash: bytes) -> bool:
-        """Return whether this process knows the store to hold an item, by `EncodedItem.hash`.
+        """Return whether this process knows that an item is in the store. Pass its `EncodedItem.hash`.
 
-        False if in doubt: the process remembers the last 100,000 items or more that were confirmed to it.
+        False means unknown: the process remembers at least the last 100,000 items that the store confirmed.
         """
         return self._frontier.knows(item_hash)
 
@@ -201,26 +201,26 @@ class Frontier:
         output: Output | None = None,
         handle_signals: bool = True,
     ) -> Summary:
-        """Run `handler` on the items of the frontier, up to `workers` at once, and return what became of them.
+        """Call `handler` for the items of the frontier, up to `workers` at once; return counts by outcome.
 
         The handler returns an outcome, such as `item.retry(after=60, reason="busy")`; None means `item.done()`. If it
         raises an exception, or takes longer than `timeout` seconds, the item is retried. The runner renews leases of
-        `lease` seconds while a handler runs; if this process dies, other workers get its items when they expire.
+        `lease` seconds while a handler runs; if this process dies, other workers get its items when the leases expire.
 
-        `until="done"` ends the run when no item is left: delayed items, revisits and items of other workers count.
-        `until="idle"` ends it as soon as nothing can be started and nothing of this run is in flight.
+        `until="done"` waits for every item, including delayed items, revisits and items of other workers.
+        `until="idle"` ends the run as soon as no item can be started and none of this run is in flight.
         `until="stopped"` keeps it running until it is stopped.
 
-        SIGINT and SIGTERM stop the run cleanly. It starts nothing more and releases the items that it claimed ahead.
+        SIGINT and SIGTERM stop the run cleanly. It starts no more items and releases those that it claimed ahead.
         Handlers have `grace` seconds to finish; then they are cancelled and their items released. The run ends at most
         5 seconds after the grace. A second signal ends it at once, with KeyboardInterrupt (SIGINT) or SystemExit
-        (SIGTERM); other workers get its items when their leases expire. `handle_signals=False` leaves signals alone,
-        and so does a run outside the main thread.
+        (SIGTERM); other workers get its items when their leases expire. A run does not handle signals if
+        `handle_signals=False` or outside the main thread.
 
-        `output` writes what outcomes pass as `output=`; the length of its files commits with the settlement (INV-5).
-        Without `output`, such an outcome is refused and its item retried.
+        `output` writes the entries that outcomes pass as `output=` to files. The lengths of the files commit with the
+        settlement (INV-5). Without `output`, such an outcome is refused and its item retried.
 
-        While the store is unavailable the run waits. If a lease expires in that time, its handler is cancelled.
+        While the store is unavailable, the run waits. If a lease expires in that time, its handlers are cancelled.
 
         The handler is a plain function and runs in up to `workers` threads. A running function cannot be cancelled: if
         it exceeds its timeout or its lease, it keeps its worker slot until it returns. When the run stops, functions
@@ -267,7 +267,7 @@ class Frontier:
     ) -> None:
         """Set the limits of one lane: seconds between two starts, and items in flight (None: unlimited).
 
-        "default" goes back to the default of the frontier. What you leave out stays as it is.
+        "default" means the default of the frontier. Limits that you leave out are not changed.
         """
         self._portal.call(self._frontier.limit(lane, min_interval=min_interval, concurrency=concurrency))
 
@@ -279,11 +279,11 @@ class Frontier:
         max_attempts: int | None = None,
         paused: bool | None = None,
     ) -> None:
-        """Change the defaults of the frontier, for every process that works on it. What you leave out stays as it is.
+        """Change the defaults of the frontier, for every process. Values that you leave out are not changed.
 
-        `concurrency=None` means unlimited. If the new defaults allow more than the old ones, lanes that wait are
-        rescheduled one by one, which takes a while if there are many. If that is interrupted, call again with the same
-        values to finish it.
+        `concurrency=None` means unlimited. If the new defaults allow more than the old ones, waiting lanes are
+        rescheduled one by one, which takes a while if there are many. If the call is interrupted, call again with the
+        same values.
         """
         self._portal.call(
             self._frontier.configure(
@@ -294,8 +294,8 @@ class Frontier:
     def reopen(self, keys: str | Iterable[str], *, lane: str | None = None) -> int:
         """Make done or dead items ready again by key, with their attempts reset; return how many.
 
-        An item that waits for its revisit is not changed. If the connection breaks, the number may be too small, as
-        with `add`.
+        An item that waits for its revisit is not changed. As with `add`, the number may be too small if the
+        connection breaks.
         """
         wanted = keys if isinstance(keys, str) else list(keys)
         return self._portal.call(self._frontier.reopen(wanted, lane=lane))
@@ -315,12 +315,12 @@ class Frontier:
         self._portal.call(self._frontier.learn(facts))
 
     def facts(self, keys: str | Iterable[str]) -> dict[str, Any]:
-        """Return the facts with these keys; a key without a fact is left out."""
+        """Return the facts with these keys, without keys that have no fact."""
         wanted = keys if isinstance(keys, str) else list(keys)
         return self._portal.call(self._frontier.facts(wanted))
 
     def outputs(self) -> dict[str, int]:
-        """Return the committed length of every output file. An `Output` truncates its files to it before a run."""
+        """Return the committed length of every output file. Before a run, an `Output` truncates its files to it."""
         return self._portal.call(self._frontier.outputs())
 
     def counters(self) -> dict[str, int]:
@@ -328,7 +328,7 @@ class Frontier:
         return self._portal.call(self._frontier.counters())
 
     def status(self) -> Status:
-        """Return exact counts and checkpoints, in a time that depends only on the number of partitions."""
+        """Return exact counts and checkpoints. The cost depends only on the number of partitions."""
         return self._portal.call(self._frontier.status())
 
     def check(self) -> CheckReport:
@@ -340,11 +340,11 @@ class Frontier:
         return self._portal.call(self._frontier.check())
 
     def explain(self, key: str, *, lane: str | None = None) -> Explanation:
-        """Return where a key is, and why it is not being worked on."""
+        """Return the state of a key, and why no worker is handling it."""
         return self._portal.call(self._frontier.explain(key, lane=lane))
 
     def lane(self, lane: str) -> LaneInfo | None:
-        """Return the limits, the state and the counters of a lane; None if there is no such lane."""
+        """Return the limits, the state and the counters of a lane, or None if it does not exist."""
         return self._portal.call(self._frontier.lane(lane))
 
     def lanes(self) -> Iterator[LaneInfo]:
@@ -358,6 +358,6 @@ class Frontier:
     def pending(self) -> Iterator[PendingItem]:
         """Iterate over the items that hold the checkpoint back, page by page: ready, delayed or claimed ones.
 
-        Items that were done and wait for their revisit are not among them.
+        Items that were done and wait for a revisit are not listed.
         """
         return self._portal.iterate(self._frontier.pending())

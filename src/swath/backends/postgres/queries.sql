@@ -31,7 +31,7 @@ FROM {schema}.frontier;
 
 -- name: status
 -- The inbox is small: claims drain it faster than settlements fill it. `next_ready_at` is what the last change
--- computed. It may be too early; it is null if nothing is left.
+-- computed. It may be too early. It is null if nothing waits.
 SELECT
     s.partition, s.ready, s.delayed, s.claimed, s.done, s.visits, s.dead, s.lanes, i.size,
     s.checkpoint, s.checkpoint_dead, s.next_position - 1,
@@ -88,7 +88,7 @@ WHERE (d.partition, d.position) > (%(partition)s, %(position)s)
 ORDER BY d.partition, d.position LIMIT %(limit)s;
 
 -- name: pending
--- Reads each table in order, up to the limit, so that a frontier of millions is listed page by page.
+-- Reads each table in order, up to the limit, so that a page costs the same in a frontier of millions.
 SELECT u.partition, u.position, u.state, n.name, u.priority, u.key, u.payload, u.attempts
 FROM (
     (SELECT i.partition, i.position, 'ready' AS state, i.lane, {TOP_PRIORITY} - i.rank / 2 AS priority, i.key, i.payload,

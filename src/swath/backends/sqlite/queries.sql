@@ -1,6 +1,6 @@
 -- Every statement of the SQLite store, by topic. Bulk statements have positional parameters `?`, others `:name`.
--- One transaction runs at a time (BEGIN IMMEDIATE), so no statement locks a row or checks again what an
--- earlier one has read. Lists come in as JSON arrays, hashes as one blob of 20 bytes each.
+-- One transaction runs at a time (BEGIN IMMEDIATE), so no statement locks a row or reads a value a second time to
+-- check it. Lists are passed as JSON arrays, hashes as one blob of 20 bytes each.
 -- In SQLite, CROSS JOIN fixes the order of a join: first the list, then an index lookup for each of its entries.
 
 
@@ -39,17 +39,19 @@ SET time = ?, next_position = ?, next_place = ?, checkpoint = ?, checkpoint_dead
 WHERE partition = ?
 
 -- name: pulse
--- Changes when this frontier changes, not when another one in the file does: every write advances partition time.
+-- Its value changes when this frontier changes, because every write advances partition time, but not when another
+-- frontier in the file changes.
 SELECT (SELECT sum(time) FROM swath_partition_state), min_interval, concurrency, max_attempts, paused, signal
 FROM swath_frontier WHERE id = 1
 
 -- name: lock_partition
--- In the caller's transaction: acquires the write lock, or fails, before anything is read.
+-- Acquires the write lock in the caller's transaction before anything is read, or fails.
 UPDATE swath_partition_state SET time = time WHERE partition = ?
 
 -- name: next_ready
--- INV-8. When something will be ready here: one index lookup for each level, the first delayed item and the first lease
--- to end. Unlike on PostgreSQL it is exact and not stored, since an index of SQLite has no dead entries.
+-- INV-8. Returns when something is ready in a partition: one index lookup for each level, one for the first delayed item
+-- and one for the first lease to end. Unlike PostgreSQL, SQLite has no dead index entries, so the result is exact and
+-- need not be stored.
 SELECT (SELECT min(ready_at) FROM swath_lane WHERE partition = :partition AND level = 0),
        (SELECT min(ready_at) FROM swath_lane WHERE partition = :partition AND level = 1),
        (SELECT min(ready_at) FROM swath_lane WHERE partition = :partition AND level = 2),
@@ -62,7 +64,7 @@ SELECT (SELECT min(ready_at) FROM swath_lane WHERE partition = :partition AND le
        (SELECT min(expires_at) FROM swath_hold WHERE partition = :partition)
 
 -- name: lowest_unsettled
--- INV-6. Three index lookups from the checkpoint, only when the item just above it was settled.
+-- INV-6. Three index lookups from the checkpoint. Runs only when the item just above the checkpoint was settled.
 SELECT min(position) FROM (
     SELECT min(position) AS position FROM swath_item WHERE partition = :partition AND position > :checkpoint
     UNION ALL
@@ -97,7 +99,7 @@ INSERT INTO swath_lane (name, min_interval, concurrency, paused, blocked_until,
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: save_lanes
--- Called by one function only. `level` and `ready_at` are the place in the queue. Many lanes change in the same way, so
+-- Only `Lanes.write` runs this. `level` and `ready_at` are the place in the queue. Many lanes change in the same way, so
 -- a few statements write them all. A time that is NULL stays unchanged.
 UPDATE swath_lane
 SET waiting = waiting + ?, in_flight = in_flight + ?, visits = visits + ?, last_at = coalesce(?, last_at), head = ?,
@@ -105,15 +107,15 @@ SET waiting = waiting + ?, in_flight = in_flight + ?, visits = visits + ?, last_
 WHERE partition = ? AND number IN (SELECT value FROM json_each(?))
 
 -- name: save_lane_counts
--- For lanes that keep their place: naming `level` or `ready_at` would make SQLite rewrite the entry of the queue, which
--- for discovered links is a page of its own for each.
+-- For lanes that keep their place in the queue. If the statement named `level` or `ready_at`, SQLite would rewrite the
+-- index entry of the queue, which for discovered links is usually on a separate page for each lane.
 UPDATE swath_lane
 SET waiting = waiting + ?, in_flight = in_flight + ?, visits = visits + ?, last_at = coalesce(?, last_at), head = ?,
     low = ?
 WHERE partition = ? AND number IN (SELECT value FROM json_each(?))
 
 -- name: default_lanes_in_flight
--- Those without a concurrency of their own, found from what is claimed, however many lanes there are.
+-- Lanes with items in flight and no concurrency of their own. Reads the claimed items, not all lanes.
 SELECT number FROM swath_lane
 WHERE partition = :partition AND concurrency IS NULL
   AND number IN (SELECT lane FROM swath_claimed WHERE partition = :partition)
@@ -126,13 +128,13 @@ WHERE partition = ? AND number = ?
 -- add
 
 -- name: unknown_hashes
--- INV-7. Which entries of a blob of hashes are new, by their index. One statement for thousands of links.
+-- INV-7. Returns the indexes of the new hashes in a blob. One statement checks thousands of links.
 WITH RECURSIVE entry (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM entry WHERE i + 1 < :count)
 SELECT i FROM entry
 WHERE NOT EXISTS (SELECT 1 FROM swath_seen WHERE partition = :partition AND hash = substr(:hashes, 1 + 20 * i, 20))
 
 -- name: insert_seen
--- Given in order of hash, so that neighbours share a page.
+-- Rows are inserted in the order of their hashes, so that neighbours share a page.
 INSERT INTO swath_seen (partition, hash, position) VALUES (?, ?, ?)
 
 -- name: renumber_seen
@@ -153,7 +155,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, 0)
 SELECT coalesce(max(fence), 0) FROM swath_claim
 
 -- name: lost_holds
--- Expired claims, by an index range and not item by item.
+-- Finds expired claims with one index range, without reading their items.
 SELECT fence FROM swath_hold WHERE partition = :partition AND expires_at <= :now LIMIT :limit
 
 -- name: lost_items
@@ -199,20 +201,20 @@ WHERE partition = :partition AND level = :level AND ready_at <= :now AND (ready_
 ORDER BY ready_at, number LIMIT :limit
 
 -- name: lane_items
--- The head of one lane down to the lowest rank of its level.
+-- The first items of one lane, down to the lowest rank of a level.
 SELECT position, key, payload, attempts, span, losses
 FROM swath_item WHERE partition = ? AND lane = ? AND rank <= ?
 ORDER BY rank, place LIMIT ?
 
 -- name: lane_ranks
--- What comes next in lanes from which the first was taken.
+-- The rank of the next item in each of these lanes, after items were taken from them.
 SELECT wanted.value, (
     SELECT rank FROM swath_item WHERE partition = :partition AND lane = wanted.value ORDER BY rank LIMIT 1
 ) FROM json_each(:lanes) AS wanted
 
 -- name: claim_firsts
--- INV-1. The first item of each lane, which is all that most of them may start. One statement for all: a row moved inside
--- SQLite costs a third of one that a statement is run for.
+-- INV-1. Moves the first item of each lane, which is all that most lanes may start. One statement moves them all: that
+-- takes a third of the time of one statement per row.
 INSERT INTO swath_claimed (partition, fence, position, lane, priority, hash, key, payload, span, attempts, losses,
                      reason, error)
 SELECT i.partition, :fence, i.position, i.lane, 7 - i.rank / 2, i.hash, i.key, i.payload, i.span, i.attempts, i.losses,
@@ -223,7 +225,7 @@ WHERE i.partition = :partition AND i.lane = wanted.value AND (i.rank, i.place) =
 )
 
 -- name: claimed_items
--- What a claim holds in this partition so far.
+-- The items that a claim holds in this partition.
 SELECT position, key, payload, attempts, span, losses, lane
 FROM swath_claimed WHERE partition = :partition AND fence = :fence
 
@@ -258,7 +260,7 @@ DELETE FROM swath_claim WHERE fence IN (
 SELECT token, worker, expires_at, lost, number FROM swath_claim WHERE fence = :fence
 
 -- name: renew_claim
--- INV-2. Read and checked in the same transaction; no row lock, SQLite has a single writer.
+-- INV-2. The claim was read and checked in the same transaction. SQLite has a single writer and needs no row lock.
 UPDATE swath_claim SET expires_at = :expires_at WHERE fence = :fence
 
 -- name: renew_holds
@@ -268,7 +270,7 @@ UPDATE swath_hold SET expires_at = :expires_at WHERE fence = :fence
 -- settle
 
 -- name: held_items
--- INV-2. Only what this claim holds is found.
+-- INV-2. Finds only items that this claim holds.
 SELECT c.position, c.lane, c.priority, c.span
 FROM json_each(:positions) AS wanted CROSS JOIN swath_claimed AS c
 WHERE c.partition = :partition AND c.fence = :fence AND c.position = wanted.value
@@ -281,14 +283,14 @@ SELECT 1 FROM swath_seen WHERE partition = :partition AND hash = :hash
 UPDATE swath_claim SET number = max(number, :number) WHERE fence = :fence
 
 -- name: settle_done
--- Results by position, as one JSON object: the outcome of nearly every item.
+-- The outcome of nearly every item. Results are passed as one JSON object, by position.
 INSERT INTO swath_done (partition, position, lane, priority, hash, key, payload, span, settled_at, result)
 SELECT c.partition, c.position, c.lane, c.priority, c.hash, c.key, c.payload, c.span, :now, wanted.value
 FROM json_each(:results) AS wanted CROSS JOIN swath_claimed AS c
 WHERE c.partition = :partition AND c.fence = :fence AND c.position = CAST(wanted.key AS INTEGER)
 
 -- name: settle_done_all
--- All items of a claim are done, without results.
+-- For a claim whose items are all done without results.
 INSERT INTO swath_done (partition, position, lane, priority, hash, key, payload, span, settled_at)
 SELECT partition, position, lane, priority, hash, key, payload, span, :now
 FROM swath_claimed WHERE partition = :partition AND fence = :fence
@@ -411,7 +413,7 @@ SELECT (SELECT count(*) FROM swath_item WHERE partition = :partition),
        (SELECT coalesce(sum(visits), 0) FROM swath_lane WHERE partition = :partition)
 
 -- name: find_seen
--- A hash begins with the key's, so a key is one range in each partition, whichever lanes it is in.
+-- A hash begins with the hash of the key, so all lanes that have a key are one range in each partition.
 SELECT position FROM swath_seen WHERE partition = :partition AND hash >= :lowest AND hash <= :highest
 
 -- name: find_ready
@@ -490,7 +492,7 @@ SELECT name, length FROM swath_output ORDER BY name
 -- the file itself
 
 -- name: names
--- Names of everything in the file, in the lowercase that SQLite compares.
+-- The names of all tables and indexes in the file, in lowercase, because SQLite ignores the case.
 SELECT lower(name) FROM sqlite_master
 
 -- name: migrations

@@ -1,7 +1,7 @@
 -- The tables of a frontier in one SQLite file: the result of all migrations (a test compares them).
 --
 -- The state of an item is the table it is in. Times are microseconds, hashes 20 bytes, payloads and results JSON.
--- Unlike PostgreSQL, SQLite has one writer at a time, so there is no inbox and no row lock. A deleted row leaves its page
+-- Unlike PostgreSQL, SQLite has one writer at a time, so it needs no inbox and no row locks. A deleted row leaves its page
 -- at once, even while a reader uses an old snapshot, so rows may be updated in place.
 
 CREATE TABLE swath_frontier (
@@ -104,7 +104,7 @@ CREATE TABLE swath_delayed (
 
 CREATE INDEX swath_delayed_due ON swath_delayed (partition, due_at, position);
 
--- What holds back the checkpoint; a revisit was settled at its position and gets a new one.
+-- The delayed items that hold back the checkpoint. A revisit does not: it was settled at its position and gets a new one.
 CREATE INDEX swath_delayed_unsettled ON swath_delayed (partition, position) WHERE NOT revisit;
 
 -- Ordered by claim, so that settling a claim or taking it back touches neighbouring rows.
@@ -136,7 +136,7 @@ CREATE TABLE swath_claim (
     number INTEGER NOT NULL DEFAULT 0
 );
 
--- Which claims hold items of which partition: finds the next lease to end with one lookup, however many items are in flight.
+-- The partitions in which a claim holds items. Finds the next lease to end with one lookup, however many are in flight.
 CREATE TABLE swath_hold (
     fence INTEGER NOT NULL,
     partition INTEGER NOT NULL,
@@ -154,7 +154,7 @@ CREATE TABLE swath_seen (
     PRIMARY KEY (partition, hash)
 ) WITHOUT ROWID;
 
--- In the order of settlement, so that rows are only appended; positions come in any order.
+-- Ordered by settlement, so that rows are only appended. Positions are settled in any order.
 CREATE TABLE swath_done (
     id INTEGER PRIMARY KEY,
     partition INTEGER NOT NULL,

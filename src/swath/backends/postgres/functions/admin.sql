@@ -12,7 +12,7 @@ END
 $$;
 
 -- name: change_lane
--- Changes the limits of a lane, and creates the lane if it does not exist. Null keeps a value; -1 is the default.
+-- Changes the limits of a lane, and creates the lane if it does not exist. Null keeps a value; -1 restores the default.
 CREATE FUNCTION {schema}.change_lane_{set}(
     _format integer, _test_time bigint, _partition integer, _name text, _min_interval bigint, _concurrency integer,
     _paused boolean, _blocked_until bigint, _at_least boolean

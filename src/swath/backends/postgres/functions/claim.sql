@@ -444,8 +444,8 @@ BEGIN
         payloads := NULL; attempts := NULL; spans := NULL; losses := NULL; visits := NULL; lane_in_flights := NULL;
         lane_counters := NULL;
     END IF;
-    -- Each claim deletes a few claims that ended long ago. With so many claims that 100,000 of them take less than an
-    -- hour, the second range finds what the first one left.
+    -- Each claim deletes a few claims that ended long ago. If more than 100,000 claims are made in an hour, the second
+    -- range finds those that the first one left.
     WITH forgotten AS (
         DELETE FROM {schema}.claim AS c
         WHERE c.fence BETWEEN claim_{set}.fence - 100010 AND claim_{set}.fence - 100000

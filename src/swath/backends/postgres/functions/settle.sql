@@ -1,7 +1,7 @@
 -- name: settle_done
 -- INV-3, INV-5. Settles items that were started and are done without a revisit, the bulk of most settlements, and
--- updates their lanes. Nested loops are off: they would search the results once per item. The look-up of a lane still
--- is one.
+-- updates their lanes. Nested loops are off: they would search the results once per item. The look-up of a lane
+-- still uses one.
 CREATE FUNCTION {schema}.settle_done_{set}(
     s {schema}.partition_state, _fence bigint, _positions bigint[], _results text[]
 ) RETURNS {schema}.partition_state
@@ -70,8 +70,8 @@ END
 $$;
 
 -- name: settle_items
--- INV-5. Does the same without the lanes, and returns one lane per item: `insert_items` updates them together with
--- the lanes of the discovered items.
+-- INV-5. Does the same as `settle_done` without updating the lanes. Returns one lane per item, so that `insert_items`
+-- updates them together with the lanes of the discovered items.
 CREATE FUNCTION {schema}.settle_items_{set}(
     s {schema}.partition_state, _fence bigint, _positions bigint[], _results text[]
 ) RETURNS integer[]
