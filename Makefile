@@ -12,7 +12,11 @@ PYTEST_ARGS ?= -n 3 --dist worksteal
 BENCH_ARGS ?=
 # What to crawl instead of the demo web, where to, and more flags for `swath crawl`.
 SEEDS ?=
+ifeq ($(strip $(SEEDS)),)
+OUT ?= demo-crawl
+else
 OUT ?= crawl
+endif
 CRAWL_ARGS ?=
 SOAK_MINUTES ?= 10
 
@@ -46,7 +50,7 @@ $(INSTALLED): pyproject.toml
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile -e '.[all,dev]'
 	@touch $@
 
-crawl: $(INSTALLED) ## Crawl a demo web into ./crawl, or SEEDS="https://example.com"; also OUT and CRAWL_ARGS
+crawl: $(INSTALLED) ## Crawl a demo web into ./demo-crawl, or SEEDS="https://example.com" into ./crawl; also OUT and CRAWL_ARGS
 ifeq ($(strip $(SEEDS)),)
 	@$(BIN)/python examples/demo_crawl.py --out $(OUT) $(CRAWL_ARGS)
 else

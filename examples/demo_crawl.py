@@ -1,6 +1,6 @@
 """A demo crawl: serve a made-up web on loopback and crawl it politely, in about half a minute.
 
-    python examples/demo_crawl.py                     # into ./crawl
+    python examples/demo_crawl.py                     # into ./demo-crawl
     python examples/demo_crawl.py --out DIR …         # any flag of `swath crawl`
 
 Most hosts of the web are ordinary. Some have problems: circular redirects, pages that fail at first, endless query
@@ -24,7 +24,7 @@ WEB = Web(seed=3, hosts=30, pages=900, skew=0.2, faults=FAULTS, slow_seconds=0.5
 
 def main(arguments: list[str], *, web: Web = WEB) -> None:
     """Run the demo and exit with the code of the crawl."""
-    flags = ["--out", "crawl", "--scope", "domain", "--delay", "0.5s", "--retries", "2"]
+    flags = ["--out", "demo-crawl", "--scope", "domain", "--delay", "0.5s", "--retries", "2"]
     flags += arguments  # the last value of a flag wins
     out = Path([value for name, value in pairwise(flags) if name in ("--out", "-o")][-1])
     if (other := find_other_seed(out, web)) is not None:

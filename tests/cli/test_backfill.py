@@ -1,5 +1,6 @@
 """`swath backfill` as its user gives it."""
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +37,10 @@ def test_from_a_dry_run_to_the_end(app: Database) -> None:
     assert app.do("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'swath%'") == [(0,)], "it made a frontier"
     done = run_swath(*given)
     assert done.code == 0
-    assert "ends at 1000" in done.err
+    assert "the backfill of users by id starts; it ends at id 1000\n" in done.err
+    facts = done.facts()
+    assert "990 processed" in facts["rows"]
+    assert "the longest took" in facts["slices"]
     assert counters(app) == [(0, 10), (1, 990)]
     told = run_swath("status", "--store", dry["store"], "--json").json()["backfill"]
     assert (told["table"], told["complete"], told["dead"], told["share"]) == ("users", True, 0, 1.0)
@@ -45,7 +49,15 @@ def test_from_a_dry_run_to_the_end(app: Database) -> None:
     again = run_swath(*given)
     assert again.code == 0
     assert "complete" in again.err
+    assert again.facts()["rows"] == "0 processed, 0 changed"
+    assert "slices" not in again.facts()
     assert counters(app) == [(0, 10), (1, 990)]
+
+
+def test_the_rate_in_the_summary_is_rows_divided_by_time(app: Database) -> None:
+    run = run_swath("backfill", "--db", app.url, "--table", "users", "--set", "n = n + 1", "--json")
+    summary = json.loads(run.out.splitlines()[-1])
+    assert summary["rate"] == pytest.approx(summary["rows"] / summary["seconds"])
 
 
 @pytest.fixture
@@ -72,7 +84,7 @@ def test_a_dry_run_refuses_what_the_run_would(app: Database) -> None:
     for more in ((), ("--dry-run",)):
         refused = run_swath(*given, "n = n + 2", *more)
         assert refused.code == 2
-        assert "was started with --set 'n = n + 1'. Repeat these" in refused.err
+        assert "is complete; it was started with --set 'n = n + 1'. Start another one with a new --name" in refused.err
     assert run_swath(*given, "n = n + 1", "--dry-run").facts()["covered"] == "up to 1000, by an earlier run"
 
 

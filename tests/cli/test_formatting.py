@@ -17,15 +17,24 @@ def test_what_does_not_print_is_escaped() -> None:
 
 
 def test_words() -> None:
-    assert [format_duration(s) for s in (0.0123, 1, 70, 600, 7200, 200_000)] == [
-        "0.0123 s",
+    assert [format_duration(s) for s in (0.00001, 0.00146, 0.05, 0.5, 1, 70, 600, 7200, 200_000)] == [
+        "0 s",
+        "1.5 ms",
+        "50 ms",
+        "0.5 s",
         "1 s",
         "70 s",
         "10 min",
         "2 h",
         "2 d",
     ]
-    assert [format_size(n) for n in (500, 40_960, 12_345_678, 10**12)] == ["0.5 kB", "41.0 kB", "12.3 MB", "1.0 TB"]
+    assert [format_size(n) for n in (1, 500, 40_960, 12_345_678, 10**12)] == [
+        "1 byte",
+        "500 bytes",
+        "41.0 kB",
+        "12.3 MB",
+        "1.0 TB",
+    ]
     assert pluralize(1, "item") == "1 item"
     assert pluralize(1234, "item") == "1,234 items"
     assert format_limits(1.5, 1) == "one every 1.5 s, 1 at once"

@@ -246,8 +246,8 @@ def test_changed_settings_are_printed(spawned: WebProcess, tmp_path: Path) -> No
     out = tmp_path / "out"
     crawl(spawned, out, "--delay", "0", "--scope", "page", urls=WEB.seeds)
     ran = crawl(spawned, out, "--delay", "0", "--scope", "host", "--depth", "0", "--workers", "9", urls=WEB.seeds)
-    assert '--scope was "page" and is "host" now' in ran.err
-    assert "--depth was not given and is 0 now" in ran.err
+    assert 'note: --scope was "page" before and is now "host" (the default)\n' in ran.err
+    assert "note: --depth was not set before and is now 0\n" in ran.err
     assert "--workers" not in ran.err
 
 

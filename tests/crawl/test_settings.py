@@ -81,9 +81,9 @@ def test_changes_are_described(tmp_path: Path) -> None:
     assert first.find_changes() == []
     other = CrawlSettings(out=str(tmp_path), include=("a",), scope="any", workers=7, max_pages=5)
     assert list(other.find_changes()) == [
-        '--scope was "host" and is "any" now',
-        '--include was ["a", "b"] and is ["a"] now',
-        "--depth was 3 and is not given now",
+        '--scope was "host" (the default) before and is now "any"',
+        '--include was ["a", "b"] before and is now ["a"]',
+        "--depth was 3 before and is now not set",
     ]
 
 

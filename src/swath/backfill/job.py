@@ -132,13 +132,28 @@ class BackfillJob:
             # Compare what the names resolve to: the same name may mean another table now, or another primary key.
             resolved = {"table": self.table.description.name, "key": list(self.table.description.key_names)}
             before = about["purpose"] | {"table": about["table"], "key": about["key_columns"]}
-            _check_same(before, self._describe_purpose() | resolved, store_url=settings.store_url)
+            if different := _describe_differences(before, self._describe_purpose() | resolved):
+                await self._reject_other_backfill(frontier, different)
         elif in_use:
             option = "--name" if settings.store is None else "--store"
             raise UsageError(
                 f"{mask_password(settings.store_url)} holds work that is not a backfill. Choose another {option}"
             )
         return about is not None
+
+    async def _reject_other_backfill(self, frontier: Frontier, started_with: str) -> None:
+        progress = await read_progress(frontier)
+        store = mask_password(self.settings.store_url)
+        option = "--name" if self.settings.store is None else "--store"
+        if progress is not None and progress.complete:
+            raise UsageError(
+                f"the backfill at {store} is complete; it was started with {started_with}. Start another one with a "
+                f"new {option}"
+            )
+        raise UsageError(
+            f"the backfill at {store} was started with {started_with}. Repeat these to resume it, or start another one "
+            f"with a new {option}"
+        )
 
     async def run(self, frontier: Frontier) -> Summary:
         """Process all slices, until the backfill is complete or a stop is requested."""
@@ -253,14 +268,10 @@ def _make_operation(
     return FunctionOperation(table, handler, settings.where, seconds=seconds, threads=threads)
 
 
-def _check_same(before: dict[str, Any], now: dict[str, Any], *, store_url: str) -> None:
+def _describe_differences(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """Return the flags of `before` that differ from those of `now`, with their values."""
     changed = [name for name in before | now if before.get(name) != now.get(name)]
-    if changed:
-        values = ", ".join(f"{_to_flag(name)} {before.get(name)!r}" for name in changed)
-        raise UsageError(
-            f"the backfill at {mask_password(store_url)} was started with {values}. Repeat these to resume it, or "
-            "start another one with --name"
-        )
+    return ", ".join(f"{_to_flag(name)} {before.get(name)!r}" for name in changed)
 
 
 def _to_flag(name: str) -> str:

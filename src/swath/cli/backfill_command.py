@@ -90,10 +90,10 @@ class BackfillCommand:
         if self._json:
             print_json_line(
                 {"event": "summary", "stopped_by": stopped_by, "seconds": seconds, "complete": progress.complete,
-                 **view.to_json(job)}
+                 **view.to_json(job, seconds=seconds)}
             )  # fmt: skip
         elif not self._quiet:
-            rows = [*view.list_facts(job), ("time", format_duration(seconds))]
+            rows = [*view.list_facts(job, seconds=seconds), ("time", format_duration(seconds))]
             print_facts(view.describe_end(stopped_by, progress), rows)
         store = mask_password(self._settings.store_url)
         if progress.dead:

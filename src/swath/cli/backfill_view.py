@@ -27,9 +27,16 @@ def describe_start(job: BackfillJob, start: StartInfo) -> str:
         if job.exactly_once
         else "at least once: the frontier is in another database, so a crash may repeat some rows"
     )
-    verb = f"resumes after {format_key(progress.key)}" if start.resumed else "starts"
-    upto = "follows new rows" if follow else f"ends at {format_key(progress.upto)}"
-    return f"backfill of {table.name} by {', '.join(table.key_names)} {verb} and {upto}\neach row is changed {promise}"
+    key = ", ".join(table.key_names)
+    begin = "starts"
+    if start.resumed:
+        begin = "resumes" if progress.key is None else f"resumes after {key} {format_key(progress.key)}"
+    end = f"it ends at {key} {format_key(progress.upto)}"
+    if follow:
+        end = "then it follows new rows"
+    elif progress.upto is None:
+        end = "there are no rows to change"
+    return f"the backfill of {table.name} by {key} {begin}; {end}\neach row is changed {promise}"
 
 
 def format_key(key: Key | None) -> str:
@@ -46,11 +53,19 @@ def estimate_seconds_left(job: BackfillJob, progress: Progress) -> float | None:
     return rows / job.stats.rate
 
 
-def list_facts(job: BackfillJob) -> Iterator[tuple[str, str]]:
+def get_rate(job: BackfillJob, seconds: float | None) -> float:
+    """Return rows per second: of a run that took `seconds`, or over the last seconds of a run that continues."""
+    return job.stats.rate if seconds is None else job.stats.rows / max(seconds, 0.001)
+
+
+def list_facts(job: BackfillJob, *, seconds: float | None = None) -> Iterator[tuple[str, str]]:
+    """Yield names and values for the panel, or for the summary of a run that took `seconds`."""
     stats, progress = job.stats, job.progress
-    yield "rows", f"{stats.rows:,} processed, {stats.changed:,} changed   {stats.rate:,.0f}/s"
-    size = pluralize(job.sizer.size, "row")
-    yield "slices", f"{stats.slices:,}, now of about {size}; the longest took {stats.longest * 1000:,.0f} ms"
+    rate = f"   {get_rate(job, seconds):,.0f}/s" if stats.rows or seconds is None else ""
+    yield "rows", f"{stats.rows:,} processed, {stats.changed:,} changed{rate}"
+    if stats.slices or seconds is None:
+        size = f", now of about {pluralize(job.sizer.size, 'row')}" if seconds is None else ""
+        yield "slices", f"{stats.slices:,}{size}; the longest took {format_duration(stats.longest)}"
     if stats.overruns:
         yield "shortened", ", ".join(f"{reason} {count:,}" for reason, count in stats.overruns.most_common())
     if progress is not None:
@@ -78,12 +93,13 @@ def format_line(job: BackfillJob) -> str:
     return ", ".join(f"{name}: {value}" for name, value in list_facts(job))
 
 
-def to_json(job: BackfillJob) -> dict[str, Any]:
-    """Return the fields of --json."""
+def to_json(job: BackfillJob, *, seconds: float | None = None) -> dict[str, Any]:
+    """Return the fields of --json, or of the summary of a run that took `seconds`."""
     progress = job.progress
     overload = None if job.throttle is None else job.throttle.overload
     return {
         **job.stats.as_dict(),
+        "rate": get_rate(job, seconds),
         "size": job.sizer.size,
         "covered": None if progress is None else progress.key,
         "share": None if progress is None else progress.share,

@@ -12,7 +12,7 @@ from swath import Frontier, Status, Stop, UsageError, mask_password, stop_on_sig
 from swath.cli import crawl_view as view
 from swath.cli.exit_codes import ExitCode
 from swath.cli.explain import explain_key
-from swath.cli.formatting import pluralize
+from swath.cli.formatting import escape, pluralize
 from swath.cli.terminal import is_terminal, open_live_display, print_error, print_facts, print_json_line
 from swath.crawl import fd_limit, seeds
 from swath.crawl.archive import index
@@ -67,8 +67,8 @@ class CrawlCommand:
             await asyncio.gather(showing, return_exceptions=True)
 
     def _print_start(self, workspace: Workspace, before: Status) -> None:
-        for change in workspace.changes:
-            print_error(change)
+        for change in () if self._quiet else workspace.changes:
+            print(f"note: {escape(change)}", file=sys.stderr, flush=True)
         if (warning := fd_limit.limit_workers(self._settings.workers).warning) is not None:
             print_error(warning)
         if not self._quiet and not self._json:

@@ -37,15 +37,20 @@ def pluralize(number: int, noun: str) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration in d, h, min or s: the largest unit that gives at least 2."""
+    """Return a duration in d, h or min if that gives at least 2, else in s, and in ms below 0.1 s."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.3g} s" if seconds >= 0.001 else "0 s"
+    if seconds >= 0.1:
+        return f"{seconds:.3g} s"
+    milliseconds = round(seconds * 1000, 1 if seconds < 0.01 else None)
+    return f"{milliseconds:g} ms" if milliseconds else "0 s"
 
 
 def format_size(count: int) -> str:
-    """Return a number of bytes in kB, MB, GB or TB."""
+    """Return a number of bytes in bytes, kB, MB, GB or TB."""
+    if count < 1000:
+        return pluralize(count, "byte")
     amount, unit = count / 1000, "kB"
     for larger in ("MB", "GB", "TB"):
         if amount < 1000:

@@ -276,13 +276,15 @@ def _is_proxy(text: str) -> bool:
 
 
 def _describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Sequence[str]:
-    plain = json.loads(json.dumps(now))
+    known = {**_DEFAULTS, **before}
     return [
-        f"{flag_name(name)} was {_format(before.get(name))} and is {_format(plain.get(name))} now"
-        for name in plain
-        if before.get(name, _DEFAULTS[name]) != plain[name]
+        f"{flag_name(name)} was {_format(name, known[name])} before and is now {_format(name, value)}"
+        for name, value in json.loads(json.dumps(now)).items()
+        if known[name] != value
     ]
 
 
-def _format(value: Any) -> str:
-    return "not given" if value in (None, [], ()) else json.dumps(value)
+def _format(name: str, value: Any) -> str:
+    if value in (None, [], ()):
+        return "not set"
+    return json.dumps(value) + (" (the default)" if value == _DEFAULTS[name] else "")
