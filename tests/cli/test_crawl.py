@@ -64,13 +64,13 @@ def test_the_demo_crawl_completes_and_a_second_run_has_nothing_to_do(tmp_path: P
     said, remarks = first.communicate(timeout=TIMEOUT)
     assert first.returncode == 0, remarks
     assert "starts, 2 new seeds" in remarks
-    assert "left\t0 queued, 0 given up" in said
+    assert "left\t0 queued, 0 dead" in said
     names = {path.suffix for path in out.iterdir()}
     assert {".gz", ".cdxj", ".json", ".txt", ".db"} <= names
     again = demo(out)
     said, remarks = again.communicate(timeout=TIMEOUT)
     assert again.returncode == 0, remarks
-    assert "is complete: nothing is left to fetch" in remarks
+    assert "is complete: there are no URLs to fetch" in remarks
     assert "pages since the crawl started" in said
 
 
@@ -220,7 +220,7 @@ def test_a_crawl_that_fetched_nothing_says_why(tmp_path: Path) -> None:
 def test_a_resumed_crawl_that_fetched_nothing_says_why(tmp_path: Path) -> None:
     closed = ("--connect-to", "::127.0.0.1:1", "--allow-private", "--retries", "0", "--delay", "0s")
     first, again = (run_swath("crawl", "example.com", *closed, "--out", str(tmp_path)) for _ in range(2))
-    assert "nothing is left to fetch" in again.err
+    assert "there are no URLs to fetch" in again.err
     for result in (first, again):
         assert result.code == 1
         assert "no page was fetched." in result.err

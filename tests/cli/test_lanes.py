@@ -65,7 +65,7 @@ def test_lane_returns_one_lane(url: str, swath: Run) -> None:
     assert swath("lanes", "list", "a", "--json").json()["waiting"] == 2
     missing = swath("lanes", "b")
     assert (missing.code, missing.out) == (1, "")
-    assert "there is no lane 'b'" in missing.err
+    assert "lane 'b' does not exist" in missing.err
 
 
 def test_set_and_default(url: str, swath: Run) -> None:

@@ -45,4 +45,4 @@ def test_lanes_that_are_not_there(url: str, swath: Run) -> None:
     assert swath("resume", "typo").code == 0
     missing = swath("resume", "nobody")
     assert (missing.code, missing.out) == (1, "")
-    assert "there is no lane 'nobody'" in missing.err
+    assert "lane 'nobody' does not exist" in missing.err

@@ -205,7 +205,7 @@ async def test_a_lost_worker_does_not_count_as_a_failure_of_the_page() -> None:
 @pytest.mark.parametrize("then", [{"Retry_After": "5"}, {"Retry_After": "0"}, {}], ids=["less", "none", "unsaid"])
 @pytest.mark.parametrize("attempts", [0, 9])
 async def test_a_retry_after_blocks_the_host(attempts: int, then: dict[str, str], processes: int) -> None:
-    """Even if the page is given up, and if another page, in any process, gets a shorter Retry-After."""
+    """Even if the page is not retried, and if another page, in any process, gets a shorter Retry-After."""
     waits = iter(({"Retry_After": "100"}, then))
 
     def say(url: str) -> Response:
@@ -224,7 +224,7 @@ async def test_a_retry_after_blocks_the_host(attempts: int, then: dict[str, str]
 
 @pytest.mark.parametrize(("attempts", "blocked"), [(0, True), (9, False)], ids=["again", "given-up"])
 async def test_a_busy_host_is_blocked_until_the_page_is_retried(attempts: int, blocked: bool) -> None:
-    """A page that was given up blocks nothing; the interval of the host still grows."""
+    """A page that is not retried blocks nothing; the interval of the host still grows."""
     async with handling(lambda url: answered(url, 503), delay=0.0, robots=False, retries=3) as (frontier, handler, _):
         await frontier.add([Item("http://a.example/wait", "a.example")])
         await handler(item("http://a.example/", attempts=attempts))

@@ -86,7 +86,7 @@ def test_a_recheck_goes_through_open_keys_only_and_has_the_last_word(tree: Path,
 
 
 def test_a_recheck_wants_a_scan_before_it(tree: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no scan with"):
+    with pytest.raises(UsageError, match="no scan with"):
         scan(tree, tmp_path / "out.jsonl", check="empty", recheck=True)
     assert list(tmp_path.iterdir()) == [tree]
 

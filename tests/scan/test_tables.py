@@ -239,7 +239,7 @@ def test_a_database_that_is_away_is_waited_for(base: Database, tmp_path: Path, m
 def test_a_server_that_restarts_under_a_scan_is_waited_for(
     start_postgres: StartPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its connections break while rows are read and planned; every row is looked at all the same, and none given up."""
+    """Its connections break while rows are read and planned; every row is still checked, and no slice is dead."""
     monkeypatch.setattr(handler, "UNAVAILABLE_SECONDS", 0.2)
     monkeypatch.setattr("swath.scan.workspace.MAX_ATTEMPTS", 1)
     monkeypatch.setattr(table, "FIRST_SLICE", 100)

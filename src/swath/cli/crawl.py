@@ -39,7 +39,7 @@ def crawl(
     """Crawl politely: obey robots.txt, pause between requests to a host, and archive every page as WARC.
 
     Run the same command with the same --out to resume, after Ctrl-C or after a crash. Exits with 0 if the crawl is
-    complete, with 1 if pages were given up, no page was fetched or a limit ended the crawl, with 130 after Ctrl-C.
+    complete, with 1 if pages are dead, no page was fetched or a limit ended the crawl, with 130 after Ctrl-C.
     """
 
     def settings() -> CrawlSettings:  # called where its errors are printed
@@ -47,7 +47,7 @@ def crawl(
         given["store"] = check_optional_store(values["store"])
         return CrawlSettings(**given)
 
-    run_command(values["store"], _crawl(settings, urls or [], seeds, json=json, quiet=quiet), loop=_new_loop)
+    run_command(values["store"], _crawl(settings, urls or [], seeds, json=json, quiet=quiet), loop=_make_loop)
 
 
 _LISTS = frozenset(field.name for field in fields(CrawlSettings) if field.type == tuple[str, ...])
@@ -101,7 +101,7 @@ crawl.__signature__ = _build_signature()  # type: ignore[attr-defined]
 crawl.__annotations__ = {name: one.annotation for name, one in _build_signature().parameters.items()}
 
 
-def _new_loop() -> asyncio.AbstractEventLoop:
+def _make_loop() -> asyncio.AbstractEventLoop:
     try:
         import uvloop
     except ImportError as error:

@@ -42,7 +42,7 @@ def format_start(workspace: Workspace, before: Status) -> str:
     """Return one line about what the command is going to do."""
     settings = workspace.settings
     if not before.waiting:
-        return f"the crawl in {settings.out} is complete: nothing is left to fetch"
+        return f"the crawl in {settings.out} is complete: there are no URLs to fetch"
     verb = f"resumes with {pluralize(before.waiting, 'URL')}" if workspace.resumed else "starts"
     parts = [f"the crawl in {settings.out} {verb}"]
     if workspace.added:
@@ -77,7 +77,7 @@ def max_lanes_with_urls(status: Status) -> int:
     return min(status.lanes, count_queued(status) + status.claimed)
 
 
-def frontier_fields(status: Status | None, total_pages: int) -> dict[str, Any]:
+def frontier_to_json(status: Status | None, total_pages: int) -> dict[str, Any]:
     """Return what `--json` prints about the frontier."""
     if status is None:
         return {"queued": None, "hosts_seen": None, "pages_in_all": None, "dead": None}
@@ -100,7 +100,7 @@ def build_panel(
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="cyan", no_wrap=True)
     grid.add_column(overflow="fold")
-    for name, value in _panel_rows(settings, stats, status, workers):
+    for name, value in _list_panel_rows(settings, stats, status, workers):
         grid.add_row(name, Text(escape(value)))
     body: list[RenderableType] = [grid]
     if (hint := explain_limit(settings, stats, status, workers=workers)) is not None:
@@ -109,7 +109,7 @@ def build_panel(
     return Panel(Group(*body), title=title, title_align="left", border_style="dim", expand=False)
 
 
-def _panel_rows(
+def _list_panel_rows(
     settings: CrawlSettings, stats: Mapping[str, Any], status: Status | None, workers: int
 ) -> Iterator[tuple[str, str]]:
     seconds = max(stats.get("seconds", 0.0), 0.001)
@@ -124,7 +124,7 @@ def _panel_rows(
         yield f"{LANE_NOUNS[settings.lane]}s", f"{status.lanes:,} seen, {active}{_format_next_ready(settings, status)}"
     yield "in flight", f"{stats.get('in_flight', 0):,} of {workers:,}"
     yield "received", f"{format_size(stats.get('bytes', 0))} in {format_duration(seconds)}"
-    yield from _outcome_rows(stats)
+    yield from _list_outcome_rows(stats)
     slow = [(host, took) for host, took in stats.get("slow", {}).items() if took >= SLOW_SECONDS]
     if slow:
         slowest = sorted(slow, key=lambda entry: -entry[1])[:MAX_SLOW_HOSTS]
@@ -132,13 +132,13 @@ def _panel_rows(
 
 
 def _format_next_ready(settings: CrawlSettings, status: Status) -> str:
-    wait = _seconds_to_next_ready(settings, status)
+    wait = _find_seconds_to_next_ready(settings, status)
     if wait is None:
         return ""
     return f", next one ready in {format_duration(max(0.1, round(wait, 1)))}" if wait else ", some ready now"
 
 
-def _seconds_to_next_ready(settings: CrawlSettings, status: Status) -> float | None:
+def _find_seconds_to_next_ready(settings: CrawlSettings, status: Status) -> float | None:
     """Return the seconds until a URL is ready; 0 if one is ready now, None if the counters cannot tell.
 
     While pages are in flight, the next moment that the store knows may be the end of their lease, long after their
@@ -147,14 +147,14 @@ def _seconds_to_next_ready(settings: CrawlSettings, status: Status) -> float | N
     if status.next_ready_at is None:
         return None
     wait = max(0.0, (status.next_ready_at - status.now).total_seconds())
-    return None if status.claimed and wait > _long_wait(settings) else wait
+    return None if status.claimed and wait > _compute_long_wait(settings) else wait
 
 
-def _long_wait(settings: CrawlSettings) -> float:
+def _compute_long_wait(settings: CrawlSettings) -> float:
     return max(1.0, LONG_WAIT * settings.min_interval)
 
 
-def _outcome_rows(stats: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _list_outcome_rows(stats: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if stats.get("statuses"):
         yield "responses", "  ".join(f"{name} {count:,}" for name, count in sorted(stats["statuses"].items()))
     if stats.get("errors"):
@@ -174,10 +174,10 @@ def explain_limit(
     if status is None or settings.min_interval <= 0 or not status.ready or stats.get("in_flight", 0) >= workers / 2:
         return None
     noun, delay = LANE_NOUNS[settings.lane], format_duration(settings.min_interval)
-    wait = _seconds_to_next_ready(settings, status) or 0.0
-    if wait > _long_wait(settings):
+    wait = _find_seconds_to_next_ready(settings, status) or 0.0
+    if wait > _compute_long_wait(settings):
         return (
-            f"every {noun} with URLs left is paused because it asked for that, fails or is slow: `swath lanes` has more"
+            f"every {noun} with URLs left is paused because it asked for a pause, fails or is slow: see `swath lanes`"
         )
     lanes = max_lanes_with_urls(status)
     max_rate = lanes / settings.min_interval
@@ -191,7 +191,7 @@ def explain_limit(
     return f"politeness limits the speed: {reason}; to use {pluralize(workers, 'worker')}, crawl {needed}"
 
 
-def summary_rows(
+def list_summary_rows(
     settings: CrawlSettings, stats: Mapping[str, Any], status: Status, *, total_pages: int, seconds: float
 ) -> Iterator[tuple[str, str]]:
     """Yield the rows of the summary at the end."""
@@ -199,14 +199,14 @@ def summary_rows(
     if pages:
         yield "pages", f"{pages:,} in {format_duration(seconds)}, {pages / max(seconds, 0.001):,.1f}/s"
         yield "received", format_size(stats.get("bytes", 0))
-    yield from _outcome_rows(stats)
+    yield from _list_outcome_rows(stats)
     if pages != total_pages:
         yield "total", pluralize(total_pages, "page") + " since the crawl started"
-    yield "left", f"{status.waiting:,} queued, {status.dead:,} given up"
-    yield from _file_rows(settings)
+    yield "left", f"{status.waiting:,} queued, {status.dead:,} dead"
+    yield from _list_file_rows(settings)
 
 
-def _file_rows(settings: CrawlSettings) -> Iterator[tuple[str, str]]:
+def _list_file_rows(settings: CrawlSettings) -> Iterator[tuple[str, str]]:
     found = list_outputs(settings.directory)
     for name, suffix in (("archive", ".warc.gz"), ("page list", ".jsonl.gz")):
         sizes = [path.stat().st_size for path in found if path.name.endswith(suffix)]

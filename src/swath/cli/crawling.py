@@ -97,7 +97,9 @@ class CrawlCommand:
                 continue
             next_line += view.LINE_SECONDS
             if self._json:
-                print_json_line({"event": "progress", **stats, **view.frontier_fields(fleet.status, fleet.total_pages)})
+                print_json_line(
+                    {"event": "progress", **stats, **view.frontier_to_json(fleet.status, fleet.total_pages)}
+                )
                 sys.stdout.flush()
             else:
                 print(view.format_line(self._settings, stats, fleet.status), flush=True)
@@ -113,10 +115,10 @@ class CrawlCommand:
                 await asyncio.to_thread(index.write_index, settings.directory, await frontier.outputs())
         stats = fleet.stats()
         if self._json:
-            fields = view.frontier_fields(status, total_pages)
+            fields = view.frontier_to_json(status, total_pages)
             print_json_line({"event": "summary", "stopped_by": stopped_by, "seconds": seconds, **stats, **fields})
         elif not self._quiet:
-            rows = view.summary_rows(settings, stats, status, total_pages=total_pages, seconds=seconds)
+            rows = view.list_summary_rows(settings, stats, status, total_pages=total_pages, seconds=seconds)
             print_facts(view.format_end(stopped_by), rows)
         if status.waiting:
             print_error(f"{pluralize(status.waiting, 'URL')} left: run the same command again to continue")

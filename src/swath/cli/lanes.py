@@ -242,7 +242,7 @@ async def _show(store: str | None, lane: str, filters: Sequence[str], json: bool
         found = await frontier.lane(check_lane(lane))
         if found is None:
             print_error(
-                f"there is no lane {lane!r}: run swath lanes to list the lanes, or swath lanes --help for the commands"
+                f"lane {lane!r} does not exist: run swath lanes to list all lanes, or swath lanes --help for help"
             )
             return ExitCode.NEGATIVE
         _print(found, await _read_time(frontier), json)
@@ -255,7 +255,7 @@ async def _change(
     async with open_frontier(store) as frontier:
         before = await frontier.lane(check_lane(lane))
         if before is None and must_exist:
-            print_error(f"there is no lane {lane!r}: run swath lanes to list the lanes")
+            print_error(f"lane {lane!r} does not exist: run swath lanes to list the lanes")
             return ExitCode.NEGATIVE
         await change(frontier)
         found = await frontier.lane(lane)

@@ -17,7 +17,7 @@ LaneArgument = Annotated[
 
 
 def pause(lane: LaneArgument = None, store: StoreOption = None, json: JSONOption = False) -> None:
-    """Stop starting items, in one lane or in the whole frontier.
+    """Pause a lane or the whole frontier: start no more items.
 
     The pause lasts until `swath resume`. Every process notices it within two seconds and releases the items that it
     has claimed but not started; items that are in progress are finished.

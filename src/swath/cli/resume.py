@@ -20,7 +20,7 @@ def resume(lane: LaneArgument = None, store: StoreOption = None, json: JSONOptio
 async def _resume(store: str | None, lane: str | None, json: bool) -> int:
     async with open_frontier(store) as frontier:
         if lane is not None and await frontier.lane(check_lane(lane)) is None:
-            print_error(f"there is no lane {lane!r}: run swath lanes to list the lanes")
+            print_error(f"lane {lane!r} does not exist: run swath lanes to list the lanes")
             return ExitCode.NEGATIVE
         await frontier.resume(lane)
         data, text = await describe_pause(frontier, lane)

@@ -165,11 +165,11 @@ class CrawlSettings:
         "swath", "Name in the User-Agent header, which robots.txt rules refer to", metavar="NAME", panel=NETWORK
     )
     robots: bool = _setting(True, "Obey robots.txt", panel=NETWORK)
-    sitemaps: bool = _setting(True, "Read the sitemaps that robots.txt and pages name", panel=NETWORK)
+    sitemaps: bool = _setting(True, "Read the sitemaps that robots.txt and sitemap indexes list", panel=NETWORK)
     verify: bool = False
     ca_file: str | None = None
 
-    warc: bool = _setting(True, "Write WARC files, not only the list of pages", panel=OUTPUT)
+    warc: bool = _setting(True, "Write WARC files in addition to the list of pages", panel=OUTPUT)
     warc_size: int = _setting(
         1_000_000_000, "Size at which the next WARC file begins", metavar="SIZE", panel=OUTPUT, unit="size",
         minimum=1_000_000,

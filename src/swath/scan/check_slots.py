@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class SlotHolder(Protocol):
-    """What waits for a slot."""
+    """An object that waits for a slot or holds one."""
 
     waiting: bool
     abandoned: bool

@@ -22,7 +22,7 @@ class Abandoned(Exception):
 
 
 class CheckProgress(Protocol):
-    """Where a check is, for the thread that watches it."""
+    """The progress of a check, which the event loop watches."""
 
     current: AnyRecord | None
     abandoned: bool
@@ -85,7 +85,7 @@ class Checker:
     async def check_async(
         self, record: AnyRecord, run_blocking: Callable[[Callable[[], Any]], Any]
     ) -> Sequence[FindingEvent]:
-        """Check one record with async functions. `run_blocking` runs run_blocking calls in a thread."""
+        """Check one record with async functions. `run_blocking` runs blocking calls in a thread."""
         try:
             answer = await self._call(self._check, record, run_blocking)
         except Exception as error:  # noqa: BLE001

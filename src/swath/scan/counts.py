@@ -18,7 +18,7 @@ _PREFIX = "scan."
 
 @dataclass(slots=True)
 class Counts:
-    """What was read, and the findings by code."""
+    """How much was read, and the number of findings by code."""
 
     records: int = 0
     bytes: int = 0
@@ -69,7 +69,7 @@ class CounterNames:
         return counters
 
     def _choose_code(self, kind: str, code: str) -> str:
-        if kind == "closed":  # under the name it was opened with
+        if kind == "closed":  # under the name that counted it when it was opened
             return code if code in self._codes["opened"] else OTHERS
         codes = self._codes[kind]
         if code not in codes and len(codes) >= MAX_CODES:

@@ -17,9 +17,9 @@ from swath.scan.sources.source import Source
 from swath.worker_threads import WorkerThreads
 
 READ_FACTOR = 5  # times --timeout: how long a source may take to read its next records
-WATCH_SECONDS = 1.0  # between looks at a running scan
-UNAVAILABLE_SECONDS = 2.0  # before an item is retried whose database was unavailable
-MAX_HUNG = 50  # checks that never returned, each of which holds a thread, before the scan stops
+WATCH_SECONDS = 1.0  # between checks of a running scan's progress
+UNAVAILABLE_SECONDS = 2.0  # before an item is retried because its database was unavailable
+MAX_HUNG = 50  # checks that hang, each in its own thread, before the scan stops
 HUNG = "check-hung"
 
 log = logging.getLogger("swath.scan")

@@ -9,7 +9,7 @@ from swath.files.append_file import AppendFile
 
 
 class FindingsOutput:
-    """A file of findings that only this process writes. The store knows it as `name`. An entry is some lines."""
+    """A file of findings that only this process writes. The store knows it as `name`. An entry is one item's lines."""
 
     def __init__(self, path: Path, *, name: str) -> None:
         self.name = name
@@ -25,7 +25,7 @@ class FindingsOutput:
                 moves = [self._append(entries) for entries in settlements]
                 self._file.sync()
             except BaseException:
-                self._file.restore(self._file.committed)  # nothing of this is going to settle
+                self._file.restore(self._file.committed)  # none of these settlements will take place
                 raise
             return moves
 

@@ -70,7 +70,7 @@ async def _check_existing(settings: ScanSettings, source: Source) -> None:
     except NotAFrontier:
         pass
     if settings.recheck:
-        raise UsageError(f"--recheck: there is no scan with --out {settings.out} yet. Run it without --recheck first")
+        raise UsageError(f"--recheck: no scan with --out {settings.out} exists yet. Run it without --recheck first")
     await asyncio.to_thread(_check_file, settings, 0, None)
 
 
@@ -121,9 +121,8 @@ def _take_chunk(each: Iterator[Item]) -> list[Item]:
 
 async def _claim_output(frontier: Frontier, settings: ScanSettings) -> str:
     """Return the mark of this output. Truncate lines that an earlier run wrote but did not settle."""
-    file = await asyncio.to_thread(
-        AppendFile, settings.findings_path
-    )  # the file's lock makes sure that two processes do not both choose a mark
+    # The lock on the file ensures that two processes do not both choose a mark.
+    file = await asyncio.to_thread(AppendFile, settings.findings_path)
     try:
         committed, mark = await _read_output(frontier, settings)
         if mark is None:

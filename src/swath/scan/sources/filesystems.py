@@ -76,9 +76,8 @@ class LocalTree:
         if stat.S_ISREG(mode):
             if entry[0] in self._excluded_names and self._is_excluded(found):
                 return DirectoryEntry(entry.name, "other")
-            return tuple.__new__(
-                DirectoryEntry, (entry[0], "file", found.st_size, found.st_mtime, None)
-            )  # takes a third of the time
+            # tuple.__new__ takes a third of the time of DirectoryEntry(…).
+            return tuple.__new__(DirectoryEntry, (entry[0], "file", found.st_size, found.st_mtime, None))
         if not stat.S_ISLNK(mode):
             return DirectoryEntry(entry.name, "dir" if stat.S_ISDIR(mode) else "other")
         try:

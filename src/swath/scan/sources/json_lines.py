@@ -1,7 +1,7 @@
-"""JSON Lines files. Items are byte ranges of a plain file, or sections of a compressed one in order.
+"""JSON Lines files. Items are byte ranges of a plain file, or consecutive sections of a compressed one.
 
-A record's key is the offset of its line in the uncompressed data. A line belongs to the range or section in which it
-starts.
+A record's key is the offset of its line in the uncompressed data. A line belongs to the range or section that contains
+its first byte.
 """
 
 import json
@@ -30,7 +30,7 @@ _scan: Callable[[str, int], tuple[Any, int]] = _decoder.scan_once  # type: ignor
 
 
 class JsonLinesSource(Source):
-    """One file of JSON Lines, plain or compressed."""
+    """One JSON Lines file, plain or compressed."""
 
     def __init__(self, source: str) -> None:
         self._file = SourceFile(source)

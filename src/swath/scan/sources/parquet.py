@@ -16,7 +16,7 @@ from swath.scan.sources.source import ReadStep, Source, SourceFinding, Task, mak
 from swath.scan.sources.source_file import SourceFile
 
 BATCH = 5_000  # rows held as Python values at once
-DECODED_ROWS = 20_000  # per call of the decoder, which costs as much as some hundred rows
+DECODED_ROWS = 20_000  # per call of the decoder; a call costs as much as some hundred rows
 DECODED_BYTES = 64_000_000  # per call of the decoder, approximately
 
 

@@ -1,4 +1,4 @@
-"""SyncTable: a table for threads. Its connections live in an event loop of their own."""
+"""SyncTable: call a table from threads. Its connections belong to a separate event loop."""
 
 import re
 import threading
@@ -47,7 +47,7 @@ class SyncTable:
         self.plain_key = all(_is_plain(column, self.kind) for column in self.table.description.key)
 
     def close(self) -> None:
-        while self._idle:  # a reader in use is left to its thread
+        while self._idle:  # a thread may still be using other readers
             self._idle.pop().close()
         if not self._portal.closed:
             self._portal.call(self.table.close())

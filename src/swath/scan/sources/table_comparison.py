@@ -188,7 +188,7 @@ def _is_equal_to_text(value: Any, text: Any) -> bool:
     try:
         match value:
             case datetime():
-                return _with_zone(value) == _with_zone(datetime.fromisoformat(text))
+                return _add_zone(value) == _add_zone(datetime.fromisoformat(text))
             case date():
                 return value == date.fromisoformat(text)
             case UUID():
@@ -203,7 +203,7 @@ def _is_equal_to_text(value: Any, text: Any) -> bool:
         return False
 
 
-def _with_zone(moment: datetime) -> datetime:
+def _add_zone(moment: datetime) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 

@@ -1,6 +1,6 @@
 """Trees of files: scanning a directory discovers its subdirectories as new items.
 
-Symbolic links to directories are not followed, so there are no loops. A link to a file is a record. A link whose
+Symbolic links to directories are not followed, so loops cannot occur. A link to a file is a record. A link whose
 target does not exist, or that is circular, is a finding.
 """
 
@@ -77,8 +77,8 @@ class TreeSource(Source):
     def _walk(self, folders: list[str], bucket: Sequence[int] | None) -> Iterator[ReadStep]:
         """Scan directories and what is below them, up to the budget, and turn the rest into items.
 
-        With `bucket`, scan one part of a directory. The first directory is always scanned, so no two items start with
-        the same directory, which names them.
+        With `bucket`, scan one part of a directory. The first directory, which names the item, is always
+        scanned, so no new item gets the same name.
         """
         folders.reverse()
         left, until = self.tree.budget, time.monotonic() + SECONDS
