@@ -14,7 +14,7 @@ from swath.crawl.parse.charset import charset_from_body as declared_charset
 from swath.crawl.parse.charset import charset_from_header as header_charset
 from swath.crawl.parse.charset import decode_text as decode
 from swath.crawl.parse.charset import encoding_from_label as encoding_of
-from swath.crawl.parse.charset import python_codec as codec_of
+from swath.crawl.parse.charset import get_python_codec as codec_of
 from swath.crawl.parse.content_type import detect_kind as kind_of
 from swath.crawl.parse.feeds import parse_feed as read_feed
 from swath.crawl.parse.page import ParsedPage as Read
@@ -30,7 +30,7 @@ class Robots(RobotsTxt):
     __slots__ = ()
 
     verdict = RobotsTxt.decide
-    delay = RobotsTxt.crawl_delay
+    delay = RobotsTxt.get_crawl_delay
 
 
 __all__ = [

@@ -163,7 +163,7 @@ def _records(url: str, started: float, head: bytes, body: bytes) -> tuple[bytes,
     sent = f"GET /{path} HTTP/1.1\r\nHost: {address}\r\n{AGENT}\r\n{HEADERS[1]}\r\n{HEADERS[2]}\r\n\r\n".encode()
     where = address.partition(":")[0]
     made = warc.new_record_id()
-    digest = warc.payload_digest(body)
+    digest = warc.compute_payload_digest(body)
     common = {"time": started, "address": where, "protocol": "http/1.1"}
     first = warc.build_response(url, record_id=made, head=head, body=body, digest=digest, **common)
     return first, warc.build_request(url, record_id=warc.new_record_id(), sent=sent, concurrent_to=made, **common)

@@ -21,11 +21,11 @@ from rich.console import Console
 import swath
 from docs import generate
 from swath.cli import crawl_view as view
-from swath.cli.crawling import CrawlCommand
+from swath.cli.crawl_command import CrawlCommand
 from swath.core.item import Item
 from swath.core.status import Status
 from swath.crawl import seeds
-from swath.crawl.settings import SETTINGS, CrawlSettings, flag_name
+from swath.crawl.settings import SETTINGS, CrawlSettings, format_flag
 from swath.frontier import ADD_BUFFER
 from tests.cli.conftest import COMMAND, TIMEOUT, add, environment, look, run_swath
 from tests.crawl.driving import prepare
@@ -389,7 +389,7 @@ def test_each_setting_is_an_option_with_its_default_and_help() -> None:
             continue
         option = options[field.name]
         assert (option.help, option.envvar) == (info.help, info.envvar)
-        assert option.opts[0] == flag_name(field.name)
+        assert option.opts[0] == format_flag(field.name)
         assert (option.default or ()) == (field.default or ())
 
 

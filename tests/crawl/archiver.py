@@ -37,7 +37,7 @@ def body(number: int) -> bytes:
 def page(number: int) -> bytes:
     text = body(number)
     head = b"HTTP/1.1 200 OK\r\nX-Number: %d\r\n\r\n" % number
-    digest = warc.payload_digest(text)
+    digest = warc.compute_payload_digest(text)
     return warc.build_response(
         f"http://a/{number}", record_id=warc.new_record_id(), time=TIME, head=head, body=text, digest=digest
     )
@@ -117,7 +117,9 @@ def main(directory: Path, *, seed: int, line: int) -> None:
     store = Store(directory / "store.db")
     if line:
         die_at(line)
-    with output_directory.OutputDirectory(directory, series=SERIES, timestamp=lambda: warc.timestamp17(TIME)) as files:
+    with output_directory.OutputDirectory(
+        directory, series=SERIES, timestamp=lambda: warc.format_timestamp17(TIME)
+    ) as files:
         files.recover(store.committed())
         while waiting := sorted(set(range(RECORDS)) - store.done().keys()):
             batch = waiting[: draw.randint(1, 12)]

@@ -124,7 +124,7 @@ async def fetching(urls: list[str], port: int, *, fresh: bool, guarded: bool, ea
 
 def archived(response: Response) -> None:
     record_id = warc.new_record_id()
-    digest = warc.payload_digest(response.body)
+    digest = warc.compute_payload_digest(response.body)
     common: dict[str, Any] = {
         "url": response.url,
         "time": response.started,

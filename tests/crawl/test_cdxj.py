@@ -67,7 +67,7 @@ def test_chunks_are_removed_when_the_reader_stops_early(tmp_path: Path) -> None:
 def test_a_page_can_be_pulled_out_by_its_line(tmp_path: Path) -> None:
     series = FileSeries("warc", prefix="t", unique="u", suffix=".warc.gz", size=2_000)
     bodies = {f"http://a.example/{number}": random.Random(number).randbytes(400) for number in range(20)}
-    with OutputDirectory(tmp_path, series=[series], timestamp=lambda: warc.timestamp17(TIME)) as archive:
+    with OutputDirectory(tmp_path, series=[series], timestamp=lambda: warc.format_timestamp17(TIME)) as archive:
         archive.recover({})
         records = [
             warc.build_response(
@@ -76,14 +76,14 @@ def test_a_page_can_be_pulled_out_by_its_line(tmp_path: Path) -> None:
                 time=TIME,
                 head=b"HTTP/1.1 200 OK\r\n\r\n",
                 body=body,
-                digest=warc.payload_digest(body),
+                digest=warc.compute_payload_digest(body),
             )
             for url, body in bodies.items()
         ]
         placed = archive.append("warc", records)
         archive.commit()
     captures = [
-        IndexEntry(url, TIME, 200, "text/html", warc.payload_digest(body), *place)
+        IndexEntry(url, TIME, 200, "text/html", warc.compute_payload_digest(body), *place)
         for (url, body), place in zip(bodies.items(), placed, strict=True)
     ]
     assert len({one.file for one in captures}) > 2

@@ -18,7 +18,7 @@ from swath.crawl.parse.charset import (
     _encoding_from_label,
     decode_text,
     encoding_from_label,
-    python_codec,
+    get_python_codec,
 )
 
 META = b'<meta charset="%s">'
@@ -132,7 +132,7 @@ def test_python_reads_every_encoding() -> None:
         *(f"windows-{page}" for page in range(1250, 1259)),
     }
     for name in names:
-        assert isinstance(b"\xff<a>".decode(python_codec(name), "replace"), str)
+        assert isinstance(b"\xff<a>".decode(get_python_codec(name), "replace"), str)
 
 
 @settings(deadline=None)
@@ -182,4 +182,4 @@ def test_a_long_body_is_decoded_like_a_short_one(name: str, monkeypatch: pytest.
         pieces = (draw.randbytes(1), b"\x1b$B", b"\x1b$((((((((")
         body = b"".join(draw.choice(pieces) for _ in range(draw.randrange(30)))
         monkeypatch.setattr(charset, "CHUNK", draw.randint(1, 9))
-        assert charset._decode_with(body, name) == body.decode(python_codec(name), "replace"), body
+        assert charset._decode_with(body, name) == body.decode(get_python_codec(name), "replace"), body

@@ -99,7 +99,7 @@ async def test_http_2_ends_up_readable_in_the_archive(issued: Certificate) -> No
         time=response.started,
         head=response.head,
         body=response.body,
-        digest=warc.payload_digest(response.body),
+        digest=warc.compute_payload_digest(response.body),
         address=response.address,
         protocol=response.protocol,
     )

@@ -13,7 +13,7 @@ from swath.core.clock import SECOND
 from swath.core.errors import InvalidSetting, LeaseLost
 from swath.core.item import Dead, Done, Item, Outcome, Release, Retry
 from swath.crawl.http.response import Response
-from swath.crawl.lanes import ip_lane_name
+from swath.crawl.lanes import choose_ip_lane
 from swath.crawl.settings import CrawlSettings
 from swath.frontier import Frontier
 from swath.testing.web import LoggedRequest, Web, find_too_close, find_too_many_at_once, spawn
@@ -41,7 +41,7 @@ SLACK = 0.003  # between the server's clock readings and the client's
     ids=["one", "two", "both-families", "ipv6"],
 )
 def test_the_order_of_addresses_does_not_change_the_lane(addresses: list[str], lane: str) -> None:
-    assert ip_lane_name(addresses) == lane == ip_lane_name(addresses[::-1])
+    assert choose_ip_lane(addresses) == lane == choose_ip_lane(addresses[::-1])
 
 
 def test_lane_ip_is_refused_with_a_proxy() -> None:

@@ -199,9 +199,9 @@ def test_a_delay_speaks_to_the_agents_above_it() -> None:
     robots = RobotsTxt.parse(
         b"User-agent: swath\nCrawl-delay: 5\nUser-agent: b\nDisallow: /x\n\nUser-agent: *\nAllow: /\n"
     )
-    assert robots.crawl_delay("swath") == 5
-    assert robots.crawl_delay("b") is None
-    assert robots.crawl_delay("c") is None
+    assert robots.get_crawl_delay("swath") == 5
+    assert robots.get_crawl_delay("b") is None
+    assert robots.get_crawl_delay("c") is None
     assert not robots.decide("https://example.com/x", "swath").allowed, "and does not end their group"
     assert not robots.decide("https://example.com/x", "b").allowed
     assert robots.decide("https://example.com/x", "c").allowed
@@ -227,7 +227,7 @@ def test_a_delay_speaks_to_the_agents_above_it() -> None:
     ],
 )
 def test_the_delay(text: str, delay: float | None) -> None:
-    assert RobotsTxt.parse(text.encode()).crawl_delay("swath") == delay
+    assert RobotsTxt.parse(text.encode()).get_crawl_delay("swath") == delay
 
 
 def test_sitemaps_belong_to_no_group() -> None:
@@ -295,7 +295,7 @@ def test_a_hostile_file_takes_bounded_time(name: str) -> None:
     started = time.process_time()
     robots = RobotsTxt.parse(HOSTILE[name])
     robots.decide(url, "swath")
-    robots.crawl_delay("swath")
+    robots.get_crawl_delay("swath")
     assert time.process_time() - started < 1.5
     started = time.process_time()
     robots.decide(url, "swath")
@@ -332,6 +332,6 @@ def test_matching_agrees_with_trying_everything(pattern: str, ends: bool, tail: 
 def test_any_bytes_are_a_robots_txt(lines: list[bytes]) -> None:
     robots = RobotsTxt.parse(b"\n".join(lines))
     assert robots.decide("https://example.com/%FFa?b=*$", "swath").allowed in (True, False)
-    delay = robots.crawl_delay("swath")
+    delay = robots.get_crawl_delay("swath")
     assert delay is None or delay >= 0
     assert isinstance(robots.sitemaps, tuple)

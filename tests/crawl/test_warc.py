@@ -24,7 +24,7 @@ URL = "https://example.com/a?b"
 
 def a_response(body: bytes = BODY, *, head: bytes = HEAD, **more: Any) -> tuple[str, bytes]:
     record_id = warc.new_record_id()
-    digest = warc.payload_digest(body)
+    digest = warc.compute_payload_digest(body)
     return record_id, warc.build_response(
         URL, record_id=record_id, time=TIME, head=head, body=body, digest=digest, address="192.0.2.7", **more
     )
@@ -43,7 +43,7 @@ def check(*paths: Path) -> subprocess.CompletedProcess[str]:
 def a_file(body: bytes = BODY) -> list[bytes]:
     response_id, response = a_response(body)
     refers = {"refers_to": response_id, "refers_to_url": URL, "refers_to_time": TIME}
-    digest = warc.payload_digest(body)
+    digest = warc.compute_payload_digest(body)
     return [
         warc.build_warcinfo("x.warc.gz", record_id=warc.new_record_id(), time=TIME, fields={"software": "swath"}),
         response,
@@ -89,7 +89,7 @@ def test_a_coded_body_stays_coded() -> None:
     packed = gzip.compress(BODY)
     ((record, content),) = read(a_response(packed, head=b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n")[1])
     assert content == BODY
-    assert record.rec_headers.get_header("WARC-Payload-Digest") == warc.payload_digest(packed)
+    assert record.rec_headers.get_header("WARC-Payload-Digest") == warc.compute_payload_digest(packed)
 
 
 def test_request_and_revisit_name_their_response() -> None:
@@ -176,4 +176,4 @@ def test_record_ids_are_random_uuids() -> None:
 
 
 def test_times_in_names_follow_the_convention() -> None:
-    assert warc.timestamp17(TIME) == "20231114221320123"
+    assert warc.format_timestamp17(TIME) == "20231114221320123"

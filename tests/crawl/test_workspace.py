@@ -36,7 +36,7 @@ def _name(folder: Path, number: int, barrier: Barrier, tell: Callable[[list[str]
     names = []
     for path in sorted(folder.iterdir()):
         barrier.wait(PATIENCE)
-        names.append(workspace.output_name(path, number))
+        names.append(workspace.get_output_name(path, number))
     tell(names)
 
 
@@ -60,9 +60,9 @@ def test_processes_that_start_together_agree_on_the_archive_name(tmp_path: Path)
 
 def test_an_empty_name_file_is_filled_again(tmp_path: Path) -> None:
     (tmp_path / workspace.NAME_FILE).touch()
-    name = workspace.output_name(tmp_path, 0)
+    name = workspace.get_output_name(tmp_path, 0)
     assert len(name) > len("~0")
-    assert workspace.output_name(tmp_path, 0) == name
+    assert workspace.get_output_name(tmp_path, 0) == name
 
 
 @pytest.mark.parametrize("name", ["a b", "a%20b", "a?b", "a#b", "a\nb", "\udcff"])
@@ -102,7 +102,7 @@ def test_a_refused_run_does_not_disturb_one_that_starts(tmp_path: Path) -> None:
 def test_a_refused_run_does_not_change_the_settings_of_a_running_one(tmp_path: Path) -> None:
     settings = CrawlSettings(out=str(tmp_path), delay=70.0)
     asyncio.run(prepare(settings, _seeds(0, 1)))
-    crawling = CrawlOutput(tmp_path, unique=workspace.output_name(tmp_path, 0), warc_size=None, about={})
+    crawling = CrawlOutput(tmp_path, unique=workspace.get_output_name(tmp_path, 0), warc_size=None, about={})
     for more in ([], [Capture({"url": "https://h0.example/"}, None)]):  # before its first page, and then
         crawling.restore({})
         crawling.write([[more]])
@@ -119,7 +119,7 @@ def test_the_archive_of_another_crawl_is_not_truncated(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     for out in (one, two):
         asyncio.run(prepare(CrawlSettings(out=str(out)), _seeds(0, 1)))
-        output = CrawlOutput(out, unique=workspace.output_name(out, 0), warc_size=None, about={})
+        output = CrawlOutput(out, unique=workspace.get_output_name(out, 0), warc_size=None, about={})
         output.restore({})
         output.write([[[Capture({"url": "https://h0.example/"}, None)]]])
         output.close()

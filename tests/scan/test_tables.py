@@ -217,7 +217,7 @@ def test_keys_of_arrays_are_as_the_database_writes_them(database: str, tmp_path:
 
 def test_a_password_is_kept_to_itself(tmp_path: Path) -> None:
     told = settings_of("postgresql://me:secret@host/db?password=secret#users", tmp_path / "out.jsonl", check="odd")
-    assert "secret" not in str(told.identity())
+    assert "secret" not in str(told.get_identity())
 
 
 def test_a_database_that_is_away_is_waited_for(base: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -220,7 +220,7 @@ class BackfillJob:
     def _describe_purpose(self) -> dict[str, Any]:
         """Return what the backfill does. A frontier in another database also records the table's database."""
         apart = {} if self.exactly_once else {"db": identify_database(self.settings.db)}
-        return self.settings.purpose() | apart
+        return self.settings.get_purpose() | apart
 
     async def _parse_end(self) -> Key | None:
         """Parse `--to`. Raise UsageError if it is before `--from`."""

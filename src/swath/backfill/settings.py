@@ -92,7 +92,7 @@ class BackfillSettings:
         separator = "&" if urlsplit(self.db).query else "?"
         return f"{self.db}{separator}schema={self.schema}"
 
-    def purpose(self) -> dict[str, Any]:
+    def get_purpose(self) -> dict[str, Any]:
         """Return the settings that must be the same when a backfill resumes."""
         names = ("table", "key", "set", "where", "sql", "run", "first", "last")
         found: dict[str, Any] = json.loads(json.dumps({name: getattr(self, name) for name in names}))

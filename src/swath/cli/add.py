@@ -127,7 +127,7 @@ async def _add(
     with ExitStack() as stack:
         sources = open_sources(keys, file, stack)
         async with open_frontier(store, create=True, **settings) as frontier:
-            defaults = replace(defaults, not_before=await _not_before(frontier, not_before))
+            defaults = replace(defaults, not_before=await _resolve_not_before(frontier, not_before))
             interrupt = Interrupt()
             reader = ItemReader(sources, defaults, format, check=frontier.encode, interrupt=interrupt)
             add_run = _AddRun(reader, AddProgress(total_bytes=_measure(sources)))
@@ -158,7 +158,7 @@ def open_sources(keys: Sequence[str], file: str | None, stack: ExitStack) -> lis
     return sources
 
 
-async def _not_before(frontier: Frontier, given: datetime | float | None) -> datetime | None:
+async def _resolve_not_before(frontier: Frontier, given: datetime | float | None) -> datetime | None:
     """Return a time; a duration counts from now by the store's clock."""
     if not isinstance(given, float):
         return given
@@ -175,7 +175,7 @@ class _AddRun:
     async def run(self, frontier: Frontier) -> None:
         with self._progress:
             try:
-                async for batch in self._reader.batches():
+                async for batch in self._reader.read_batches():
                     added = await frontier.add(batch)
                     self._progress.advance(read=len(batch), added=added, bytes_read=self._reader.bytes_read)
                     self._report_skipped()

@@ -167,11 +167,11 @@ class ItemReader:
         self._format = format
         self._interrupt = interrupt
 
-    async def batches(self) -> AsyncIterator[list[Item]]:
+    async def read_batches(self) -> AsyncIterator[list[Item]]:
         """Yield full batches; if a slow pipe has nothing to read, yield the items so far instead of waiting."""
         batch: list[Item] = []
         full_at = self.bytes_read + ADD_BYTES
-        async for item in self._items():
+        async for item in self._read_items():
             if item is not Marker.IDLE:
                 batch.append(item)
             if batch and (item is Marker.IDLE or len(batch) == ADD_BUFFER or self.bytes_read >= full_at):
@@ -180,12 +180,12 @@ class ItemReader:
         if batch:
             yield batch
 
-    async def _items(self) -> AsyncIterator[Item | Literal[Marker.IDLE]]:
+    async def _read_items(self) -> AsyncIterator[Item | Literal[Marker.IDLE]]:
         for source in self._sources:
             number = 0
             json_lines = self._format.jsonl and source.fd is not None
             make = self._defaults.parse_item if json_lines else self._defaults.make_item
-            async for line in self._lines(source):
+            async for line in self._read_lines(source):
                 if line is Marker.IDLE:
                     yield line
                     continue
@@ -209,13 +209,13 @@ class ItemReader:
                 if self._interrupt.received:
                     return
 
-    async def _lines(self, source: InputSource) -> AsyncIterator[bytes | str | Marker]:
+    async def _read_lines(self, source: InputSource) -> AsyncIterator[bytes | str | Marker]:
         if source.fd is None:
             for key in source.keys:
                 yield key
             return
         rest, too_long = b"", False
-        async for block in self._blocks(source):
+        async for block in self._read_blocks(source):
             if not block:
                 yield Marker.IDLE
                 continue
@@ -228,7 +228,7 @@ class ItemReader:
         if (rest or too_long) and not self._interrupt.received:
             yield Marker.TOO_LONG if too_long else rest
 
-    async def _blocks(self, source: InputSource) -> AsyncIterator[bytes]:
+    async def _read_blocks(self, source: InputSource) -> AsyncIterator[bytes]:
         """Yield blocks as they can be read, and an empty block before each wait."""
         assert source.fd is not None
         while True:

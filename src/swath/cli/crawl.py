@@ -14,7 +14,7 @@ import typer
 from swath import MissingExtra
 from swath.cli.command import check_optional_store, run_command
 from swath.cli.parsers import parse_duration, parse_size
-from swath.crawl.settings import OUTPUT, SETTINGS, CrawlSettings, SettingInfo, flag_name
+from swath.crawl.settings import OUTPUT, SETTINGS, CrawlSettings, SettingInfo, format_flag
 
 MISSING = "`swath crawl` needs more packages: pip install 'swath[crawl]'"
 PARSERS: dict[str | None, Callable[..., Any] | None] = {"duration": parse_duration, "size": parse_size, None: None}
@@ -63,7 +63,7 @@ def _build_signature() -> inspect.Signature:
 def _build_option(field: "Field[Any]") -> inspect.Parameter:
     info = SETTINGS[field.name]
     is_list = field.name in _LISTS
-    flag = flag_name(field.name)
+    flag = format_flag(field.name)
     option = typer.Option(
         f"{flag}/--no-{flag[2:]}" if field.default is True else flag,
         *([info.short_flag] if info.short_flag else []),
@@ -113,7 +113,7 @@ async def _crawl(
     settings: Callable[[], CrawlSettings], urls: Sequence[str], seeds: str | None, *, json: bool, quiet: bool
 ) -> int:
     try:
-        from swath.cli.crawling import CrawlCommand
+        from swath.cli.crawl_command import CrawlCommand
     except ImportError as error:
         raise MissingExtra(MISSING) from error
     return await CrawlCommand(settings(), json=json, quiet=quiet).run(urls, seeds)

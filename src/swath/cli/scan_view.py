@@ -38,7 +38,7 @@ def describe_start(prepared: PreparedScan, before: ScanReport) -> str:
     """Return what is about to happen, in one line."""
     settings = before.settings
     where = "" if settings.store else f" (progress is kept in {settings.store_path})"
-    what = f"the scan of {settings.identity()['source']}"
+    what = f"the scan of {settings.get_identity()['source']}"
     if before.complete:
         anew = "another --out and --store" if settings.store else "--fresh"
         return (
@@ -86,12 +86,12 @@ def make_progress_panel(settings: ScanSettings, counts: Counts, status: Status |
     if status is not None:
         rows.append(("slices", f"{status.done:,} done, {status.waiting:,} waiting, {status.dead:,} dead"))
     rows.append(("open", _format_codes(counts)))
-    return make_panel(f"scanning {settings.identity()['source']}", rows)
+    return make_panel(f"scanning {settings.get_identity()['source']}", rows)
 
 
 def list_facts(report: ScanReport, seconds: float) -> Iterator[tuple[str, str]]:
     """Yield the report: what was scanned, when, and which findings are open."""
-    saved, counts, status = report.settings.identity(), report.counts, report.status
+    saved, counts, status = report.settings.get_identity(), report.counts, report.status
     yield "source", saved["source"]
     if saved["against"]:
         yield "against", f"{saved['against']} ({', '.join(saved['columns']) or 'everything'})"

@@ -90,7 +90,7 @@ class Fleet:
         self.failures = [f"process {child.number}: {child.failure}" for child in self._children if child.failure]
         summaries = [child.summary for child in self._children if child.summary is not None]
         if not summaries:
-            raise _common_error_type(child.error_type for child in self._children)("; ".join(self.failures))
+            raise _find_common_error_type(child.error_type for child in self._children)("; ".join(self.failures))
         return _sum_summaries(summaries)
 
     async def _refresh_status(self) -> None:
@@ -221,7 +221,7 @@ async def _crawl_and_report(job: CrawlJob, pipe: Connection) -> Summary:
         _send(pipe, "stats", {**job.stats.as_dict(), "rate": 0.0})
 
 
-def _common_error_type(types: Iterable[type[SwathError]]) -> type[SwathError]:
+def _find_common_error_type(types: Iterable[type[SwathError]]) -> type[SwathError]:
     """Return the family that all these errors belong to, or ChildFailed."""
     found = list(types)
     return next((one for one in ERROR_FAMILIES if all(issubclass(each, one) for each in found)), ChildFailed)

@@ -10,7 +10,7 @@ stores the choice as a fact when it settles the page. No process uses a choice b
 from swath import Item, Outcome
 from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.http.response import Response
-from swath.crawl.lanes import ip_lane_name, is_ip_lane
+from swath.crawl.lanes import choose_ip_lane, is_ip_lane
 from swath.crawl.page_fetcher import PageFetcher
 from swath.crawl.urls import normalise
 
@@ -62,15 +62,15 @@ class IpLanes:
             addresses = await self._fetcher.resolve(item.key)
             if isinstance(addresses, Response):
                 return await self._fetcher.settle_failure(item, addresses)
-            lane = ip_lane_name(addresses)
+            lane = choose_ip_lane(addresses)
             facts = {FACT_PREFIX + host: lane}  # not remembered yet: another worker may settle a choice first
         moved = Item(item.key, lane, item.priority, item.payload)
         return item.done(result={MOVED_TO: lane}, discovered=[moved], facts=facts, started=False)
 
-    async def lane_of_request(self, url: str) -> str | Response:
+    async def find_lane_of_request(self, url: str) -> str | Response:
         """Return the lane whose pace a request for this URL must follow, or the failure to resolve its host."""
         lane = self._hosts.lane_of(url)
         if is_ip_lane(lane):
             return lane
         addresses = await self._fetcher.resolve(url)
-        return addresses if isinstance(addresses, Response) else ip_lane_name(addresses)
+        return addresses if isinstance(addresses, Response) else choose_ip_lane(addresses)

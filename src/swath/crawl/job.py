@@ -51,7 +51,7 @@ class CrawlJob:
             stack.enter_context(collect_garbage_rarely())
             output = CrawlOutput(
                 settings.directory,
-                unique=workspace.output_name(settings.directory, self.number),
+                unique=workspace.get_output_name(settings.directory, self.number),
                 warc_size=settings.warc_size if settings.warc else None,
                 about=_describe(settings),
             )

@@ -18,7 +18,7 @@ def is_ip_lane(lane: str) -> bool:
     return parse_ip_literal(lane) is not None
 
 
-def ip_lane_name(addresses: Sequence[str]) -> str:
+def choose_ip_lane(addresses: Sequence[str]) -> str:
     """Return the name of the lane for a host with these addresses, spelled like a host in a URL.
 
     The order of the addresses does not matter, and machines with and without IPv6 choose the same name.

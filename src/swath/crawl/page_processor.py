@@ -36,7 +36,7 @@ class PageProcessor:
         """Settle a page with its archive record, its entry in the page list, and the items it discovers."""
         payload: dict[str, Any] = item.payload or {}
         depth = payload.get("depth", 0)
-        digest = warc.payload_digest(response.body)
+        digest = warc.compute_payload_digest(response.body)
         result: dict[str, Any] = {"status": response.status}
         page: dict[str, Any] = {"kind": payload.get("kind", "page"), "depth": depth, "referrer": payload.get("from")}
         original = await self._captures.find_original(response, digest)

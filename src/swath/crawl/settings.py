@@ -179,7 +179,7 @@ class CrawlSettings:
         for name, info in SETTINGS.items():
             value = getattr(self, name)
             if info.minimum is not None and value is not None and value < info.minimum:
-                raise InvalidSetting(f"{flag_name(name)} {value}: must be at least {info.minimum}")
+                raise InvalidSetting(f"{format_flag(name)} {value}: must be at least {info.minimum}")
         if self.lane not in LANES:
             raise InvalidSetting(f"--lane {self.lane}: must be one of {', '.join(LANES)}")
         if self.lane == "ip" and self.proxy is not None:
@@ -256,7 +256,7 @@ SETTINGS: Final[Mapping[str, SettingInfo]] = {
 _DEFAULTS: Final = {one.name: json.loads(json.dumps(one.default)) for one in fields(CrawlSettings)}
 
 
-def flag_name(name: str) -> str:
+def format_flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
@@ -278,7 +278,7 @@ def _is_proxy(text: str) -> bool:
 def _describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Sequence[str]:
     known = {**_DEFAULTS, **before}
     return [
-        f"{flag_name(name)} was {_format(name, known[name])} before and is now {_format(name, value)}"
+        f"{format_flag(name)} was {_format(name, known[name])} before and is now {_format(name, value)}"
         for name, value in json.loads(json.dumps(now)).items()
         if known[name] != value
     ]

@@ -70,7 +70,9 @@ async def _prepare(stack: AsyncExitStack, settings: CrawlSettings, urls: Iterabl
         if not checked.tell():
             _check_without_seeds(settings, resumed)
         if frontier is None:
-            frontier = await stack.enter_async_context(swath.open(settings.store_url, **_frontier_settings(settings)))
+            frontier = await stack.enter_async_context(
+                swath.open(settings.store_url, **_build_frontier_settings(settings))
+            )
         else:
             if resumed:
                 committed = await _read_committed_lengths(frontier, settings)
@@ -82,7 +84,7 @@ async def _prepare(stack: AsyncExitStack, settings: CrawlSettings, urls: Iterabl
         await frontier.learn(
             {
                 SETTINGS_FACT: {**settings.get_saved_values(), "out": out},
-                ARCHIVE_FACT_PREFIX + archive_name(directory): out,
+                ARCHIVE_FACT_PREFIX + get_archive_name(directory): out,
             }
         )
         added = await frontier.add(seeds.make_seed_items(settings, checked))
@@ -108,7 +110,7 @@ async def _check_is_crawl(frontier: Frontier, settings: CrawlSettings) -> bool:
     return begun
 
 
-def _frontier_settings(settings: CrawlSettings) -> dict[str, Any]:
+def _build_frontier_settings(settings: CrawlSettings) -> dict[str, Any]:
     return {
         "min_interval": settings.min_interval,
         "concurrency": settings.max_workers_per_host or None,
@@ -118,7 +120,9 @@ def _frontier_settings(settings: CrawlSettings) -> dict[str, Any]:
 
 async def _configure(frontier: Frontier, settings: CrawlSettings) -> None:
     status = await frontier.status()
-    changes = {name: value for name, value in _frontier_settings(settings).items() if value != getattr(status, name)}
+    changes = {
+        name: value for name, value in _build_frontier_settings(settings).items() if value != getattr(status, name)
+    }
     if changes:
         await frontier.configure(**changes)
 
@@ -132,7 +136,7 @@ async def _read_committed_lengths(frontier: Frontier, settings: CrawlSettings) -
     found = list_outputs(settings.directory)
     lengths = await frontier.outputs()
     if found and not any(path.name in lengths for path in found):
-        fact = ARCHIVE_FACT_PREFIX + archive_name(settings.directory)
+        fact = ARCHIVE_FACT_PREFIX + get_archive_name(settings.directory)
         if fact not in await frontier.facts([fact]):
             raise UsageError(
                 f"{settings.directory} has an archive ({found[0].name}) that does not belong to the crawl in "
@@ -144,12 +148,12 @@ async def _read_committed_lengths(frontier: Frontier, settings: CrawlSettings) -
 # the directory
 
 
-def output_name(directory: Path, number: int) -> str:
+def get_output_name(directory: Path, number: int) -> str:
     """Return the name that the output files of one process share. It is the same after a resume."""
-    return f"{archive_name(directory)}~{number}"
+    return f"{get_archive_name(directory)}~{number}"
 
 
-def archive_name(directory: Path) -> str:
+def get_archive_name(directory: Path) -> str:
     """Return the name that all output files of a directory share, and choose it on the first call."""
     with (directory / NAME_FILE).open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # processes that start together must agree on the name
@@ -195,7 +199,10 @@ def _truncate_uncommitted(settings: CrawlSettings, committed: Mapping[str, int])
     found = [_OUTPUT_FILE.fullmatch(path.name) for path in list_outputs(settings.directory)]
     for number in sorted({0, *(int(match["number"]) for match in found if match)}):
         output = CrawlOutput(
-            settings.directory, unique=output_name(settings.directory, number), warc_size=settings.warc_size, about={}
+            settings.directory,
+            unique=get_output_name(settings.directory, number),
+            warc_size=settings.warc_size,
+            about={},
         )
         try:
             output.restore(committed)

@@ -119,7 +119,7 @@ class OutputDirectory:
         for record in records:
             if file is None or file.end >= writer.series.size:
                 _flush(file, pending)
-                file = self._next_file(writer)
+                file = self._open_next_file(writer)
             if not writer.touched or writer.touched[-1] is not file:
                 writer.touched.append(file)
             placed.append(RecordLocation(file.name, file.end, len(record)))
@@ -202,7 +202,7 @@ class OutputDirectory:
     def _path(self, name: str) -> Path:
         return self.directory / name
 
-    def _next_file(self, writer: _SeriesWriter) -> _OpenFile:
+    def _open_next_file(self, writer: _SeriesWriter) -> _OpenFile:
         """Open a new file. `commit` closes the previous one, or this method if the settlement has not written to it."""
         if writer.current is not None and writer.current not in writer.touched:
             os.close(writer.current.descriptor)

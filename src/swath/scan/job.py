@@ -55,7 +55,7 @@ class ScanJob:
                 self._source,
                 self._checker,
                 CounterNames(prepared.mark, await frontier.counters()),
-                source_name=settings.identity()["source"],
+                source_name=settings.get_identity()["source"],
                 mark=prepared.mark,
                 workers=settings.workers,
                 timeout=settings.timeout,

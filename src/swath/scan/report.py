@@ -47,8 +47,8 @@ class ScanReport:
     def as_dict(self) -> dict[str, Any]:
         checkpoint = self.status.checkpoints[0]
         return {
-            "source": self.settings.identity()["source"],
-            "against": self.settings.identity()["against"],
+            "source": self.settings.get_identity()["source"],
+            "against": self.settings.get_identity()["against"],
             "complete": self.complete,
             "clean": self.clean,
             "began": self.began,

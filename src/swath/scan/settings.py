@@ -72,7 +72,7 @@ class ScanSettings:
         url = StoreURL.parse(self.store_url)
         return [url.path + suffix for suffix in STORE_SUFFIXES] if url.scheme == "sqlite" else []
 
-    def identity(self) -> dict[str, Any]:
+    def get_identity(self) -> dict[str, Any]:
         """Return the settings that must be the same when a scan resumes."""
         return {
             "source": _normalize_source(self.source),

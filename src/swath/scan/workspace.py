@@ -87,13 +87,13 @@ async def _read_scan(frontier: Frontier, settings: ScanSettings, source: Source)
 
 async def _start(frontier: Frontier, settings: ScanSettings, source: Source) -> dict[str, Any]:
     state = dict(await asyncio.to_thread(source.snapshot))
-    known = {"settings": settings.identity(), "state": state, "began": format_now(), "planned": False}
+    known = {"settings": settings.get_identity(), "state": state, "began": format_now(), "planned": False}
     await frontier.learn({SCAN: known})
     return known
 
 
 async def _check_resumable(settings: ScanSettings, source: Source, known: Mapping[str, Any]) -> None:
-    if changes := list_differences(known["settings"], settings.identity()):
+    if changes := list_differences(known["settings"], settings.get_identity()):
         raise UsageError(
             f"{mask_password(settings.store_url)} belongs to another scan: {'; '.join(changes)}. Repeat the same "
             f"settings to resume, or choose another --out{'' if settings.store else ', or start over with --fresh'}"

@@ -51,7 +51,7 @@ class CaptureBuilder:
 
         Small records are compressed here: waking a thread costs more than compressing them.
         """
-        digest = warc.payload_digest(response.body) if digest is None else digest
+        digest = warc.compute_payload_digest(response.body) if digest is None else digest
         fields = {
             "url": response.url,
             "status": response.status,

@@ -30,7 +30,7 @@ class CrawlOutput:
         series = [pages]
         if warc_size is not None:
             series.append(FileSeries("warc", "swath", unique, ".warc.gz", warc_size, self._build_warcinfo))
-        self._files = OutputDirectory(directory, series=series, timestamp=lambda: warc.timestamp17(time.time()))
+        self._files = OutputDirectory(directory, series=series, timestamp=lambda: warc.format_timestamp17(time.time()))
         self._write_lock = threading.Lock()  # a write may still be in flight when a run is aborted
 
     def _build_warcinfo(self, name: str) -> bytes:

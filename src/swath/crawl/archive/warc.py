@@ -42,18 +42,18 @@ def new_record_id() -> str:
     return f"<urn:uuid:{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}>"
 
 
-def payload_digest(body: bytes) -> str:
+def compute_payload_digest(body: bytes) -> str:
     """Return the digest of a body in the form of WARC: `sha1:` and 32 base32 characters."""
     return "sha1:" + b32encode(sha1(body, usedforsecurity=False).digest()).decode()
 
 
-def timestamp17(time: float) -> str:
+def format_timestamp17(time: float) -> str:
     """Format seconds since the epoch as 17 digits, from year to millisecond, in UTC."""
     moment = datetime.fromtimestamp(time, UTC)
     return f"{moment:%Y%m%d%H%M%S}{moment.microsecond // 1000:03d}"
 
 
-def warc_date(time: float) -> str:
+def format_warc_date(time: float) -> str:
     """Format seconds since the epoch as a WARC-Date with microseconds."""
     return datetime.fromtimestamp(time, UTC).isoformat(timespec="microseconds")[:-6] + "Z"
 
@@ -63,9 +63,9 @@ def build_warcinfo(name: str, *, record_id: str, time: float, fields: Mapping[st
     described = {"format": "WARC File Format 1.1", "conformsTo": CONFORMS_TO} | dict(fields)
     block = "".join(f"{_check_line(key)}: {_check_line(value)}\r\n" for key, value in described.items()).encode()
     head = (
-        f"WARC/1.1\r\nWARC-Type: warcinfo\r\nWARC-Record-ID: {record_id}\r\nWARC-Date: {warc_date(time)}\r\n"
+        f"WARC/1.1\r\nWARC-Type: warcinfo\r\nWARC-Record-ID: {record_id}\r\nWARC-Date: {format_warc_date(time)}\r\n"
         f"WARC-Filename: {name}\r\nContent-Type: application/warc-fields\r\n"
-        f"WARC-Block-Digest: {payload_digest(block)}\r\nContent-Length: {len(block)}\r\n\r\n"
+        f"WARC-Block-Digest: {compute_payload_digest(block)}\r\nContent-Length: {len(block)}\r\n\r\n"
     )
     return _compress_record(head.encode(), block, b"")
 
@@ -82,12 +82,12 @@ def build_response(
     protocol: str | None = None,
     truncated: str | None = None,
 ) -> bytes:
-    """Build a response record. `digest` is the payload_digest of `body`, `truncated` the reason if it is incomplete."""
+    """Build a response record. `digest` is the payload digest of `body`, `truncated` the reason if it is incomplete."""
     stored = rewrite_head(head)
     block_digest = sha1(stored, usedforsecurity=False)
     block_digest.update(body)
     fields = (
-        f"{_common_fields('response', url, record_id, time, address, protocol)}"
+        f"{_format_common_fields('response', url, record_id, time, address, protocol)}"
         f"Content-Type: application/http;msgtype=response\r\nWARC-Payload-Digest: {digest}\r\n"
         f"WARC-Block-Digest: sha1:{b32encode(block_digest.digest()).decode()}\r\n"
         f"{'' if truncated is None else f'WARC-Truncated: {truncated}{_CRLF}'}"
@@ -112,11 +112,11 @@ def build_revisit(
     """Build a revisit record: the headers of a response, and a reference to the record with the same body."""
     stored = rewrite_head(head)
     fields = (
-        f"{_common_fields('revisit', url, record_id, time, address, protocol)}"
+        f"{_format_common_fields('revisit', url, record_id, time, address, protocol)}"
         f"Content-Type: application/http;msgtype=response\r\nWARC-Profile: {REVISIT_PROFILE}\r\n"
         f"WARC-Refers-To: {refers_to}\r\nWARC-Refers-To-Target-URI: {_check_line(refers_to_url)}\r\n"
-        f"WARC-Refers-To-Date: {warc_date(refers_to_time)}\r\n"
-        f"WARC-Payload-Digest: {digest}\r\nWARC-Block-Digest: {payload_digest(stored)}\r\n"
+        f"WARC-Refers-To-Date: {format_warc_date(refers_to_time)}\r\n"
+        f"WARC-Payload-Digest: {digest}\r\nWARC-Block-Digest: {compute_payload_digest(stored)}\r\n"
         f"Content-Length: {len(stored)}\r\n\r\n"
     )
     return _compress_record(fields.encode(), stored, b"")
@@ -134,9 +134,9 @@ def build_request(
 ) -> bytes:
     """Build a request record. `concurrent_to` is the id of the response record."""
     fields = (
-        f"{_common_fields('request', url, record_id, time, address, protocol)}"
+        f"{_format_common_fields('request', url, record_id, time, address, protocol)}"
         f"Content-Type: application/http;msgtype=request\r\nWARC-Concurrent-To: {concurrent_to}\r\n"
-        f"WARC-Block-Digest: {payload_digest(sent)}\r\nContent-Length: {len(sent)}\r\n\r\n"
+        f"WARC-Block-Digest: {compute_payload_digest(sent)}\r\nContent-Length: {len(sent)}\r\n\r\n"
     )
     return _compress_record(fields.encode(), sent, b"")
 
@@ -149,9 +149,11 @@ def rewrite_head(head: bytes) -> bytes:
     return head
 
 
-def _common_fields(kind: str, url: str, record_id: str, time: float, address: str | None, protocol: str | None) -> str:
+def _format_common_fields(
+    kind: str, url: str, record_id: str, time: float, address: str | None, protocol: str | None
+) -> str:
     return (
-        f"WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Record-ID: {record_id}\r\nWARC-Date: {warc_date(time)}\r\n"
+        f"WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Record-ID: {record_id}\r\nWARC-Date: {format_warc_date(time)}\r\n"
         f"WARC-Target-URI: {_check_line(url)}\r\n"
         f"{'' if address is None else f'WARC-IP-Address: {address}{_CRLF}'}"
         f"{'' if protocol is None else f'WARC-Protocol: {protocol}{_CRLF}'}"

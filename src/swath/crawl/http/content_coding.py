@@ -108,10 +108,10 @@ def _inflate_pieces(body: bytes, limit: int, wbits: int, window: int) -> Iterato
 
 
 def _decode_brotli(body: bytes, limit: int) -> DecodedBody:
-    return _decode_or_salvage("br", body, limit, lambda window: _brotli_pieces(body, limit, window))
+    return _decode_or_salvage("br", body, limit, lambda window: _decode_brotli_pieces(body, limit, window))
 
 
-def _brotli_pieces(body: bytes, limit: int, window: int) -> Iterator[bytes | str]:
+def _decode_brotli_pieces(body: bytes, limit: int, window: int) -> Iterator[bytes | str]:
     view = memoryview(body)
     room = limit + 1
     decoder = brotli.Decompressor()
@@ -125,10 +125,10 @@ def _brotli_pieces(body: bytes, limit: int, window: int) -> Iterator[bytes | str
 
 
 def _decode_zstd(body: bytes, limit: int) -> DecodedBody:
-    return _decode_or_salvage("zstd", body, limit, lambda window: _zstd_pieces(body, limit, window))
+    return _decode_or_salvage("zstd", body, limit, lambda window: _decode_zstd_pieces(body, limit, window))
 
 
-def _zstd_pieces(body: bytes, limit: int, window: int) -> Iterator[bytes | str]:
+def _decode_zstd_pieces(body: bytes, limit: int, window: int) -> Iterator[bytes | str]:
     """Yield pieces. A premature end is detected only if the frame states its length; the library does not report it."""
     room = limit + 1
     reader = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW).stream_reader(body, read_across_frames=True)

@@ -94,7 +94,7 @@ class Fetcher:
         larger."""
         target = split_url(url)
         if target is None:
-            return self._failure(url, "url", "not an http or https URL that can be fetched")
+            return self._make_failure(url, "url", "not an http or https URL that can be fetched")
         sent = self._standard if not headers else _merge_headers(self._standard, headers)
         async with self._slots:
             pin = await self._pin(url, target, address)
@@ -133,7 +133,7 @@ class Fetcher:
         """Return the addresses of the host that the fetcher may connect to, or a failure if there are none."""
         target = split_url(url)
         if target is None:
-            return self._failure(url, "url", "not an http or https URL that can be fetched")
+            return self._make_failure(url, "url", "not an http or https URL that can be fetched")
         host, _ = self._connect_to.find(target.host, target.port) or (target.host, target.port)
         return await self._resolve_allowed_addresses(url, host)
 
@@ -145,11 +145,11 @@ class Fetcher:
             try:
                 addresses = await self._resolver.resolve(host)
             except ResolveError as error:
-                return self._failure(url, "dns", f"{error.kind}: {error}")
+                return self._make_failure(url, "dns", f"{error.kind}: {error}")
         allowed = addresses if self._allow_private else [one for one in addresses if is_public(one)]
         if not allowed:
             why = "is not a public address" if address else f"has no public address, but {', '.join(addresses)}"
-            return self._failure(url, "private", f"{host} {why}")
+            return self._make_failure(url, "private", f"{host} {why}")
         return allowed
 
     async def _pin(self, url: str, target: UrlParts, wanted: str | None = None) -> Response | PinnedAddress | None:
@@ -160,7 +160,7 @@ class Fetcher:
         if self._proxy is not None:
             if address is None or self._is_allowed(address):
                 return PinnedAddress(connect_to=f"::{host}:{port}") if mapped else None
-            return self._failure(url, "private", f"{address} is not a public address")
+            return self._make_failure(url, "private", f"{address} is not a public address")
         allowed = await self._resolve_allowed_addresses(url, host)
         if isinstance(allowed, Response):
             return allowed
@@ -177,7 +177,7 @@ class Fetcher:
     ) -> Response:
         if self._closed:
             raise UsageError("fetch() was called after the fetcher was closed")
-        transfer = self._free.pop() if self._free else self._new_transfer()
+        transfer = self._free.pop() if self._free else self._make_transfer()
         curl = transfer.curl
         ended: asyncio.Future[tuple[int, str]] = self._loop.create_future()
         transfer.done = lambda code, message: None if ended.done() else ended.set_result((code, message))
@@ -262,7 +262,7 @@ class Fetcher:
                 self._curl_loop.remove(transfer.curl)
                 self._finish(transfer, NO_FIRST_BYTE, f"no byte received within {self._limits.first_byte:g} s")
 
-    def _new_transfer(self) -> Transfer:
+    def _make_transfer(self) -> Transfer:
         curl = pycurl.Curl()
         limits = self._limits
         curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
@@ -304,7 +304,7 @@ class Fetcher:
     def _is_allowed(self, address: str) -> bool:
         return self._allow_private or is_public(address)
 
-    def _failure(self, url: str, kind: FailureKind, detail: str) -> Response:
+    def _make_failure(self, url: str, kind: FailureKind, detail: str) -> Response:
         now = self._clock()
         return make_failure(url, kind, detail, started=now, ended=now)
 

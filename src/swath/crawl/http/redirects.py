@@ -11,10 +11,10 @@ def find_redirect_target(response: Response) -> str | None:
     if response.status not in REDIRECTS:
         return None
     location = response.headers.get("location")
-    return None if location is None else normalise(_as_utf8(location), response.url)
+    return None if location is None else normalise(_decode_utf8(location), response.url)
 
 
-def _as_utf8(value: str) -> str:
+def _decode_utf8(value: str) -> str:
     """Decode a header value as UTF-8, which many servers send, if it is valid. It was decoded as Latin-1 before."""
     try:
         return value.encode("latin-1").decode()

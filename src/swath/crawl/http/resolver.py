@@ -131,7 +131,7 @@ class Resolver:
 
     async def _lookup(self, host: str) -> _CachedAnswer:
         try:
-            found = await self._channel().getaddrinfo(host, family=self._family, type=socket.SOCK_STREAM)
+            found = await self._get_channel().getaddrinfo(host, family=self._family, type=socket.SOCK_STREAM)
         except aiodns.error.DNSError as error:
             code, text = error.args[0], error.args[-1]
             failed = (ERROR_KINDS.get(code, "other"), f"{host}: {text}")
@@ -145,7 +145,7 @@ class Resolver:
         holds = min(max(seconds, MIN_TTL_SECONDS), MAX_TTL_SECONDS)
         return _CachedAnswer(self._clock() + holds, addresses, None)
 
-    def _channel(self) -> aiodns.DNSResolver:
+    def _get_channel(self) -> aiodns.DNSResolver:
         """Return the channel. The first query opens it, because that needs a running loop."""
         if self._dns is None:
             self._dns = aiodns.DNSResolver(self._nameservers, timeout=self._timeout, tries=self._tries)

@@ -151,7 +151,7 @@ def find_final_head(lines: Sequence[bytes], *, tunnelled: bool = False) -> Seque
         if line in BLANK:
             block = lines[start : position + 1]
             start = position + 1
-            if _status_class(block[0]) == b"1":
+            if _parse_status_class(block[0]) == b"1":
                 continue
             if tunnelled:
                 tunnelled = False
@@ -160,6 +160,6 @@ def find_final_head(lines: Sequence[bytes], *, tunnelled: bool = False) -> Seque
     return None
 
 
-def _status_class(line: bytes) -> bytes:
+def _parse_status_class(line: bytes) -> bytes:
     """Return the first digit of the status code."""
     return line.partition(b" ")[2].lstrip()[:1]

@@ -90,8 +90,8 @@ def decode_text(body: bytes, content_type: str | None) -> tuple[str, str]:
 def _decode_with(body: bytes, name: str) -> str:
     # The iso-2022-jp codec cannot stop within an escape sequence, and is never slow.
     if len(body) <= CHUNK or name == "iso-2022-jp":
-        return body.decode(python_codec(name), "replace")
-    decoder = codecs.getincrementaldecoder(python_codec(name))("replace")
+        return body.decode(get_python_codec(name), "replace")
+    decoder = codecs.getincrementaldecoder(get_python_codec(name))("replace")
     chunks = [decoder.decode(body[at : at + CHUNK]) for at in range(0, len(body), CHUNK)]
     return "".join(chunks) + decoder.decode(b"", True)
 
@@ -137,7 +137,7 @@ def _detect_bom(body: bytes) -> str | None:
     return None
 
 
-def python_codec(name: str) -> str:
+def get_python_codec(name: str) -> str:
     """Return the name of the Python codec for an encoding of the Encoding standard."""
     return _CODECS.get(name, name)
 

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator
 from xml.parsers import expat
 
-from swath.crawl.parse.charset import charset_from_body, charset_from_header, python_codec
+from swath.crawl.parse.charset import charset_from_body, charset_from_header, get_python_codec
 from swath.crawl.parse.document import Link, ParsedDocument, clean_title
 from swath.crawl.urls.normalise import MAX_TEXT, normalise
 
@@ -65,7 +65,7 @@ def _decode_chunks(body: bytes, content_type: str | None) -> Iterator[str]:
     if first[:2] == b"\xff\xfe" or first[:2] == b"\xfe\xff":
         name = "utf-16"
     else:
-        name = python_codec(charset_from_header(content_type) or charset_from_body(first) or "utf-8")
+        name = get_python_codec(charset_from_header(content_type) or charset_from_body(first) or "utf-8")
     decoder = codecs.getincrementaldecoder(name)("replace")
     yield _ILLEGAL.sub("", decoder.decode(first))
     for chunk in chunks:

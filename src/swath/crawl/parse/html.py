@@ -82,7 +82,9 @@ def _find_link(name: str, attributes: Mapping[str, str | None]) -> tuple[str, st
         case "a" | "area":
             return name, attributes.get("href")
         case "link":
-            return _kind_of_relation(attributes.get("rel") or "", attributes.get("type") or ""), attributes.get("href")
+            return _find_kind_of_relation(attributes.get("rel") or "", attributes.get("type") or ""), attributes.get(
+                "href"
+            )
         case "frame" | "iframe":
             return "frame", attributes.get("src")
         case "meta" if (attributes.get("http-equiv") or "").strip().lower() == "refresh":
@@ -91,7 +93,7 @@ def _find_link(name: str, attributes: Mapping[str, str | None]) -> tuple[str, st
             return "", None
 
 
-def _kind_of_relation(rel: str, content_type: str) -> str:
+def _find_kind_of_relation(rel: str, content_type: str) -> str:
     relations = rel.lower().split()
     if "stylesheet" in relations:
         return ""

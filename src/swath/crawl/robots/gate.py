@@ -84,9 +84,9 @@ class RobotsGate:
             await asyncio.shield(request)
             if self._pacing.is_paced(item.lane):
                 return item.release()  # pages that waited must not all start at once
-        if wait := self._seconds_to_retry(known):
+        if wait := self._compute_seconds_to_retry(known):
             return item.release(started=False, after=wait)
-        self._pacing.get(item.lane).crawl_delay = known.robots.crawl_delay(self._settings.user_agent)
+        self._pacing.get(item.lane).crawl_delay = known.robots.get_crawl_delay(self._settings.user_agent)
         verdict = known.robots.decide(item.key, self._settings.user_agent)
         if verdict.allowed:
             return None
@@ -97,7 +97,7 @@ class RobotsGate:
         """Fetch robots.txt, or the target of its redirect, instead of the page."""
         url = f"{origin}/robots.txt" if hop is None else hop.url
         lane = item.lane
-        target_lane = lane if hop is None else await self._lane_of_request(url)
+        target_lane = lane if hop is None else await self._find_lane_of_request(url)
         if hop is not None and isinstance(target_lane, str) and target_lane != lane:
             return await self._queue_hop(item, origin, hop, target_lane)
         if isinstance(target_lane, str):
@@ -111,7 +111,7 @@ class RobotsGate:
         known = await self._record(origin, response, lane=lane, hops=hop.hops if hop else 0)
         if isinstance(known, CachedRobots):
             await self._apply_hints(lane, origin, known, seconds=response.ended - response.started)
-            if self._one_host_per_lane and (wait := self._seconds_to_retry(known)):
+            if self._one_host_per_lane and (wait := self._compute_seconds_to_retry(known)):
                 await self._pacing.block(lane, wait)
         return item.release(output=[self._captures.build(response, {"kind": "robots"})])
 
@@ -143,7 +143,7 @@ class RobotsGate:
         known = await self._record(origin, response, lane=item.lane, hops=hops)
         next_hop: list[Item] = []
         if isinstance(known, RobotsRedirect):
-            target_lane = await self._lane_of_request(known.url)
+            target_lane = await self._find_lane_of_request(known.url)
             if isinstance(target_lane, Response):
                 known = await self._record(origin, target_lane, lane=item.lane, hops=known.hops)
             elif target_lane != waiting_lane:
@@ -169,13 +169,13 @@ class RobotsGate:
             until = _to_datetime(known.until)
             await retry_while_unavailable(lambda: self._frontier.block(lane, until=until))
         else:
-            seconds = self._seconds_to_retry(known) if isinstance(known, CachedRobots) else 0.0
+            seconds = self._compute_seconds_to_retry(known) if isinstance(known, CachedRobots) else 0.0
             await retry_while_unavailable(lambda: self._frontier.block(lane, seconds=seconds))
 
     # shared by pages and hops
 
-    async def _lane_of_request(self, url: str) -> str | Response:
-        return self._links.lane_of(url) if self._ip_lanes is None else await self._ip_lanes.lane_of_request(url)
+    async def _find_lane_of_request(self, url: str) -> str | Response:
+        return self._links.lane_of(url) if self._ip_lanes is None else await self._ip_lanes.find_lane_of_request(url)
 
     async def _record(self, origin: str, response: Response, *, lane: str, hops: int) -> CachedRobots | RobotsRedirect:
         """Store what a response says about an origin's rules."""
@@ -193,7 +193,7 @@ class RobotsGate:
             await self._pacing.block(lane, first_retry)
         return await self._cache.record_response(origin, response, body=body, hops=hops, first_retry=first_retry)
 
-    def _seconds_to_retry(self, known: CachedRobots) -> float:
+    def _compute_seconds_to_retry(self, known: CachedRobots) -> float:
         """Return the seconds until the next attempt at a robots.txt that could not be fetched; 0 if there is none."""
         rules = known.policy
         again = rules.kind == "deny" and rules.tries <= self._settings.retries
@@ -204,7 +204,7 @@ class RobotsGate:
 
         `seconds` is the response time of the origin itself, whose lane this is; None if another host responded.
         """
-        delay = known.robots.crawl_delay(self._settings.user_agent)
+        delay = known.robots.get_crawl_delay(self._settings.user_agent)
         if delay is not None:
             if seconds is None:
                 await self._pacing.apply_crawl_delay(lane, delay)

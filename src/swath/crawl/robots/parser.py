@@ -137,30 +137,30 @@ class RobotsTxt:
             return ALLOWED
         if self._uniform is not None:
             return self._uniform
-        for rule in self._rules_for(_parse_product_token(agent)):
+        for rule in self._find_rules(_parse_product_token(agent)):
             if target.startswith(rule.start) and rule.matches_rest(target):
                 return rule.decision
         return ALLOWED
 
-    def crawl_delay(self, agent: str) -> float | None:
+    def get_crawl_delay(self, agent: str) -> float | None:
         """Return the seconds between two requests that the file asks for, or None."""
         delays = [
             seconds
-            for place, group in self._groups_for(_parse_product_token(agent))
+            for place, group in self._find_groups(_parse_product_token(agent))
             for above, seconds in group.delays
             if place < above
         ]
         return max(delays, default=None)
 
-    def _groups_for(self, token: str) -> list[tuple[int, _Group]]:
+    def _find_groups(self, token: str) -> list[tuple[int, _Group]]:
         return self._groups.get(token) or self._groups.get("*", [])
 
-    def _rules_for(self, token: str) -> tuple[_Rule, ...]:
+    def _find_rules(self, token: str) -> tuple[_Rule, ...]:
         rules = self._rules.get(token)
         if rules is None:
             if len(self._rules) >= AGENTS_CACHED:
                 self._rules.clear()
-            lines = dict.fromkeys(line for _, group in self._groups_for(token) for line in group.lines)
+            lines = dict.fromkeys(line for _, group in self._find_groups(token) for line in group.lines)
             # Longest first, and Allow before Disallow of the same length: the first match decides.
             parsed = sorted(
                 (_parse_rule(*line) for line in lines), key=lambda rule: (-rule.size, not rule.decision.allowed)

@@ -166,7 +166,7 @@ def site_of_host(name: str) -> str:
     # By the standard, a host whose last label is a number is an IPv4 address.
     if name[:1] == "[" or name[name.rfind(".") + 1 :].isdecimal():
         return name
-    return _public_suffix_list().privatesuffix(name) or name
+    return _load_public_suffix_list().privatesuffix(name) or name
 
 
 @lru_cache(maxsize=ORIGINS_CACHED)
@@ -193,7 +193,7 @@ def _is_normal_origin(start: str) -> bool:
 
 
 @cache
-def _public_suffix_list() -> PublicSuffixList:
+def _load_public_suffix_list() -> PublicSuffixList:
     return PublicSuffixList()
 
 

@@ -110,7 +110,7 @@ class Scope:
         return None
 
     def _is_near_seed(self, url: str) -> bool:
-        name = scope_name(url, self.kind)
+        name = get_scope_name(url, self.kind)
         if self.kind != "prefix":
             return name in self.footprint
         # The seed may be in any parent directory.
@@ -122,7 +122,7 @@ class Scope:
         return True
 
 
-def scope_name(url: str, kind: ScopeKind) -> str:
+def get_scope_name(url: str, kind: ScopeKind) -> str:
     """Return the name that stands for a normalised URL in a scope of this kind."""
     start = url.find("/") + 2
     match kind:
@@ -158,7 +158,7 @@ def build_scope(
     known: ScopeKind = next(one for one in get_args(ScopeKind) if one == kind)
     return Scope(
         kind=known,
-        footprint=NameSet(() if known == "any" else (scope_name(url, known) for url in seeds)),
+        footprint=NameSet(() if known == "any" else (get_scope_name(url, known) for url in seeds)),
         include=tuple(_compile_pattern(text, "include") for text in include),
         exclude=tuple(_compile_pattern(text, "exclude") for text in exclude),
         excluded_hosts=NameSet(_parse_hosts(excluded_hosts)),

@@ -39,21 +39,21 @@ class OrdinarySite:
         return self.layout.name
 
     def respond(self, request: Request) -> ScriptedResponse:
-        number = self._number(request.target)
+        number = self._find_number(request.target)
         if number is not None:
-            response = self._page(number, request.accept_encoding)
+            response = self._reply_page(number, request.accept_encoding)
             latency_seconds = self.layout.plan.latency_seconds
             return replace(response, steps=(Wait(latency_seconds), *response.steps)) if latency_seconds else response
         if request.target == "/robots.txt":
-            return self._robots()
+            return self._reply_robots()
         if request.target in self._sitemaps:
-            return self._sitemap(request.target)
+            return self._reply_sitemap(request.target)
         if self.layout.mention_expectation(request.target) is not None:
             return reply_html(f"{self.host}{request.target}", [])
         return NOT_FOUND
 
     def expectation(self, target: str) -> Expectation | None:
-        number = self._number(target)
+        number = self._find_number(target)
         if number is not None:
             return self._page_expectation(number)
         if target == "/robots.txt":
@@ -73,13 +73,13 @@ class OrdinarySite:
             if (outside := self.layout.outside_link(number)) is not None:
                 yield outside, OUTSIDE
 
-    def _page(self, number: int, accept_encoding: str) -> ScriptedResponse:
+    def _reply_page(self, number: int, accept_encoding: str) -> ScriptedResponse:
         if self.layout.is_file(number):
             return _reply_file(self.layout, number)
         page = generate_page(self.layout, number)
         return reply_encoded(page.body(), page.content_type, accept_encoding, page.coding)
 
-    def _number(self, target: str) -> int | None:
+    def _find_number(self, target: str) -> int | None:
         number = page_number(self.layout.number, target)
         return number if number is not None and number < self.layout.size else None
 
@@ -88,7 +88,7 @@ class OrdinarySite:
             return ONLY_IN_SITEMAP
         return FILE if self.layout.is_file(number) else PAGE
 
-    def _robots(self) -> ScriptedResponse:
+    def _reply_robots(self) -> ScriptedResponse:
         if self.layout.number % 4 == 1:
             return NOT_FOUND
         lines = ["User-agent: *", "Disallow: /private/", ""] if self.layout.has_rules else []
@@ -105,7 +105,7 @@ class OrdinarySite:
             return ("/sitemap.xml",)
         return ("/sitemap.xml", *(f"/sitemap-{part}.xml{'.gz' * (part % 2)}" for part in range(parts)))
 
-    def _sitemap(self, target: str) -> ScriptedResponse:
+    def _reply_sitemap(self, target: str) -> ScriptedResponse:
         if target == "/sitemap.xml" and len(self._sitemaps) > 1:
             return sitemap.reply_index(self.layout.plan.url(self.host, part) for part in self._sitemaps[1:])
         first = max(self._sitemaps.index(target) - 1, 0) * SITEMAP_URLS

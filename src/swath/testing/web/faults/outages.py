@@ -19,13 +19,13 @@ def build_flaky(how: str) -> Callable[[Plan], Iterator[FaultSite]]:
     def guard(request: Request) -> ScriptedResponse | None:
         return DOWN[how] if request.target != "/robots.txt" and request.target_requests < FAILURES else None
 
-    def sites(plan: Plan) -> Iterator[FaultSite]:
+    def build(plan: Plan) -> Iterator[FaultSite]:
         builder = FaultSiteBuilder(plan, f"flaky-{how}")
         for number in range(3):
             builder.must(f"/page/{number}", retries=FAILURES)
         yield builder.build(guard=guard, front_retries=FAILURES)
 
-    return sites
+    return build
 
 
 def build_down_at_first(how: str) -> Callable[[Plan], Iterator[FaultSite]]:
@@ -34,13 +34,13 @@ def build_down_at_first(how: str) -> Callable[[Plan], Iterator[FaultSite]]:
     def guard(request: Request) -> ScriptedResponse | None:
         return DOWN[how] if request.host_requests < FAILURES else None
 
-    def sites(plan: Plan) -> Iterator[FaultSite]:
+    def build(plan: Plan) -> Iterator[FaultSite]:
         builder = FaultSiteBuilder(plan, f"down-at-first-{how}")
         for number in range(3):
             builder.may(f"/page/{number}")
         yield builder.build(front=Requirement.MAY, guard=guard)
 
-    return sites
+    return build
 
 
 def build_dying(plan: Plan) -> Iterator[FaultSite]:

@@ -164,7 +164,7 @@ def build_delay(plan: Plan) -> Iterator[FaultSite]:
 def build_redirect_chain(hops: int) -> Callable[[Plan], Iterator[FaultSite]]:
     """Build a host with robots.txt behind `hops` redirects. A crawl follows five; after that it may ignore it."""
 
-    def sites(plan: Plan) -> Iterator[FaultSite]:
+    def build(plan: Plan) -> Iterator[FaultSite]:
         builder = FaultSiteBuilder(plan, f"robots-redirect-{hops}")
         builder.robots(redirect(301, f"/robots-{hops - 1}.txt"))
         for left in range(hops - 1, 0, -1):
@@ -177,7 +177,7 @@ def build_redirect_chain(hops: int) -> Callable[[Plan], Iterator[FaultSite]]:
             builder.may("/shut/1")
         yield builder.build()
 
-    return sites
+    return build
 
 
 def build_redirect_to_other_host(plan: Plan) -> Iterator[FaultSite]:
@@ -213,7 +213,7 @@ def _build_host(
     opened: Requirement = Requirement.MUST,
     shut: Requirement = Requirement.NEVER,
 ) -> Callable[[Plan], Iterator[FaultSite]]:
-    def sites(plan: Plan) -> Iterator[FaultSite]:
+    def build(plan: Plan) -> Iterator[FaultSite]:
         builder = FaultSiteBuilder(plan, kind)
         builder.robots(response)
         for name, requirement in (("open", opened), ("shut", shut)):
@@ -221,7 +221,7 @@ def _build_host(
                 _place(builder, f"/{name}/{number}", requirement)
         yield builder.build(front=front)
 
-    return sites
+    return build
 
 
 def _place(builder: FaultSiteBuilder, target: str, requirement: Requirement) -> None:

@@ -28,7 +28,7 @@ FILES = {"gzip": "/map.xml.gz", "text": "/map.txt", "rss": "/feed.rss", "atom": 
 def build_format(name: str) -> Callable[[Plan], Iterator[FaultSite]]:
     """Build the host whose robots.txt names a sitemap in this format, with some disallowed and outside URLs."""
 
-    def sites(plan: Plan) -> Iterator[FaultSite]:
+    def build(plan: Plan) -> Iterator[FaultSite]:
         builder = FaultSiteBuilder(plan, f"sitemap-{name}")
         place = FILES.get(name, "/map.xml")
         _announce(builder, builder.url(place))
@@ -39,7 +39,7 @@ def build_format(name: str) -> Callable[[Plan], Iterator[FaultSite]]:
         builder.add_outside_link(strange)
         yield builder.build()
 
-    return sites
+    return build
 
 
 def build_index(plan: Plan) -> Iterator[FaultSite]:

@@ -23,7 +23,7 @@ _COUNTER = re.compile(r"/counter/(\d{1,9})$")
 Trap = Callable[[Plan, Request], ScriptedResponse | None]
 
 
-def calendar(plan: Plan, request: Request) -> ScriptedResponse | None:
+def reply_calendar(plan: Plan, request: Request) -> ScriptedResponse | None:
     """Answer with a month that links to the next and the previous one, in one of two URL styles."""
     found = _CALENDAR.match(request.target) or _DAYS.match(request.target)
     if found is None or not 1 <= int(found[2]) <= MONTHS:
@@ -38,7 +38,7 @@ def calendar(plan: Plan, request: Request) -> ScriptedResponse | None:
     return reply_html(f"Calendar {month}", [f"/calendar?year={year}&month={number}" for year, number in dates])
 
 
-def segments(plan: Plan, request: Request) -> ScriptedResponse | None:
+def reply_segments(plan: Plan, request: Request) -> ScriptedResponse | None:
     """Answer with a relative link that lengthens the path with every step."""
     if _SEGMENTS.match(request.target) is None:
         return None
@@ -47,7 +47,7 @@ def segments(plan: Plan, request: Request) -> ScriptedResponse | None:
     return reply_html(f"Maze {steps}", onwards if steps < plan.trap_depth else [])
 
 
-def sessions(plan: Plan, request: Request) -> ScriptedResponse | None:
+def reply_sessions(plan: Plan, request: Request) -> ScriptedResponse | None:
     """Answer with links to the same three pages under a new session id."""
     found = _SESSION.match(request.target)
     if found is None:
@@ -58,7 +58,7 @@ def sessions(plan: Plan, request: Request) -> ScriptedResponse | None:
     return reply_html(f"Shop {found[1]} {step}", pages if step < plan.trap_depth else [])
 
 
-def filters(plan: Plan, request: Request) -> ScriptedResponse | None:
+def reply_filters(plan: Plan, request: Request) -> ScriptedResponse | None:
     """Answer with a link whose query has one more parameter."""
     if _FILTERS.match(request.target) is None:
         return None
@@ -67,7 +67,7 @@ def filters(plan: Plan, request: Request) -> ScriptedResponse | None:
     return reply_html(f"Filter {steps}", onwards if steps < plan.trap_depth else [])
 
 
-def counter(plan: Plan, request: Request) -> ScriptedResponse | None:
+def reply_counter(plan: Plan, request: Request) -> ScriptedResponse | None:
     """Answer with a link to the next page. Only a limit on pages or depth ends the crawl."""
     found = _COUNTER.match(request.target)
     if found is None or int(found[1]) > plan.trap_depth:
@@ -77,11 +77,11 @@ def counter(plan: Plan, request: Request) -> ScriptedResponse | None:
 
 
 ENTRANCES: dict[str, tuple[Trap, tuple[str, ...]]] = {
-    "calendar": (calendar, ("/calendar?year=2024&month=6", "/archive/2024/06/")),
-    "segments": (segments, ("/maze/left/",)),
-    "sessions": (sessions, ("/shop/cart?sid=0000000001234567",)),
-    "filters": (filters, ("/filter?color=green",)),
-    "counter": (counter, ("/counter/1",)),
+    "calendar": (reply_calendar, ("/calendar?year=2024&month=6", "/archive/2024/06/")),
+    "segments": (reply_segments, ("/maze/left/",)),
+    "sessions": (reply_sessions, ("/shop/cart?sid=0000000001234567",)),
+    "filters": (reply_filters, ("/filter?color=green",)),
+    "counter": (reply_counter, ("/counter/1",)),
 }
 
 
@@ -89,10 +89,10 @@ def build_trap(kind: str) -> Callable[[Plan], Iterator[FaultSite]]:
     """Build the host `trap-<kind>`. Its /sane pages show whether the rest of the host is still crawled."""
     endless, entrances = ENTRANCES[kind]
 
-    def sites(plan: Plan) -> Iterator[FaultSite]:
+    def build(plan: Plan) -> Iterator[FaultSite]:
         builder = FaultSiteBuilder(plan, f"trap-{kind}")
         for number in range(3):
             builder.must(f"/sane/{number}")
         yield builder.build(hrefs=entrances, endless=lambda request: endless(plan, request))
 
-    return sites
+    return build
