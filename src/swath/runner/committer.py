@@ -20,16 +20,16 @@ MAX_GROUP = 500  # outcomes in one settlement
 MAX_DISCOVERED = 10_000  # discovered items and rows in one settlement, unless a single outcome has more
 ENOUGH_OUTCOMES = 100  # a claim with this many outcomes is settled without waiting for more
 MAX_WAIT = 0.02  # seconds that an outcome waits for others of its claim
-MAX_CONCURRENT_COMMITS = 4  # while all of them are under way, groups grow
+MAX_CONCURRENT_COMMITS = 4  # while all of them are in progress, groups grow
 # With a sink, two transactions: one is written while the other commits. On SQLite, which has one writer, groups grow
 # more that way: 79% of the speed without a sink, against 70% with four (2 cores, 500 workers, a row for each item).
 MAX_CONCURRENT_TRANSACTIONS = 2
-MAX_PENDING_BYTES = 64_000_000  # of output and discovered items that wait to be settled; above it, no item is started
-DISCOVERED_BYTES = 640  # that a discovered item, or a row for the sink, counts for in this sum
+MAX_PENDING_BYTES = 64_000_000  # of output and discovered items that wait to be settled; above it, no item starts
+DISCOVERED_BYTES = 640  # the assumed size of a discovered item, or of a row for the sink
 
 
 class Committer:
-    """Settles finished items: soon, and as many at once as there are."""
+    """Settles finished items soon, and in groups if several are finished."""
 
     def __init__(
         self,
@@ -58,10 +58,10 @@ class Committer:
         self._due: deque[ClaimState] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         if output is not None:
-            self._max_tasks = 1  # files can only be appended to by one batch at a time
+            self._max_tasks = 1  # only one batch at a time can append to the files
         else:
             self._max_tasks = MAX_CONCURRENT_COMMITS if sink is None else MAX_CONCURRENT_TRANSACTIONS
-        self._output_dirty = False  # the files hold uncommitted bytes, which must not be committed with other items
+        self._output_dirty = False  # whether the files hold uncommitted bytes, which must not commit with other items
 
     def collect(self, state: ClaimState, outcome: EncodedOutcome) -> None:
         """Settle an outcome together with others of its claim: when there are enough, or after a moment, or at once
@@ -71,7 +71,7 @@ class Committer:
             return
         try:
             size = self._measure(outcome)
-        except Exception as error:  # noqa: BLE001  the handler passed an entry that the output cannot take
+        except Exception as error:  # noqa: BLE001  the handler passed an entry that the output does not accept
             outcome = self._encode_retry(state, outcome, error)
             size = 0
         self._in_flight.add_outcome(state, outcome, size)
@@ -89,7 +89,7 @@ class Committer:
         return size
 
     def release(self, state: ClaimState, item: Item) -> None:
-        """Give back an item that was never started."""
+        """Release an item that was never started."""
         self.collect(state, state.leased.encode(item.release(started=False)))
 
     def flush(self) -> None:
@@ -99,7 +99,7 @@ class Committer:
                 self._make_due(state)
 
     def stop(self) -> None:
-        """Cancel everything: what is not settled stays claimed until its lease ends."""
+        """Cancel all commits. Unsettled items stay claimed until their lease ends."""
         self._due.clear()
         for state in self._in_flight.claims.values():
             if state.timer is not None:
@@ -172,7 +172,7 @@ class Committer:
                 await self._commit(part)
 
     async def _write_and_commit(self, output: Output, groups: Sequence["_Group"]) -> None:
-        """Write what the groups hand in as output, then settle them in order with the new file lengths (INV-5).
+        """Write the output of the groups, then settle them in order with the new file lengths (INV-5).
 
         If the store refuses a group, the files are truncated to the committed lengths and the remaining groups are
         written again. If writing fails, nothing more is written and the remaining items are released.
@@ -182,7 +182,7 @@ class Committer:
             self._output_dirty = True
             try:
                 moves = await asyncio.to_thread(output.write, entries)
-            except Exception as error:  # noqa: BLE001  a full disk, for example: the run ends with this error
+            except Exception as error:  # noqa: BLE001  such as a full disk: the run ends with this error
                 self._on_failure(error)
                 break
             remaining = await self._send_in_order(groups, moves)
@@ -216,7 +216,7 @@ class Committer:
         return None
 
     async def _send(self, group: "_Group", outputs: Sequence[OutputMove] = ()) -> bool:
-        """Settle a group. Return whether its claim was still ours."""
+        """Settle a group. Return False if its claim was lost."""
         state, leased = group.state, group.state.leased
         try:
             if self._sink is not None and any(outcome.rows for outcome in group.outcomes):
@@ -227,7 +227,7 @@ class Committer:
                 )
         except LeaseLost as lost:
             self._on_lost(state, lost)
-        if state.lost:  # perhaps the lease keeper noticed meanwhile: either way, everything is counted
+        if state.lost:  # the items were counted as lost
             return False
         self._in_flight.mark_settled(state, len(group.outcomes))
         return True
@@ -247,7 +247,7 @@ class Committer:
             raise
 
     def _isolate_refused(self, group: "_Group", error: Exception) -> list["_Group"]:
-        """Split a group that was not settled, so that only the outcome to blame fails and the others are settled.
+        """Split a group that was refused, so that only the outcome to blame fails and the others are settled.
 
         If the store refuses an outcome, its item is retried. If the database refuses a row, its item is dead: no retry
         would change the row. If the sink failed, the run ends and items with rows are released.
@@ -260,7 +260,7 @@ class Committer:
             return [group._replace(outcomes=[outcome]) for outcome in group.outcomes]
         refused = group.outcomes[0]
         if refused.count_if_settled is not None:
-            refused.count_if_settled()  # its own transaction has settled it
+            refused.count_if_settled()  # its transaction, whose commit got no reply, did settle it
             return []
         if refused.move.kind is MoveKind.RETRY:
             raise error

@@ -1,7 +1,7 @@
 """Dispatcher: claims items for all workers of a process, starts handlers, and watches over them.
 
-Handlers never touch the store. A worker is only a free slot: each item that is started gets a task of its own, so that
-five thousand idle workers cost nothing.
+Handlers never touch the store. A worker is only a slot: each item gets its own task when it starts, so that five
+thousand idle workers cost nothing.
 """
 
 import asyncio
@@ -32,10 +32,10 @@ RATE_WINDOW = 0.1  # seconds over which the completion rate is measured
 IDLE_SECONDS = 1.0  # between claims when nothing is ready, at most
 FIRST_PAUSE = 0.002  # seconds between two claims that found nothing; doubled each time
 LONGEST_PAUSE = 0.05
-SIGNAL_SECONDS = 1.0  # between checks whether somebody paused the frontier or a lane
-NO_AHEAD_SECONDS = 60.0  # without claiming ahead, after a claim whose items had to start at once
-SUSPECT_WINDOW = 60.0  # seconds before and after its lane's interval ends in which a returned suspect finds room
-SUSPECT_WINDOW_SHARE = 0.1  # of a longer interval: items that run when the window opens have this long to finish
+SIGNAL_SECONDS = 1.0  # between checks whether the frontier or a lane was paused
+NO_AHEAD_SECONDS = 60.0  # claim nothing ahead for this long after a claim whose items had to start at once
+SUSPECT_WINDOW = 60.0  # seconds before and after the end of its lane's interval: keep room for a released suspect
+SUSPECT_WINDOW_SHARE = 0.1  # the window as a share of a longer interval: running items have this long to finish
 TICK = 0.25  # seconds between checks of timeouts and leases, at most
 
 
@@ -90,14 +90,14 @@ class Dispatcher:
         self._max_unsettled = 2 * max(workers, MAX_CLAIM_ITEMS)
         self._tick = min(TICK, lease / 20)
         self._loop = asyncio.get_running_loop()
-        self._has_room = asyncio.Event()  # set when there may be room for another claim
+        self._has_room = asyncio.Event()  # set when another claim may be possible
         self._settled_something = asyncio.Event()  # set when a settlement may have made items ready
         self._pause = FIRST_PAUSE
         self._starting = False
         self._signal: Signal | None = None
         self._rate = Rate(lease_clock())
         self._claim_limit = ClaimLimit()
-        self._ahead_from = 0.0  # on `lease_clock`: until then nothing is claimed ahead
+        self._ahead_from = 0.0  # nothing is claimed ahead before this time on `lease_clock`
         self._suspect_limit = (
             UNLIMITED,
             0.0,
@@ -146,7 +146,7 @@ class Dispatcher:
         if in_flight.unsettled >= self._max_unsettled or in_flight.pending_bytes >= MAX_PENDING_BYTES:
             return 0  # the committer has fallen behind
         if any(state.outcomes or state.sending for state in in_flight.expired):
-            return 0  # our own claim would take these items back before they are settled
+            return 0  # a claim of our own would take these items back before they are settled
         limit = self._limit_in_flight()
         if limit is not None and in_flight.items >= limit:
             return 0
@@ -160,7 +160,7 @@ class Dispatcher:
         return room if room >= max(1, ahead // 2) else 0
 
     def _limit_in_flight(self) -> int | None:
-        """Return how many items may be in flight with the present ones and with suspects that come again soon."""
+        """Return how many items may be in flight, given the present ones and suspects that are expected soon."""
         limit = self.in_flight.limit(self._store.settings.max_attempts)
         expected, since, until = self._suspect_limit
         if not since <= lease_clock() < until:
@@ -186,9 +186,9 @@ class Dispatcher:
     def _release_unstarted(self, leased: LeasedItems) -> None:
         """Release the items of a claim that did not start at once.
 
-        Their lanes' interval runs from the claim, so an item that waited here would start too close to the next
-        (INV-3). A suspect that is released because too many items were in flight comes again after its interval.
-        Keep room for it then: otherwise neither it nor its lane would ever proceed.
+        The interval of their lane runs from the claim, so an item that waited here would start too close to the next
+        one (INV-3). A suspect that is released because too many items were in flight can be claimed again after the
+        interval. Keep room for it then: otherwise it would be released every time, and its lane would never proceed.
         """
         now, settings = lease_clock(), self._store.settings
         self._ahead_from = now + NO_AHEAD_SECONDS
@@ -214,7 +214,7 @@ class Dispatcher:
         return not any(part.ready + part.delayed + part.claimed + part.inbox for part in status.partitions)
 
     async def _wait_for_work(self, reply: ClaimReply) -> None:
-        """Wait until an item is ready, or may be."""
+        """Wait until an item may be ready."""
         await asyncio.sleep(self._pause)
         self._pause = min(LONGEST_PAUSE, self._pause * 2)
         if reply.skipped:
@@ -243,8 +243,8 @@ class Dispatcher:
     def _start_items(self) -> None:
         """Start items for free workers.
 
-        An event loop may run a task as soon as it is created. If that task ends at once and comes here, it leaves the
-        next item to the caller above: otherwise each item would start inside the one before.
+        With eager tasks, a task runs as soon as it is created. If it ends at once and calls this method again, it
+        leaves the next item to the outer call: otherwise each item would start inside the one before.
         """
         if self._starting:
             return
@@ -263,7 +263,7 @@ class Dispatcher:
                 return  # wait until running items are settled
         while self.in_flight.queue and len(self.in_flight.executions) < self._workers and not self.stopping:
             if self.in_flight.pending_bytes >= MAX_PENDING_BYTES:
-                return  # wait until they are settled (INV-9)
+                return  # wait until pending outcomes are settled (INV-9)
             state, item = self.in_flight.pop_next()
             now = lease_clock()
             if not self._lease_keeper.may_start(state, now):
@@ -300,7 +300,7 @@ class Dispatcher:
         self._notify()
 
     def _notify(self) -> None:
-        """Wake those who wait for something to end: the stop, and the claiming if there is room."""
+        """Wake the tasks that wait for an item to end: the shutdown, and the claim loop if it can claim again."""
         self.in_flight.changed.set()
         if not self._has_room.is_set() and (self.stopping or self._count_wanted()):
             self._has_room.set()
@@ -313,7 +313,7 @@ class Dispatcher:
             await asyncio.sleep(self._tick)
 
     async def enforce_deadlines(self) -> None:
-        """Enforce timeouts and leases, and release items that were claimed ahead too long ago."""
+        """Enforce timeouts and leases, and release items that waited too long to be started."""
         while True:
             now = lease_clock()
             for state in self._lease_keeper.expire_due(now):
@@ -327,7 +327,7 @@ class Dispatcher:
             await asyncio.sleep(pause)
 
     def _cancel_overdue(self, now: float, timeout: float) -> float:
-        """Cancel handlers that exceeded the timeout; return the seconds until the next one may."""
+        """Cancel handlers that exceeded the timeout; return the seconds until the next check."""
         for execution in self.in_flight.executions:  # in the order of their start
             left = execution.began + timeout - now
             if left > 0:
@@ -346,7 +346,7 @@ class Dispatcher:
                 )  # fmt: skip
 
     async def watch_signal(self) -> None:
-        """Notice within about a second when somebody pauses the frontier or a lane."""
+        """Notice within about a second that the frontier or a lane was paused."""
         while True:
             await asyncio.sleep(SIGNAL_SECONDS)
             try:
@@ -358,7 +358,7 @@ class Dispatcher:
                 self._handle_signal(signal)
 
     def _handle_signal(self, signal: Signal) -> None:
-        """After any pause, release what was not started. What is not paused can be claimed again at once."""
+        """After any pause, release the items that were not started. Those that are not paused can be claimed again."""
         before = self._signal
         resumed = before is not None and before.paused and signal == (False, before.version + 1)
         if before is None or signal.paused or (signal.version != before.version and not resumed):
@@ -386,7 +386,7 @@ class Dispatcher:
             execution.cancel(CancelReason.STOP, now)
 
     def abandon_handlers(self) -> list[Item]:
-        """Stop waiting for handlers that still run, and return their items, which stay claimed until the lease ends."""
+        """Stop waiting for running handlers and return their items, which stay claimed until the lease ends."""
         left = self.in_flight.abandon_executions()
         for execution in left:
             execution.detach()

@@ -1,4 +1,4 @@
-"""Execution: one call of the handler, and the outcome that follows from how it ended."""
+"""Execution: one call of the handler, and the outcome that results from it."""
 
 import asyncio
 import enum
@@ -47,15 +47,15 @@ class Execution:
         self.began = began
         self.task: asyncio.Task[None] | None = None
         self.started = False
-        # Set when a transaction has settled the item: the commit that follows may or may not succeed.
+        # Set when a transaction has settled the item and is about to commit.
         self.mark_committed: Callable[[], None] | None = None
-        self.misused = False  # the caller made a mistake that every item would run into
+        self.misused = False  # the caller made a mistake that would fail every item
         self.cancel_reason: CancelReason | None = None
         self.cancelled_at = 0.0
         self.warned = False
 
     def begin(self) -> bool:
-        """Note that the task runs, and return whether the handler is still to be called."""
+        """Note that the task runs, and return whether it should still call the handler."""
         self.started = True
         return self.cancel_reason is None
 
@@ -63,8 +63,8 @@ class Execution:
         """Cancel the handler, but only once: a second cancellation would interrupt its cleanup."""
         if self.cancel_reason is None:
             self.cancel_reason, self.cancelled_at = reason, now
-            # A task that is cancelled before its first step never runs, and nobody would learn that it ended. If this
-            # process was suspended before the first step, `begin` tells `execute` not to call the handler.
+            # A task that is cancelled before its first step never runs, so it could not report its end. If this process
+            # was suspended before the first step, `begin` makes `execute` skip the handler.
             if self.task is not None and self.started:
                 self.task.cancel()
 
@@ -76,7 +76,7 @@ class Execution:
 
 
 class Failure:
-    """What a handler did wrong."""
+    """Why an execution failed, and the exception if it ends the run."""
 
     __slots__ = ("error", "fatal", "reason")
 
@@ -107,8 +107,8 @@ class Transactions:
                 execution.mark_committed = await self._handle_and_settle(execution, handler, connection)
         except (LeaseLost, StoreUnavailable) as error:
             # The transaction was rolled back, which is not the handler's fault, so release the item. If the claim is
-            # lost, that release will tell. A transaction that can never commit, for example a read-only one, comes
-            # here for every item: report it, and do not repeat it at full speed.
+            # lost, settling the release reports it. A transaction that can never commit, such as a read-only one, fails
+            # for every item: report it, and do not repeat it at full speed.
             if isinstance(error, StoreUnavailable):
                 await asyncio.sleep(self._retry.note_failure("commit", error))
             return Result(execution.leased.encode(execution.item.release()))
@@ -125,17 +125,17 @@ class Transactions:
         user = self._in_use.setdefault(id(connection), execution)
         if user is not execution:
             user.misused = execution.misused = True
-            raise _shared_connection(connection)
+            raise _build_shared_connection_error(connection)
         try:
             outcome = _encode_outcome(execution, await _check_awaitable(execution, handler(execution.item, connection)))
             if execution.misused:
-                raise _shared_connection(connection)
+                raise _build_shared_connection_error(connection)
             return await execution.leased.stage(execution.item.partition, [outcome], connection)
         finally:
             del self._in_use[id(connection)]  # before the commit, because a pool may lend the connection again after it
 
 
-def _shared_connection(connection: Any) -> WrongTransaction:
+def _build_shared_connection_error(connection: Any) -> WrongTransaction:
     return WrongTransaction(
         f"run(transaction=) returned the same {type(connection).__name__} for two items at once, so that their writes "
         "would be one transaction. Open a connection for each transaction, or take one from a pool"
@@ -145,7 +145,7 @@ def _shared_connection(connection: Any) -> WrongTransaction:
 async def execute(
     execution: Execution, handler: Handler, *, timeout: float | None, transactions: Transactions | None = None
 ) -> Result:
-    """Call the handler and encode its outcome. There is an outcome unless the process ends."""
+    """Call the handler and encode its outcome. Every item gets an outcome unless the process ends."""
     if not execution.begin():
         return Result(execution.leased.encode(execution.item.release(started=False)))
     result = await _call_handler(execution, handler, timeout, transactions)
@@ -167,7 +167,7 @@ async def _call_handler(
             return _handle_cancellation(execution, timeout)
         failure = Failure("the handler was cancelled, but not by the runner", error=format_traceback())
     except (Exception, GeneratorExit) as error:  # noqa: BLE001  a handler's failure becomes a retry
-        # GeneratorExit may also close this coroutine because the loop is gone. Python then ignores what it returns.
+        # GeneratorExit may also mean that the loop is gone and closes this coroutine; the result is then ignored.
         if execution.cancel_reason is not None:
             return _handle_cancellation(execution, timeout)
         failure = Failure(describe_error(error), error=format_traceback())
@@ -180,9 +180,9 @@ async def _call_handler(
 
 
 def _check_awaitable(execution: Execution, returned: object) -> Awaitable[object]:
-    """Return what the handler returned if it can be awaited.
+    """Return the handler's return value if it can be awaited, otherwise end the run.
 
-    Otherwise end the run: with a plain function as a handler, retries would use up the attempts of every item.
+    If the handler is a plain function, retries would use up the attempts of every item.
     """
     if not inspect.isawaitable(returned):
         execution.misused = True
@@ -194,7 +194,7 @@ def _check_awaitable(execution: Execution, returned: object) -> Awaitable[object
 
 
 def _encode_outcome(execution: Execution, outcome: object) -> EncodedOutcome:
-    """Check and encode what the handler returned. A cancelled handler that returns None has not finished its item."""
+    """Check and encode the handler's result. A cancelled handler that returns None has not finished its item."""
     if outcome is None:
         if execution.cancel_reason is not None:
             raise asyncio.CancelledError

@@ -1,4 +1,4 @@
-"""InFlight: what one process has claimed and not settled yet, from the claim to the settlement."""
+"""InFlight: the claims and items of one process, from the claim to the settlement."""
 
 import asyncio
 from collections import Counter, deque
@@ -33,15 +33,15 @@ class ClaimState:
         self.claimed_at = claimed_at
         self.queued = len(leased.items)  # items that were not started
         self.executions: set[Execution] = set()
-        self.outcomes: list[EncodedOutcome] = []  # finished, not sent to the store
-        self.pending_bytes = 0  # approximate size of `outcomes` and of those being sent
+        self.outcomes: list[EncodedOutcome] = []  # outcomes that were not sent to the store yet
+        self.pending_bytes = 0  # approximate size of `outcomes` and of the outcomes being sent
         self.sending = 0  # outcomes that are being sent to the store
-        self.expired = False  # the lease ended without renewal: nothing of this claim may run
+        self.expired = False  # the lease ended without renewal, so no handler of this claim may run
         self.lost = False  # the store said that another worker has the items
-        # The committer's own fields.
+        # Fields that the committer sets.
         self.commit_queued = False  # waiting for the committer, or being committed
-        self.commit_due = False  # to be committed again as soon as the commit under way has ended
-        self.commit_failed = False  # a commit failed for good: its items stay claimed until the lease ends
+        self.commit_due = False  # must be committed again when the present commit has ended
+        self.commit_failed = False  # a commit failed and is not retried: its items stay claimed until the lease ends
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -54,9 +54,9 @@ class InFlight:
         self.queue: deque[tuple[ClaimState, Item]] = deque()  # claimed, not started
         self.executions: dict[Execution, ClaimState] = {}  # in the order of their start
         self.unsettled = 0  # items that are finished and not settled
-        self.pending_bytes = 0  # approximate size of what waits to be settled
-        self.lost = 0  # items that were lost so far
-        self.changed = asyncio.Event()  # set when something ended
+        self.pending_bytes = 0  # approximate size of the outcomes that are not settled
+        self.lost = 0  # items of lost claims, so far
+        self.changed = asyncio.Event()  # set when an item or a claim ended
         self._losses: Counter[int] = Counter()  # queued and running items that were lost before, by number of losses
         self._counts: dict[str, int] = {}
 
@@ -66,7 +66,7 @@ class InFlight:
         return len(self.executions) + len(self.queue) + self.unsettled
 
     def limit(self, max_attempts: int) -> int | None:
-        """Return how many items may be in flight together with the present ones; None if there is no limit."""
+        """Return how many items may be in flight together with the present ones; None means unlimited."""
         return limit_by_losses(max(self._losses), max_attempts) if self._losses else None
 
     # Claimed items
@@ -145,15 +145,15 @@ class InFlight:
         return outcomes
 
     def mark_settled(self, state: ClaimState, outcomes: int) -> None:
-        """Note that outcomes which were being sent are settled."""
+        """Note that some of the outcomes being sent are settled."""
         state.sending -= outcomes
         self.unsettled -= outcomes
 
     def end_sending(self, state: ClaimState, sent_bytes: int) -> None:
-        """Note that nothing of a claim is being sent any more, whether it was settled or not."""
-        # If the claim was lost meanwhile, nothing is left of it.
+        """Note that no outcome of a claim is being sent any more, whether or not they were settled."""
+        # If the claim was lost in the meantime, its other outcomes were dropped.
         self._set_pending_bytes(state, state.pending_bytes - sent_bytes if state.outcomes else 0)
-        self.mark_settled(state, state.sending)  # what could not be settled: nobody waits for it any more
+        self.mark_settled(state, state.sending)  # the remaining outcomes could not be settled and are not retried
 
     def _set_pending_bytes(self, state: ClaimState, size: int) -> None:
         self.pending_bytes += size - state.pending_bytes
@@ -167,7 +167,7 @@ class InFlight:
         self.expired.add(state)
 
     def lose(self, state: ClaimState) -> None:
-        """Drop everything of a claim that another worker has taken over, except what runs."""
+        """Drop the queued items and outcomes of a claim that another worker has taken over. Running handlers stay."""
         state.lost = state.expired = True
         self.lost += state.leased.remaining
         self.mark_settled(state, state.sending)
@@ -182,7 +182,7 @@ class InFlight:
         self.lost += state.leased.remaining
 
     def retire(self, state: ClaimState) -> None:
-        """Remove a claim of which nothing is in flight any more."""
+        """Remove a claim if it has no items in flight."""
         active = state.queued or state.executions or state.outcomes or state.commit_queued or state.commit_failed
         if not active and state.leased in self.claims:
             del self.claims[state.leased]

@@ -1,4 +1,4 @@
-"""LeaseKeeper: renews leases while there is work, and ends the work of leases that could not be renewed."""
+"""LeaseKeeper: renews the leases of claims in flight, and cancels the handlers of leases that it could not renew."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from swath.runner.store_retry import UNAVAILABLE, StoreRetry
 log = logging.getLogger("swath.runner")
 
 MAX_CONCURRENT_RENEWALS = 8
-MAX_MARGIN = 2.0  # seconds before its end at which a lease counts as expired, at most
+MAX_MARGIN = 2.0  # a lease counts as expired at most this many seconds before its end
 
 
 class LeaseKeeper:
@@ -31,7 +31,7 @@ class LeaseKeeper:
         return now < state.leased.ends_at - 2 * self._margin
 
     async def renew_due(self) -> None:
-        """Renew each lease that has less than a third left, those that end first first."""
+        """Renew each lease with less than a third of its time left, in the order in which they end."""
         due = lease_clock() + self._lease / 3
         states = [
             state for state in self._in_flight.claims.values() if not state.expired and state.leased.ends_at <= due
@@ -44,19 +44,19 @@ class LeaseKeeper:
         try:
             await state.leased.renew(self._lease)
         except UNAVAILABLE as error:
-            # Noted as StoreUnavailable even if the store is full: an expired claim is not renewed again, so "renew"
-            # would count as failing for ever and the outage would never end.
+            # Report StoreUnavailable even if the store is full. An expired claim is not renewed again, so "renew" would
+            # never be reported as successful, and the outage would never end.
             await self._retry.wait(self._retry.note_failure("renew", StoreUnavailable(str(error))))
         except LeaseLost as lost:
-            if state.sending:  # the settlement under way may have settled the items before: its reply will tell
-                state.leased.ends_at = 0.0  # but end the work now
-            elif not state.expired:  # otherwise finished items are still offered to the store
+            if state.sending:  # the settlement being sent may have settled the items: wait for its reply
+                state.leased.ends_at = 0.0  # but cancel the handlers now
+            elif not state.expired:  # for an expired lease, finished items are still sent to the store
                 self.lose(state, lost)
         else:
             self._retry.note_success("renew")
 
     def lose(self, state: ClaimState, lost: LeaseLost) -> None:
-        """Cancel the work of a claim that another worker has taken over, and drop its results (INV-2)."""
+        """Cancel the handlers of a claim that another worker has taken over, and drop its results (INV-2)."""
         if state.lost:
             return
         state.leased.report_lost(lost)
@@ -67,10 +67,10 @@ class LeaseKeeper:
         self._on_lost()
 
     def expire_due(self, now: float) -> list[ClaimState]:
-        """Cancel the work of leases that are about to end unrenewed, and return their claims.
+        """Cancel the handlers of leases that are about to end without renewal, and return their claims.
 
-        Another worker may take the items over, and no lane may be visited by two workers at once. The store is still
-        offered the finished items: perhaps nobody has taken them over.
+        Another worker may take over the items, and two workers must not work on a lane at once. Finished items are
+        still sent to the store: if no other worker has taken them over, they can be settled.
         """
         expired = [
             state

@@ -1,11 +1,11 @@
-"""Where a run puts what outcomes hand in: `Output` for files, `Sink` for rows of a table."""
+"""Output and Sink: what a run does with the `output` and the `rows` of outcomes."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from swath.core.store import OutputMove
 
-# Called with a connection on which a transaction is open, and the rows of a settlement group in order.
+# A sink is called with a connection that has an open transaction, and the rows of a settlement in order.
 Sink = Callable[[Any, Sequence[Any]], Awaitable[None] | None]
 
 

@@ -13,11 +13,11 @@ from swath.runner.store_retry import UNAVAILABLE
 
 
 class RowsRefused(Exception):
-    """The database refuses one of the rows; its message is the text. Nothing was committed."""
+    """The database refused one of the rows, with this message. Nothing was committed."""
 
 
 class SinkFailed(Exception):
-    """The sink raised an exception, its cause, that is not about a single row. Nothing was committed."""
+    """The sink raised an exception that is not about a single row. It is the cause. Nothing was committed."""
 
 
 class RowCommit:
@@ -43,7 +43,7 @@ class RowCommit:
         self._outcomes = outcomes
         self._outputs = outputs
         self._rows = [row for outcome in outcomes for row in outcome.rows]
-        self._mark_committed: Callable[[], None] | None = None  # set when a transaction got as far as its commit
+        self._mark_committed: Callable[[], None] | None = None  # set when a transaction is about to commit
         self._sink_error: Exception | None = None
 
     async def send(self) -> None:

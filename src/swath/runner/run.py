@@ -1,4 +1,4 @@
-"""run: covers a frontier with a handler, from the first claim to a clean stop."""
+"""run: calls a handler for the items of a frontier, from the first claim to a clean stop."""
 
 import asyncio
 import logging
@@ -21,8 +21,8 @@ from swath.runner.shutdown import Stop, stop_on_signals
 log = logging.getLogger("swath.runner")
 
 MAX_WORKERS = 100_000
-MIN_TIMEOUT = 0.01  # seconds: the run checks the clock this often, even while nothing runs
-CANCEL_SECONDS = 1.0  # that cancelled handlers have to clean up when the run stops
+MIN_TIMEOUT = 0.01  # seconds; the run checks the clock this often, even while no handler runs
+CANCEL_SECONDS = 1.0  # how long cancelled handlers have to clean up when the run stops
 STOP_SECONDS = 5.0  # a stop takes at most this long after the grace period, whatever handlers and store do
 
 Until = Literal["done", "idle", "stopped"]
@@ -32,8 +32,8 @@ Until = Literal["done", "idle", "stopped"]
 class Summary:
     """What a run did: the number of items by outcome.
 
-    `lost` items were taken over by other workers, or left to the end of their lease. `discovered` counts the items that
-    were sent to the store, which knew some of them already.
+    `lost` items were taken over by other workers, or stayed claimed until their lease ended. `discovered` counts the
+    items that were sent to the store, which may have known some of them already.
     """
 
     done: int
@@ -194,12 +194,14 @@ class _Run:
             await self._wait_until(lambda: not in_flight.executions, lease_clock() + CANCEL_SECONDS)
         deadline = min(deadline, lease_clock() + STOP_SECONDS)
         for item in dispatcher.abandon_handlers():
-            log.warning("handler for %r ignores its cancellation; its item is free when the lease ends", item.key)
-        await self._wait_until(claiming.done, deadline)  # the items of a claim under way must be released
+            log.warning(
+                "handler for %r ignores its cancellation; its item stays claimed until the lease ends", item.key
+            )
+        await self._wait_until(claiming.done, deadline)  # if a claim is being sent, its items must be released
         dispatcher.release_queued()
         await self._wait_until(lambda: not in_flight.unsettled, deadline)
         if in_flight.unsettled:
-            log.warning("dropping the outcomes of %d items: the store did not take them in time", in_flight.unsettled)
+            log.warning("dropping the outcomes of %d items: the store did not settle them in time", in_flight.unsettled)
         dispatcher.give_up("the run stopped")
         for task in self._tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Stopping a run: `Stop`, and the signals that trigger it."""
+"""Stop a run: `Stop`, and the signals that trigger it."""
 
 import asyncio
 import signal
@@ -41,7 +41,7 @@ class _Listener:
         self.loop = loop
         self.in_loop_thread = in_loop_thread
         self.signals = count()  # atomic: a signal may arrive while another is being handled
-        self.delivered = False  # a handler that blocks the loop delays this
+        self.delivered = False  # whether the loop has got the request; a handler that blocks the loop delays it
 
     def request(self, reason: str) -> None:
         self.loop.call_soon_threadsafe(self._deliver, reason)
@@ -66,8 +66,8 @@ def stop_on_signals(stop: Stop, loop: asyncio.AbstractEventLoop, *, in_loop_thre
     one signal stops them all.
 
     Python delivers signals to the main thread, so this does nothing in any other thread. A signal that the process
-    ignores, as under `nohup` or in a background job, stays ignored. A signal that has a handler outside Python is left
-    alone, because Python could not restore that handler.
+    ignores, as under `nohup` or in a background job, stays ignored. A signal with a handler that was not
+    installed from Python is not handled, because Python could not restore that handler.
 
     Pass `in_loop_thread=False` if `loop` runs in another thread than the one that enters the block.
     """

@@ -1,4 +1,4 @@
-"""Retrying while the store cannot be reached or is full."""
+"""Retry store calls while the store cannot be reached or is full."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ log = logging.getLogger("swath.runner")
 FIRST_PAUSE = 0.1  # seconds
 LONGEST_PAUSE = 5.0
 UNAVAILABLE = (StoreUnavailable, StoreFull)
-ESSENTIAL = {"claim", "settle"}  # operations without which a run cannot continue, even if others succeed
+ESSENTIAL = {"claim", "settle"}  # a run cannot continue while these operations fail, even if others succeed
 
 Answer = TypeVar("Answer")
 
@@ -23,8 +23,8 @@ Answer = TypeVar("Answer")
 async def retry_while_unavailable(call: Callable[[], Awaitable[Answer]]) -> Answer:
     """Call until the store can be reached and has room, and return the answer.
 
-    For handlers that use the frontier: a store that is away says nothing about their item. There is no time limit. If
-    the store stays away for longer than the lease, `run` cancels the handler.
+    Use it in handlers that call the frontier: their item should not fail because the store is unavailable. It retries
+    without a time limit; if the outage is longer than the lease, `run` cancels the handler.
     """
 
     async def pause(attempt: int, error: Exception) -> None:
@@ -89,13 +89,14 @@ class StoreRetry:
     def note_success(self, operation: str) -> None:
         """Note that an operation succeeded. The outage is over once no operation fails.
 
-        A full store may still have room for other operations, and a locked file can still be read.
+        While some operations succeed, others may still fail: a full store has room for small writes, and a locked file
+        can be read.
         """
         self._full.discard(operation)
         self._failing.discard(operation)
         if self._began is None or self._full:
             return
-        self._recovered.set()  # the outage may be over: those who wait try again
+        self._recovered.set()  # the outage may be over, so waiting calls retry
         self._recovered = asyncio.Event()
         if self._failing:
             return
