@@ -282,6 +282,27 @@ MUTATIONS: Sequence[Mutation] = [
         "sqlite",
     ),
     Mutation(
+        "INV-5: counters are not settled with the rest",
+        f"{SQLITE}/settle.py",
+        "    if settlement.counters:",
+        "    if False:",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-5: counters of lanes are not settled with the rest",
+        f"{SQLITE}/settle.py",
+        "_count_in_lanes(lanes, settlement.lane_counters)",
+        "_count_in_lanes(lanes, {})",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-5: a payload for the next visit is dropped",
+        f"{SQLITE}/settle.py",
+        'self._collect("settle_revisit", move, move.payload,',
+        'self._collect("settle_revisit", move, None,',
+        "sqlite",
+    ),
+    Mutation(
         "INV-7: a revisit is looked for at its old position",
         f"{SQLITE}/claim.py",
         '        self._connection.executemany(self._sql["renumber_seen"], renumbered)\n',
