@@ -1,10 +1,14 @@
 """Record the table format of each backend in tests/formats.json, as hashes of its table files, and the hash of
 PostgreSQL's stored functions.
 
-Run it (`make record-format`) after raising FORMAT or changing a stored function. A recorded format is frozen: a
-change of its table files goes into a new migration.
+Run `make record-format` after raising FORMAT or changing a stored function. A recorded format is frozen: a change of
+its table files goes into a new migration.
+
+`python scripts/record_format.py --fixture`, in a checkout without the change, writes its set of stored functions to
+the fixture of tests/postgres/test_function_sets.py, as the earlier set.
 """
 
+import argparse
 import hashlib
 import json
 import re
@@ -12,12 +16,13 @@ import sys
 from importlib.resources import files
 from pathlib import Path
 
-from swath.backends.postgres.errors import FORMAT as POSTGRES_FORMAT
+from swath.backends.postgres.format import FORMAT as POSTGRES_FORMAT
 from swath.backends.postgres.statements import FUNCTIONS
 from swath.backends.sqlite.format import FORMAT as SQLITE_FORMAT
 
 MANIFEST = Path(__file__).parents[1] / "tests" / "formats.json"
 FORMATS = {"sqlite": SQLITE_FORMAT, "postgres": POSTGRES_FORMAT}
+FIXTURE = Path(__file__).parents[1] / "tests" / "postgres" / "fixtures" / "functions_earlier.sql"
 FUNCTION_SET = "functions"  # the key of PostgreSQL's stored functions; they may change within a format
 
 Manifest = dict[str, dict[str, dict[str, str]]]  # backend, format, file: hash
@@ -44,7 +49,19 @@ def read_manifest() -> Manifest:
     return manifest
 
 
+def render_fixture() -> str:
+    """Return the stored functions of this checkout, with constants and hash filled in, as a file of named blocks."""
+    blocks = [f"-- name: {name}\n{statement};\n" for name, statement in FUNCTIONS.statements.items()]
+    title = f"-- An earlier set of stored functions, {FUNCTIONS.hash}, for format {POSTGRES_FORMAT}"
+    return "\n".join([f"{title}, as `FunctionSet` renders it.\n", *blocks])
+
+
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser.add_argument("--fixture", action="store_true", help="write this checkout's functions to the tests' fixture")
+    if parser.parse_args().fixture:
+        FIXTURE.write_text(render_fixture(), encoding="utf-8")
+        return 0
     manifest = read_manifest() if MANIFEST.exists() else {}
     for backend, number in FORMATS.items():
         recorded = manifest.setdefault(backend, {})

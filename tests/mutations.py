@@ -2,7 +2,7 @@
 
     python -m tests.mutations                 every mutation under the conformance suite, until the first failure
     python -m tests.mutations --machines      the same under the stateful machines
-    python -m tests.mutations --only fence    those whose name contains a word
+    python -m tests.mutations --only fence    those with this word in their name or file
     python -m tests.mutations --markdown      the table for tests/README.md
 
 A mutation that survives, or whose text is no longer in its file, fails the run.

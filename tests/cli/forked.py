@@ -14,8 +14,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 MESSAGE_BYTES = 2**17
+ROOT = Path(__file__).parents[2]  # so that the process finds `tests` wherever the first test runs
 
 
 class Forks:
@@ -25,7 +27,7 @@ class Forks:
         self._socket, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with there:
             command = [sys.executable, "-m", __name__, str(there.fileno())]
-            self._process = subprocess.Popen(command, pass_fds=[there.fileno()], start_new_session=True)
+            self._process = subprocess.Popen(command, cwd=ROOT, pass_fds=[there.fileno()], start_new_session=True)
         atexit.register(self.close)
 
     def run(

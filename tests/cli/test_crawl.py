@@ -111,6 +111,8 @@ def test_the_demo_refuses_the_directory_of_another_crawl(tmp_path: Path) -> None
             ("example.com", "https//example.com"),
             "'https//example.com' is not a URL or host name that can be crawled: did",
         ),
+        (("http://127.0.0.1:1/",), "'http://127.0.0.1:1/' cannot be crawled: port 1 is blocked, as in browsers"),
+        (("example.com:25",), "port 25 is blocked"),
         (("htps://example.com",), "did you mean https://example.com/?"),
         (("example.com", "--scope", "hosts"), "scope 'hosts' is not one of page, prefix, host, domain, any"),
         (("example.com", "--scope", "any"), "give --contact"),

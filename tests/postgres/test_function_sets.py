@@ -10,7 +10,7 @@ import pytest
 
 from swath.backends import sql
 from swath.backends.postgres import PostgresStore, migrate
-from swath.backends.postgres.errors import FORMAT
+from swath.backends.postgres.format import FORMAT
 from swath.backends.postgres.function_sets import install
 from swath.backends.postgres.statements import FUNCTIONS, FunctionSet
 from swath.core.errors import SchemaError, SchemaOutdated

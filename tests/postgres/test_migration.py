@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from swath.backends import sql
-from swath.backends.postgres import PostgresStore, errors, migrate, migration
+from swath.backends.postgres import PostgresStore, migrate, migration
+from swath.backends.postgres import format as table_format
 from swath.conformance.trial import Trial, done
 from swath.core.errors import NotAFrontier, SchemaOutdated, SchemaTooNew, StoreUnavailable
 from swath.core.store import ClaimRequest, Fact, LaneChange, Settings
 from tests.postgres.site import Site
 from tests.recorder import PATIENCE
 
-NEXT = errors.FORMAT + 1
+NEXT = table_format.FORMAT + 1
 ADDITION = "ALTER TABLE {schema}.done ADD COLUMN later integer"
 
 SHAPE = """
@@ -56,7 +57,7 @@ def a_release_later(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(migration, "list_migrations", lambda: files)
     monkeypatch.setattr(sql, "read", later)
-    for module in (errors, migration):
+    for module in (table_format, migration):
         monkeypatch.setattr(module, "FORMAT", NEXT)
 
 
@@ -64,13 +65,13 @@ async def test_the_migrations_are_recorded(site: Site) -> None:
     await site.store()
     rows = await site.sql("SELECT number, name FROM {schema}.migration ORDER BY number")
     assert rows == list(migration.list_migrations())
-    assert [number for number, _ in rows] == list(range(1, errors.FORMAT + 1))
+    assert [number for number, _ in rows] == list(range(1, table_format.FORMAT + 1))
 
 
 async def test_an_older_format_says_which_command(site: Site) -> None:
     await site.store()
-    await site.sql("UPDATE {schema}.frontier SET format = %s", errors.FORMAT - 1)
-    with pytest.raises(SchemaOutdated, match=rf"format {errors.FORMAT - 1}") as caught:
+    await site.sql("UPDATE {schema}.frontier SET format = %s", table_format.FORMAT - 1)
+    with pytest.raises(SchemaOutdated, match=rf"format {table_format.FORMAT - 1}") as caught:
         await PostgresStore.open(site.url)
     assert f"run `swath db migrate --store '{site.location.display_url}'`" in str(caught.value)
 
@@ -142,7 +143,7 @@ async def test_replayed_migrations_make_what_creation_makes(url: str, site: Site
     await fresh.store()
     with pytest.MonkeyPatch.context() as then:  # each release as it was
         for upto in range(1, NEXT + 1):
-            then.setattr(errors, "FORMAT", upto)
+            then.setattr(table_format, "FORMAT", upto)
             then.setattr(migration, "FORMAT", upto)
             files = list(migration.list_migrations())[:upto]
             with pytest.MonkeyPatch.context() as files_then:

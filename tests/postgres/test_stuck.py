@@ -5,7 +5,7 @@ import asyncio
 import psycopg
 import pytest
 
-from swath.backends.postgres.errors import FORMAT
+from swath.backends.postgres.format import FORMAT
 from swath.backends.postgres.statements import FUNCTIONS
 from swath.core.item import Item
 from swath.core.store import Settings

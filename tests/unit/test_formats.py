@@ -2,7 +2,8 @@
 
 import pytest
 
-from scripts.record_format import FORMATS, FUNCTION_SET, hash_tables, read_manifest
+from scripts.record_format import FORMATS, FUNCTION_SET, hash_tables, read_manifest, render_fixture
+from swath.backends import sql
 from swath.backends.postgres.statements import FUNCTIONS
 
 WHAT_TO_DO = (
@@ -33,3 +34,7 @@ def test_stored_functions_change_only_with_their_recorded_hash() -> None:
         "the stored functions of PostgreSQL changed. May functions of an earlier version work on the same tables at "
         "the same time? If not, raise FORMAT and add a migration. Then run `make record-format`"
     )
+
+
+def test_the_fixture_of_a_function_set_holds_all_of_its_functions() -> None:
+    assert dict(sql.parse(render_fixture(), source="fixture")) == FUNCTIONS.statements

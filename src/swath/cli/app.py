@@ -14,7 +14,21 @@ import swath
 from swath.cli.exit_codes import MEANINGS, ExitCode
 from swath.cli.terminal import print_error
 
-COMMANDS = ("crawl", "backfill", "scan", "export", "status", "add", "explain", "lanes", "dead", "pause", "resume", "db")
+# In the order of `swath --help`
+COMMANDS = (
+    "crawl",
+    "backfill",
+    "scan",
+    "export",
+    "status",
+    "add",
+    "explain",
+    "lanes",
+    "dead",
+    "pause",
+    "resume",
+    "db",
+)
 EPILOG = "Exit codes:\n\n" + "\n".join(f"- `{code:d}` {meaning}" for code, meaning in MEANINGS.items())
 
 

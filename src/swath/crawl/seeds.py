@@ -25,6 +25,8 @@ def read_seeds(lines: Iterable[str], *, file: str | None = None) -> Iterator[str
         url = normalise.parse_seed(text)
         if url is None:
             where = "" if file is None else f"line {number:,} of {file}: "
+            if (port := normalise.find_blocked_port(text)) is not None:
+                raise UsageError(f"{where}{text!r} cannot be crawled: port {port} is blocked, as in browsers")
             meant = normalise.suggest_seed(text)
             hint = "" if meant is None else f": did you mean {meant}?"
             raise UsageError(f"{where}{text!r} is not a URL or host name that can be crawled{hint}")

@@ -1,7 +1,8 @@
 """The format and the size of a PostgreSQL store."""
 
 from swath.backends.postgres.connections import connect
-from swath.backends.postgres.errors import FORMAT, translate_errors
+from swath.backends.postgres.errors import translate_errors
+from swath.backends.postgres.format import FORMAT
 from swath.backends.postgres.location import PostgresLocation
 from swath.core.status import StoreInfo
 

@@ -7,22 +7,19 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import errors as pg
 
+from swath.backends.postgres.format import build_format_error
 from swath.core.clock import SECOND
 from swath.core.errors import (
     InvalidOutcome,
     LeaseLost,
     NotAFrontier,
     OutputConflict,
-    SchemaOutdated,
-    SchemaTooNew,
     StoreFull,
     StoreUnavailable,
     SwathError,
     UsageError,
     WrongTransaction,
 )
-
-FORMAT = 1
 
 # SQLSTATEs that the stored functions raise.
 LEASE_LOST, NOT_HELD, OUTPUT_MOVED, WRONG_ISOLATION, WRONG_FORMAT = "SW001", "SW002", "SW003", "SW004", "SW005"
@@ -125,14 +122,6 @@ def can_repeat(error: psycopg.Error) -> bool:
     Do not repeat a statement that ran into a lock timeout: it has waited long enough.
     """
     return error.sqlstate is None or error.sqlstate.startswith(_BROKEN) or isinstance(error, pg.DeadlockDetected)
-
-
-def build_format_error(found: int, display_url: str) -> SwathError:
-    """Return the error for a store whose format is not the one of this version."""
-    formats = f"{display_url} has format {found}, this swath works with {FORMAT}"
-    if found < FORMAT:
-        return SchemaOutdated(f"{formats}: run `swath db migrate --store '{display_url}'`")
-    return SchemaTooNew(f"{formats}: upgrade swath")
 
 
 def _name_grant(message: str) -> str:

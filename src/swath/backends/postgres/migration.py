@@ -12,7 +12,8 @@ from psycopg import errors as pg
 
 from swath.backends import sql
 from swath.backends.postgres.connections import AsyncConnection, connect
-from swath.backends.postgres.errors import FORMAT, build_format_error, translate_errors
+from swath.backends.postgres.errors import translate_errors
+from swath.backends.postgres.format import FORMAT, build_format_error
 from swath.backends.postgres.function_sets import install, lock_schema, remove_unused
 from swath.backends.postgres.location import PostgresLocation
 from swath.backends.postgres.statements import FUNCTIONS, PACKAGE

@@ -14,7 +14,8 @@ from swath.backends.postgres.arguments import write_facts, write_items, write_se
 from swath.backends.postgres.array_literals import number_array
 from swath.backends.postgres.calls import Calls
 from swath.backends.postgres.connections import AsyncConnection, Connections, connect
-from swath.backends.postgres.errors import FORMAT, build_format_error, can_repeat, translate_error, translate_errors
+from swath.backends.postgres.errors import can_repeat, translate_error, translate_errors
+from swath.backends.postgres.format import FORMAT, build_format_error
 from swath.backends.postgres.function_sets import ensure_installed
 from swath.backends.postgres.location import PostgresLocation
 from swath.backends.postgres.migration import create as create_frontier

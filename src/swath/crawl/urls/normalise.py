@@ -28,6 +28,7 @@ _PORTS = (
     "995 1719 1720 1723 2049 3659 4045 4190 5060 5061 6000 6566 6665 6666 6667 6668 6669 6679 6697 10080"
 )
 BLOCKED_PORTS = frozenset(_PORTS.split())
+_PORT = re.compile(r"(?:https?:)?/*[^/?#]*:0*(\d+)(?:[/?#]|$)", re.IGNORECASE)
 
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _HEX = "0123456789abcdefABCDEF"
@@ -135,6 +136,12 @@ def suggest_seed(text: str) -> str | None:
     if not slashes or not close:
         return None
     return parse_seed(rest if _SCHEME.match(rest) else f"{close[0]}://{rest.strip()}")
+
+
+def find_blocked_port(text: str) -> str | None:
+    """Return the port of a URL if browsers refuse to connect to it, because another protocol uses it; else None."""
+    found = _PORT.match(text.strip())
+    return found[1] if found is not None and found[1] in BLOCKED_PORTS else None
 
 
 def origin(url: str) -> str:
