@@ -16,7 +16,7 @@ from tests.conftest import Server, fresh_database
 
 ALL = ("memory", "sqlite", "postgres")
 DURABLE = ("sqlite", "postgres")
-BESIDE = "schema"  # SQLite again, in a file with other frontiers and somebody's own tables
+BESIDE = "schema"  # SQLite again, in a file with other frontiers and other tables
 
 
 FRONTIERS_IN_A_FILE = 5
@@ -62,7 +62,7 @@ class Sqlite:
 
 
 class Beside:
-    """A schema each, a few to a file, beside a table that is somebody's own."""
+    """Frontiers with a schema each, several in a file, beside a table that is not swath's."""
 
     name = "schema"
 
@@ -109,7 +109,7 @@ class Postgres:
 
 @contextmanager
 def backend_named(name: str, *, directory: Path, server: Callable[[], Server]) -> Iterator[Backend]:
-    """What it needs is there while it is used; the server is asked for only where there is need of one."""
+    """Start what the backend needs while it is used. The PostgreSQL server is started only if a test needs it."""
     match name:
         case "memory":
             yield Memory()

@@ -1,4 +1,4 @@
-"""Plays on a clock moved by hand: see `machine` for the rules, `ledger` for what is checked."""
+"""Stateful tests on a manual clock. `machine` has the rules of Hypothesis, `ledger` has the checks."""
 
 import pytest
 

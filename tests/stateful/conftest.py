@@ -1,4 +1,4 @@
-"""Seeded play: SWATH_SEED repeats a run, SWATH_SOAK makes it long. Without either it is the same every time."""
+"""Seeds: SWATH_SEED repeats a run, SWATH_SOAK makes it long. Without either, every run is the same."""
 
 import os
 import random

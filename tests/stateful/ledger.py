@@ -1,7 +1,7 @@
-"""What an onlooker knows of a frontier: it hears every call and reply, and holds the store to INV-1 to INV-7.
+"""Ledger: records every call and reply of a store, and checks that the store keeps INV-1 to INV-7.
 
-It shares no code with any store. Where a store may do either of two things (take an expired claim back now or with the
-next claim), the ledger looks with `find` which it was, and checks that it was allowed to.
+It shares no code with any store. If a store has a choice (such as taking back an expired claim now or with the next
+claim), the ledger calls `find` to see what the store did, and checks that this was allowed.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ Name = tuple[str, str]  # lane and key
 
 @dataclass(slots=True)
 class Entry:
-    """One item. `waiting` is inbox, ready or delayed; `revisit` is done, and due again."""
+    """One item. `waiting` means inbox, ready or delayed; `revisit` means done and waiting for the next visit."""
 
     item: EncodedItem
     state: str = "waiting"
@@ -38,12 +38,12 @@ class Entry:
     fence: int = 0
     span: int = 1
     payload: str | None = None
-    in_inbox: bool = False  # where it was when last looked for
+    in_inbox: bool = False  # whether `find` last saw it in an inbox
 
 
 @dataclass(slots=True)
 class Held:
-    """A claim, and what of it is not settled yet, by (partition, position)."""
+    """A claim and its unsettled items, by (partition, position)."""
 
     expires_at: int
     names: dict[tuple[int, int], Name]
@@ -78,7 +78,7 @@ class Ledger:
     # what happened
 
     def added(self, items: Sequence[EncodedItem], count: int) -> None:
-        """INV-7: what is known is not new; what is in an inbox may be, once more, to its partition."""
+        """INV-7: a known item is not new. An item in an inbox may still be new to its partition."""
         names = {(item.lane, item.key) for item in items}
         known = names & self.entries.keys()
         fresh = len(names - known)
@@ -100,9 +100,9 @@ class Ledger:
         found: Mapping[Name, Found],
         times: Mapping[int, int],
     ) -> None:
-        """`times` are the partitions' after the claim."""
+        """Record a claim. `times` are the times of the partitions after it."""
         recovered, died = self._see_taken_back(found, times)
-        assert (reply.recovered, reply.died) == (recovered, died), "INV-4: what was taken back is what is said"
+        assert (reply.recovered, reply.died) == (recovered, died), "INV-4: the reply counts the taken back items"
         assert len(reply.items) <= limit
         assert not (self.paused and reply.items), "the frontier is paused"
         starts: Counter[str] = Counter()
@@ -139,7 +139,7 @@ class Ledger:
             self.claims[reply.fence] = Held(reply.expires_at, names)
 
     def _see_taken_back(self, found: Mapping[Name, Found], times: Mapping[int, int]) -> tuple[int, int]:
-        """Items of claims that have ended may be somebody else's by now; of others they may not (INV-1)."""
+        """Another worker may hold items only if the lease of their earlier claim has ended (INV-1)."""
         back: list[tuple[int, tuple[int, int], Name]] = []
         for fence, claim in self.claims.items():
             for place, name in claim.names.items():
@@ -249,7 +249,7 @@ class Ledger:
             self._count_starts(name, pacing, times)
 
     def _count_starts(self, name: str, before: tuple[int, int], times: Mapping[int, int]) -> None:
-        """INV-3: where a change makes starts count, what is in flight counts as started with it."""
+        """INV-3: if a change makes the interval run from the start, items in flight count as started now."""
         held = [entry for (lane, _), entry in self.entries.items() if lane == name and entry.state == "held"]
         if held and before[1] == 1 and self._pacing(name)[1] != 1:
             self.lanes[name].last_at = times[held[0].item.partition]
@@ -283,7 +283,7 @@ class Ledger:
         assert in_flight == {name for name, entry in self.entries.items() if entry.state == "held"}, "INV-1"
 
     def _check_place(self, name: Name, entry: Entry, found: Found) -> None:
-        """INV-4: in exactly one place, and that the right one."""
+        """INV-4: each item is in exactly one state, and in the right one."""
         entry.in_inbox = found.state == "inbox"
         allowed = {
             "waiting": {"inbox", "ready"} if entry.due_at == 0 else {"inbox", "ready", "delayed"},
@@ -304,7 +304,7 @@ class Ledger:
         assert found.partition == entry.item.partition
 
     def _check_partition(self, status: PartitionStatus, found: Sequence[Found]) -> None:
-        """Exact counters, an honest checkpoint (INV-6), time that never runs back."""
+        """Check exact counters, a correct checkpoint (INV-6), and time that never moves back."""
         number = status.partition
         counted = Counter(item.state for item in found)
         for state in ("ready", "delayed", "claimed", "done", "dead"):
@@ -330,7 +330,7 @@ class Ledger:
         assert status.checkpoint_dead == dead, f"INV-6: {dead} dead below the checkpoint: {status}"
 
     def _check_lanes(self, found: Mapping[Name, Found], lanes: Sequence[tuple[int, LaneRow]]) -> None:
-        """What a lane says of itself is what its items say; and a lane that could start something says when."""
+        """Check that a lane agrees with its items, and that a lane that can start an item says when."""
         arrived = {lane for lane, known in self.lanes.items() if known != Lane()}
         arrived |= {lane for (lane, _), item in found.items() if item.state != "inbox"}
         seen = {status.lane: status for _, status in lanes}

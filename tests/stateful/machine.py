@@ -1,4 +1,4 @@
-"""The rules by which Hypothesis plays with a store: everything that workers, users and clocks do to a frontier."""
+"""The rules that Hypothesis combines: everything that workers, users and clocks do to a frontier."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -38,7 +38,7 @@ leases = st.sampled_from([3 * SECOND, 30 * SECOND])
 intervals = st.sampled_from([0, 0, 0, SECOND, 10 * SECOND])
 concurrencies = st.sampled_from([0, 0, 1, 2])
 lanes = st.sampled_from(LANES)
-some = st.integers(0, 7)  # picks from what is there, modulo how much that is
+some = st.integers(0, 7)  # an index into a list, modulo its length
 kinds = st.tuples(
     st.sampled_from(["done", "revisit", "retry", "retry soon", "dead", "skip", "release", "return", "later", "split"]),
     some,
@@ -73,7 +73,7 @@ class FrontierMachine(Player):
         ]
         self.do_add(self.universe[:at_first])
 
-    # The rules. Hypothesis leaves some out in every play, so what makes up most of a frontier's life is there twice.
+    # The rules. Hypothesis leaves some out in every run, so the most common operations are there twice.
 
     @rule(chosen=st.lists(a_number, min_size=1, max_size=6))
     def add(self, chosen: list[int]) -> None:
@@ -89,7 +89,7 @@ class FrontierMachine(Player):
 
     @rule(limit=limits, turn=some, outcomes=st.lists(kinds, min_size=1, max_size=5))
     def work(self, limit: int, turn: int, outcomes: list[tuple[str, int]]) -> None:
-        """A worker that claims and settles at once; the rest of its claim is left to others."""
+        """A worker claims and settles some items at once. Other workers get the rest of its claim later."""
         self.step()
         if self.do_claim("swift", limit, 3 * SECOND, self._order(turn)).items:
             self.step()
@@ -98,7 +98,7 @@ class FrontierMachine(Player):
     @precondition(lambda self: self.busy())
     @rule(which=some, outcomes=st.lists(kinds, min_size=1, max_size=5), found=st.lists(a_number, max_size=3))
     def settle(self, which: int, outcomes: list[tuple[str, int]], found: list[int]) -> None:
-        """Some or all of what a claim holds in one partition."""
+        """Settle some or all items that a claim holds in one partition."""
         self.step()
         self._settle_some(self._one_of(self.busy(), which), which, outcomes, found)
 
@@ -131,7 +131,7 @@ class FrontierMachine(Player):
     @precondition(lambda self: self.busy())
     @rule(which=some)
     def crash(self, which: int) -> None:
-        """The worker is gone. It may come back as a zombie."""
+        """A worker is lost. It may come back as a zombie."""
         self.step()
         hand = self._one_of(self.busy(), which)
         self.hands.remove(hand)
@@ -160,7 +160,7 @@ class FrontierMachine(Player):
     @precondition(lambda self: self.ledger.claims)
     @rule()
     def expire(self) -> None:
-        """Every lease ends that is not renewed."""
+        """All leases end, except those that are renewed."""
         self.step()
         latest = max(claim.expires_at for claim in self.ledger.claims.values())
         if latest > self.clock.now():
@@ -185,7 +185,7 @@ class FrontierMachine(Player):
         plain=st.booleans(),
     )
     def change(self, lane: str, what: str, interval: int, concurrency: int, plain: bool) -> None:
-        """Limits, pauses and blocks; whatever is paused is resumed by the next change."""
+        """Change limits, pauses and blocks. The next change resumes what is paused."""
         self.step()
         if self.ledger.paused:
             self.do_pause(False)
@@ -234,7 +234,7 @@ class FrontierMachine(Player):
 
     @rule(partition=some, which=some)
     def place(self, partition: int, which: int) -> None:
-        """Lanes take the place that is theirs under the settings of now."""
+        """Place lanes by the present settings."""
         self.step()
         partition %= self.partitions
         numbers = [number for number, lane in self.look().lanes if lane.partition == partition]
@@ -242,7 +242,7 @@ class FrontierMachine(Player):
 
     @rule(turn=some, by=st.sampled_from(["default", "lane"]))
     def speed_up(self, turn: int, by: str) -> None:
-        """Where starts begin to count, what is in flight was started."""
+        """When the interval begins to run from the start, items in flight count as started."""
         self.step()
         before = self.ledger.settings
         self.do_change_settings(10 * SECOND, 1, None)
@@ -259,7 +259,7 @@ class FrontierMachine(Player):
         self.do_change_settings(before.min_interval, before.concurrency, None)
 
     def finish(self) -> None:
-        """Nothing is forgotten: with every brake off, all of it gets done, only by going where the store says."""
+        """No item is lost: without limits, a worker that claims only at `next_ready_at` finishes all of them."""
         self.step()
         if self.ledger.paused:
             self.do_pause(False)
@@ -307,13 +307,13 @@ class FrontierMachine(Player):
         self.do_settle(hand, partition, moves, [self.universe[n] for n in found], outputs, facts)
 
     def _settle_again(self, which: int) -> None:
-        """The reply was lost: the settlement is looked up, not applied again; also when the lease is over."""
+        """Repeat a settlement whose reply was lost: it is applied once, even if the lease has ended."""
         settled = [(hand, hand.last) for hand in self.hands + self.gone if hand.last]
         if settled:
             self.do_look_up(*self._one_of(settled, which))
 
     def _settle_as_zombie(self, hand: Hand, which: int, kind: tuple[str, int]) -> None:
-        """INV-2: whoever lost a claim changes nothing, and hears of it."""
+        """INV-2: a worker that lost its claim gets LeaseLost and changes nothing."""
         item = hand.items[which % len(hand.items)]
         news, writes = self.universe[-2:], [OutputMove(FILE, 0, 1)]
         for moves in ([self._move(item, *kind)], []):

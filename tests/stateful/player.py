@@ -1,5 +1,8 @@
-"""What the rules of a machine are made of: each call goes to the store, to the ledger, and, where the store must do
-exactly as the model does, to the model too."""
+"""Player: the steps that the rules of a machine share.
+
+Each call goes to the store and to the ledger. If the store must behave exactly like the model, the model
+gets it too.
+"""
 
 import asyncio
 from collections import Counter
@@ -45,7 +48,7 @@ FACTS = ("robots", "digest")
 
 @dataclass(slots=True, eq=False)
 class Hand:
-    """A worker's side of a claim: what it was given, whatever became of it."""
+    """A claim as its worker got it, whatever happened to it since."""
 
     ref: ClaimRef
     model: ClaimRef
@@ -54,14 +57,14 @@ class Hand:
     last: Settlement | None = None
 
     def as_stranger(self) -> "Hand":
-        """Somebody who knows the number of the claim, and not its token."""
+        """A reference with the right fence and a wrong token."""
         stranger = replace(self)
         stranger.ref, stranger.model = [ref._replace(token=ref.token + 1) for ref in (self.ref, self.model)]
         return stranger
 
 
 class Look(NamedTuple):
-    """All that can be seen of a store."""
+    """Everything that can be read from a store."""
 
     found: dict[Name, Found]
     status: Sequence[PartitionStatus]
@@ -75,7 +78,7 @@ class Look(NamedTuple):
 
 
 class Player(RuleBasedStateMachine):
-    """A store on a clock moved by hand, the model beside it, and the ledger that is told of everything."""
+    """A store on a manual clock, the model, and the ledger that records every call."""
 
     def __init__(self, make_store: MakeStore, *, partitions: int, exact: bool) -> None:
         super().__init__()
@@ -84,8 +87,8 @@ class Player(RuleBasedStateMachine):
         self.exact = exact
         self.clock = ManualClock()
         self.runner = asyncio.Runner()
-        self.hands: list[Hand] = []  # of workers that are still about
-        self.gone: list[Hand] = []  # of workers that were lost, and may come back as zombies
+        self.hands: list[Hand] = []  # claims of living workers
+        self.gone: list[Hand] = []  # claims of lost workers, which may come back as zombies
         self.fences: dict[int, int] = {}  # the store's to the model's
         self.tokens = 0
         self.steps = 0
@@ -176,7 +179,7 @@ class Player(RuleBasedStateMachine):
             self.ledger.renewed(hand.ref.fence, expires_at)
 
     def do_look_up(self, hand: Hand, settlement: Settlement) -> None:
-        """Settle again under the same number. What the lost reply said besides, nobody needs to know."""
+        """Settle again under the same number. The rest of the lost reply does not matter."""
 
         async def checkpoint(store: Store) -> int:
             return (await store.settle(self.ref(store, hand), settlement)).checkpoint
@@ -203,7 +206,7 @@ class Player(RuleBasedStateMachine):
         return self.ledger.claims[hand.ref.fence].lost
 
     def busy(self) -> list[Hand]:
-        """Workers that have something in hand."""
+        """Return the workers that hold unsettled items."""
         return [hand for hand in self.hands if self.open_items(hand)]
 
     def open_items(self, hand: Hand) -> list[Item]:
@@ -211,14 +214,14 @@ class Player(RuleBasedStateMachine):
         return [item for item in hand.items if (item.partition, item.position) in places]
 
     def must(self, call: Callable[[Store], Awaitable[T]]) -> T:
-        """Call the store, and the model where they must agree."""
+        """Call the store, and the model if they must agree."""
         reply, error = self.both(call)
         if error is not None:
             raise error
         return cast(T, reply)
 
     def refused(self, call: Callable[[Store], Awaitable[T]], error_type: type[SwathError]) -> None:
-        """Call the store, which must refuse; the same for the model where they must agree."""
+        """Call the store, which must refuse; call the model too if they must agree."""
         _, error = self.both(call)
         assert isinstance(error, error_type), f"{error_type.__name__} was due, not {error!r}"
 

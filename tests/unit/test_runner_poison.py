@@ -85,7 +85,7 @@ def test_the_item_with_most_losses_sets_the_limit() -> None:
 
 
 async def lose(b: Bench, times: int) -> None:
-    """Somebody claims everything and is lost, so many times."""
+    """Claim all items and lose the worker, this many times."""
     for _ in range(times):
         claim = await Frontier(b.store).claim(1_000, lease=1)
         assert claim is not None
@@ -94,7 +94,7 @@ async def lose(b: Bench, times: int) -> None:
 
 @pytest.mark.parametrize(("losses", "most"), [(1, 100), (2, 64), (3, 8), (4, 1)])
 async def test_in_hand_together(losses: int, most: int) -> None:
-    """With at most so many others, whether they run, wait to be started or to be settled."""
+    """The limit counts other items that run, wait to be started or wait to be settled."""
     async with bench() as b:
         await b.frontier.add(f"k{n}" for n in range(150))
         await lose(b, losses)

@@ -1,4 +1,4 @@
-"""Frontiers in a database that is somebody's own: beside his tables, several in one file, each under its name."""
+"""Frontiers in a database with other tables: several in one file, each with its own schema."""
 
 import asyncio
 import os
