@@ -1,4 +1,4 @@
-"""Rules 4 and 7: a database that went back in time. What was learnt since is forgotten; no zombie meets a reused
+"""INV-4, INV-7: a database that was restored to an earlier state. Known keys are forgotten; no zombie meets a reused
 number."""
 
 import asyncio

@@ -96,7 +96,7 @@ class Watched(MemoryStore):
 
 @pytest.mark.parametrize("partitions", [1, 4])
 async def test_add_hands_over_a_chunk_at_a_time(partitions: int) -> None:
-    """Rule 11: nobody else waits for a long addition."""
+    """A long addition does not keep other callers of the store waiting."""
     store = Watched(partitions)
     frontier = Frontier(store)
     items = (Item(f"k{n}", lane=f"lane {n % 9}") for n in range(2_500))
@@ -137,7 +137,7 @@ async def test_add_refuses_what_is_no_item(wrong: Any) -> None:
 
 
 async def test_known_keys_are_not_offered_again_and_unsure_ones_are() -> None:
-    """Rule 7: a key is remembered only when its commit was confirmed."""
+    """INV-7: a key is remembered only after its commit was confirmed."""
     async with bench() as b:
         b.faults.fail("add")
         with pytest.raises(swath.StoreUnavailable):

@@ -57,7 +57,7 @@ class Gate:
 
 
 async def taken_over(b: Bench, *, after: float) -> list[str]:
-    """Let the leases end on the store's clock, and somebody else claim."""
+    """Let the leases end on the store's clock, and let another worker claim."""
     b.clock.advance(after)
     claim = await Frontier(b.store).claim(limit=100, lease=60)
     assert claim is not None
@@ -143,7 +143,7 @@ async def test_a_lost_lease_ends_the_work_and_drops_it(lease_time: LeaseTime) ->
 async def test_what_a_lost_claim_came_to_holds_nobody_up(
     lease_time: LeaseTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though one of its handlers goes on and on."""
+    """Even if one of its handlers does not return."""
     monkeypatch.setattr(dispatcher, "MAX_PENDING_BYTES", DISCOVERED_BYTES)
     monkeypatch.setattr(committer, "MAX_WAIT", 60)
     go_on, others = asyncio.Event(), asyncio.Event()
@@ -256,7 +256,7 @@ async def test_nothing_is_started_that_has_no_lease_left(
 
 
 async def test_a_late_renewal_does_not_drop_what_can_still_be_settled(lease_time: LeaseTime) -> None:
-    """A lease that ended cannot be renewed, but what is finished can be settled while nobody took it over."""
+    """An expired lease cannot be renewed, but finished items can be settled until another worker takes them over."""
     gate = Gate()
     async with bench() as b:
         await b.frontier.add(["a", "b"])
@@ -311,7 +311,7 @@ async def test_what_was_settled_before_a_lease_was_lost_is_not_counted_as_lost(l
 
 
 async def test_claims_of_one_number_are_told_apart_after_a_restore(lease_time: LeaseTime, tmp_path: Path) -> None:
-    """Rule 4: the store counts on from an earlier number, while a claim from before the restore is still in hand."""
+    """After a restore, fences continue from an earlier number while a claim from before the restore is in flight."""
     gates = {"a": Gate(), "b": Gate()}
     seen = Recorder()
     async with swath.open(f"sqlite:///{tmp_path}/work.db", observer=seen) as frontier:
@@ -405,7 +405,7 @@ async def test_finished_work_is_settled_after_its_lease_if_nobody_took_it_over(
 
 @pytest.mark.parametrize("partitions", [1, 8])
 async def test_a_lost_reply_is_looked_up(partitions: int) -> None:
-    """Rule 5: the settlement took effect; it is neither repeated nor forgotten."""
+    """INV-5: the settlement took effect; it is neither repeated nor lost."""
 
     async def handler(item: Item) -> Outcome:
         return item.done(discovered=[f"{item.key}/x"] if "/" not in item.key else [])
@@ -434,7 +434,7 @@ async def test_a_full_store_is_waited_for_though_it_can_be_read(monkeypatch: pyt
 
 
 async def test_a_store_that_can_only_be_read_does_not_answer_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a file of SQLite's that somebody else has locked."""
+    """Like an SQLite file that another process has locked."""
     monkeypatch.setattr(dispatcher, "SIGNAL_SECONDS", 0.01)
     async with bench() as b:
         b.faults.fail("claim")
@@ -473,7 +473,7 @@ async def test_what_waiting_cannot_mend_ends_the_run() -> None:
 async def test_after_a_settlement_that_failed_what_else_was_in_hand_is_given_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And nobody waits for what cannot be settled any more."""
+    """The run does not wait for items that can no longer be settled."""
     monkeypatch.setattr(run, "STOP_SECONDS", 2 * PATIENCE)
     async with bench() as b:
         started = asyncio.Event()

@@ -91,7 +91,7 @@ async def test_output_grows_with_settlements(tmp_path: Path) -> None:
 
 
 async def test_output_of_a_lost_lease_is_cut_off(tmp_path: Path) -> None:
-    """Rule 6: what follows it in the file is written again, in its place."""
+    """The entries after it in the file are written again, at the new offset."""
     output = Lines(tmp_path)
     refused: list[int] = []
     async with bench(partitions=4) as b:

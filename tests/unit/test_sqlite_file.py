@@ -709,7 +709,7 @@ async def test_a_store_that_is_open_stops_when_the_format_changes_under_it(path:
 
 
 async def test_a_newer_format_is_named_also_where_its_tables_are_others(path: str) -> None:
-    """Rule 16: what a process knows from before is not compared with tables that it does not know."""
+    """A process checks the format before it compares its cached state with tables of another format."""
     store = await SqliteStore.open(path)
     await store.add([new("a")])
     edit(path, "UPDATE swath_frontier SET format = 99")

@@ -323,7 +323,7 @@ async def test_sqlite_equals_the_model(seed: int, partitions: int, stores: int, 
 
 
 async def test_a_claim_lost_in_one_partition_is_lost_in_all(tmp_path: Path) -> None:
-    """Rule 3, where one partition's time is ahead of the other's: the clock was stepped back."""
+    """INV-3 if one partition's time is ahead of the other's because the clock stepped back."""
     clock = ManualClock()
     settings = Settings(2)
     model = MemoryStore(settings, clock=clock)

@@ -268,7 +268,7 @@ async def test_a_cancelled_caller_neither_stops_the_thread_nor_loses_a_commit(st
 async def test_a_claim_whose_caller_was_cancelled_is_found_under_its_token(
     store: SqliteStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rule 5: its items would wait until the lease ends, and count a lost worker that never had them."""
+    """Otherwise its items would wait until the lease ends, and count a lost worker that never had them."""
     await store.add([new("a"), new("b")])
     began, go_on = threading.Event(), threading.Event()
 
@@ -394,14 +394,14 @@ async def test_a_wrong_transaction_is_refused_and_left_alone(
         await store.settle(ref, done(claimed), connection=memory)
     with pytest.raises(WrongTransaction, match=r"builtins\.str"):
         await store.settle(ref, done(claimed), connection="work.db")
-    # A transaction that read before somebody wrote can no longer write.
+    # A transaction that read before another connection wrote can no longer write.
     connection.execute("BEGIN")
     connection.execute("SELECT * FROM swath_frontier").fetchall()
     await store.add([new("meanwhile")])
     with pytest.raises(WrongTransaction, match="BEGIN IMMEDIATE"):
         await store.settle(ref, done(claimed), connection=connection)
     connection.rollback()
-    # One without a write lock, while somebody else has it.
+    # A transaction without the write lock, while another connection holds it.
     holder = sqlite3.connect(path)
     holder.execute("BEGIN IMMEDIATE")
     connection.execute("PRAGMA busy_timeout = 0")
