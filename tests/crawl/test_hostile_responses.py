@@ -147,9 +147,11 @@ def test_every_visit_has_an_outcome(said_first: list[Response], retries: int, at
                 )
                 outcome = await handler(item)
                 _check(outcome)
-            hop = {"origin": "http://far.example", "url": URL, "hops": 4, "lane": "far.example"}
+            redirect = {"origin": "http://far.example", "url": URL, "redirects": 4, "lane": "far.example"}
             _check(
-                await handler(Item("robots http://far.example", "host.example", payload=hop, partition=0, position=2))
+                await handler(
+                    Item("robots http://far.example", "host.example", payload=redirect, partition=0, position=2)
+                )
             )
 
     asyncio.run(visits())

@@ -174,8 +174,8 @@ async def test_pages_wait_longer_for_a_robots_txt_that_takes_longer() -> None:
         assert isinstance(await handler(page), Release)  # it took the turn for the redirect
         soon = await handler(page)
         fact = (await frontier.facts(["robots http://a.example"]))["robots http://a.example"]
-        url, hops, until = fact["hop"]
-        await frontier.learn({"robots http://a.example": {**fact, "hop": [url, hops, until - 100 * SECOND]}})
+        url, redirects, until = fact["redirect"]
+        await frontier.learn({"robots http://a.example": {**fact, "redirect": [url, redirects, until - 100 * SECOND]}})
         late = await handler(page)
     assert isinstance(soon, Release)
     assert isinstance(late, Release)

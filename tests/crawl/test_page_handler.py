@@ -61,9 +61,9 @@ async def test_the_target_of_a_robots_txt_redirect_is_retried() -> None:
                 assert isinstance(await handler(item("http://a.example/")), Release)
             claim = await frontier.claim(limit=1)
             assert claim is not None
-            hop = claim.items[0]
-            assert hop.lane == "b.example"
-            await settle(claim, await handler(hop))
+            redirect = claim.items[0]
+            assert redirect.lane == "b.example"
+            await settle(claim, await handler(redirect))
             assert actor.asked == ["http://a.example/robots.txt", "http://b.example/rules"] * asked
             handler._robots._cache._known.clear()
             known = (await frontier.facts(["robots http://a.example"]))["robots http://a.example"]
@@ -91,7 +91,7 @@ async def test_a_redirected_robots_txt_applies_to_its_own_host(lane: str) -> Non
             assert isinstance(await handler(item("http://a.example/")), Release)
         claim = await frontier.claim(limit=1)
         assert claim is not None
-        assert [hop.lane for hop in claim.items] == ["b.example"]
+        assert [redirect.lane for redirect in claim.items] == ["b.example"]
         await settle(claim, await handler(claim.items[0]))
         assert (await frontier.explain("http://a.example/map.xml", lane="a.example")).state == "ready"
         intervals = {status.lane: status.min_interval async for status in frontier.lanes()}
@@ -115,18 +115,18 @@ async def test_only_one_of_several_waiting_hops_is_fetched() -> None:
         for waited in range(3):
             if waited:  # in vain
                 fact = (await frontier.facts(["robots http://a.example"]))["robots http://a.example"]
-                url, hops, _ = fact["hop"]
-                await frontier.learn({"robots http://a.example": {**fact, "hop": [url, hops, 0]}})
+                url, redirects, _ = fact["redirect"]
+                await frontier.learn({"robots http://a.example": {**fact, "redirect": [url, redirects, 0]}})
             for _ in range(2):
                 assert isinstance(await handler(item("http://a.example/")), Release)
         assert await blocked_until(frontier, "a.example") > 0
         claim = await frontier.claim(limit=10)
         assert claim is not None
-        assert [hop.lane for hop in claim.items] == ["b.example"] * 3
+        assert [redirect.lane for redirect in claim.items] == ["b.example"] * 3
         outcomes = [await handler(claim.items[0])]
         assert await blocked_until(frontier, "a.example") == 0
         await frontier.block("a.example", seconds=60.0)
-        outcomes += [await handler(hop) for hop in claim.items[1:]]
+        outcomes += [await handler(redirect) for redirect in claim.items[1:]]
         assert [isinstance(outcome, Done) and outcome.started for outcome in outcomes] == [True, False, False]
         assert actor.asked == ["http://a.example/robots.txt"] * 3 + ["http://b.example/rules"]
         assert await blocked_until(frontier, "a.example") > 0
@@ -148,7 +148,7 @@ async def test_a_hop_that_was_lost_with_its_process_is_fetched_again() -> None:
 
 @pytest.mark.parametrize("busy_first", [True, False], ids=["before", "meanwhile"])
 async def test_a_hop_does_not_end_a_block_for_another_reason(busy_first: bool) -> None:
-    """Another process received a Retry-After from the host, before or while the hop waited."""
+    """Another process received a Retry-After from the host, before or while the redirect waited."""
 
     def say(url: str) -> Response:
         return answered(url, 503, Retry_After="1000") if url == "https://a.example/" else leading_away(url)
@@ -180,8 +180,8 @@ async def test_a_lane_waits_for_each_hop_of_a_robots_txt() -> None:
         for _ in range(2):
             assert isinstance(await handler(item("http://a.example/")), Release)
         for _ in range(2):
-            hop = (await frontier.facts(["robots http://a.example"]))["robots http://a.example"]["hop"]
-            assert await blocked_until(frontier, "a.example") == hop[-1]
+            redirect = (await frontier.facts(["robots http://a.example"]))["robots http://a.example"]["redirect"]
+            assert await blocked_until(frontier, "a.example") == redirect[-1]
             claim = await frontier.claim(limit=1)
             assert claim is not None
             await settle(claim, await handler(claim.items[0]))
@@ -311,9 +311,9 @@ async def test_a_lack_of_file_descriptors_does_not_count_as_a_missing_robots_txt
             return make_failure(url, "descriptors", "Too many open files", started=0.0, ended=0.0)
         return answered(url, 404 if "robots" in url else 200)
 
-    hop = {"origin": "http://b.example", "url": "http://a.example/b", "hops": 1, "lane": "b.example"}
+    redirect = {"origin": "http://b.example", "url": "http://a.example/b", "redirects": 1, "lane": "b.example"}
     async with handling(say, delay=0.0, retries=0) as (frontier, handler, actor):
-        for one in (item("http://a.example/"), Item("robots http://b.example", "a.example", payload=hop)):
+        for one in (item("http://a.example/"), Item("robots http://b.example", "a.example", payload=redirect)):
             outcome = await handler(one)
             assert isinstance(outcome, Release)
             assert outcome.after
@@ -441,7 +441,7 @@ async def test_the_page_list_omits_empty_fields() -> None:
 
 
 async def test_only_pages_count_for_max_pages_per_host() -> None:
-    """Robots.txt hops and moves between lanes are visits of a lane as well, but not pages."""
+    """Robots.txt redirects and moves between lanes are visits of a lane as well, but not pages."""
     async with handling(answered, delay=0.0, robots=False, max_pages_per_host=1) as (_, handler, _):
         page = item("http://a.example/")._replace(lane_visits=5)
         fetched = await handler(page)

@@ -182,13 +182,13 @@ def explain_limit(
     lanes = max_lanes_with_urls(status)
     max_rate = lanes / settings.min_interval
     if max_rate <= workers:
-        reason = f"at most {pluralize(lanes, noun)} ÷ {delay} = {max_rate:,.1f} pages/s"
+        each = "" if lanes == 1 else " each"
+        reason = f"{pluralize(lanes, noun)}, one page every {delay}{each}, at most {max_rate:,.1f} pages/s"
     elif wait > 0:
         reason = f"every {noun} with URLs left waits {delay} between pages"
     else:
         return None
-    needed = pluralize(round(workers * settings.min_interval), noun)
-    return f"politeness limits the speed: {reason}; to use {pluralize(workers, 'worker')}, crawl {needed}"
+    return f"politeness is the limit: {reason}; more workers do not help"
 
 
 def list_summary_rows(

@@ -6,7 +6,7 @@ from typing import Any, Final
 from swath import Item, Outcome
 from swath.crawl.archive import warc
 from swath.crawl.archive.capture import CaptureBuilder
-from swath.crawl.http.redirects import find_redirect_target
+from swath.crawl.http.redirect_target import find_redirect_target
 from swath.crawl.http.response import Response
 from swath.crawl.links import LinkFilter
 from swath.crawl.parse.directives import parse_x_robots_tag

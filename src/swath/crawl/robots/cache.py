@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from swath.crawl.fact_batcher import FactBatcher
-from swath.crawl.http.redirects import find_redirect_target
+from swath.crawl.http.redirect_target import find_redirect_target
 from swath.crawl.http.response import Response
 from swath.crawl.robots.parser import RobotsTxt
 from swath.crawl.robots.policy import SECOND, RobotsPolicy, policy_from_response
@@ -18,8 +18,8 @@ KEY_PREFIX = "robots "  # followed by the origin: key of a fact, and of an item 
 MAX_CACHED_BYTES = 50_000_000  # memory for robots.txt files and their parsed rules
 BYTES_PER_ORIGIN = 1_000  # without its file
 BYTES_PER_LINE = 350  # of a parsed file: far more than the length of a short line
-MAX_REDIRECTS = 5
-WAIT_SECONDS = 300.0
+MAX_REDIRECTS = 5  # of one robots.txt; RFC 9309 asks for at least five
+WAIT_SECONDS = 300.0  # for a redirect into another lane, before the origin is requested again
 TOP_PRIORITY = 7
 
 
@@ -35,7 +35,7 @@ class RobotsRedirect(NamedTuple):
     """A redirect of robots.txt that was not followed yet."""
 
     url: str
-    hops: int
+    redirects: int  # followed so far, with this one
     until: int  # when to request the origin again; also the exact end of the waiting lane's block
 
 
@@ -57,9 +57,9 @@ class RobotsCache:
         fact = await self._facts.get(KEY_PREFIX + origin)
         if fact is None:
             return None
-        if "hop" in fact:
-            hop = RobotsRedirect(*fact["hop"])
-            return hop if now < hop.until else None
+        if "redirect" in fact:
+            redirect = RobotsRedirect(*fact["redirect"])
+            return redirect if now < redirect.until else None
         rules = RobotsPolicy.from_json(fact)
         return self._keep(origin, rules) if now < rules.expires_at else None
 
@@ -76,19 +76,19 @@ class RobotsCache:
             self._bytes -= _estimate_memory(known.policy)
 
     async def record_response(
-        self, origin: str, response: Response, *, body: bytes, hops: int, first_retry: float
+        self, origin: str, response: Response, *, body: bytes, redirects: int, first_retry: float
     ) -> CachedRobots | RobotsRedirect:
         """Store the response of an origin as a fact, and return its policy or the redirect to follow."""
         now = time.time_ns() // 1_000
         target = find_redirect_target(response)
         before = await self._facts.get(KEY_PREFIX + origin)
-        if before is not None and "hop" in before:
+        if before is not None and "redirect" in before:
             before = before.get("before")
-        if target is not None and hops < MAX_REDIRECTS:
-            hop = RobotsRedirect(target, hops + 1, now + int(WAIT_SECONDS * SECOND))
+        if target is not None and redirects < MAX_REDIRECTS:
+            redirect = RobotsRedirect(target, redirects + 1, now + int(WAIT_SECONDS * SECOND))
             # Keep the previous policy: it tells since when requests have been failing.
-            await self._facts.learn({KEY_PREFIX + origin: {"hop": list(hop), "before": before}})
-            return hop
+            await self._facts.learn({KEY_PREFIX + origin: {"redirect": list(redirect), "before": before}})
+            return redirect
         # A partial file could allow too much, so it counts as a failure. Bodies of other statuses do not matter.
         cut = response.truncated in ("time", "disconnect") and 200 <= response.status < 300
         rules = policy_from_response(

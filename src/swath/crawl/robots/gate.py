@@ -4,9 +4,9 @@ If the rules of an origin are not known, the worker fetches robots.txt instead o
 the lane paces that request like any other, and nothing else is fetched from the origin before it.
 
 If robots.txt redirects to a URL in the same lane, the next worker with a page of the origin follows the redirect. If it
-redirects into another lane, the redirect becomes an item of that lane, called a hop. Until the hop is settled, the
+redirects into another lane, the redirect becomes an item of that lane. Until that item is settled, the
 origin's lane is blocked, at most for WAIT_SECONDS; if several hosts share the lane, only the pages of the origin wait.
-If the hop is not settled in time, the next worker requests robots.txt from the origin again. So several hops may be
+If it is not settled in time, the next worker requests robots.txt from the origin again. So several such items may be
 queued in a busy lane: the first one fetches the rules, and the others settle without a request.
 """
 
@@ -93,74 +93,74 @@ class RobotsGate:
         self._stats.refused["robots"] += 1
         return item.done(result={"excluded": "robots", "rule": verdict.rule}, started=False)
 
-    async def _request(self, item: Item, origin: str, hop: RobotsRedirect | None) -> Outcome:
+    async def _request(self, item: Item, origin: str, redirect: RobotsRedirect | None) -> Outcome:
         """Fetch robots.txt, or the target of its redirect, instead of the page."""
-        url = f"{origin}/robots.txt" if hop is None else hop.url
+        url = f"{origin}/robots.txt" if redirect is None else redirect.url
         lane = item.lane
-        target_lane = lane if hop is None else await self._find_lane_of_request(url)
-        if hop is not None and isinstance(target_lane, str) and target_lane != lane:
-            return await self._queue_hop(item, origin, hop, target_lane)
+        target_lane = lane if redirect is None else await self._find_lane_of_request(url)
+        if redirect is not None and isinstance(target_lane, str) and target_lane != lane:
+            return await self._queue_redirect(item, origin, redirect, target_lane)
         if isinstance(target_lane, str):
             response = await self._fetcher.fetch(url, lane, fresh=True, size=MAX_BYTES)
         else:
             response = target_lane
         if response.error == "descriptors":  # this machine's fault, not the host's
             return await self._fetcher.settle_failure(item, response)
-        if hop is None and response.error == "private":  # permanent, and true of the page as well
+        if redirect is None and response.error == "private":  # permanent, and true of the page as well
             return await self._fetcher.settle_failure(item, response)
-        known = await self._record(origin, response, lane=lane, hops=hop.hops if hop else 0)
+        known = await self._record(origin, response, lane=lane, redirects=redirect.redirects if redirect else 0)
         if isinstance(known, CachedRobots):
             await self._apply_hints(lane, origin, known, seconds=response.ended - response.started)
             if self._one_host_per_lane and (wait := self._compute_seconds_to_retry(known)):
                 await self._pacing.block(lane, wait)
         return item.release(output=[self._captures.build(response, {"kind": "robots"})])
 
-    async def _queue_hop(self, item: Item, origin: str, hop: RobotsRedirect, target_lane: str) -> Outcome:
+    async def _queue_redirect(self, item: Item, origin: str, redirect: RobotsRedirect, target_lane: str) -> Outcome:
         """Add the redirect as an item of the other lane, and release the page.
 
-        The page waits as long as the hop has taken so far, so that waiting pages are claimed less and less often.
+        The page waits as long as the redirect has taken so far, so that waiting pages are claimed less and less often.
         """
-        new_item = _make_hop_item(origin, hop, target_lane, waiting_lane=item.lane)
+        new_item = _make_redirect_item(origin, redirect, target_lane, waiting_lane=item.lane)
         added = await retry_while_unavailable(lambda: self._frontier.add(new_item))
         if added and self._one_host_per_lane:
-            until = _to_datetime(hop.until)
+            until = _to_datetime(redirect.until)
             await retry_while_unavailable(lambda: self._frontier.block(item.lane, until=until, at_least=True))
-        waited = WAIT_SECONDS - (hop.until / SECOND - time.time())
+        waited = WAIT_SECONDS - (redirect.until / SECOND - time.time())
         return item.release(started=False, after=max(1.0, self._settings.min_interval, waited))
 
-    # a hop
+    # an item that follows a redirect
 
     async def follow(self, item: Item) -> Outcome:
-        """Fetch the target of a robots.txt redirect, unless an earlier hop has fetched the rules."""
-        origin, url, hops, waiting_lane = (item.payload[name] for name in ("origin", "url", "hops", "lane"))
+        """Fetch the target of a robots.txt redirect, unless an earlier one has fetched the rules."""
+        origin, url, redirects, waiting_lane = (item.payload[name] for name in ("origin", "url", "redirects", "lane"))
         before = await self._cache.get(origin)
-        # If a process died during this hop, it may have stored the rules, but its response is not archived: repeat it.
+        # A process that died here may have stored the rules, but its response is not archived: repeat the request.
         if isinstance(before, CachedRobots) and not item.attempts:
             return item.done(result={"known": origin}, started=False)
         response = await self._fetcher.fetch(url, item.lane, fresh=True, size=MAX_BYTES)
         if response.error == "descriptors":
             return await self._fetcher.settle_failure(item, response)
-        known = await self._record(origin, response, lane=item.lane, hops=hops)
-        next_hop: list[Item] = []
+        known = await self._record(origin, response, lane=item.lane, redirects=redirects)
+        next_item: list[Item] = []
         if isinstance(known, RobotsRedirect):
             target_lane = await self._find_lane_of_request(known.url)
             if isinstance(target_lane, Response):
-                known = await self._record(origin, target_lane, lane=item.lane, hops=known.hops)
+                known = await self._record(origin, target_lane, lane=item.lane, redirects=known.redirects)
             elif target_lane != waiting_lane:
-                next_hop = [_make_hop_item(origin, known, target_lane, waiting_lane=waiting_lane)]
+                next_item = [_make_redirect_item(origin, known, target_lane, waiting_lane=waiting_lane)]
         if isinstance(known, CachedRobots):
             await self._apply_hints(waiting_lane, origin, known, seconds=None)
         if isinstance(before, RobotsRedirect) and self._one_host_per_lane:
-            await self._unblock(waiting_lane, before, known, hop_again=bool(next_hop))
+            await self._unblock(waiting_lane, before, known, hop_again=bool(next_item))
         capture = self._captures.build(response, {"kind": "robots"})
-        return item.done(result={"status": response.status}, discovered=next_hop, output=[capture])
+        return item.done(result={"status": response.status}, discovered=next_item, output=[capture])
 
     async def _unblock(
         self, lane: str, before: RobotsRedirect, known: CachedRobots | RobotsRedirect, *, hop_again: bool
     ) -> None:
-        """End the block of the lane that waits for a hop, or extend it to the next hop.
+        """End the block of the lane that waits for a redirect, or extend it to the next redirect.
 
-        A block that ends at another moment than the hop has another reason, such as a Retry-After: leave it.
+        A block that ends at another moment than the redirect has another reason, such as a Retry-After: leave it.
         """
         found = await retry_while_unavailable(lambda: self._frontier.lane(lane))
         if found is None or found.blocked_until != _to_datetime(before.until):
@@ -172,12 +172,14 @@ class RobotsGate:
             seconds = self._compute_seconds_to_retry(known) if isinstance(known, CachedRobots) else 0.0
             await retry_while_unavailable(lambda: self._frontier.block(lane, seconds=seconds))
 
-    # shared by pages and hops
+    # shared by pages and redirects
 
     async def _find_lane_of_request(self, url: str) -> str | Response:
         return self._links.lane_of(url) if self._ip_lanes is None else await self._ip_lanes.find_lane_of_request(url)
 
-    async def _record(self, origin: str, response: Response, *, lane: str, hops: int) -> CachedRobots | RobotsRedirect:
+    async def _record(
+        self, origin: str, response: Response, *, lane: str, redirects: int
+    ) -> CachedRobots | RobotsRedirect:
         """Store what a response says about an origin's rules."""
         if response.error is not None:
             self._stats.errors[f"robots.txt {response.error}"] += 1
@@ -191,7 +193,9 @@ class RobotsGate:
             asked = parse_retry_after(response.headers.get("retry-after"), now=datetime.now(UTC))
             first_retry = max(first_retry, asked or 0.0)
             await self._pacing.block(lane, first_retry)
-        return await self._cache.record_response(origin, response, body=body, hops=hops, first_retry=first_retry)
+        return await self._cache.record_response(
+            origin, response, body=body, redirects=redirects, first_retry=first_retry
+        )
 
     def _compute_seconds_to_retry(self, known: CachedRobots) -> float:
         """Return the seconds until the next attempt at a robots.txt that could not be fetched; 0 if there is none."""
@@ -222,7 +226,7 @@ def _to_datetime(microseconds: int) -> datetime:
     return EPOCH + timedelta(microseconds=microseconds)  # exact, unlike `datetime.fromtimestamp`
 
 
-def _make_hop_item(origin: str, hop: RobotsRedirect, lane: str, *, waiting_lane: str) -> Item:
+def _make_redirect_item(origin: str, redirect: RobotsRedirect, lane: str, *, waiting_lane: str) -> Item:
     """Return the item of one redirect. Its key contains the deadline, so pages that meet the redirect add one item."""
-    payload = {"origin": origin, "url": hop.url, "hops": hop.hops, "lane": waiting_lane}
-    return Item(f"{KEY_PREFIX}{origin} {hop.url} {hop.until}", lane, TOP_PRIORITY, payload)
+    payload = {"origin": origin, "url": redirect.url, "redirects": redirect.redirects, "lane": waiting_lane}
+    return Item(f"{KEY_PREFIX}{origin} {redirect.url} {redirect.until}", lane, TOP_PRIORITY, payload)
