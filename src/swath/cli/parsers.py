@@ -29,6 +29,9 @@ def parse_duration(text: str | float) -> float:
     return seconds
 
 
+parse_duration.__name__ = "duration"  # typer's help shows it as the type of an argument
+
+
 def parse_size(text: str | int) -> int:
     """Parse `10MB`, `1GB` or `512KiB` into bytes."""
     match = _NUMBER_AND_UNIT.fullmatch(str(text).strip().lower())
