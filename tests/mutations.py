@@ -228,8 +228,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "fairness: a lane taken in part stays in front",
         f"{SQLITE}/claim.py",
-        "lane.place(lane.pacing(self._pacing), self._now, new_turn=True)",
-        "lane.place(lane.pacing(self._pacing), self._now)",
+        "lane.requeue(lane.pacing(self._pacing), self._now, new_turn=True)",
+        "lane.requeue(lane.pacing(self._pacing), self._now)",
         "sqlite",
     ),
     Mutation(
@@ -424,7 +424,7 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "pacing: a looser default does not reach lanes that wait",
         f"{SQLITE}/admin.py",
-        "        lane.place(lane.pacing(session.pacing), now, new_turn=True)\n",
+        "        lane.requeue(lane.pacing(session.pacing), now, new_turn=True)\n",
         "        pass\n",
         "sqlite",
     ),
@@ -515,7 +515,7 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-3: a lane is queued although it is busy, and started",
         f"{POSTGRES}/lanes.sql",
-        "WHEN _paused OR (_at_once > 0 AND _in_flight >= _at_once) THEN NULL",
+        "WHEN _paused OR (_concurrency > 0 AND _in_flight >= _concurrency) THEN NULL",
         "WHEN _paused THEN NULL",
         "postgres",
     ),

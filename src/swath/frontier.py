@@ -438,7 +438,7 @@ class Frontier:
                 if is_late and lane.waiting and not lane.limits.paused and None in lane.limits:
                     late[lane.partition].append(number)
             for partition, numbers in late.items():
-                await self._store.place_lanes(partition, numbers)
+                await self._store.requeue_lanes(partition, numbers)
 
 
 def _may_have_missed_items(reply: ClaimReply) -> bool:

@@ -80,7 +80,7 @@ async def test_a_lane_that_is_placed_again_wakes(site: Site) -> None:
     await other.store.change_settings(min_interval=0)
     _, waiting = await sleeper(site)
     site.clock.advance(1)
-    await other.store.place_lanes(0, [1])
+    await other.store.requeue_lanes(0, [1])
     async with asyncio.timeout(PATIENCE):
         await waiting
 

@@ -233,12 +233,12 @@ class FrontierMachine(Player):
         self.do_change_settings(before.min_interval, before.concurrency, None)
 
     @rule(partition=some, which=some)
-    def place(self, partition: int, which: int) -> None:
+    def requeue(self, partition: int, which: int) -> None:
         """Place lanes by the present settings."""
         self.step()
         partition %= self.partitions
         numbers = [number for number, lane in self.look().lanes if lane.partition == partition]
-        self.must(lambda store: store.place_lanes(partition, numbers[which % 2 :]))
+        self.must(lambda store: store.requeue_lanes(partition, numbers[which % 2 :]))
 
     @rule(turn=some, by=st.sampled_from(["default", "lane"]))
     def speed_up(self, turn: int, by: str) -> None:

@@ -133,7 +133,7 @@ class Driver:
             self.renew: 5,
             self.change_lane: 6,
             self.change_settings: 3,
-            self.place_lanes: 3,
+            self.requeue_lanes: 3,
             self.reopen: 4,
             self.settle_again: 2,
         }
@@ -280,10 +280,10 @@ class Driver:
             paused=choose.choice([None, None, False, False, True]),
         )
 
-    async def place_lanes(self) -> None:
+    async def requeue_lanes(self) -> None:
         if lanes := await self.model.lanes():
             partition = self.random.randrange(self.partitions)
-            await self.both("place_lanes", partition, [n for n, lane in lanes if lane.partition == partition][::2])
+            await self.both("requeue_lanes", partition, [n for n, lane in lanes if lane.partition == partition][::2])
 
     async def reopen(self) -> None:
         if self.settled:

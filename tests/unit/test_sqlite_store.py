@@ -435,7 +435,7 @@ async def test_wait_wakes_for_lanes_that_are_placed_again(store: SqliteStore) ->
     await store.claim(request())
     waiting = asyncio.ensure_future(store.wait(60))
     await asyncio.sleep(0.01)
-    await store.place_lanes(0, [1])
+    await store.requeue_lanes(0, [1])
     await asyncio.wait_for(waiting, 10)
 
 

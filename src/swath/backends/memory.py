@@ -182,7 +182,7 @@ class MemoryStore:
                 lane = partition.get_or_create_lane(item.lane)
                 self._enter(partition, lane, item, partition.allot(item.span), now)
                 entered.append(lane)
-        self._place(entered, now)
+        self._requeue(entered, now)
         return len(entered)
 
     def _enter(self, partition: _Partition, lane: _Lane, item: EncodedItem, position: int, now: int) -> None:
@@ -204,7 +204,7 @@ class MemoryStore:
     def _pacing(self, lane: _Lane) -> Pacing:
         return lane.limits.pacing(Pacing(self.settings.min_interval, self.settings.concurrency))
 
-    def _place(self, lanes: Iterable[_Lane], now: int, *, new_turn: bool = False) -> None:
+    def _requeue(self, lanes: Iterable[_Lane], now: int, *, new_turn: bool = False) -> None:
         """Insert lanes into the queue, move them or remove them. No other code changes the queue."""
         for lane in {lane.number: lane for lane in lanes}.values():
             pacing = self._pacing(lane)
@@ -281,7 +281,7 @@ class MemoryStore:
                 row.reason = LOST_WORKER.format(losses=row.losses)
             else:
                 self._make_ready(partition, row, RETURNED)
-        self._place((row.lane for row in rows), now)
+        self._requeue((row.lane for row in rows), now)
         self._advance(partition)
         return len(rows), died
 
@@ -291,7 +291,7 @@ class MemoryStore:
             if row.revisit:
                 self._renumber(partition, row)
             self._make_ready(partition, row, RETURNED if row.attempts else FRESH)
-        self._place((row.lane for *_, row in due[:DELAYED_DRAIN]), now)
+        self._requeue((row.lane for *_, row in due[:DELAYED_DRAIN]), now)
 
     def _renumber(self, partition: _Partition, row: _Row) -> None:
         """Give a revisit or a reopened item a new position, because the checkpoint has passed its old one."""
@@ -324,7 +324,7 @@ class MemoryStore:
                 continue
             pacing = self._pacing(lane)
             if earliest_start(pacing, blocked_until=lane.limits.blocked_until, last_at=lane.last_at) > now:
-                self._place([lane], now, new_turn=True)  # limits changed since the lane was placed
+                self._requeue([lane], now, new_turn=True)  # limits changed since the lane was queued
                 continue
             count = count_startable(pacing, in_flight=lane.in_flight, limit=limit - len(taken))
             rows: list[_Row] = []
@@ -335,7 +335,7 @@ class MemoryStore:
                 lane.in_flight += 1
             if rows and starts_count(pacing):
                 lane.last_at = now
-            self._place([lane], now, new_turn=True)  # behind the other lanes, if items remain
+            self._requeue([lane], now, new_turn=True)  # behind the other lanes, if items remain
             taken += rows
         return taken
 
@@ -371,7 +371,7 @@ class MemoryStore:
         held.number = max(held.number, settlement.number)
         for row, move in zip(rows, settlement.moves, strict=True):
             self._settle_row(partition, row, move, now)
-        self._place((row.lane for row in rows), now)
+        self._requeue((row.lane for row in rows), now)
         discovered = 0
         for number in sorted({item.partition for item in settlement.discovered}):
             other = self._partitions[number]
@@ -468,7 +468,7 @@ class MemoryStore:
         )
         if row.in_flight and starts_begin_to_count(before, self._pacing(row)):
             row.last_at = now
-        self._place([row], now, new_turn=True)
+        self._requeue([row], now, new_turn=True)
         if change.paused:
             self._signal = self._signal._replace(version=self._signal.version + 1)
         self._wake()
@@ -490,16 +490,16 @@ class MemoryStore:
             now = partition.tick(self._clock.now()) if counted else 0
             for lane in counted:
                 lane.last_at = now
-            self._place(counted, now)
+            self._requeue(counted, now)
         if paused is not None:
             self._signal = Signal(paused, self._signal.version + 1)
         self._wake()
 
-    async def place_lanes(self, partition: int, numbers: Sequence[int]) -> None:
+    async def requeue_lanes(self, partition: int, numbers: Sequence[int]) -> None:
         part = self._partitions[partition]
         wanted = set(numbers)
         lanes = [lane for lane in part.lanes.values() if lane.number in wanted]
-        self._place(lanes, part.tick(self._clock.now()), new_turn=True)
+        self._requeue(lanes, part.tick(self._clock.now()), new_turn=True)
         self._wake()
 
     async def reopen(self, places: Sequence[tuple[int, int]]) -> int:
@@ -513,7 +513,7 @@ class MemoryStore:
                 self._renumber(partition, row)
                 row.attempts = row.losses = 0
                 self._make_ready(partition, row, FRESH)
-            self._place((row.lane for row in closed), now)
+            self._requeue((row.lane for row in closed), now)
             reopened += len(closed)
         self._wake()
         return reopened

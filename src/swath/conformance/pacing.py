@@ -333,7 +333,7 @@ class Pacing(Conformance):
         await batch.finish()
         assert len((await trial.claim()).items) == 3
 
-    async def test_place_lanes_applies_the_present_settings_to_waiting_lanes(self, start: Start) -> None:
+    async def test_requeue_lanes_applies_the_present_settings_to_waiting_lanes(self, start: Start) -> None:
         """The named lanes are placed by the present settings; lanes with their own limits are not changed."""
         trial = await start(min_interval=100, concurrency=2)
         for lane in ("resting", "other", "own", "busy", "paused"):
@@ -346,20 +346,20 @@ class Pacing(Conformance):
         trial.clock.advance(20)
         assert (await trial.claim()).keys == []
         numbers = {status.lane: number for number, status in await trial.store.lanes()}
-        await trial.store.place_lanes(0, [numbers[lane] for lane in ("resting", "own", "busy", "paused")])
+        await trial.store.requeue_lanes(0, [numbers[lane] for lane in ("resting", "own", "busy", "paused")])
         assert sorted((await trial.claim()).keys) == ["busy 3", "resting 2"]
         assert (await trial.lane_status("own")).ready_at == batch.reply.now + 50_000_000
         assert (await trial.lane_status("other")).ready_at == batch.reply.now + 100_000_000
         await trial.check()
 
-    async def test_place_lanes_updates_next_ready_at(self, start: Start) -> None:
+    async def test_requeue_lanes_updates_next_ready_at(self, start: Start) -> None:
         trial = await start(min_interval=100)
         await trial.add("a", "b")
         assert (await trial.claim()).keys == ["a"]
         await trial.store.change_settings(min_interval=0)
         assert (await trial.claim()).keys == []
         ((number, _),) = await trial.store.lanes()
-        await trial.store.place_lanes(0, [number])
+        await trial.store.requeue_lanes(0, [number])
         status = await trial.status()
         assert status.next_ready_at is not None
         assert status.next_ready_at <= status.time

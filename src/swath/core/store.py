@@ -305,7 +305,7 @@ class Store(Protocol):
         """
         ...
 
-    async def place_lanes(self, partition: int, numbers: Sequence[int]) -> None:
+    async def requeue_lanes(self, partition: int, numbers: Sequence[int]) -> None:
         """Compute when at most ADD_CHUNK lanes may start next, with the present settings.
 
         Without this call, a waiting lane keeps the time that was computed with the earlier settings.

@@ -93,7 +93,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "learn": SCALAR,
     "change_lane": SCALAR,
     "change_settings": SCALAR,
-    "place_lanes": SCALAR,
+    "requeue_lanes": SCALAR,
     "reopen": SCALAR,
 }
 

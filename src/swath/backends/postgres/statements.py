@@ -39,6 +39,7 @@ CONSTANTS: Mapping[str, str | int] = {
     "INBOX_ROWS": 1_000,  # rows of an inbox that one drain reads
     "DEEP_LANE": 16,  # after this many items were taken from a lane, it stores the place of its first live item
     "MOST_LANES_PUT_OFF": 5_000,  # by one claim
+    "LANES_LOOKED_AT": 500,  # lanes of a level that a claim reads at once after it moved some back
     "MOST_ITEMS_IN_REPLY": 1_000,
     "MOST_BYTES_IN_REPLY": 65_536,
 }

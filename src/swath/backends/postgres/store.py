@@ -314,9 +314,9 @@ class PostgresStore:
         self.settings = (await self.status()).settings
         self._listener.wake()
 
-    async def place_lanes(self, partition: int, numbers: Sequence[int]) -> None:
+    async def requeue_lanes(self, partition: int, numbers: Sequence[int]) -> None:
         given = (partition, number_array(numbers))
-        await self._calls.call("place_lanes", FORMAT, self._now(), *given, doing="placing lanes")
+        await self._calls.call("requeue_lanes", FORMAT, self._now(), *given, doing="requeueing lanes")
         self._listener.wake()
 
     async def reopen(self, places: Sequence[tuple[int, int]]) -> int:

@@ -14,7 +14,7 @@ def add(session: Session, items: Sequence[EncodedItem]) -> int:
         now = partition.tick(session.clock.now())
         lanes = Lanes(session, partition)
         added += take_in(lanes, own, now)
-        lanes.place(now)
+        lanes.requeue(now)
         partition.save(session)
     return added
 

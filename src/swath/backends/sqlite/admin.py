@@ -24,7 +24,7 @@ def change_lane(session: Session, number: int, name: str, change: LaneChange) ->
     pacing = lane.pacing(session.pacing)
     if lane.in_flight and starts_begin_to_count(before, pacing):
         lane.pace(now)
-    lane.place(pacing, now, new_turn=True)
+    lane.requeue(pacing, now, new_turn=True)
     lanes.touch(lane)
     lanes.write()
     limits = (lane.min_interval, lane.concurrency, lane.paused, lane.blocked_until)
@@ -70,16 +70,16 @@ def _count_starts(session: Session, partition: Partition) -> None:
     lanes = Lanes(session, partition)
     for lane in lanes.take(number for (number,) in flying).values():
         lane.pace(now)
-    lanes.place(now)
+    lanes.requeue(now)
     partition.save(session)
 
 
-def place_lanes(session: Session, number: int, lane_numbers: Sequence[int]) -> None:
+def requeue_lanes(session: Session, number: int, lane_numbers: Sequence[int]) -> None:
     partition = Partition.load(session, number)
     now = partition.tick(session.clock.now())
     lanes = Lanes(session, partition)
     for lane in lanes.take(lane_numbers).values():
-        lane.place(lane.pacing(session.pacing), now, new_turn=True)
+        lane.requeue(lane.pacing(session.pacing), now, new_turn=True)
     lanes.write()
     partition.save(session)
 
@@ -112,7 +112,7 @@ def reopen(session: Session, places: Sequence[tuple[int, int]]) -> int:
         lanes = Lanes(session, partition)
         own = [position for where, position in dict.fromkeys(places) if where == number]
         reopened += sum(_reopen(lanes, position) for position in own)
-        lanes.place(now)
+        lanes.requeue(now)
         partition.save(session)
     return reopened
 

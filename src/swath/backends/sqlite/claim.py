@@ -169,7 +169,7 @@ class _PartitionClaim:
             where = {"partition": number, "fence": fence}
             self._connection.execute(self._sql["delete_claimed_all"], where)
             self._connection.execute(self._sql["delete_hold"], where)
-        self._lanes.place(now)
+        self._lanes.requeue(now)
         self._partition.claimed -= len(rows)
         self._partition.dead += len(dead)
         self._partition.advance(self._session, {row[4] for row in dead})
@@ -208,7 +208,7 @@ class _PartitionClaim:
         self._connection.executemany(self._sql["drain_item"], moved)
         self._connection.executemany(self._sql["renumber_seen"], renumbered)
         self._connection.executemany(self._sql["delete_delayed"], [(number, row[0]) for row in rows])
-        self._lanes.place(self._now)
+        self._lanes.requeue(self._now)
         self._partition.delayed -= len(rows)
         return len(rows)
 
@@ -283,7 +283,7 @@ class _PartitionClaim:
         for lane in used:
             self._lanes.remember(lane)
             self._lanes.touch(lane)
-            lane.place(lane.pacing(self._pacing), self._now, new_turn=True)  # behind the other lanes, if items remain
+            lane.requeue(lane.pacing(self._pacing), self._now, new_turn=True)  # behind the other lanes, if items remain
         self._lanes.write()
         return list(chain.from_iterable(given.values()))
 

@@ -34,7 +34,7 @@ def settle(session: Session, ref: ClaimRef, settlement: Settlement) -> SettleRep
     settled = _MoveWriter(lanes, ref.fence, now, returned).settle(held, settlement.moves)
     discovered = _take_in_discovered(lanes, settlement.discovered, now)
     counted = _count_in_lanes(lanes, settlement.lane_counters)
-    lanes.place(now)
+    lanes.requeue(now)
     if counted:
         session.connection.executemany(session.sql["save_lane_counters"], counted)
     if settlement.counters:
@@ -116,7 +116,7 @@ def _take_in_discovered(lanes: Lanes, items: Sequence[EncodedItem], now: int) ->
         time = other.tick(session.clock.now())
         others = Lanes(session, other)
         discovered += take_in(others, own, time)
-        others.place(time)
+        others.requeue(time)
         other.save(session)
     return discovered
 

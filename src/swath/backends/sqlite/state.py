@@ -261,7 +261,7 @@ class Lane:
         self.waits = self.flies = self.visited = 0
         self.timed = self.moved = False
 
-    def place(self, pacing: Pacing, now: int, *, new_turn: bool = False) -> None:
+    def requeue(self, pacing: Pacing, now: int, *, new_turn: bool = False) -> None:
         """Insert the lane into the queue, move it or remove it. No other code changes the queue."""
         if self.head is None or self.paused or (pacing.concurrency and self.in_flight >= pacing.concurrency):
             self.moved = self.moved or self.level is not None
@@ -328,15 +328,15 @@ class Lanes:
         self.partition.ready += 1
         return rank_of(priority, band), self.partition.allot_place()
 
-    def place(self, now: int) -> None:
-        """Place every changed lane in the queue and write it.
+    def requeue(self, now: int) -> None:
+        """Requeue every changed lane and write it.
 
-        Once per transaction is enough: within it a lane's head only rises, and each rise would place the lane at the
+        Once per transaction is enough: within it a lane's head only rises, and each rise would queue the lane at the
         same time.
         """
         default = self.session.pacing
         for lane in self._touched.values():
-            lane.place(lane.pacing(default), now)
+            lane.requeue(lane.pacing(default), now)
         self.write()
 
     def write(self) -> None:

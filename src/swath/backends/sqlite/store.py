@@ -195,8 +195,8 @@ class SqliteStore:
     async def learn(self, facts: Sequence[Fact]) -> None:
         await self._write(lambda session: changing.learn(session, facts))
 
-    async def place_lanes(self, partition: int, numbers: Sequence[int]) -> None:
-        await self._write(lambda session: changing.place_lanes(session, partition, numbers), wakes=True)
+    async def requeue_lanes(self, partition: int, numbers: Sequence[int]) -> None:
+        await self._write(lambda session: changing.requeue_lanes(session, partition, numbers), wakes=True)
 
     async def reopen(self, places: Sequence[tuple[int, int]]) -> int:
         return await self._write(lambda session: changing.reopen(session, places), wakes=True)

@@ -125,9 +125,9 @@ BEGIN
 END
 $$;
 
--- name: place_lanes
+-- name: requeue_lanes
 -- INV-3. Moves waiting lanes to the place in the queue that they have under the present defaults.
-CREATE FUNCTION {schema}.place_lanes_{set}(_format integer, _test_time bigint, _partition integer, _lanes bigint[])
+CREATE FUNCTION {schema}.requeue_lanes_{set}(_format integer, _test_time bigint, _partition integer, _lanes bigint[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan

@@ -388,7 +388,7 @@ BEGIN
             _wanted := _wanted - _items;
             starts_count := starts_count OR _starts;
             _passed := _passed + _moved;
-            _look := CASE WHEN _moved > 0 THEN 500 ELSE 0 END;
+            _look := CASE WHEN _moved > 0 THEN {LANES_LOOKED_AT} ELSE 0 END;
             IF _wanted > 0 AND _passed >= _most_passed THEN
                 _level := NULL;
             ELSIF _wanted > 0 AND _moved > 0 THEN

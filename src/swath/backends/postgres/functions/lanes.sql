@@ -13,12 +13,12 @@ $$;
 
 -- name: lane_level
 -- INV-3. Returns the level under which a lane is queued: the highest priority with waiting items, or null if none may
--- start. This function and `lane_ready_at` alone decide where a lane stands. PostgreSQL inlines both.
-CREATE FUNCTION {schema}.lane_level_{set}(_counts integer[], _paused boolean, _at_once integer, _in_flight integer)
+-- start. This function and `lane_ready_at` alone decide whether and where a lane is queued. PostgreSQL inlines both.
+CREATE FUNCTION {schema}.lane_level_{set}(_counts integer[], _paused boolean, _concurrency integer, _in_flight integer)
 RETURNS smallint
 LANGUAGE sql IMMUTABLE AS $$
     SELECT (CASE
-        WHEN _paused OR (_at_once > 0 AND _in_flight >= _at_once) THEN NULL
+        WHEN _paused OR (_concurrency > 0 AND _in_flight >= _concurrency) THEN NULL
         WHEN _counts[8] > 0 THEN 7 WHEN _counts[7] > 0 THEN 6 WHEN _counts[6] > 0 THEN 5 WHEN _counts[5] > 0 THEN 4
         WHEN _counts[4] > 0 THEN 3 WHEN _counts[3] > 0 THEN 2 WHEN _counts[2] > 0 THEN 1 WHEN _counts[1] > 0 THEN 0
     END)::smallint
@@ -26,10 +26,12 @@ $$;
 
 -- name: lane_ready_at
 -- INV-3. Returns when a lane is ready: at its turn, but not before its block ends and its interval has passed.
-CREATE FUNCTION {schema}.lane_ready_at_{set}(_turn bigint, _blocked_until bigint, _last_at bigint, _pause bigint)
+CREATE FUNCTION {schema}.lane_ready_at_{set}(_turn bigint, _blocked_until bigint, _last_at bigint, _min_interval bigint)
 RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT greatest(_turn, _blocked_until, CASE WHEN _last_at > 0 AND _pause > 0 THEN _last_at + _pause ELSE 0 END)
+    SELECT greatest(
+        _turn, _blocked_until, CASE WHEN _last_at > 0 AND _min_interval > 0 THEN _last_at + _min_interval ELSE 0 END
+    )
 $$;
 
 -- name: change_lanes
