@@ -23,7 +23,7 @@ TOP_LEFT, BOTTOM_LEFT = "╭", "╰"
 def main() -> int:
     session = f"swath-{uuid.uuid4().hex[:8]}"
     with tempfile.TemporaryDirectory() as folder:
-        crawl = [sys.executable, str(ROOT / "examples" / "demo_crawl.py"), "--out", "crawl"]
+        crawl = [sys.executable, str(ROOT / "examples" / "demo_crawl.py"), "--out", "demo-crawl"]
         start = ["tmux", "new-session", "-d", "-s", session, "-x", str(COLUMNS), "-y", str(LINES)]
         subprocess.run([*start, f"cd {folder} && {shlex.join(crawl)}"], check=True)
         try:
