@@ -21,8 +21,8 @@ MAX_DISCOVERED = 10_000  # discovered items and rows in one settlement, unless a
 ENOUGH_OUTCOMES = 100  # a claim with this many outcomes is settled without waiting for more
 MAX_WAIT = 0.02  # seconds that an outcome waits for others of its claim
 MAX_CONCURRENT_COMMITS = 4  # while all of them are in progress, groups grow
-# With a sink, two transactions: one is written while the other commits. On SQLite, which has one writer, groups grow
-# more that way: 79% of the speed without a sink, against 70% with four (2 cores, 500 workers, a row for each item).
+# With a sink, two transactions: one is written while the other commits. Groups grow more than with four, which pays on
+# SQLite with its single writer (`BENCH_ONLY=sink make bench` compares with a run without a sink).
 MAX_CONCURRENT_TRANSACTIONS = 2
 MAX_PENDING_BYTES = 64_000_000  # of output and discovered items that wait to be settled; above it, no item starts
 DISCOVERED_BYTES = 640  # the assumed size of a discovered item, or of a row for the sink
