@@ -68,9 +68,7 @@ class Session:
         fresh: dict[bytes, EncodedItem] = {}
         for item in items:
             if item.hash not in self.known_keys:
-                fresh.setdefault(
-                    item.hash, item
-                )  # if two items have the same key, the first one counts, as in the store
+                fresh.setdefault(item.hash, item)  # of two items with the same key, the first counts, as in the store
         return list(fresh.values())
 
     def knows(self, item_hash: bytes) -> bool:
