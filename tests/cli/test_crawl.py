@@ -267,8 +267,9 @@ def test_export_is_utf_8_in_any_locale(tmp_path: Path) -> None:
 def test_export_omits_empty_fields(tmp_path: Path) -> None:
     closed = ("--connect-to", "::127.0.0.1:1", "--allow-private", "--retries", "0", "--delay", "0s")
     run_swath("crawl", "example.com", *closed, "--out", str(tmp_path))
-    robots = json.loads(run_swath("export", "--out", str(tmp_path)).out)
+    robots, page = map(json.loads, run_swath("export", "--out", str(tmp_path)).out.splitlines())
     assert (robots["kind"], robots["status"], None in robots.values()) == ("robots", 0, False)
+    assert (page["kind"], "status" in page, page["excluded"]) == ("page", False, "robots")
 
 
 def test_an_unwritable_index_is_reported(tmp_path: Path) -> None:

@@ -411,19 +411,19 @@ class Pacing(Conformance):
     async def test_settle_release_of_unstarted_items_leaves_the_lane_ready(self, start: Start) -> None:
         trial = await start(min_interval=10, concurrency=1)
         await trial.add(*"abcd")
-        for move in (done, release):
+        for move in (done, dead, release):
             batch = await trial.claim()
             await batch.settle(move(batch.only, started=False))
         batch = await trial.claim()
-        assert batch.keys == ["b"], "it was released, and is the first of its lane"
+        assert batch.keys == ["c"], "it was released, and is the first of its lane"
         await batch.finish()
         assert (await trial.claim()).keys == []
 
     async def test_settle_of_unstarted_items_keeps_an_interval_that_runs_from_the_claim(self, start: Start) -> None:
         for concurrency in (0, 2):
             trial = await start(min_interval=10, concurrency=concurrency)
-            await trial.add(*"abc")
-            for move in (done, release):
+            await trial.add(*"abcd")
+            for move in (done, dead, release):
                 batch = await next_start(trial)
                 trial.clock.advance(1)
                 await batch.settle(move(batch.only, started=False))

@@ -77,8 +77,8 @@ def retry(item: Item, *, after: float = 0, reason: str = "later", error: str | N
     return Move(item.position, MoveKind.RETRY, delay=to_microseconds(after), reason=reason, error=error)
 
 
-def dead(item: Item, *, reason: str = "no use", error: str | None = None) -> Move:
-    return Move(item.position, MoveKind.DEAD, reason=reason, error=error)
+def dead(item: Item, *, reason: str = "no use", error: str | None = None, started: bool = True) -> Move:
+    return Move(item.position, MoveKind.DEAD, reason=reason, error=error, started=started)
 
 
 def release(item: Item, *, started: bool = True, after: float | None = None) -> Move:

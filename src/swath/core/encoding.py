@@ -115,7 +115,7 @@ def encode_outcome(outcome: Outcome, *, max_attempts: int, partitions: int) -> M
             return _encode_retry(outcome, max_attempts)
         case Dead():
             reason, error = _encode_reason(outcome.reason), _encode_error(outcome.error)
-            return Move(item.position, MoveKind.DEAD, reason=reason, error=error)
+            return Move(item.position, MoveKind.DEAD, reason=reason, error=error, started=outcome.started)
         case Release():
             delay = None if outcome.after is None else check_delay("after", outcome.after)
             return Move(item.position, MoveKind.RELEASE, delay=delay, started=outcome.started)

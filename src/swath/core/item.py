@@ -98,9 +98,13 @@ class Item(NamedTuple):
         output: Any = None,
         counters: Mapping[str, int] = NO_COUNTERS,
         lane_counters: Mapping[str, int] = NO_COUNTERS,
+        started: bool = True,
     ) -> "Dead":
-        """Do not try the item again. `frontier.dead()` lists it with its reason; `reopen()` makes it ready again."""
-        return Dead(self, reason, error, output, counters, lane_counters)
+        """Do not try the item again. `frontier.dead()` lists it with its reason; `reopen()` makes it ready again.
+
+        Pass `started=False` if the work never began: a lane with a concurrency of 1 may then start at once.
+        """
+        return Dead(self, reason, error, output, counters, lane_counters, started)
 
     def release(
         self,
@@ -166,6 +170,7 @@ class Dead(NamedTuple):
     output: Any = None
     counters: Mapping[str, int] = NO_COUNTERS
     lane_counters: Mapping[str, int] = NO_COUNTERS
+    started: bool = True
 
 
 class Release(NamedTuple):

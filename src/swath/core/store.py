@@ -100,7 +100,7 @@ class Move(NamedTuple):
     result: str | None = None  # DONE, SPLIT
     reason: str | None = None  # RETRY, DEAD
     error: str | None = None  # RETRY, DEAD
-    started: bool = True  # DONE, RELEASE: whether it counts for the interval of its lane
+    started: bool = True  # DONE, DEAD, RELEASE: whether it counts for the interval of its lane
     # SPLIT: the payload of the first part. DONE with a delay: the payload of the next visit; None keeps the old one.
     payload: str | None = None
     rest: EncodedItem | None = None  # SPLIT: the upper half of the span; with span 1, it replaces the item

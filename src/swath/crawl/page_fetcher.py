@@ -7,6 +7,7 @@ from swath.crawl.http.address import parse_ip_literal
 from swath.crawl.http.fetcher import Fetcher
 from swath.crawl.http.response import Response
 from swath.crawl.pacing import LanePacing, compute_page_retry_pause
+from swath.crawl.refusal import give_up_page
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
 from swath.crawl.urls import normalise
@@ -46,7 +47,7 @@ class PageFetcher:
         await self._pacing.record_response(item.lane, response.ended - response.started, failed=True)
         reason = f"{response.error}: {response.detail}"
         if response.error in ("url", "private") or count_failures(item) >= self._settings.retries:
-            return item.dead(reason=reason)
+            return give_up_page(item, reason, attempts=count_failures(item) + 1)
         interval = self._pacing.get(item.lane).interval
         return item.retry(after=compute_page_retry_pause(count_failures(item), interval=interval), reason=reason)
 

@@ -17,6 +17,7 @@ from swath.crawl.links import LinkFilter
 from swath.crawl.pacing import LanePacing, compute_page_retry_pause, parse_retry_after
 from swath.crawl.page_fetcher import PageFetcher, count_failures
 from swath.crawl.page_processor import PAGES, PageProcessor
+from swath.crawl.refusal import refuse_page
 from swath.crawl.robots.cache import RobotsCache
 from swath.crawl.robots.gate import RobotsGate
 from swath.crawl.settings import CrawlSettings
@@ -99,9 +100,8 @@ class PageHandler:
             return None
         if pages < budget:
             return item.release(started=False, after=BUDGET_RECHECK)  # pages in flight may fail and not count
-        self._stats.refused["host-budget"] += 1
         rule = f"--max-pages-per-host {budget}: {item.lane} has reached this limit"
-        return item.done(result={"excluded": "host-budget", "rule": rule}, started=False)
+        return refuse_page(item, "host-budget", rule, stats=self._stats)
 
     async def _settle(self, item: Item, response: Response) -> Outcome:
         """Settle a page: process the response, or retry if the host failed or is busy."""

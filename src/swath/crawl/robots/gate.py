@@ -23,6 +23,7 @@ from swath.crawl.links import LinkFilter
 from swath.crawl.pacing import LanePacing, compute_robots_retry_pause, parse_retry_after
 from swath.crawl.page_fetcher import PageFetcher
 from swath.crawl.parse.page import decode_body
+from swath.crawl.refusal import refuse_page
 from swath.crawl.robots.cache import KEY_PREFIX, TOP_PRIORITY, WAIT_SECONDS, CachedRobots, RobotsCache, RobotsRedirect
 from swath.crawl.robots.parser import MAX_BODY
 from swath.crawl.robots.policy import SECOND
@@ -90,8 +91,8 @@ class RobotsGate:
         verdict = known.robots.decide(item.key, self._settings.user_agent)
         if verdict.allowed:
             return None
-        self._stats.refused["robots"] += 1
-        return item.done(result={"excluded": "robots", "rule": verdict.rule}, started=False)
+        assert verdict.rule is not None
+        return refuse_page(item, "robots", verdict.rule, stats=self._stats)
 
     async def _request(self, item: Item, origin: str, redirect: RobotsRedirect | None) -> Outcome:
         """Fetch robots.txt, or the target of its redirect, instead of the page."""
