@@ -45,6 +45,10 @@ BODIES = {
     ("Frontier", "reopen_dead"): """
         wanted = keys if keys is None or isinstance(keys, str) else list(keys)
         return self._portal.call(self._frontier.reopen_dead(wanted, lane=lane, reason=reason))""",
+    ("Frontier", "reopen_done"): """
+        wanted = keys if keys is None or isinstance(keys, str) else list(keys)
+        return self._portal.call(
+            self._frontier.reopen_done(wanted, result_key=result_key, lane=lane, where=where))""",
     ("Frontier", "encode"): """
         several = items if isinstance(items, Item | EncodedItem | str) else list(items)
         return self._portal.call(self._portal.encode(self._frontier, several, drop_known))""",

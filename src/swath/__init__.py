@@ -30,7 +30,7 @@ from swath.core.errors import (
     WrongTransaction,
 )
 from swath.core.events import Event, Observer
-from swath.core.inspection import DeadItem, LaneInfo, PendingItem
+from swath.core.inspection import DeadItem, DoneItem, LaneInfo, PendingItem
 from swath.core.item import (
     DEFAULT_LANE,
     DEFAULT_PRIORITY,
@@ -70,6 +70,7 @@ __all__ = [
     "Dead",
     "DeadItem",
     "Done",
+    "DoneItem",
     "EncodedItem",
     "Event",
     "Explanation",

@@ -17,9 +17,12 @@ from swath.core.encoding import encode_facts, encode_item
 from swath.core.errors import InvalidSetting, StoreUnavailable, UsageError
 from swath.core.inspection import (
     DeadItem,
+    DoneItem,
     LaneInfo,
     PendingItem,
     build_dead_item,
+    build_done_item,
+    build_done_row,
     build_lane_info,
     build_pending_item,
 )
@@ -27,14 +30,16 @@ from swath.core.item import UNCHANGED, Item, Unchanged
 from swath.core.lane import hash_key, locate_lane
 from swath.core.session import Session
 from swath.core.status import Explanation, Status, explain, explain_unknown, summarize_status
-from swath.core.store import ADD_CHUNK, DEFAULT, ClaimReply, EncodedItem, Found, LaneChange, Store
+from swath.core.store import ADD_CHUNK, DEFAULT, ClaimReply, DoneRow, EncodedItem, Found, LaneChange, Store
 from swath.core.validation import (
+    MAX_KEY_BYTES,
     check_concurrency,
     check_key,
     check_lane,
     check_moment,
     check_seconds,
     check_settings,
+    check_text,
     show,
 )
 from swath.runner.execution import Handler, Transaction
@@ -311,9 +316,41 @@ class Frontier:
         self._session.emit(events.Reopened(reopened))
         return reopened
 
+    async def reopen_done(
+        self,
+        keys: str | Iterable[str] | None = None,
+        *,
+        result_key: str,
+        lane: str | None = None,
+        where: Callable[[DoneItem], bool] | None = None,
+    ) -> int:
+        """Make done items ready again whose result is a mapping with `result_key`; return how many.
+
+        Such as "dropped" for items that `drop` settled. Items that are done with another result are never chosen.
+        Choose among those with it by key, by lane, by a function that says which ones, or by several of these; all if
+        none is given.
+        """
+        check_text("result_key", result_key, MAX_KEY_BYTES)
+        reopened = 0
+        began = await self._read_latest_time()  # items that are done again stay done
+        pages = self._read_done(lane, result_key) if keys is None else self._find_done(_list_keys(keys), lane)
+        async for page in pages:
+            chosen = [
+                (row.partition, row.position)
+                for row in page
+                if row.settled_at <= began and _is_chosen(build_done_item(row), result_key, where)
+            ]
+            reopened += await self._store.reopen(chosen) if chosen else 0
+        self._session.emit(events.Reopened(reopened))
+        return reopened
+
+    async def _find_done(self, keys: Sequence[str], lane: str | None) -> AsyncIterator[Sequence[DoneRow]]:
+        for key in keys:
+            yield [build_done_row(found) for found in await self._find(key, lane) if found.state == "done"]
+
     async def _reopen_all_dead(self, lane: str | None, reason: str | None) -> int:
         reopened, after = 0, None
-        began = max(part.time for part in (await self._store.status()).partitions)  # items that die again stay dead
+        began = await self._read_latest_time()  # items that die again stay dead
         while page := await self._store.dead(after=after, limit=ADD_CHUNK):
             after = (page[-1].partition, page[-1].position)
             chosen = [
@@ -333,6 +370,9 @@ class Frontier:
             and (reason is None or reason in (found.reason or ""))
         ]
         return await self._store.reopen(chosen) if chosen else 0
+
+    async def _read_latest_time(self) -> int:
+        return max(part.time for part in (await self._store.status()).partitions)
 
     async def learn(self, facts: Mapping[str, Any]) -> None:
         """Store facts by key, for every process that works on the frontier. A newer value replaces the older one."""
@@ -409,6 +449,33 @@ class Frontier:
             for row in page:
                 yield build_dead_item(row)
 
+    async def done(self, *, lane: str | None = None, result_key: str | None = None) -> AsyncIterator[DoneItem]:
+        """Iterate over done items, page by page: all, those of a lane, or those whose result is a mapping with a key.
+
+        The store has no index of lanes or results. It reads every done item, or with `lane`, those of its partition.
+        """
+        if result_key is not None:
+            check_text("result_key", result_key, MAX_KEY_BYTES)
+        async for page in self._read_done(lane, result_key):
+            for row in page:
+                item = build_done_item(row)
+                if _is_chosen(item, result_key, None):
+                    yield item
+
+    async def _read_done(self, lane: str | None, result_key: str | None) -> AsyncIterator[Sequence[DoneRow]]:
+        """Yield pages of done items; with `result_key`, those whose result contains it somewhere."""
+        if lane is not None:
+            check_lane(lane)
+        place = None if lane is None else (locate_lane(lane, self._store.settings.partitions)[0], lane)
+        text = None if result_key is None else f"{json.dumps(result_key)}:"  # as `encode_json` writes it
+        after: tuple[int, int] | None = None
+        while True:
+            page = await self._store.done(after=after, limit=ADD_CHUNK, lane=place, result_text=text)
+            yield page.rows
+            after = page.after
+            if after is None:
+                return
+
     async def pending(self) -> AsyncIterator[PendingItem]:
         """Iterate over the items that hold the checkpoint back, page by page: ready, delayed or claimed ones.
 
@@ -468,6 +535,11 @@ async def _iterate(items: NewItems) -> AsyncIterator[NewItem]:
 def _list_keys(keys: str | Iterable[str]) -> list[str]:
     """Treat a bare string as one key instead of iterating over its characters."""
     return [keys] if isinstance(keys, str) else list(keys)
+
+
+def _is_chosen(item: DoneItem, result_key: str | None, where: Callable[[DoneItem], bool] | None) -> bool:
+    has_key = result_key is None or (isinstance(item.result, dict) and result_key in item.result)
+    return has_key and (where is None or where(item))
 
 
 def _encode_limit(name: str, value: Any, check: Callable[[Any], int]) -> int | None:

@@ -385,6 +385,77 @@ async def test_reopen_dead_by_key_leaves_done_items_alone() -> None:
         assert (await b.frontier.status()).done == 1
 
 
+async def settle_with_results(b: Bench, results: dict[str, Any]) -> None:
+    await b.frontier.add(Item(key, lane=f"lane {n % 2}") for n, key in enumerate(results))
+    claim = await claimed(b, MAX_CLAIM)
+    await claim.settle([item.done(result=results[item.key]) for item in claim.items])
+
+
+RESULTS = {
+    "plain": None,
+    "text": '{"why": 1}',
+    "list": ["why"],
+    "inner": {"a": {"why": 1}},
+    "other": {"whyever": 1},
+    "one": {"why": 1},
+    "two": {"b": 1, "why": None},
+    "escaped": {"wo\u0308": 1},
+}
+
+
+async def test_done_items_are_listed_with_their_results() -> None:
+    async with bench(partitions=3) as b:
+        await settle_with_results(b, RESULTS)
+        everything = [item async for item in b.frontier.done()]
+        assert {item.key: item.result for item in everything} == RESULTS
+        assert [item.key async for item in b.frontier.done(lane="lane 1") if item.lane != "lane 1"] == []
+        assert len([item async for item in b.frontier.done(lane="lane 1")]) == 4
+        assert {item.key async for item in b.frontier.done(result_key="why")} == {"one", "two"}
+        assert [item.key async for item in b.frontier.done(result_key="why", lane="lane 1")] == ["one"]
+        assert [item.key async for item in b.frontier.done(result_key="wo\u0308")] == ["escaped"]
+        for wrong in ({"lane": ""}, {"result_key": ""}, {"result_key": 7}):
+            with pytest.raises(swath.UsageError):
+                [item async for item in b.frontier.done(**wrong)]
+
+
+async def test_done_items_are_listed_page_by_page() -> None:
+    async with bench() as b:
+        await settle_with_results(b, {f"k{n}": {"why": n} for n in range(ADD_CHUNK + 10)} | RESULTS)
+        assert len([item async for item in b.frontier.done()]) == ADD_CHUNK + 10 + len(RESULTS)
+        assert b.faults.calls["done"] == 2
+
+
+async def test_reopen_done_leaves_items_with_other_results_alone() -> None:
+    async with bench(partitions=3) as b:
+        await settle_with_results(b, RESULTS)
+        assert await b.frontier.reopen_done(RESULTS, result_key="why", where=lambda item: item.result["why"] == 1) == 1
+        assert await b.frontier.reopen_done("plain", result_key="why") == 0
+        assert await b.frontier.reopen_done(result_key="why", lane="lane 1") == 0  # "one" is ready now
+        assert await b.frontier.reopen_done(result_key="whyever", where=lambda item: item.key == "plain") == 0
+        assert await b.frontier.reopen_done(result_key="why") == 1
+        assert {key for key in RESULTS if await b.state(key) == "ready"} == {"one", "two"}
+        assert [event.items for event in b.seen.of(events.Reopened)] == [1, 0, 0, 0, 1]
+
+
+async def test_reopen_done_takes_an_item_once_although_it_is_done_again_meanwhile() -> None:
+    async with bench() as b:
+        await settle_with_results(b, {"k": {"why": 1}})
+        b.faults.changed["done"] = lambda page: page._replace(after=(0, 1)) if b.faults.calls["done"] == 1 else page
+        reopens, lists = b.faults.held_up["reopen"], b.faults.held_up["done"] = asyncio.Event(), asyncio.Event()
+        lists.set()
+        reopening = asyncio.create_task(b.frontier.reopen_done(result_key="why"))
+        await b.faults.saw("reopen")
+        lists.clear()
+        reopens.set()
+        await b.faults.saw("done", 2)
+        b.clock.advance(1)
+        claim = await claimed(b)
+        await claim.settle([item.done(result={"why": 1}) for item in claim.items])
+        lists.set()
+        assert await reopening == 1
+        assert await b.state("k") == "done"
+
+
 async def test_explain_follows_a_key_through_its_life() -> None:
     async with bench(max_attempts=2) as b:
         assert (await b.frontier.explain("a")).state == "unknown"

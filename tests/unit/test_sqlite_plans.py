@@ -34,6 +34,7 @@ SLOW = {
     "counters",
     "list_lanes",
     "list_dead",
+    "list_done",
     "list_unsettled",
     "outputs",
     "partition_states",
@@ -114,6 +115,12 @@ def test_ready_lanes_are_read_in_order_from_their_place(connection: sqlite3.Conn
 def test_the_first_item_of_a_lane_is_looked_up_by_its_place(connection: sqlite3.Connection) -> None:
     _, items, *_ = plan(connection, SQL["claim_firsts"])
     assert "PRIMARY KEY (partition=? AND lane=? AND rank=? AND place=?)" in items
+
+
+def test_done_items_are_read_in_order_from_their_place(connection: sqlite3.Connection) -> None:
+    """What is sorted is one page."""
+    details = plan(connection, SQL["list_done"])
+    assert any("INDEX swath_done_position ((partition,position)>(?,?) AND partition<?)" in line for line in details)
 
 
 def test_a_bad_plan_is_noticed(connection: sqlite3.Connection) -> None:

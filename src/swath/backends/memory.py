@@ -40,6 +40,8 @@ from swath.core.store import (
     ClaimReply,
     ClaimRequest,
     DeadRow,
+    DonePage,
+    DoneRow,
     EncodedItem,
     Fact,
     Found,
@@ -610,6 +612,37 @@ class MemoryStore:
             if after is None or (part.number, row.position) > after
         ]
         return rows[:limit]
+
+    async def done(
+        self,
+        *,
+        after: tuple[int, int] | None = None,
+        limit: int = 100,
+        lane: tuple[int, str] | None = None,
+        result_text: str | None = None,
+    ) -> DonePage:
+        read = [
+            DoneRow(
+                partition=part.number,
+                position=row.position,
+                lane=row.lane.name,
+                priority=row.priority,
+                key=row.key,
+                payload=row.payload,
+                settled_at=row.settled_at or 0,
+                result=row.result,
+            )
+            for part in self._partitions
+            if lane is None or part.number == lane[0]
+            for row in part.list_rows("done")
+            if after is None or (part.number, row.position) > after
+        ][:limit]
+        wanted = [
+            row
+            for row in read
+            if (lane is None or row.lane == lane[1]) and (result_text is None or result_text in (row.result or ""))
+        ]
+        return DonePage(wanted, (read[-1].partition, read[-1].position) if len(read) == limit else None)
 
     async def pending(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[PendingRow]:
         rows = [

@@ -9,7 +9,7 @@ from typing import Any
 from swath.core.clock import SECOND, as_datetime
 from swath.core.counters import NO_COUNTERS
 from swath.core.lane import Pacing
-from swath.core.store import DeadRow, LaneRow, PendingRow, Settings
+from swath.core.store import DeadRow, DoneRow, Found, LaneRow, PendingRow, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,20 @@ class DeadItem:
 
 
 @dataclass(frozen=True, slots=True)
+class DoneItem:
+    """An item that is done, with its result."""
+
+    key: str
+    lane: str
+    priority: int
+    payload: Any
+    result: Any
+    settled_at: datetime
+    partition: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
 class PendingItem:
     """An item that holds the checkpoint back: it is ready, delayed or claimed, and was never done."""
 
@@ -108,6 +122,29 @@ def build_dead_item(row: DeadRow) -> DeadItem:
         attempts=row.attempts,
         reason=row.reason,
         error=row.error,
+        settled_at=as_datetime(row.settled_at),
+        partition=row.partition,
+        position=row.position,
+    )
+
+
+def build_done_row(found: Found) -> DoneRow:
+    """Return a done item that was found by its key as a listing has it."""
+    assert found.state == "done"
+    assert found.lane is not None
+    assert found.position is not None
+    settled_at = found.settled_at or 0
+    place = (found.partition, found.position)
+    return DoneRow(*place, found.lane.lane, found.priority, found.key, found.payload, settled_at, found.result)
+
+
+def build_done_item(row: DoneRow) -> DoneItem:
+    return DoneItem(
+        key=row.key,
+        lane=row.lane,
+        priority=row.priority,
+        payload=decode_payload(row.payload),
+        result=decode_payload(row.result),
         settled_at=as_datetime(row.settled_at),
         partition=row.partition,
         position=row.position,

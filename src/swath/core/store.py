@@ -228,6 +228,32 @@ class DeadRow(NamedTuple):
     error: str | None
 
 
+class DoneRow(NamedTuple):
+    """A done item as a store keeps it."""
+
+    partition: int
+    position: int
+    lane: str
+    priority: int
+    key: str
+    payload: str | None
+    settled_at: int
+    result: str | None
+
+
+class DonePage(NamedTuple):
+    """Some of the done items that a listing has read."""
+
+    rows: Sequence[DoneRow]
+    after: tuple[int, int] | None  # continues the listing; None: there are no more
+
+    @classmethod
+    def build(cls, found: Sequence[tuple[Any, ...]]) -> "DonePage":
+        """Build a page from rows with two more columns: whether it is wanted, and whether it is the page's last."""
+        rows = [DoneRow(*fields) for *fields, wanted, _ in found if wanted]
+        return cls(rows, (found[-1][0], found[-1][1]) if found and found[-1][-1] else None)
+
+
 class PendingRow(NamedTuple):
     """An item that is ready, delayed or claimed and was not done before, as a store keeps it."""
 
@@ -338,6 +364,21 @@ class Store(Protocol):
 
     async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadRow]:
         """Return dead items, by (partition, position)."""
+        ...
+
+    async def done(
+        self,
+        *,
+        after: tuple[int, int] | None = None,
+        limit: int = 100,
+        lane: tuple[int, str] | None = None,
+        result_text: str | None = None,
+    ) -> DonePage:
+        """Read at most `limit` done items, by (partition, position), and return those that are wanted.
+
+        `lane` is a partition and the name of a lane in it. `result_text` is a text that the result contains. Only items
+        of this partition are read, but those of all its lanes, so a page may be empty before the listing ends.
+        """
         ...
 
     async def pending(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[PendingRow]:

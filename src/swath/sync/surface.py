@@ -12,7 +12,7 @@ from swath.backends.registry import suggest_options
 from swath.core.check import CheckReport
 from swath.core.clock import Clock
 from swath.core.events import Observer
-from swath.core.inspection import DeadItem, LaneInfo, PendingItem
+from swath.core.inspection import DeadItem, DoneItem, LaneInfo, PendingItem
 from swath.core.item import UNCHANGED, Item, Outcome, Unchanged
 from swath.core.status import Explanation, Status
 from swath.core.store import EncodedItem, OutputMove, Store
@@ -310,6 +310,23 @@ class Frontier:
         wanted = keys if keys is None or isinstance(keys, str) else list(keys)
         return self._portal.call(self._frontier.reopen_dead(wanted, lane=lane, reason=reason))
 
+    def reopen_done(
+        self,
+        keys: str | Iterable[str] | None = None,
+        *,
+        result_key: str,
+        lane: str | None = None,
+        where: Callable[[DoneItem], bool] | None = None,
+    ) -> int:
+        """Make done items ready again whose result is a mapping with `result_key`; return how many.
+
+        Such as "dropped" for items that `drop` settled. Items that are done with another result are never chosen.
+        Choose among those with it by key, by lane, by a function that says which ones, or by several of these; all if
+        none is given.
+        """
+        wanted = keys if keys is None or isinstance(keys, str) else list(keys)
+        return self._portal.call(self._frontier.reopen_done(wanted, result_key=result_key, lane=lane, where=where))
+
     def learn(self, facts: Mapping[str, Any]) -> None:
         """Store facts by key, for every process that works on the frontier. A newer value replaces the older one."""
         self._portal.call(self._frontier.learn(facts))
@@ -354,6 +371,13 @@ class Frontier:
     def dead(self) -> Iterator[DeadItem]:
         """Iterate over all dead items, page by page."""
         return self._portal.iterate(self._frontier.dead())
+
+    def done(self, *, lane: str | None = None, result_key: str | None = None) -> Iterator[DoneItem]:
+        """Iterate over done items, page by page: all, those of a lane, or those whose result is a mapping with a key.
+
+        The store has no index of lanes or results. It reads every done item, or with `lane`, those of its partition.
+        """
+        return self._portal.iterate(self._frontier.done(lane=lane, result_key=result_key))
 
     def pending(self) -> Iterator[PendingItem]:
         """Iterate over the items that hold the checkpoint back, page by page: ready, delayed or claimed ones.

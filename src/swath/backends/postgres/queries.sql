@@ -87,6 +87,25 @@ JOIN {schema}.lane AS n ON n.partition = d.partition AND n.number = d.lane
 WHERE (d.partition, d.position) > (%(partition)s, %(position)s)
 ORDER BY d.partition, d.position LIMIT %(limit)s;
 
+-- name: done
+-- Reads at most `limit` rows. Returns those that are wanted and, if there may be more, the last one.
+SELECT d.partition, d.position, n.name, d.priority, d.key, d.payload, d.settled_at, d.result, w.wanted, d.nth = %(limit)s
+FROM (
+    SELECT r.*, row_number() OVER (ORDER BY r.partition, r.position) AS nth
+    FROM (
+        SELECT * FROM {schema}.done AS r
+        WHERE (r.partition, r.position) > (%(partition)s, %(position)s) AND r.partition <= %(last_partition)s
+        ORDER BY r.partition, r.position LIMIT %(limit)s
+    ) AS r
+) AS d
+JOIN {schema}.lane AS n ON n.partition = d.partition AND n.number = d.lane
+CROSS JOIN LATERAL (
+    SELECT coalesce(n.name = %(lane)s, %(lane)s::text IS NULL)
+        AND coalesce(strpos(d.result, %(result_text)s) > 0, %(result_text)s::text IS NULL) AS wanted
+) AS w
+WHERE w.wanted OR d.nth = %(limit)s
+ORDER BY d.nth;
+
 -- name: pending
 -- Reads each table in order, up to the limit, so that a page costs the same in a frontier of millions.
 SELECT u.partition, u.position, u.state, n.name, u.priority, u.key, u.payload, u.attempts

@@ -44,6 +44,7 @@ from swath.core.store import (
     ClaimReply,
     ClaimRequest,
     DeadRow,
+    DonePage,
     EncodedItem,
     Fact,
     Found,
@@ -367,6 +368,20 @@ class PostgresStore:
         partition, position = after or (-1, 0)
         rows = await self._calls.query("dead", {"partition": partition, "position": position, "limit": limit})
         return [DeadRow(*row) for row in rows]
+
+    async def done(
+        self,
+        *,
+        after: tuple[int, int] | None = None,
+        limit: int = 100,
+        lane: tuple[int, str] | None = None,
+        result_text: str | None = None,
+    ) -> DonePage:
+        partition, position = after or (-1, 0)
+        first, last, name = (-1, self.settings.partitions, None) if lane is None else (lane[0], lane[0], lane[1])
+        where: dict[str, Any] = {"last_partition": last, "lane": name, "result_text": result_text, "limit": limit}
+        where |= {"partition": max(partition, first), "position": position if partition >= first else 0}
+        return DonePage.build(await self._calls.query("done", where))
 
     async def pending(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[PendingRow]:
         partition, position = after or (-1, 0)

@@ -456,6 +456,22 @@ WHERE (d.partition, d.position) > (:after_partition, :after_position)
   AND l.partition = d.partition AND l.number = d.lane
 ORDER BY d.partition, d.position LIMIT :limit
 
+-- name: list_done
+-- Reads at most `limit` rows. Returns those that are wanted and, if there may be more, the last one.
+SELECT partition, position, name, priority, key, payload, settled_at, result, wanted, nth = :limit
+FROM (
+    SELECT d.*, l.name, row_number() OVER (ORDER BY d.partition, d.position) AS nth,
+           (:lane IS NULL OR l.name = :lane) AND (:result_text IS NULL OR instr(d.result, :result_text) > 0) AS wanted
+    FROM (
+        SELECT * FROM swath_done
+        WHERE (partition, position) > (:after_partition, :after_position) AND partition <= :last_partition
+        ORDER BY partition, position LIMIT :limit
+    ) AS d CROSS JOIN swath_lane AS l
+    WHERE l.partition = d.partition AND l.number = d.lane
+)
+WHERE wanted OR nth = :limit
+ORDER BY nth
+
 -- name: list_unsettled
 -- Reads each table in order and up to the limit, so that a page costs the same in a frontier of millions.
 WITH held AS (

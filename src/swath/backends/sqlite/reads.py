@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from swath.backends.sqlite.claim import read_next_ready_at
 from swath.backends.sqlite.state import NEVER, Lane, Partition, Session
 from swath.core.lane import HASH_BYTES, KEY_HASH_BYTES, LaneLimits
-from swath.core.store import AHEAD_LIMIT, DeadRow, Found, LaneRow, PartitionStatus, PendingRow, StoreStatus
+from swath.core.store import AHEAD_LIMIT, DeadRow, DonePage, Found, LaneRow, PartitionStatus, PendingRow, StoreStatus
 
 
 def status(session: Session) -> StoreStatus:
@@ -147,6 +147,24 @@ def dead(session: Session, *, after: tuple[int, int] | None, limit: int) -> list
     where = {"after_partition": start[0], "after_position": start[1], "limit": limit}
     rows = session.connection.execute(session.sql["list_dead"], where)
     return [DeadRow._make(row) for row in rows]
+
+
+def done(
+    session: Session,
+    *,
+    after: tuple[int, int] | None,
+    limit: int,
+    wanted_lane: tuple[int, str] | None,
+    result_text: str | None,
+) -> DonePage:
+    """Read done items in order of (partition, position), and return those that are wanted."""
+    start = (NEVER, NEVER) if after is None else after
+    where = {"last_partition": session.settings.partitions, "lane": None, "result_text": result_text, "limit": limit}
+    if wanted_lane is not None:
+        where["last_partition"], where["lane"] = wanted_lane
+        start = max(start, (wanted_lane[0], NEVER))
+    where |= {"after_partition": start[0], "after_position": start[1]}
+    return DonePage.build(session.connection.execute(session.sql["list_done"], where).fetchall())
 
 
 def pending(session: Session, *, after: tuple[int, int] | None, limit: int) -> list[PendingRow]:

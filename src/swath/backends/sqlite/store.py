@@ -34,6 +34,7 @@ from swath.core.store import (
     ClaimReply,
     ClaimRequest,
     DeadRow,
+    DonePage,
     EncodedItem,
     Fact,
     Found,
@@ -224,6 +225,18 @@ class SqliteStore:
 
     async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadRow]:
         return await self._read(lambda session: reads.dead(session, after=after, limit=limit))
+
+    async def done(
+        self,
+        *,
+        after: tuple[int, int] | None = None,
+        limit: int = 100,
+        lane: tuple[int, str] | None = None,
+        result_text: str | None = None,
+    ) -> DonePage:
+        return await self._read(
+            lambda session: reads.done(session, after=after, limit=limit, wanted_lane=lane, result_text=result_text)
+        )
 
     async def pending(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[PendingRow]:
         return await self._read(lambda session: reads.pending(session, after=after, limit=limit))
