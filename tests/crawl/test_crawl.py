@@ -41,5 +41,5 @@ async def test_the_given_name_servers_are_asked(tmp_path: Path) -> None:
             connect_to=(f":80::{served.port}",),
         )  # fmt: skip
         await crawl_here(settings, web.seeds)
-    assert names.asked["h0000.demo.test"] >= 1
+    assert names.questions["h0000.demo.test"] >= 1
     assert web.check(served.requested_urls, archived_urls(tmp_path)) == []
