@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from swath.testing.web import Web, WebProcess, find_repeats, find_too_close, find_too_many_at_once, spawn
+from swath.crawl.settings import CrawlSettings
+from swath.testing.web import Web, WebProcess, find_repeats, find_too_close, find_too_many_at_once, serve, spawn
 from tests.crawl.archives import archived_urls, check_archive
-from tests.crawl.driving import crawl
+from tests.crawl.dns import NameServer
+from tests.crawl.driving import crawl, crawl_here
 
 
 @pytest.fixture
@@ -29,3 +31,15 @@ def test_everything_is_fetched_once_and_politely(quiet_web: tuple[Web, WebProces
     assert find_too_close(spawned.requests, 0.1, slack=0.002) == []
     assert find_too_many_at_once(spawned.requests, 1) == {}
     check_archive(out)
+
+
+async def test_the_given_name_servers_are_asked(tmp_path: Path) -> None:
+    web = Web(hosts=1, pages=3, faults=False)
+    async with NameServer({"h0000.demo.test": (60, ["127.0.0.1"])}) as names, serve(web) as served:
+        settings = CrawlSettings(
+            out=str(tmp_path), delay=0.0, allow_private=True, dns_servers=(names.address,),
+            connect_to=(f":80::{served.port}",),
+        )  # fmt: skip
+        await crawl_here(settings, web.seeds)
+    assert names.questions["h0000.demo.test"] >= 1
+    assert web.check(served.requested_urls, archived_urls(tmp_path)) == []

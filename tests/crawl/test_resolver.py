@@ -56,7 +56,7 @@ async def test_both_families() -> None:
 async def test_the_hosts_file_is_read() -> None:
     async with NameServer({}) as server, a_resolver(server) as resolver:
         assert "127.0.0.1" in await resolver.resolve("localhost")
-    assert server.asked.total() == 0
+    assert server.questions.total() == 0
 
 
 async def test_one_question_serves_all_who_wait_even_when_one_gives_up() -> None:
@@ -68,7 +68,7 @@ async def test_one_question_serves_all_who_wait_even_when_one_gives_up() -> None
         results = await asyncio.gather(*waiting, return_exceptions=True)
         assert isinstance(results[0], asyncio.CancelledError)
         assert results[1:] == [("198.51.100.1",)] * 49
-    assert server.asked["slow.example"] == 1
+    assert server.questions["slow.example"] == 1
 
 
 @pytest.mark.parametrize(
@@ -84,12 +84,12 @@ async def test_failures_have_kinds_and_hold_for_a_minute(name: str, kind: str) -
                 await resolver.resolve(name)
             assert failed.value.kind == kind
             assert name in str(failed.value)
-        asked = server.asked.total()
+        asked = server.questions.total()
         clock.now += FAILURE_SECONDS + 1
         table[name] = (60, ["198.51.100.9"])
         if kind == "servfail":
             assert await resolver.resolve(name) == ("198.51.100.9",)
-            assert server.asked.total() > asked
+            assert server.questions.total() > asked
 
 
 async def test_hostile_names_are_failures_as_well() -> None:
@@ -108,7 +108,7 @@ async def test_the_cache_is_bounded_and_keeps_what_is_used() -> None:
             await resolver.resolve(names[0])
         assert len(resolver._cache) == 5
         assert names[0] in resolver._cache
-    assert server.asked[names[0]] == 1
+    assert server.questions[names[0]] == 1
 
 
 async def test_questions_at_once_are_bounded() -> None:
@@ -116,12 +116,12 @@ async def test_questions_at_once_are_bounded() -> None:
     server = NameServer({name: (60, ["hold", "198.51.100.1"]) for name in names})
     async with server, a_resolver(server, at_once=4) as resolver:
         waiting = [asyncio.ensure_future(resolver.resolve(name)) for name in names]
-        while len(server.asked) < 4:
+        while len(server.questions) < 4:
             server.heard.clear()
             await server.heard.wait()
         for _ in range(100):
             await asyncio.sleep(0)
-        assert len(server.asked) == 4
+        assert len(server.questions) == 4
         server.release.set()
         await asyncio.gather(*waiting)
 

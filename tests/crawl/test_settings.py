@@ -45,6 +45,16 @@ def test_the_user_agent_has_version_and_contact() -> None:
         ({"proxy": "http://proxy.example/pac"}, "--proxy"),
         ({"proxy": "proxy example"}, "--proxy"),
         ({"timeout": 0.0}, "--timeout"),
+        ({"dns_servers": ("dns.example",)}, "--dns-servers 'dns.example': must be an IP address, such as"),
+        ({"dns_servers": ("192.0.2.53", "192.0.2.999")}, "--dns-servers '192.0.2.999'"),
+        ({"dns_servers": ("192.0.2.53,192.0.2.54",)}, "Repeat the option for each server"),
+        ({"dns_servers": ("192.0.2.53:0",)}, "--dns-servers"),
+        ({"dns_servers": ("192.0.2.53:70000",)}, "--dns-servers"),
+        ({"dns_servers": ("2001:db8::53",)}, "--dns-servers"),
+        ({"dns_servers": ("[2001:db8::53",)}, "--dns-servers"),
+        ({"dns_servers": ("[192.0.2.53]",)}, "--dns-servers"),
+        ({"dns_servers": ("",)}, "--dns-servers"),
+        ({"dns_servers": ("192.0.2.53",), "proxy": "http://127.0.0.1:3128"}, "has no effect with --proxy"),
     ],
 )
 def test_invalid_settings_are_refused(wrong: dict[str, object], said: str) -> None:
@@ -62,9 +72,10 @@ def test_invalid_settings_are_refused(wrong: dict[str, object], said: str) -> No
         {"proxy": "socks5h://[::1]:1080"},
         {"proxy": "127.0.0.1:3128"},
         {"proxy": "proxy.example"},
+        {"dns_servers": ("192.0.2.53", "192.0.2.54:5353", "[2001:db8::53]", "[2001:db8::53]:53")},
     ],
 )
-def test_valid_contacts_and_proxies_are_accepted(given: dict[str, str]) -> None:
+def test_valid_settings_are_accepted(given: dict[str, object]) -> None:
     CrawlSettings(out="x", **given)  # type: ignore[arg-type]
 
 

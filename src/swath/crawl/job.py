@@ -74,7 +74,7 @@ class CrawlJob:
 
     async def _make_handler(self, stack: AsyncExitStack, workers: int) -> PageHandler:
         settings = self.settings
-        resolver = await stack.enter_async_context(Resolver())
+        resolver = await stack.enter_async_context(Resolver(nameservers=settings.dns_servers or None))
         fetcher = await stack.enter_async_context(
             Fetcher(
                 resolver=resolver,

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import quote, urlsplit
@@ -29,6 +30,8 @@ PROXIES = ("http", "https", "socks4a", "socks5h")  # libcurl's schemes that let 
 SCOPE, LIMITS, NETWORK, OUTPUT = "Scope", "Limits", "Network", "Output"
 
 _REACHABLE = re.compile(r"[^\s@]@[^\s@]|https?://[^\s/]")
+_DNS_SERVER = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<ipv4>[0-9.]+))(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
+_HIGHEST_PORT = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +160,13 @@ class CrawlSettings:
         panel=NETWORK,
         saved=False,
     )
+    dns_servers: tuple[str, ...] = _setting(
+        (),
+        "Name server to use instead of those of the system; IPv6 in brackets",
+        metavar="ADDRESS[:PORT]",
+        panel=NETWORK,
+        saved=False,
+    )
     allow_private: bool = _setting(False, "Allow addresses that are not public, such as 127.0.0.1", panel=NETWORK)
     proxy: str | None = _setting(
         None, "Proxy for all requests; it also resolves host names", metavar="URL", panel=NETWORK, saved=False
@@ -201,6 +211,14 @@ class CrawlSettings:
                 f"--proxy {self.proxy.rpartition('@')[2]!r}: must be a URL such as http://proxy.example:3128, with one "
                 f"of the schemes {', '.join(PROXIES)}"
             )
+        for server in self.dns_servers:
+            if not _is_dns_server(server):
+                raise InvalidSetting(
+                    f"--dns-servers {server!r}: must be an IP address, such as 192.0.2.53, 192.0.2.53:5353 or "
+                    "[2001:db8::53]:53. Repeat the option for each server"
+                )
+        if self.dns_servers and self.proxy is not None:
+            raise InvalidSetting("--dns-servers has no effect with --proxy, which resolves host names: remove one")
 
     @property
     def directory(self) -> Path:
@@ -273,6 +291,18 @@ def _is_proxy(text: str) -> bool:
         return False
     rest = parts.path.strip("/") + parts.query + parts.fragment
     return bool(named) and not rest and text.isprintable() and " " not in text
+
+
+def _is_dns_server(text: str) -> bool:
+    """Return whether c-ares accepts a name server: an IP address, with an optional port."""
+    found = _DNS_SERVER.fullmatch(text)
+    if found is None or not 0 < int(found["port"] or 53) <= _HIGHEST_PORT:
+        return False
+    try:
+        IPv4Address(found["ipv4"]) if found["ipv4"] else IPv6Address(found["ipv6"])
+    except ValueError:
+        return False
+    return True
 
 
 def _describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Sequence[str]:

@@ -24,6 +24,9 @@ disconnects. Hosts that recover count requests, not seconds.
 **Log.** The server logs every request with its times, in memory or as JSON lines. `find_too_close`,
 `find_too_many_at_once`, `find_too_early` and `find_repeats` search the log for impolite requests.
 
+**Network.** `swath.testing.web.network` adds hosts that cannot be reached, or only in part, and says what a true report
+about a crawl of them is.
+
 To serve the web from another process, use `with spawn(web, log=path) as process`, or run the command below. It stops on
 SIGINT, SIGTERM or, with --until-eof, when its standard input ends.
 

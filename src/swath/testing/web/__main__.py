@@ -9,8 +9,12 @@ import signal
 import ssl
 import sys
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+from swath.testing.web.network import serve_network
 from swath.testing.web.process import plan_from_json
 from swath.testing.web.request_log import RequestLog
 from swath.testing.web.server import serve
@@ -18,7 +22,10 @@ from swath.testing.web.web import Web
 
 
 def main() -> None:
-    arguments = _make_parser().parse_args()
+    parser = _make_parser()
+    arguments = parser.parse_args()
+    if arguments.network and arguments.cert:
+        parser.error("--network has a certificate of its own: leave out --cert")
     web = _make_web(arguments)
     if arguments.expectations:
         for url, expectation in web.expectations():
@@ -38,7 +45,7 @@ def main() -> None:
     if arguments.cert:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(arguments.cert, arguments.key)
-    asyncio.run(_run(web, arguments.port, arguments.log, context, until_eof=arguments.until_eof))
+    asyncio.run(_run(web, arguments, context))
 
 
 def _make_web(arguments: argparse.Namespace) -> Web:
@@ -59,27 +66,40 @@ def _make_web(arguments: argparse.Namespace) -> Web:
     )
 
 
-async def _run(web: Web, port: int, path: Path | None, context: ssl.SSLContext | None, *, until_eof: bool) -> None:
+async def _run(web: Web, arguments: argparse.Namespace, context: ssl.SSLContext | None) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    if until_eof:
+    if arguments.until_eof:
         threading.Thread(target=_watch_stdin, args=(loop, stop), daemon=True).start()
-    log = RequestLog(path, keep=False)
+    log = RequestLog(arguments.log, keep=False)
     try:
-        async with serve(web, port=port, log=log, ssl=context) as served:
-            ready = {
-                "port": served.port,
-                "connect_to": served.connect_to,
-                "seeds": web.seeds,
-                "hosts": len(web.sites),
-                "pid": os.getpid(),
-            }
-            print(json.dumps(ready), flush=True)
+        async with _serve(web, arguments, log, context) as ready:
+            print(json.dumps({**ready, "seeds": web.seeds, "hosts": len(web.sites), "pid": os.getpid()}), flush=True)
             await stop.wait()
     finally:
         log.close()
+
+
+@asynccontextmanager
+async def _serve(
+    web: Web, arguments: argparse.Namespace, log: RequestLog, context: ssl.SSLContext | None
+) -> AsyncIterator[dict[str, Any]]:
+    """Serve the web, with the network if it was asked for, and yield the ports."""
+    if not arguments.network:
+        async with serve(web, port=arguments.port, log=log, ssl=context) as served:
+            yield {"port": served.port, "connect_to": served.connect_to}
+        return
+    async with serve_network(web, port=arguments.port, log=log) as network:
+        ports = network.ports
+        yield {
+            "port": ports.http,
+            "https_port": ports.https,
+            "dns_port": ports.dns,
+            "crawl_options": " ".join(ports.crawl_options),
+            "healed_options": " ".join(ports.healed_options),
+        }
 
 
 def _allow_many_connections() -> None:
@@ -124,6 +144,9 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--slow-seconds", type=float, default=default.slow_seconds, help="duration of a slow response")
     parser.add_argument(
         "--latency-seconds", type=float, default=default.latency_seconds, help="delay before each ordinary page"
+    )
+    parser.add_argument(
+        "--network", action="store_true", help="also serve hosts that cannot be reached, with a name server and https"
     )
     parser.add_argument("--log", type=Path, help="file to append one line of JSON per request to")
     parser.add_argument(

@@ -20,6 +20,15 @@ class Requirement(Enum):
     NEVER = "never"
 
 
+class PageState(Enum):
+    """What became of a URL when the crawl is complete."""
+
+    FETCHED = "fetched"
+    FAILED = "failed"
+    EXCLUDED = "excluded"
+    FALLBACK = "fallback"  # a bare host name that another URL of the host took the place of
+
+
 @dataclass(frozen=True, slots=True)
 class Expectation:
     """The requirement for one URL, and its reason."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from swath.testing.web.network import NetworkPorts
 from swath.testing.web.request_log import LoggedRequest, read_log
 from swath.testing.web.server import LOOPBACK
 from swath.testing.web.web import Web
@@ -25,6 +26,7 @@ class WebProcess:
     port: int
     pid: int
     log: Path | None
+    network: NetworkPorts | None = None
 
     @property
     def connect_to(self) -> str:
@@ -37,10 +39,14 @@ class WebProcess:
 
 
 @contextmanager
-def spawn(web: Web, *, log: Path | None = None, port: int = 0) -> Iterator[WebProcess]:
-    """Serve the web in a child process until the block or this process ends, even if it is killed."""
+def spawn(web: Web, *, log: Path | None = None, port: int = 0, network: bool = False) -> Iterator[WebProcess]:
+    """Serve the web in a child process until the block or this process ends, even if it is killed.
+
+    With `network`, also serve the hosts of `swath.testing.web.network`.
+    """
     command = [sys.executable, "-m", "swath.testing.web", "--until-eof", "--port", str(port)]
     command += ["--settings", plan_to_json(web), *(() if log is None else ("--log", str(log)))]
+    command += ["--network"] if network else []
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     # A new session: Ctrl-C on the terminal must reach the crawl only, which finishes its fetches in flight.
     child = subprocess.Popen(
@@ -52,8 +58,10 @@ def spawn(web: Web, *, log: Path | None = None, port: int = 0) -> Iterator[WebPr
         line = child.stdout.readline()
         if not line:
             raise RuntimeError(f"the demo web did not start; exit code {child.wait()}. Its error output is above")
+        ready = json.loads(line)
+        ports = NetworkPorts(ready["port"], ready["https_port"], ready["dns_port"]) if network else None
         try:
-            yield WebProcess(web, json.loads(line)["port"], child.pid, log)
+            yield WebProcess(web, ready["port"], child.pid, log, ports)
         finally:
             child.stdin.close()
             try:

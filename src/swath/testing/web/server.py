@@ -6,14 +6,15 @@ import ssl as tls
 import struct
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import assert_never
 
 from swath.testing.web.request_head import END_OF_HEAD, MAX_HEAD_BYTES, RequestHead, parse_head
 from swath.testing.web.request_log import LoggedRequest, RequestLog
-from swath.testing.web.scripted_response import End, Repeat, Request, ScriptedResponse, Wait, reply
+from swath.testing.web.scripted_response import NOT_FOUND, End, Repeat, Request, ScriptedResponse, Wait, reply
+from swath.testing.web.site import Site
 from swath.testing.web.web import Web
 
 LOOPBACK = "127.0.0.1"
@@ -50,9 +51,11 @@ async def serve(
 ) -> AsyncIterator[WebServer]:
     """Serve on 127.0.0.1 until the block ends. Port 0 selects a free port. A log that the caller passes stays open."""
     ours = RequestLog() if log is None else log
-    state = _State(web, ours)
+    state = ServerState(web.sites, ours)
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Connection(state), LOOPBACK, port, backlog=BACKLOG, ssl=ssl)
+    server = await loop.create_server(
+        lambda: HTTPConnection(state, web.scheme), LOOPBACK, port, backlog=BACKLOG, ssl=ssl
+    )
     try:
         yield WebServer(web, server.sockets[0].getsockname()[1], ours)
     finally:
@@ -63,28 +66,28 @@ async def serve(
             ours.close()
 
 
-class _State:
-    """The state of the server: request counts and open connections."""
+class ServerState:
+    """The state of a server: request counts and open connections."""
 
-    def __init__(self, web: Web, log: RequestLog) -> None:
-        self.web = web
+    def __init__(self, sites: Mapping[str, Site], log: RequestLog) -> None:
         self.log = log
-        self.connections: set[_Connection] = set()
+        self.connections: set[HTTPConnection] = set()
         self.tasks: set[asyncio.Task[None]] = set()
-        self._host_requests: Counter[str] = Counter()
+        self.host_requests: Counter[str] = Counter()
+        self._sites = sites
         self._target_requests: Counter[tuple[str, str]] = Counter()
 
     def respond(self, request: RequestHead) -> ScriptedResponse:
-        site = self.web.sites.get(request.host)
-        nth = again = 0
-        if site is not None:
-            nth = self._host_requests[request.host]
-            self._host_requests[request.host] += 1
-            if site.counts_targets and len(self._target_requests) < MAX_COUNTED:
-                again = self._target_requests[request.host, request.target]
-                self._target_requests[request.host, request.target] += 1
-        counted = Request(request.host, request.target, nth, again, request.accept_encoding, time.time())
-        return self.web.respond(counted)
+        """Count a request and return the response to it. Unknown hosts get a 404."""
+        site = self._sites.get(request.host)
+        if site is None:
+            return NOT_FOUND
+        nth, again = self.host_requests[request.host], 0
+        self.host_requests[request.host] += 1
+        if site.counts_targets and len(self._target_requests) < MAX_COUNTED:
+            again = self._target_requests[request.host, request.target]
+            self._target_requests[request.host, request.target] += 1
+        return site.respond(Request(request.host, request.target, nth, again, request.accept_encoding, time.time()))
 
     async def close_connections(self) -> None:
         for connection in list(self.connections):
@@ -92,11 +95,12 @@ class _State:
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
 
-class _Connection(asyncio.Protocol):
+class HTTPConnection(asyncio.Protocol):
     """One client connection. Responses of one piece are written immediately, others by a task."""
 
-    def __init__(self, state: _State) -> None:
+    def __init__(self, state: ServerState, scheme: str) -> None:
         self._state = state
+        self._scheme = scheme
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._arrived = 0.0
@@ -140,7 +144,7 @@ class _Connection(asyncio.Protocol):
                 if len(self._buffer) > MAX_HEAD_BYTES:
                     self._transport.abort()
                 return
-            request = parse_head(bytes(self._buffer[:end]), scheme=self._state.web.scheme)
+            request = parse_head(bytes(self._buffer[:end]), scheme=self._scheme)
             del self._buffer[: end + len(END_OF_HEAD)]
             self._respond(self._transport, request)
 
@@ -237,7 +241,7 @@ class _Connection(asyncio.Protocol):
                 agent=request.agent,
                 status=response.status,
                 complete=complete,
-                scheme=self._state.web.scheme,
+                scheme=self._scheme,
                 retry_after=response.retry_after,
             )
         )
