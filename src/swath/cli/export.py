@@ -15,7 +15,7 @@ import typer
 import swath
 from swath import MissingExtra, UsageError
 from swath.cli.command import check_optional_store, run_command
-from swath.crawl.settings import CrawlSettings
+from swath.crawl.settings_file import locate_crawl
 
 FORMATS = ("jsonl", "csv", "parquet", "cdxj")
 FIELDS = {
@@ -88,9 +88,8 @@ def export(
     The export contains settled pages only, and works while the crawl runs. If a page was settled several times, for
     example because it failed and was fetched later, the record is that of the last time.
     """
-    settings = CrawlSettings(out=out, store=store)
     selection = Selection(all_lines, failed, excluded)
-    run_command(settings.store_url, _export(settings, file, format, selection, raw_csv=raw_csv))
+    run_command(store, _export(out, store, file, format, selection, raw_csv=raw_csv))
 
 
 def _choose_format(asked: str | None, file: str | None, selection: Selection, *, raw_csv: bool) -> str:
@@ -107,10 +106,10 @@ def _choose_format(asked: str | None, file: str | None, selection: Selection, *,
 
 
 async def _export(
-    settings: CrawlSettings, file: str | None, asked: str | None, selection: Selection, *, raw_csv: bool
+    out: str, store: str | None, file: str | None, asked: str | None, selection: Selection, *, raw_csv: bool
 ) -> None:
     form = _choose_format(asked, file, selection, raw_csv=raw_csv)
-    check_optional_store(settings.store)
+    settings = locate_crawl(out, check_optional_store(store))
     try:
         from swath.crawl.archive import index  # noqa: F401
     except ImportError as error:
@@ -160,8 +159,7 @@ def _write_csv(pages: Iterator[dict[str, Any]], stream: TextIO, *, raw: bool) ->
 
 
 def escape_formula(cell: Any) -> Any:
-    """Return a cell of a CSV file that a spreadsheet does not evaluate: prefix a text that begins like a formula with an
-    apostrophe. Numbers stay as they are."""
+    """Prefix a text with an apostrophe if it begins like a formula. Numbers stay as they are."""
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell
 
 

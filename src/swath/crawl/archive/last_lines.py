@@ -1,8 +1,8 @@
 """Find the last line of each URL in the page lists, in bounded memory.
 
-A URL may have several lines: it failed in one run and was fetched in the next, or it was refused and then re-opened. The
-last line is the one with the latest time. An item is in one claim at a time (INV-1), so a later line of the same item
-has a later time, in whatever file it is. Of lines with the same time, the one that is read last counts.
+A URL may have several lines: it failed in one run and was fetched in the next, or it was refused and then re-opened.
+The last line is the one with the latest time. An item is in one claim at a time (INV-1), so a later line of the same
+item has a later time, in whatever file it is. Of lines with the same time, the one that is read last counts.
 
 The lines of a large crawl do not fit in memory. `LastLines` keeps 28 bytes of each in temporary files, partitioned by
 the hash of the URL, and then one bit of each line in memory.
