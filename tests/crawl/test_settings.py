@@ -1,11 +1,9 @@
 """The settings of a crawl: checked, saved, compared."""
 
-from pathlib import Path
-
 import pytest
 
 from swath.core.errors import InvalidSetting
-from swath.crawl.settings import ANY_SCOPE_DELAY, DEFAULT_DELAY, FILE, CrawlSettings
+from swath.crawl.settings import ANY_SCOPE_DELAY, DEFAULT_DELAY, CrawlSettings, list_warnings
 
 
 def test_the_default_delay_depends_on_the_scope() -> None:
@@ -85,26 +83,32 @@ def test_the_password_of_a_proxy_is_not_printed() -> None:
     assert "secret" not in str(refused.value)
 
 
-def test_changes_are_described(tmp_path: Path) -> None:
-    first = CrawlSettings(out=str(tmp_path), include=("a", "b"), depth=3)
-    assert first.find_changes() == []
-    first.save()
-    assert first.find_changes() == []
-    other = CrawlSettings(out=str(tmp_path), include=("a",), scope="any", workers=7, max_pages=5)
-    assert list(other.find_changes()) == [
-        '--scope was "host" (the default) before and is now "any"',
-        '--include was ["a", "b"] before and is now ["a"]',
-        "--depth was 3 before and is now not set",
-    ]
+def test_the_user_agent_string_replaces_the_whole_header() -> None:
+    settings = CrawlSettings(out="x", user_agent="bot", user_agent_string="bot/2 (me@example.org)")
+    assert settings.agent == "bot/2 (me@example.org)"
+    assert list_warnings(settings) == []
 
 
-def test_a_setting_missing_from_the_file_has_its_default(tmp_path: Path) -> None:
-    settings = CrawlSettings(out=str(tmp_path))
-    (tmp_path / FILE).write_text("{}")
-    assert settings.find_changes() == []
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"user_agent_string": "Mozilla/5.0"}, "has neither swath, the name in robots.txt rules, nor a contact"),
+        ({"user_agent_string": "swath", "contact": "me@a.example"}, "does not contain the --contact me@a.example"),
+        ({"user_agent_string": "Swath/1.0"}, None),
+        ({"user_agent_string": "Mozilla/5.0 (+https://a.example/bot)"}, None),
+        ({"user_agent_string": "Mozilla/5.0 (me@a.example)", "contact": "me@a.example"}, None),
+        ({"contact": "me@a.example"}, None),
+    ],
+)
+def test_a_user_agent_string_that_does_not_name_the_crawler_is_reported(
+    given: dict[str, str], said: str | None
+) -> None:
+    warnings = list_warnings(CrawlSettings(out="x", **given))  # type: ignore[arg-type]
+    assert [said in one for one in warnings if said] == ([True] if said else [])
+    assert len(warnings) == (said is not None)
 
 
-def test_a_damaged_settings_file_is_reported(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text("{")
-    with pytest.raises(InvalidSetting, match=r"crawl\.json is damaged"):
-        CrawlSettings(out=str(tmp_path)).find_changes()
+@pytest.mark.parametrize("text", ["", "a\r\nX-Evil: 1", " a", "a ", "\x00", "Gr\u00fcn"])
+def test_a_user_agent_string_that_is_not_a_header_value_is_refused(text: str) -> None:
+    with pytest.raises(InvalidSetting, match="--user-agent-string"):
+        CrawlSettings(out="x", user_agent_string=text)

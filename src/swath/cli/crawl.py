@@ -11,16 +11,18 @@ from typing import Annotated, Any
 
 import typer
 
-from swath import MissingExtra
+from swath import MissingExtra, StoreUnavailable
 from swath.cli.command import check_optional_store, run_command
 from swath.cli.parsers import parse_duration, parse_size
 from swath.crawl.settings import OUTPUT, SETTINGS, CrawlSettings, SettingInfo, format_flag
+from swath.crawl.settings_file import FILE, lacks_password, resolve_settings
 
 MISSING = "`swath crawl` needs more packages: pip install 'swath[crawl]'"
 PARSERS: dict[str | None, Callable[..., Any] | None] = {"duration": parse_duration, "size": parse_size, None: None}
 
 
 def crawl(
+    ctx: typer.Context,
     urls: Annotated[
         list[str] | None,
         typer.Argument(metavar="[URL...]", show_default=False, help="URLs or host names to start from"),
@@ -28,6 +30,10 @@ def crawl(
     seeds: Annotated[
         str | None,
         typer.Option("--seeds", metavar="FILE", help="File with more seeds, one per line; - is standard input"),
+    ] = None,
+    reset: Annotated[
+        list[str] | None,
+        typer.Option("--reset", metavar="NAME", help="Return a saved setting to its default, such as exclude, or all"),
     ] = None,
     json: Annotated[
         bool,
@@ -38,14 +44,17 @@ def crawl(
 ) -> None:
     """Crawl politely: obey robots.txt, pause between requests to a host, and archive every page as WARC.
 
-    Run the same command with the same --out to resume, after Ctrl-C or after a crash. Exits with 0 if the crawl is
-    complete, with 1 if pages are dead, no page was fetched or a limit ended the crawl, with 130 after Ctrl-C.
+    Run it with the same --out to resume, after Ctrl-C or after a crash: the directory has the settings and the seeds.
+    Exits with 0 if the crawl is complete, with 1 if pages are dead, no page was fetched or a limit ended the crawl,
+    with 130 after Ctrl-C.
     """
 
     def settings() -> CrawlSettings:  # called where its errors are printed
-        given: dict[str, Any] = {name: tuple(values[name] or ()) if name in _LISTS else values[name] for name in values}
-        given["store"] = check_optional_store(values["store"])
-        return CrawlSettings(**given)
+        given = {
+            name: tuple(value) if name in _LISTS else value for name, value in values.items() if _is_given(ctx, name)
+        }
+        check_optional_store(values["store"])
+        return resolve_settings(given, reset=reset or ())
 
     run_command(values["store"], _crawl(settings, urls or [], seeds, json=json, quiet=quiet), loop=_make_loop)
 
@@ -53,11 +62,18 @@ def crawl(
 _LISTS = frozenset(field.name for field in fields(CrawlSettings) if field.type == tuple[str, ...])
 
 
+def _is_given(ctx: typer.Context, name: str) -> bool:
+    """Return whether the user gave an option, on the command line or in the environment."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and not source.name.startswith("DEFAULT")
+
+
 def _build_signature() -> inspect.Signature:
     """Return the signature of `crawl` with one option per setting in the place of `**values`."""
     own = inspect.signature(crawl).parameters
     settings = [_build_option(field) for field in fields(CrawlSettings) if field.name in SETTINGS]
-    return inspect.Signature([own["urls"], own["seeds"], *settings, own["json"], own["quiet"]])
+    before, after = ("ctx", "urls", "seeds"), ("reset", "json", "quiet")
+    return inspect.Signature([*(own[name] for name in before), *settings, *(own[name] for name in after)])
 
 
 def _build_option(field: "Field[Any]") -> inspect.Parameter:
@@ -65,7 +81,7 @@ def _build_option(field: "Field[Any]") -> inspect.Parameter:
     is_list = field.name in _LISTS
     flag = format_flag(field.name)
     option = typer.Option(
-        f"{flag}/--no-{flag[2:]}" if field.default is True else flag,
+        f"{flag}/--no-{flag[2:]}" if isinstance(field.default, bool) else flag,
         *([info.short_flag] if info.short_flag else []),
         help=info.help,
         metavar=info.metavar,
@@ -87,7 +103,7 @@ def _format_default(default: Any, info: SettingInfo) -> bool | str:
     """Return what `--help` prints as the default; False to print none, True to print the value."""
     if info.default_text is not None:
         return info.default_text
-    if default is None or default == ():
+    if default is None or default is False or default == ():
         return False
     if info.unit == "duration":
         return f"{default:g}s"
@@ -116,4 +132,13 @@ async def _crawl(
         from swath.cli.crawl_command import CrawlCommand
     except ImportError as error:
         raise MissingExtra(MISSING) from error
-    return await CrawlCommand(settings(), json=json, quiet=quiet).run(urls, seeds)
+    resolved = settings()
+    try:
+        return await CrawlCommand(resolved, json=json, quiet=quiet).run(urls, seeds)
+    except StoreUnavailable as error:
+        if lacks_password(resolved):
+            error.add_note(
+                f"{resolved.directory / FILE} has the store without its password: set PGPASSWORD, or give --store or "
+                "SWATH_STORE"
+            )
+        raise

@@ -19,7 +19,7 @@ from swath.crawl.archive import index
 from swath.crawl.fleet import ChildFailed, Fleet
 from swath.crawl.http.connect_to import ConnectTo
 from swath.crawl.job import count_pages
-from swath.crawl.settings import CrawlSettings
+from swath.crawl.settings import CrawlSettings, list_warnings
 from swath.crawl.urls.scope import build_scope
 from swath.crawl.workspace import Workspace, open_workspace
 from swath.files.errors import translate_write_errors
@@ -36,7 +36,6 @@ class CrawlCommand:
         self._json = json
         self._quiet = quiet
         self._stop = Stop()
-        self._workers = settings.workers * settings.processes
 
     async def run(self, urls: Sequence[str], seeds_file: str | None) -> int:
         settings = self._settings
@@ -69,8 +68,10 @@ class CrawlCommand:
     def _print_start(self, workspace: Workspace, before: Status) -> None:
         for change in () if self._quiet else workspace.changes:
             print(f"note: {escape(change)}", file=sys.stderr, flush=True)
-        if (warning := fd_limit.limit_workers(self._settings.workers).warning) is not None:
+        for warning in list_warnings(self._settings):
             print_error(warning)
+        if (limited := fd_limit.limit_workers(self._settings.workers).warning) is not None:
+            print_error(limited)
         if not self._quiet and not self._json:
             print(view.format_start(workspace, before), file=sys.stderr, flush=True)
 
@@ -85,7 +86,7 @@ class CrawlCommand:
     async def _show_panel(self, fleet: Fleet) -> None:
         with open_live_display(transient=True) as draw:
             while True:
-                draw(view.build_panel(self._settings, fleet.stats(), fleet.status, workers=self._workers))
+                draw(view.build_panel(self._settings, fleet.stats(), fleet.status))
                 await asyncio.sleep(REFRESH_SECONDS)
 
     async def _show_lines(self, fleet: Fleet) -> None:

@@ -89,14 +89,9 @@ def frontier_to_json(status: Status | None, total_pages: int) -> dict[str, Any]:
     }
 
 
-def build_panel(
-    settings: CrawlSettings,
-    stats: Mapping[str, Any],
-    status: Status | None,
-    *,
-    workers: int,
-) -> RenderableType:
+def build_panel(settings: CrawlSettings, stats: Mapping[str, Any], status: Status | None) -> RenderableType:
     """Return the live display."""
+    workers = stats.get("workers", 0)
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="cyan", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -122,7 +117,8 @@ def _list_panel_rows(
         yield "queued", f"{queued:,}{delayed}{left}"
         active = f"at most {max_lanes_with_urls(status):,} with URLs left"
         yield f"{LANE_NOUNS[settings.lane]}s", f"{status.lanes:,} seen, {active}{_format_next_ready(settings, status)}"
-    yield "in flight", f"{stats.get('in_flight', 0):,} of {workers:,}"
+    of = f" of {workers:,}" if workers else ""
+    yield "in flight", f"{stats.get('in_flight', 0):,}{of}"
     yield "received", f"{format_size(stats.get('bytes', 0))} in {format_duration(seconds)}"
     yield from _list_outcome_rows(stats)
     slow = [(host, took) for host, took in stats.get("slow", {}).items() if took >= SLOW_SECONDS]

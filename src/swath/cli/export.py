@@ -4,18 +4,18 @@ import asyncio
 import csv
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any, NamedTuple, TextIO
 
 import typer
 
 import swath
 from swath import MissingExtra, UsageError
 from swath.cli.command import check_optional_store, run_command
-from swath.crawl.settings import CrawlSettings
+from swath.crawl.settings_file import locate_crawl
 
 FORMATS = ("jsonl", "csv", "parquet", "cdxj")
 FIELDS = {
@@ -25,6 +25,27 @@ FIELDS = {
     "length": int,
 }  # fmt: skip
 ROW_GROUP = 50_000  # rows
+# Spreadsheets take a text that begins with one of these for a formula (https://owasp.org/www-community/attacks/CSV_Injection).
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
+class Selection(NamedTuple):
+    """Which lines of the page list are exported."""
+
+    all: bool = False  # otherwise the last line of each URL
+    failed: bool = False
+    excluded: bool = False
+
+    def select(self, directory: Path, committed: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+        from swath.crawl.archive import index
+        from swath.crawl.archive.last_lines import LastLines
+
+        pages = index.read_pages(directory, committed)
+        if not self.all:
+            last = LastLines.find(index.read_pages(directory, committed), directory=directory)
+            pages = last.select(pages)
+        wanted = [name for name in ("failed", "excluded") if getattr(self, name)]
+        return (page for page in pages if not wanted or any(name in page for name in wanted))
 
 
 def export(
@@ -53,27 +74,42 @@ def export(
             help="Format of the output",
         ),
     ] = None,
+    all_lines: Annotated[
+        bool, typer.Option("--all", help="Every line of the page list, not only the last one of each URL")
+    ] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Only pages that could not be fetched")] = False,
+    excluded: Annotated[bool, typer.Option("--excluded", help="Only pages that were not fetched, by a rule")] = False,
+    raw_csv: Annotated[
+        bool, typer.Option("--raw-csv", help="Do not protect spreadsheets from texts that begin like a formula")
+    ] = False,
 ) -> None:
     """Export the pages of a crawl, one record per page.
 
-    The export contains settled pages only, and works while the crawl runs.
+    The export contains settled pages only, and works while the crawl runs. If a page was settled several times, for
+    example because it failed and was fetched later, the record is that of the last time.
     """
-    settings = CrawlSettings(out=out, store=store)
-    run_command(settings.store_url, _export(settings, file, format))
+    selection = Selection(all_lines, failed, excluded)
+    run_command(store, _export(out, store, file, format, selection, raw_csv=raw_csv))
 
 
-def _choose_format(asked: str | None, file: str | None) -> str:
+def _choose_format(asked: str | None, file: str | None, selection: Selection, *, raw_csv: bool) -> str:
     found = asked or (Path(file).suffix.removeprefix(".") if file else "jsonl")
     if found not in FORMATS:
         raise UsageError(f"--format {found}: must be one of {', '.join(FORMATS)}")
     if found == "parquet" and file is None:
         raise UsageError("Parquet cannot be written to standard output: give a file name")
+    if found == "cdxj" and (selection.failed or selection.excluded):
+        raise UsageError("a CDXJ index has archived pages only: choose another format for --failed and --excluded")
+    if raw_csv and found != "csv":
+        raise UsageError(f"--raw-csv is for CSV, and the format is {found}")
     return found
 
 
-async def _export(settings: CrawlSettings, file: str | None, asked: str | None) -> None:
-    form = _choose_format(asked, file)
-    check_optional_store(settings.store)
+async def _export(
+    out: str, store: str | None, file: str | None, asked: str | None, selection: Selection, *, raw_csv: bool
+) -> None:
+    form = _choose_format(asked, file, selection, raw_csv=raw_csv)
+    settings = locate_crawl(out, check_optional_store(store))
     try:
         from swath.crawl.archive import index  # noqa: F401
     except ImportError as error:
@@ -81,27 +117,32 @@ async def _export(settings: CrawlSettings, file: str | None, asked: str | None) 
     async with swath.open(settings.store_url, create=False) as frontier:
         committed = await frontier.outputs()
     try:
-        await asyncio.to_thread(_write, settings.directory, committed, file, form)
+        await asyncio.to_thread(_write, settings.directory, committed, file, form, selection, raw_csv)
     except OSError as error:
         if file is None and error.filename is None:  # standard output
             raise
         raise UsageError(f"{error.filename or file}: {error.strerror}") from error
 
 
-def _write(directory: Path, committed: Mapping[str, int], file: str | None, form: str) -> None:
+def _write(
+    directory: Path, committed: Mapping[str, int], file: str | None, form: str, selection: Selection, raw_csv: bool
+) -> None:
     from swath.crawl.archive import index
 
     if form == "parquet":
         assert file is not None
-        _write_parquet(index.read_pages(directory, committed), file)
+        _write_parquet(selection.select(directory, committed), file)
         return
     if file is None and isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # like a file, in any locale
     with nullcontext(sys.stdout) if file is None else open(file, "w", encoding="utf-8", newline="") as stream:
-        if form == "cdxj":
-            stream.writelines(f"{line}\n" for line in index.read_cdxj_lines(directory, committed))
-        else:
-            _WRITERS[form](index.read_pages(directory, committed), stream)
+        match form:
+            case "cdxj":
+                stream.writelines(f"{line}\n" for line in index.read_cdxj_lines(directory, committed))
+            case "csv":
+                _write_csv(selection.select(directory, committed), stream, raw=raw_csv)
+            case _:
+                _write_jsonl(selection.select(directory, committed), stream)
 
 
 def _write_jsonl(pages: Iterator[dict[str, Any]], stream: TextIO) -> None:
@@ -109,16 +150,17 @@ def _write_jsonl(pages: Iterator[dict[str, Any]], stream: TextIO) -> None:
         stream.write(json.dumps(page, ensure_ascii=False) + "\n")
 
 
-def _write_csv(pages: Iterator[dict[str, Any]], stream: TextIO) -> None:
-    writer = csv.DictWriter(stream, FIELDS, extrasaction="ignore")
-    writer.writeheader()
-    writer.writerows(pages)
+def _write_csv(pages: Iterator[dict[str, Any]], stream: TextIO, *, raw: bool) -> None:
+    writer = csv.writer(stream)
+    writer.writerow(FIELDS)
+    for page in pages:
+        cells = [page.get(name) for name in FIELDS]
+        writer.writerow(cells if raw else map(escape_formula, cells))
 
 
-_WRITERS: dict[str, Callable[[Iterator[dict[str, Any]], TextIO], None]] = {
-    "jsonl": _write_jsonl,
-    "csv": _write_csv,
-}
+def escape_formula(cell: Any) -> Any:
+    """Prefix a text with an apostrophe if it begins like a formula. Numbers stay as they are."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell
 
 
 def _write_parquet(pages: Iterator[dict[str, Any]], file: str) -> None:

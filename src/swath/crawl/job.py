@@ -47,6 +47,7 @@ class CrawlJob:
         """Crawl until every page is settled, a limit is reached, or a stop is requested."""
         settings = self.settings
         workers = fd_limit.limit_workers(settings.workers).workers
+        self.stats.workers = workers
         async with AsyncExitStack() as stack:
             stack.enter_context(collect_garbage_rarely())
             output = CrawlOutput(
@@ -102,6 +103,7 @@ class CrawlJob:
             strip_tracking=settings.strip_tracking,
             year=datetime.now(UTC).year,
             refused=self.stats.refused,
+            priority_by=settings.priority_by,
         )
         return PageHandler(
             self._frontier, settings, fetcher=fetcher, links=links, stats=self.stats, host_lanes=host_lanes

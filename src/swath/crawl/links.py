@@ -7,7 +7,8 @@ hash of its item. It drops a known item only after the frontier has confirmed th
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from swath import DEFAULT_PRIORITY, EncodedItem, Frontier, Item
+from swath import EncodedItem, Frontier, Item
+from swath.crawl.priority import choose_priority
 from swath.crawl.urls import normalise
 from swath.crawl.urls.scope import Scope
 from swath.crawl.urls.traps import find_trap
@@ -27,6 +28,7 @@ class LinkFilter:
         strip_tracking: bool,
         year: int,
         refused: Counter[str],
+        priority_by: str = "none",
     ) -> None:
         self._frontier = frontier
         self._scope = scope
@@ -34,6 +36,7 @@ class LinkFilter:
         self._strip_tracking = strip_tracking
         self._year = year
         self._refused = refused
+        self._priority_by = priority_by
         self._decisions: dict[str, bytes | None] = {}  # None: refused
 
     def find_refusal(self, url: str, depth: int) -> str | None:
@@ -48,6 +51,7 @@ class LinkFilter:
         if self._scope.depth is not None and depth > self._scope.depth:
             self._refused["depth"] += 1
             return []
+        priority = choose_priority(self._priority_by, depth)
         kept: list[str] = []
         items: list[Item] = []
         for link in links:
@@ -61,7 +65,7 @@ class LinkFilter:
                 self._remember(link, None)
                 continue
             kept.append(link)
-            items.append(Item(url, self.lane_of(url), DEFAULT_PRIORITY, {"depth": depth, "from": referrer, **payload}))
+            items.append(Item(url, self.lane_of(url), priority, {"depth": depth, "from": referrer, **payload}))
         encoded = self._frontier.encode(items, drop_known=False)
         for link, item in zip(kept, encoded, strict=True):
             self._remember(link, item.hash)

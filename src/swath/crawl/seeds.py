@@ -6,8 +6,9 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from swath import DEFAULT_PRIORITY, Item, UsageError
+from swath import Item, UsageError
 from swath.crawl.lanes import get_lane_namer
+from swath.crawl.priority import choose_priority
 from swath.crawl.settings import MAX_HOSTS_WITHOUT_CONTACT, CrawlSettings
 from swath.crawl.urls import normalise
 from swath.crawl.urls.scope import NameSet, Scope, build_scope
@@ -93,10 +94,11 @@ def read_first_seed(directory: Path) -> str:
 async def make_seed_items(settings: CrawlSettings, seeds: TextIO) -> AsyncIterator[Item]:
     """Yield an item for each seed of a file."""
     lane_of = get_lane_namer(settings.lane)
+    priority = choose_priority(settings.priority_by, 0)
     seeds.seek(0)
     for line in seeds:
         url = line.rstrip("\n")
-        yield Item(url, lane_of(url), DEFAULT_PRIORITY, {"depth": 0})
+        yield Item(url, lane_of(url), priority, {"depth": 0})
 
 
 def load_scope(settings: CrawlSettings) -> Scope:

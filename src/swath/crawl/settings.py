@@ -1,10 +1,9 @@
 """CrawlSettings: everything a user can configure about a crawl.
 
 A field is written once, with its help text, its limits and whether it is saved. The options of `swath crawl`
-(`swath.cli.crawl`), the checks below and `crawl.json` follow from that.
+(`swath.cli.crawl`), the checks below and `crawl.json` (`settings_file.py`) follow from that.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -16,8 +15,6 @@ from urllib.parse import quote, urlsplit
 import swath
 from swath import InvalidSetting
 
-FILE = "crawl.json"
-
 ANY_SCOPE_DELAY = 70.0  # default seconds between requests to a host, with --scope any
 DEFAULT_DELAY = 1.0  # and with every other scope
 MIN_LEASE = 60.0  # the default lease: this, or LEASE_TIMEOUTS times the timeout if that is longer
@@ -25,6 +22,7 @@ LEASE_TIMEOUTS = 3
 MAX_HOSTS_WITHOUT_CONTACT = 10
 
 LANES = ("host", "domain", "ip")
+PRIORITIES = ("none", "depth")
 PROXIES = ("http", "https", "socks4a", "socks5h")  # libcurl's schemes that let the proxy resolve host names
 
 SCOPE, LIMITS, NETWORK, OUTPUT = "Scope", "Limits", "Network", "Output"
@@ -121,6 +119,12 @@ class CrawlSettings:
         saved=False,
     )
     strip_tracking: bool = _setting(False, "Remove tracking parameters such as utm_source from links", panel=SCOPE)
+    priority_by: str = _setting(
+        "none",
+        "What decides which pages come first; depth: those with fewer links from a seed, in eight levels",
+        metavar="none|depth",
+        panel=SCOPE,
+    )
 
     lane: str = _setting(
         "host",
@@ -174,6 +178,13 @@ class CrawlSettings:
     user_agent: str = _setting(
         "swath", "Name in the User-Agent header, which robots.txt rules refer to", metavar="NAME", panel=NETWORK
     )
+    user_agent_string: str | None = _setting(
+        None,
+        "User-Agent header as a whole; robots.txt rules still refer to --user-agent",
+        metavar="TEXT",
+        panel=NETWORK,
+        default_text="from --user-agent and --contact",
+    )
     robots: bool = _setting(True, "Obey robots.txt", panel=NETWORK)
     sitemaps: bool = _setting(True, "Read the sitemaps that robots.txt and sitemap indexes list", panel=NETWORK)
     verify: bool = False
@@ -200,6 +211,13 @@ class CrawlSettings:
             raise InvalidSetting(
                 f"--user-agent {self.user_agent!r}: must be a name of letters, digits, - and _, as in robots.txt. "
                 "swath appends its version and --contact"
+            )
+        if self.priority_by not in PRIORITIES:
+            raise InvalidSetting(f"--priority-by {self.priority_by}: must be one of {', '.join(PRIORITIES)}")
+        if self.user_agent_string is not None and not _is_header_value(self.user_agent_string):
+            raise InvalidSetting(
+                f"--user-agent-string {self.user_agent_string!r}: must be printable ASCII without spaces around it, as "
+                "in an HTTP header"
             )
         if self.contact is not None and not _is_contact(self.contact):
             raise InvalidSetting(
@@ -242,40 +260,39 @@ class CrawlSettings:
     @property
     def agent(self) -> str:
         """The User-Agent header."""
+        if self.user_agent_string is not None:
+            return self.user_agent_string
         return f"{self.user_agent}/{swath.__version__}" + (f" (+{self.contact})" if self.contact else "")
-
-    # the file beside the output
 
     def get_saved_values(self) -> dict[str, Any]:
         """Return the settings that must stay the same when the crawl is resumed."""
         return {name: value for name, value in asdict(self).items() if name not in SETTINGS or SETTINGS[name].saved}
 
-    def save(self) -> None:
-        text = json.dumps(self.get_saved_values(), indent=2) + "\n"
-        path = self.directory / FILE
-        new = path.with_suffix(".new")
-        new.write_text(text)
-        new.replace(path)
-
-    def find_changes(self) -> Sequence[str]:
-        """Describe each setting that differs from the previous run; nothing for the first run."""
-        try:
-            before = json.loads((self.directory / FILE).read_text())
-        except FileNotFoundError:
-            return []
-        except ValueError as error:
-            raise InvalidSetting(f"{self.directory / FILE} is damaged ({error}): remove it to continue") from error
-        return list(_describe_changes(before, self.get_saved_values()))
-
 
 SETTINGS: Final[Mapping[str, SettingInfo]] = {
     one.name: one.metadata["setting"] for one in fields(CrawlSettings) if "setting" in one.metadata
 }
-_DEFAULTS: Final = {one.name: json.loads(json.dumps(one.default)) for one in fields(CrawlSettings)}
 
 
 def format_flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
+
+
+def list_warnings(settings: CrawlSettings) -> Sequence[str]:
+    """Return what the owners of hosts should be able to see in the User-Agent header, and cannot."""
+    text, contact = settings.user_agent_string, settings.contact
+    if text is None:
+        return []
+    if contact is not None and contact not in text:
+        return [f"--user-agent-string does not contain the --contact {contact}, so hosts do not see it"]
+    if settings.user_agent.lower() not in text.lower() and not _REACHABLE.search(text):
+        name = f"{settings.user_agent}, the name in robots.txt rules"
+        return [f"--user-agent-string has neither {name}, nor a contact: the owners of hosts cannot tell who crawls"]
+    return []
+
+
+def _is_header_value(text: str) -> bool:
+    return bool(text) and text.isascii() and text.isprintable() and text == text.strip()
 
 
 def _is_contact(text: str) -> bool:
@@ -293,6 +310,7 @@ def _is_proxy(text: str) -> bool:
     return bool(named) and not rest and text.isprintable() and " " not in text
 
 
+
 def _is_dns_server(text: str) -> bool:
     """Return whether c-ares accepts a name server: an IP address, with an optional port."""
     found = _DNS_SERVER.fullmatch(text)
@@ -303,18 +321,3 @@ def _is_dns_server(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Sequence[str]:
-    known = {**_DEFAULTS, **before}
-    return [
-        f"{format_flag(name)} was {_format(name, known[name])} before and is now {_format(name, value)}"
-        for name, value in json.loads(json.dumps(now)).items()
-        if known[name] != value
-    ]
-
-
-def _format(name: str, value: Any) -> str:
-    if value in (None, [], ()):
-        return "not set"
-    return json.dumps(value) + (" (the default)" if value == _DEFAULTS[name] else "")

@@ -17,6 +17,7 @@ class CrawlStats:
     """Counters of one process."""
 
     began: float = field(default_factory=time.monotonic)
+    workers: int = 0  # pages that may be in flight; 0 before the start
     pages: int = 0
     bytes: int = 0
     in_flight: int = 0
@@ -59,6 +60,7 @@ class CrawlStats:
         """Return the counters as plain values, which a child process can send to its parent."""
         return {
             "seconds": time.monotonic() - self.began,
+            "workers": self.workers,
             "pages": self.pages,
             "bytes": self.bytes,
             "in_flight": self.in_flight,

@@ -18,6 +18,7 @@ from swath import Frontier, NotAFrontier, UsageError, mask_password
 from swath.crawl import seeds
 from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.settings import CrawlSettings
+from swath.crawl.settings_file import find_changes, save_settings
 
 NAME_FILE = "archive-name"
 MIN_ATTEMPTS = 5  # of an item in the frontier, in addition to the crawler's own --retries
@@ -61,7 +62,7 @@ async def open_workspace(settings: CrawlSettings, urls: Iterable[str]) -> AsyncI
 async def _prepare(stack: AsyncExitStack, settings: CrawlSettings, urls: Iterable[str]) -> Workspace:
     directory = settings.directory
     with TemporaryFile("w+", dir=directory) as checked:
-        changes = settings.find_changes()
+        changes = find_changes(settings)
         frontier = await _open_existing(stack, settings)
         resumed = frontier is not None and await _check_is_crawl(frontier, settings)
         if not resumed:
@@ -88,7 +89,7 @@ async def _prepare(stack: AsyncExitStack, settings: CrawlSettings, urls: Iterabl
             }
         )
         added = await frontier.add(seeds.make_seed_items(settings, checked))
-    settings.save()
+    save_settings(settings)
     return Workspace(settings, frontier, added, changes, resumed)
 
 

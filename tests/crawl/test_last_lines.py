@@ -1,0 +1,42 @@
+"""The last line of each URL, compared with a model that keeps all lines."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from swath.crawl.archive import last_lines
+from swath.crawl.archive.last_lines import LastLines
+
+
+def make_pages(count: int, urls: int, seed: int) -> list[dict[str, object]]:
+    chance = random.Random(seed)
+    return [
+        {
+            "url": f"https://a.example/{chance.randrange(urls)}",
+            "kind": chance.choice(["page", "robots"]),
+            "time": chance.choice([1.0, 2.0, 3.5]),
+            "number": number,
+        }
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize("spooled", [100, last_lines.SPOOLED])
+def test_the_last_line_of_each_url_and_kind_is_selected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spooled: int
+) -> None:
+    monkeypatch.setattr(last_lines, "SPOOLED", spooled)  # small: on disk
+    monkeypatch.setattr(last_lines, "READ_LINES", 3)
+    pages = make_pages(5_000, 1_000, seed=1)
+    expected: dict[object, dict[str, object]] = {}
+    for page in pages:
+        key = (page["url"], page["kind"])
+        if key not in expected or page["time"] >= expected[key]["time"]:  # type: ignore[operator]
+            expected[key] = page
+    selected = list(LastLines.find(pages, directory=tmp_path).select(pages))
+    assert selected == sorted(expected.values(), key=lambda page: page["number"])  # type: ignore[arg-type,return-value]
+
+
+def test_a_crawl_without_pages_has_no_last_lines() -> None:
+    assert list(LastLines.find([]).select([])) == []
