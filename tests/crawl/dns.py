@@ -12,10 +12,13 @@ NO_ERROR, SERVFAIL, NXDOMAIN = 0, 2, 3
 
 class NameServer(asyncio.DatagramProtocol):
     """`table` maps a name to (seconds, addresses); "hold" as the only address keeps the question waiting until
-    `release`; an int is an error code; what is missing does not exist."""
+    `release`; an int is an error code; what is missing does not exist. `then` replaces an entry of the table after its
+    first answer. A negative answer may be cached for `negative_seconds`."""
 
-    def __init__(self, table: dict[str, tuple[int, list[str]] | int]) -> None:
+    def __init__(self, table: dict[str, tuple[int, list[str]] | int], *, negative_seconds: int = 0) -> None:
         self.table = table
+        self.then: dict[str, tuple[int, list[str]] | int] = {}
+        self._negative_seconds = negative_seconds
         self.asked: Counter[str] = Counter()
         self.heard = asyncio.Event()
         self.release = asyncio.Event()
@@ -65,5 +68,13 @@ class NameServer(asyncio.DatagramProtocol):
                     packed = socket.inet_pton(family, address)
                     records += b"\xc0\x0c" + struct.pack("!HHIH", kind, 1, seconds, len(packed)) + packed
                     count += 1
-        header = number + struct.pack("!HHHHH", 0x8180 | code, 1, count, 0, 0)
+        authority = 0
+        if not count and self._negative_seconds:  # an SOA record says how long the answer may be cached
+            seconds = self._negative_seconds
+            data = b"\0\0" + struct.pack("!IIIII", 1, 60, 60, 60, seconds)
+            records += b"\0" + struct.pack("!HHIH", 6, 1, seconds, len(data)) + data
+            authority = 1
+        if name in self.then:
+            self.table[name] = self.then.pop(name)
+        header = number + struct.pack("!HHHHH", 0x8180 | code, 1, count, authority, 0)
         self.transport.sendto(header + question + records, addr)
