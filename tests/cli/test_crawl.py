@@ -212,8 +212,8 @@ def test_a_crawl_that_fetched_nothing_says_why(tmp_path: Path) -> None:
     closed = ("--connect-to", "::127.0.0.1:1", "--allow-private", "--retries", "0", "--delay", "0s", "--json")
     result = run_swath("crawl", "example.com", *closed, "--out", str(tmp_path))
     assert result.code == 1
-    assert "no page was fetched. https://example.com/ was done" in result.err
-    assert "robots.txt could not be fetched" in result.err
+    assert "no page was fetched. https://example.com/ is dead" in result.err
+    assert "refused: connection refused" in result.err
     summary = json.loads(result.out.splitlines()[-1])
     assert summary["event"] == "summary"
     assert summary["stopped_by"] == "done"
@@ -243,7 +243,7 @@ def test_a_failed_robots_txt_is_not_counted_as_fetched(tmp_path: Path) -> None:
     closed = ("--connect-to", "::127.0.0.1:1", "--allow-private", "--retries", "0", "--delay", "0s", "--json")
     result = run_swath("crawl", "example.com", *closed, "--out", str(tmp_path))
     summary = json.loads(result.out.splitlines()[-1])
-    assert (summary["robots_fetched"], list(summary["errors"])) == (0, ["robots.txt refused"])
+    assert (summary["robots_fetched"], list(summary["errors"])) == (0, ["refused"])
 
 
 def test_seeds_from_standard_input_are_utf_8_in_any_locale(tmp_path: Path) -> None:
@@ -267,9 +267,10 @@ def test_export_is_utf_8_in_any_locale(tmp_path: Path) -> None:
 def test_export_omits_empty_fields(tmp_path: Path) -> None:
     closed = ("--connect-to", "::127.0.0.1:1", "--allow-private", "--retries", "0", "--delay", "0s")
     run_swath("crawl", "example.com", *closed, "--out", str(tmp_path))
-    robots, page = map(json.loads, run_swath("export", "--out", str(tmp_path)).out.splitlines())
-    assert (robots["kind"], robots["status"], None in robots.values()) == ("robots", 0, False)
-    assert (page["kind"], "status" in page, page["excluded"]) == ("page", False, "robots")
+    (page,) = map(json.loads, run_swath("export", "--out", str(tmp_path)).out.splitlines())
+    assert (page["kind"], page["failed"], page["attempts"]) == ("page", "refused: connection refused", 1)
+    assert not {"status", "excluded", "rule"} & page.keys()
+    assert None not in page.values()
 
 
 def test_an_unwritable_index_is_reported(tmp_path: Path) -> None:

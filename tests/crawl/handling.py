@@ -39,7 +39,7 @@ class Actor:
 
     async def resolve(self, url: str) -> Response | list[str]:
         found = self.names.get(normalise.host(url))
-        return found or make_failure(url, "dns", "nxdomain", started=0.0, ended=0.0)
+        return found or make_failure(url, "dns-negative", "no such host", started=0.0, ended=0.0)
 
 
 @asynccontextmanager

@@ -217,7 +217,7 @@ async def test_connect_to_maps_hosts_and_skips_their_resolution() -> None:
         async with a_fetcher(resolver=names, connect_to=rules) as fetcher:
             assert (await fetcher.fetch("http://one.example/")).status == 200
             assert (await fetcher.fetch("http://any.example:8080/")).status == 200
-            assert (await fetcher.fetch("http://other.example/")).error == "dns"
+            assert (await fetcher.fetch("http://other.example/")).error == "dns-negative"
             assert (await fetcher.fetch("http://one.example/again")).status == 200
     assert names.asked == ["other.example"]
     assert [b"Host: one.example\r\n" in request for request in server.requests] == [True, False, True]

@@ -94,7 +94,8 @@ async def test_the_second_address_is_tried() -> None:
 async def test_a_name_that_does_not_exist() -> None:
     async with a_fetcher(resolver=Fixed()) as fetcher:
         response = await fetcher.fetch("http://nowhere.example/")
-    assert (response.error, response.detail) == ("dns", "nxdomain: nowhere.example: not found")
+    assert (response.error, response.detail) == ("dns-negative", "no such host")
+    assert (response.failure, response.reason) == ("dns", "dns: no such host")
 
 
 @pytest.mark.parametrize(

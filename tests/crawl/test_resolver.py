@@ -5,7 +5,14 @@ import socket
 
 import pytest
 
-from swath.crawl.http.resolver import FAILURE_SECONDS, MAX_TTL_SECONDS, MIN_TTL_SECONDS, ResolveError, Resolver
+from swath.crawl.http.resolver import (
+    FAILURE_SECONDS,
+    MAX_TTL_SECONDS,
+    MIN_TTL_SECONDS,
+    NEGATIVE_SECONDS,
+    ResolveError,
+    Resolver,
+)
 from tests.crawl.dns import SERVFAIL, NameServer
 
 
@@ -24,6 +31,7 @@ def a_resolver(
         family=socket.AF_INET,
         cached_names=cached_names,
         at_once=at_once,
+        repeat_seconds=0.0,
         clock=clock or Clock(),
     )
 
@@ -72,24 +80,44 @@ async def test_one_question_serves_all_who_wait_even_when_one_gives_up() -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
-    [("missing.example", "nxdomain"), ("broken.example", "servfail"), ("empty.example", "nodata"), ("a..b", "badname")],
+    ("name", "kind", "detail", "queries"),
+    [
+        ("missing.example", "nxdomain", "no such host", 2),
+        ("empty.example", "nodata", "the name has no addresses", 2),
+        ("broken.example", "servfail", "the name server failed", None),
+        ("a..b", "badname", "not a valid host name", 0),
+    ],
 )
-async def test_failures_have_kinds_and_hold_for_a_minute(name: str, kind: str) -> None:
+async def test_a_failure_has_a_kind_and_is_cached(name: str, kind: str, detail: str, queries: int | None) -> None:
+    """A negative answer is a failure after a second query. It is cached for longer than others, which are retried."""
     clock = Clock()
     table: dict[str, tuple[int, list[str]] | int] = {"broken.example": SERVFAIL, "empty.example": (60, [])}
     async with NameServer(table) as server, a_resolver(server, clock) as resolver:
         for _ in range(3):
             with pytest.raises(ResolveError) as failed:
                 await resolver.resolve(name)
-            assert failed.value.kind == kind
-            assert name in str(failed.value)
+            assert (failed.value.kind, str(failed.value)) == (kind, detail)
+            assert failed.value.is_permanent == (kind != "servfail")
         asked = server.questions.total()
-        clock.now += FAILURE_SECONDS + 1
+        assert queries in (None, asked)
+        clock.now += (FAILURE_SECONDS if kind == "servfail" else NEGATIVE_SECONDS) + 0.1
         table[name] = (60, ["198.51.100.9"])
-        if kind == "servfail":
+        if kind != "badname":
             assert await resolver.resolve(name) == ("198.51.100.9",)
             assert server.questions.total() > asked
+
+
+async def test_a_negative_answer_is_checked_with_a_real_query() -> None:
+    """The name server says that its answer is valid for an hour, and c-ares caches it as long."""
+    server = NameServer({}, negative_seconds=3_600)
+    server.then["late.example"] = (60, ["198.51.100.9"])
+    async with server, a_resolver(server) as resolver:
+        assert await resolver.resolve("late.example") == ("198.51.100.9",)
+        for _ in range(3):
+            with pytest.raises(ResolveError):
+                await resolver.resolve("missing.example")
+            resolver._cache.clear()
+    assert server.questions == {"late.example": 2, "missing.example": 1 + 3}  # c-ares answers two of the first queries
 
 
 async def test_hostile_names_are_failures_as_well() -> None:

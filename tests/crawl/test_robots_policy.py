@@ -20,6 +20,7 @@ from swath.crawl.robots.policy import (
     MIN_LIFETIME,
     RobotsPolicy,
     compute_cache_lifetime,
+    keep_stale,
     policy_from_response,
 )
 
@@ -46,10 +47,9 @@ BODY = b"User-agent: *\nDisallow: /private\n"
         (599, "deny"),
         (100, "deny"),
         (999, "deny"),
-        (None, "deny"),
     ],
 )
-def test_what_an_answer_means(status: int | None, kind: str) -> None:
+def test_what_an_answer_means(status: int, kind: str) -> None:
     rules = policy_from_response(status, body=BODY, now=NOW)
     assert rules.kind == kind
     assert rules.fetched_at == NOW
@@ -63,17 +63,16 @@ def test_what_an_answer_means(status: int | None, kind: str) -> None:
 def test_a_refusal_says_why() -> None:
     url = "https://example.com/"
     assert policy_from_response(503, now=NOW).parse().decide(url, "swath").rule == "robots.txt answered 503"
-    assert policy_from_response(None, now=NOW).parse().decide(url, "swath").rule == "robots.txt could not be fetched"
 
 
 def test_trouble_is_tried_again_ever_more_rarely_and_ends_after_thirty_days() -> None:
-    rules = policy_from_response(None, now=NOW)
+    rules = policy_from_response(500, now=NOW)
     tries = 1
     gaps = []
     while rules.kind == "deny":
         assert rules.failing_since == NOW
         gaps.append(rules.expires_at - rules.fetched_at)
-        rules = policy_from_response((503, None)[tries % 2], now=rules.expires_at, before=rules)
+        rules = policy_from_response((503, 429)[tries % 2], now=rules.expires_at, before=rules)
         tries += 1
     assert gaps == sorted(gaps)
     assert (gaps[0], gaps[-1]) == (FIRST_RETRY, MAX_RETRY)
@@ -128,14 +127,29 @@ def test_any_header_has_a_meaning(cache_control: str, expires: str) -> None:
     assert MIN_LIFETIME <= compute_cache_lifetime(None, expires=expires, now=NOW) <= MAX_LIFETIME
 
 
+@pytest.mark.parametrize(
+    ("status", "age", "applies"), [(200, 25, True), (404, 47, True), (200, 48, False), (503, 1, False)]
+)
+def test_rules_apply_for_a_while_after_their_host_went_away(status: int, age: int, applies: bool) -> None:
+    """As RFC 9309 permits, so that a short outage does not end a crawl of the host. A denial is no rule to keep."""
+    rules = policy_from_response(status, body=BODY, now=NOW)
+    now = NOW + age * HOUR
+    kept = keep_stale(rules, now=now)
+    assert (kept is not None) == applies
+    if kept is not None:
+        assert (kept.kind, kept.body, kept.fetched_at) == (rules.kind, rules.body, NOW)
+        assert kept.expires_at == now + FIRST_RETRY
+    assert keep_stale(None, now=now) is None
+
+
 @settings(deadline=None)
 @given(
-    st.sampled_from([200, 404, 503, None]),
+    st.sampled_from([200, 404, 503]),
     st.binary(max_size=100),
     st.integers(0, 2**60),
     st.none() | st.just("no-cache"),
 )
-def test_a_fact_survives_its_store(status: int | None, body: bytes, now: int, control: str | None) -> None:
+def test_a_fact_survives_its_store(status: int, body: bytes, now: int, control: str | None) -> None:
     rules = policy_from_response(status, body=body, now=now, cache_control=control)
     text = json.dumps(rules.to_json())
     assert "\\u0000" not in text

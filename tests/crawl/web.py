@@ -120,7 +120,7 @@ class Fixed:
         self.asked.append(host)
         found = self.table.get(host, self.everything)
         if not found:
-            raise ResolveError("nxdomain", f"{host}: not found")
+            raise ResolveError("nxdomain", "no such host")
         return found
 
 

@@ -46,11 +46,8 @@ class IpLanes:
         self._facts = facts
         self._fetcher = fetcher
 
-    async def move(self, item: Item) -> Outcome | None:
-        """Move a page to the lane of its host's address; None if it is there already."""
-        if is_ip_lane(item.lane):
-            self._hosts.remember(normalise.host(item.key), item.lane)
-            return None
+    async def move(self, item: Item) -> Outcome | Response:
+        """Move a page from the lane of its host to the lane of its address, or return the failure to resolve it."""
         host = item.lane
         lane = await self._facts.get(FACT_PREFIX + host)
         facts = {}
@@ -61,11 +58,15 @@ class IpLanes:
         else:
             addresses = await self._fetcher.resolve(item.key)
             if isinstance(addresses, Response):
-                return await self._fetcher.settle_failure(item, addresses)
+                return addresses
             lane = choose_ip_lane(addresses)
             facts = {FACT_PREFIX + host: lane}  # not remembered yet: another worker may settle a choice first
         moved = Item(item.key, lane, item.priority, item.payload)
         return item.done(result={MOVED_TO: lane}, discovered=[moved], facts=facts, started=False)
+
+    def remember(self, item: Item) -> None:
+        """Remember the lane of a page that is in the lane of its address."""
+        self._hosts.remember(normalise.host(item.key), item.lane)
 
     async def find_lane_of_request(self, url: str) -> str | Response:
         """Return the lane whose pace a request for this URL must follow, or the failure to resolve its host."""

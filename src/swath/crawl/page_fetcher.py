@@ -1,11 +1,12 @@
 """PageFetcher: send a request on behalf of an item, and settle the item if the request fails."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from swath import Item, Outcome
 from swath.crawl.http.address import parse_ip_literal
 from swath.crawl.http.fetcher import Fetcher
-from swath.crawl.http.response import Response
+from swath.crawl.http.response import FailureKind, Response
 from swath.crawl.pacing import LanePacing, compute_page_retry_pause
 from swath.crawl.refusal import give_up_page
 from swath.crawl.settings import CrawlSettings
@@ -13,6 +14,11 @@ from swath.crawl.stats import CrawlStats
 from swath.crawl.urls import normalise
 
 DESCRIPTOR_PAUSE = 5.0  # seconds to wait when this machine has no file descriptor left
+NOT_SENT: Final = frozenset[FailureKind]({"url", "dns", "dns-negative", "private"})  # failures before any connection
+PERMANENT: Final = frozenset[FailureKind]({"url", "dns-negative", "private"})  # failures that no retry changes
+UNREACHABLE: Final = frozenset[FailureKind](  # failures that any page of the host would have
+    {"dns", "dns-negative", "refused", "unreachable", "timeout-connect", "tls", "proxy"}
+)
 
 
 class PageFetcher:
@@ -41,15 +47,16 @@ class PageFetcher:
         if response.error == "closed":  # the server may not have read the request: repeat it on a new connection
             self._pacing.get(item.lane).closes_connections = True
             return item.release()
-        self._stats.errors[response.error] += 1
+        self._stats.errors[response.failure] += 1
         if response.error == "descriptors":
             return item.release(after=DESCRIPTOR_PAUSE)
-        await self._pacing.record_response(item.lane, response.ended - response.started, failed=True)
-        reason = f"{response.error}: {response.detail}"
-        if response.error in ("url", "private") or count_failures(item) >= self._settings.retries:
-            return give_up_page(item, reason, attempts=count_failures(item) + 1)
-        interval = self._pacing.get(item.lane).interval
-        return item.retry(after=compute_page_retry_pause(count_failures(item), interval=interval), reason=reason)
+        sent = response.error not in NOT_SENT
+        if sent:
+            await self._pacing.record_response(item.lane, response.ended - response.started, failed=True)
+        if response.error in PERMANENT or count_failures(item) >= self._settings.retries:
+            return give_up_page(item, response.reason, attempts=count_failures(item) + 1, started=sent)
+        pause = compute_page_retry_pause(count_failures(item), interval=self._pacing.get(item.lane).interval)
+        return item.retry(after=pause, reason=response.reason)
 
 
 def count_failures(item: Item) -> int:

@@ -6,13 +6,14 @@ The route of a page: `IpLanes` moves it to the lane of its address, the page bud
 
 from datetime import UTC, datetime
 
-from swath import Done, Frontier, Item, Outcome
+from swath import Dead, Done, Frontier, Item, Outcome, Retry
 from swath.crawl.archive.capture import CaptureBuilder
 from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.http.fetcher import Fetcher
 from swath.crawl.http.response import Response
 from swath.crawl.http.status import is_busy, is_retryable
 from swath.crawl.ip_lanes import HostLanes, IpLanes
+from swath.crawl.lanes import is_ip_lane
 from swath.crawl.links import LinkFilter
 from swath.crawl.pacing import LanePacing, compute_page_retry_pause, parse_retry_after
 from swath.crawl.page_fetcher import PageFetcher, count_failures
@@ -20,6 +21,7 @@ from swath.crawl.page_processor import PAGES, PageProcessor
 from swath.crawl.refusal import refuse_page
 from swath.crawl.robots.cache import RobotsCache
 from swath.crawl.robots.gate import RobotsGate
+from swath.crawl.seeds import is_seed
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
 
@@ -64,8 +66,16 @@ class PageHandler:
     async def __call__(self, item: Item) -> Outcome:
         if self._robots.is_hop(item):
             return await self._robots.follow(item)
-        if self._ip_lanes is not None and (moved := await self._ip_lanes.move(item)) is not None:
-            return moved
+        outcome = await self._handle(item)
+        if isinstance(outcome, Dead | Retry) and is_seed(item):
+            self._stats.record_seed_failure(outcome)
+        return outcome
+
+    async def _handle(self, item: Item) -> Outcome:
+        if self._ip_lanes is not None:
+            if not is_ip_lane(item.lane):
+                return await self._move(item, self._ip_lanes)
+            self._ip_lanes.remember(item)
         if self.pages_left is not None:
             if self.pages_left <= 0:
                 return item.release(started=False, after=BUDGET_RECHECK)
@@ -81,11 +91,18 @@ class PageHandler:
             if self.pages_left is not None and not fetched:
                 self.pages_left += 1
 
+    async def _move(self, item: Item, ip_lanes: IpLanes) -> Outcome:
+        if (unreachable := await self._robots.check_reachable(item)) is not None:
+            return unreachable
+        moved = await ip_lanes.move(item)
+        return await self._robots.settle_unreachable(item, moved) if isinstance(moved, Response) else moved
+
     async def _visit(self, item: Item) -> Outcome:
         if (over_budget := self._check_host_budget(item)) is not None:
             return over_budget
         await self._pacing.load(item.lane)
-        if self._settings.robots and (refused := await self._robots.check(item)) is not None:
+        check = self._robots.check if self._settings.robots else self._robots.check_reachable
+        if (refused := await check(item)) is not None:
             return refused
         fresh = item.attempts > 0 or self._pacing.get(item.lane).closes_connections
         return await self._settle(item, await self._fetcher.fetch(item.key, item.lane, fresh=fresh))
@@ -106,6 +123,8 @@ class PageHandler:
     async def _settle(self, item: Item, response: Response) -> Outcome:
         """Settle a page: process the response, or retry if the host failed or is busy."""
         if response.error is not None:
+            if not self._settings.robots and not item.lane_counters.get(PAGES, 0):
+                return await self._robots.settle_unreachable(item, response)
             return await self._fetcher.settle_failure(item, response)
         lane, status, failures = item.lane, response.status, count_failures(item)
         busy = is_busy(status)
@@ -119,6 +138,6 @@ class PageHandler:
                 await self._pacing.block(lane, pause)
         if retry:
             self._stats.errors[f"{status}"] += 1
-            return item.retry(after=pause, reason=f"status {status}; next attempt after {pause:.0f} s")
+            return item.retry(after=pause, reason=f"status {status}")
         self._stats.count_page(status, len(response.body))
         return await self._processor.process(item, response)

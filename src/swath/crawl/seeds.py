@@ -101,6 +101,12 @@ async def make_seed_items(settings: CrawlSettings, seeds: TextIO) -> AsyncIterat
         yield Item(url, lane_of(url), priority, {"depth": 0})
 
 
+def is_seed(item: Item) -> bool:
+    """Return whether an item is a seed: pages and sitemaps that were found elsewhere have a referrer."""
+    payload = item.payload or {}
+    return not payload.get("depth", 0) and "from" not in payload
+
+
 def load_scope(settings: CrawlSettings) -> Scope:
     """Return the scope around all seeds that were ever given for this directory."""
     with (settings.directory / FILE).open() as saved:

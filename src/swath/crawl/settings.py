@@ -310,7 +310,6 @@ def _is_proxy(text: str) -> bool:
     return bool(named) and not rest and text.isprintable() and " " not in text
 
 
-
 def _is_dns_server(text: str) -> bool:
     """Return whether c-ares accepts a name server: an IP address, with an optional port."""
     found = _DNS_SERVER.fullmatch(text)

@@ -4,12 +4,23 @@ import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+from swath import Dead, Retry
 
 RATE_WINDOW = 10.0  # seconds over which the current rate is measured
 MAX_SLOW_HOSTS = 200  # hosts whose response times are remembered
 MIN_SLOW_SECONDS = 1.0  # only a response this slow replaces a remembered host
 SHOWN_SLOW_HOSTS = 5
+NAMED_SEEDS = 10  # failed seeds that are reported by name; the others are only counted
+
+
+class SeedFailure(NamedTuple):
+    """The latest failure of a seed."""
+
+    url: str
+    reason: str
+    next_attempt_seconds: float | None  # None: it is dead
 
 
 @dataclass(slots=True)
@@ -28,6 +39,8 @@ class CrawlStats:
     errors: Counter[str] = field(default_factory=Counter)  # by kind
     refused: Counter[str] = field(default_factory=Counter)  # links and pages that were not fetched, by reason
     slow: dict[str, float] = field(default_factory=dict)  # host -> seconds of its slow responses
+    seed_failures: dict[str, "SeedFailure"] = field(default_factory=dict)  # the latest of the first NAMED_SEEDS
+    other_seed_failures: int = 0  # further seeds that failed
     _window: deque[tuple[float, int]] = field(default_factory=deque)
 
     def count_page(self, status: int, size: int) -> None:
@@ -46,6 +59,14 @@ class CrawlStats:
             if self.slow[fastest] < seconds:
                 del self.slow[fastest]
                 self.slow[host] = seconds
+
+    def record_seed_failure(self, outcome: Dead | Retry) -> None:
+        """Remember that a seed failed. Called for each attempt of a seed that failed."""
+        url = outcome.item.key
+        if url in self.seed_failures or len(self.seed_failures) < NAMED_SEEDS:
+            self.seed_failures[url] = SeedFailure(url, outcome.reason, _get_pause(outcome))
+        elif not outcome.item.attempts:
+            self.other_seed_failures += 1
 
     def rate(self, now: float | None = None) -> float:
         """Return the pages per second over the last RATE_WINDOW seconds."""
@@ -70,8 +91,14 @@ class CrawlStats:
             "statuses": dict(self.statuses),
             "errors": dict(self.errors),
             "refused": dict(self.refused),
+            "seed_failures": list(self.seed_failures.values()),
+            "other_seed_failures": self.other_seed_failures,
             "slow": dict(sorted(self.slow.items(), key=lambda entry: -entry[1])[:SHOWN_SLOW_HOSTS]),
         }
+
+
+def _get_pause(outcome: Dead | Retry) -> float | None:
+    return outcome.after if isinstance(outcome, Retry) else None
 
 
 def sum_stats(stats: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -84,6 +111,8 @@ def sum_stats(stats: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                     total[name] = {**total.get(name, {}), **value}
                 case dict():
                     total[name] = dict(Counter(total.get(name, {})) + Counter(value))
+                case list():
+                    total[name] = [*total.get(name, []), *value]
                 case _ if name == "seconds":
                     total[name] = max(total.get(name, 0.0), value)
                 case _:

@@ -145,7 +145,7 @@ class Fetcher:
             try:
                 addresses = await self._resolver.resolve(host)
             except ResolveError as error:
-                return self._make_failure(url, "dns", f"{error.kind}: {error}")
+                return self._make_failure(url, "dns-negative" if error.is_permanent else "dns", f"{error}")
         allowed = addresses if self._allow_private else [one for one in addresses if is_public(one)]
         if not allowed:
             why = "is not a public address" if address else f"has no public address, but {', '.join(addresses)}"

@@ -1,5 +1,7 @@
 """Resolve host names concurrently, and cache the addresses for the TTL of the answer.
 
+A negative answer (the name does not exist, or it has no addresses) counts after a second query has confirmed it.
+
 c-ares (through aiodns) sends the queries. Unlike `getaddrinfo` it reports the TTL and needs no thread per query. It
 reads /etc/hosts, resolv.conf and nsswitch.conf as usual.
 """
@@ -19,7 +21,9 @@ from swath import SwathError
 
 MIN_TTL_SECONDS = 60.0
 MAX_TTL_SECONDS = 86_400.0
-FAILURE_SECONDS = 60.0
+NEGATIVE_SECONDS = 60.0  # how long a negative answer is cached, after its repeat
+FAILURE_SECONDS = 1.0  # other failures: long enough for concurrent calls, shorter than the pause before a retry
+REPEAT_SECONDS = 1.0  # before the query after a negative answer is repeated
 MAX_CACHED_NAMES = 100_000
 MAX_QUERIES = 500
 MAX_ADDRESSES = 8  # per name; more are never tried
@@ -35,6 +39,17 @@ ERROR_KINDS: Final = {
     pycares.errno.ARES_ECANCELLED: "cancelled",
     pycares.errno.ARES_EDESTRUCTION: "cancelled",
 }
+NEGATIVE: Final = frozenset({"nxdomain", "nodata"})  # an answer: no later query is expected to find more
+PERMANENT: Final = NEGATIVE | {"badname"}
+DETAILS: Final = {
+    "nxdomain": "no such host",
+    "nodata": "the name has no addresses",
+    "servfail": "the name server failed",
+    "refused": "the name server refused to answer",
+    "timeout": "the name server did not answer",
+    "unreachable": "the name server did not answer",
+    "badname": "not a valid host name",
+}
 
 
 class ResolveError(SwathError):
@@ -43,6 +58,11 @@ class ResolveError(SwathError):
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(detail)
         self.kind = kind
+
+    @property
+    def is_permanent(self) -> bool:
+        """Whether the name does not exist, as far as DNS can tell. The query was repeated."""
+        return self.kind in PERMANENT
 
 
 class AddressResolver(Protocol):
@@ -71,15 +91,18 @@ class Resolver:
         tries: int = 3,
         cached_names: int = MAX_CACHED_NAMES,
         at_once: int = MAX_QUERIES,
+        repeat_seconds: float = REPEAT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`nameservers` replace those of the system, as `address` or `address:port`. `family` defaults to both, or to
-        IPv4 if this machine has no route to IPv6. `timeout` applies to the first try and doubles with each."""
+        IPv4 if this machine has no route to IPv6. `timeout` applies to the first try and doubles with each. A negative
+        answer is checked with a second query after `repeat_seconds`."""
         self._family = (socket.AF_UNSPEC if has_ipv6() else socket.AF_INET) if family is None else family
         self._nameservers = nameservers
         self._timeout = timeout
         self._tries = tries
         self._max_cached = cached_names
+        self._repeat_seconds = repeat_seconds
         self._clock = clock
         self._slots = asyncio.Semaphore(at_once)
         self._cache: OrderedDict[str, _CachedAnswer] = OrderedDict()
@@ -120,7 +143,10 @@ class Resolver:
     async def _query(self, host: str) -> _CachedAnswer:
         try:
             async with self._slots:
-                entry = await self._lookup(host)
+                entry = await self._lookup(host, self._get_channel())
+            if entry.error is not None and entry.error[0] in NEGATIVE:
+                await asyncio.sleep(self._repeat_seconds)
+                entry = await self._repeat(host)
             self._cache[host] = entry
             self._cache.move_to_end(host)
             if len(self._cache) > self._max_cached:
@@ -129,27 +155,37 @@ class Resolver:
         finally:
             del self._pending[host]
 
-    async def _lookup(self, host: str) -> _CachedAnswer:
+    async def _repeat(self, host: str) -> _CachedAnswer:
+        """Query again on a channel of its own: c-ares caches negative answers, for up to an hour."""
+        async with self._slots, self._open_channel() as channel:
+            return await self._lookup(host, channel)
+
+    async def _lookup(self, host: str, channel: aiodns.DNSResolver) -> _CachedAnswer:
         try:
-            found = await self._get_channel().getaddrinfo(host, family=self._family, type=socket.SOCK_STREAM)
+            found = await channel.getaddrinfo(host, family=self._family, type=socket.SOCK_STREAM)
         except aiodns.error.DNSError as error:
-            code, text = error.args[0], error.args[-1]
-            failed = (ERROR_KINDS.get(code, "other"), f"{host}: {text}")
-            return _CachedAnswer(self._clock() + FAILURE_SECONDS, (), failed)
+            return self._make_failure(ERROR_KINDS.get(error.args[0], "other"), f"{error.args[-1]}")
         except UnicodeError as error:  # the name cannot be sent in a DNS query
-            return _CachedAnswer(self._clock() + FAILURE_SECONDS, (), ("badname", f"{host}: {error}"))
+            return self._make_failure("badname", f"{error}")
         addresses = tuple(dict.fromkeys(_to_text(node.addr[0]) for node in found.nodes))[:MAX_ADDRESSES]
         if not addresses:
-            return _CachedAnswer(self._clock() + FAILURE_SECONDS, (), ("nodata", f"{host}: has no addresses"))
+            return self._make_failure("nodata", "")
         seconds = min([float(node.ttl) for node in found.nodes] + [float(alias.ttl) for alias in found.cnames])
         holds = min(max(seconds, MIN_TTL_SECONDS), MAX_TTL_SECONDS)
         return _CachedAnswer(self._clock() + holds, addresses, None)
 
+    def _make_failure(self, kind: str, text: str) -> _CachedAnswer:
+        holds = NEGATIVE_SECONDS if kind in PERMANENT else FAILURE_SECONDS
+        return _CachedAnswer(self._clock() + holds, (), (kind, DETAILS.get(kind, text)))
+
     def _get_channel(self) -> aiodns.DNSResolver:
         """Return the channel. The first query opens it, because that needs a running loop."""
         if self._dns is None:
-            self._dns = aiodns.DNSResolver(self._nameservers, timeout=self._timeout, tries=self._tries)
+            self._dns = self._open_channel()
         return self._dns
+
+    def _open_channel(self) -> aiodns.DNSResolver:
+        return aiodns.DNSResolver(self._nameservers, timeout=self._timeout, tries=self._tries)
 
 
 def has_ipv6() -> bool:

@@ -14,6 +14,7 @@ Truncation = Literal["length", "time", "disconnect"]
 FailureKind = Literal[
     "url",  # not a URL that can be fetched
     "dns",
+    "dns-negative",  # DNS answers that the name does not exist or has no addresses
     "private",  # an address outside the public ranges
     "refused",
     "unreachable",
@@ -29,6 +30,13 @@ FailureKind = Literal[
     "too-large-headers",
     "other",
 ]
+USER_KINDS: Final[dict[FailureKind, str]] = {  # how users see kinds that have another name here
+    "dns-negative": "dns",
+    "timeout-connect": "timeout",
+    "timeout-first-byte": "timeout",
+    "too-large-headers": "protocol",
+    "descriptors": "open-files",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +133,17 @@ class Response(NamedTuple):
     truncated: Truncation | None = None
     error: FailureKind | None = None
     detail: str = ""
+
+    @property
+    def failure(self) -> str:
+        """The kind of failure as users see it."""
+        assert self.error is not None
+        return USER_KINDS.get(self.error, self.error)
+
+    @property
+    def reason(self) -> str:
+        """The kind of failure and its detail, such as `dns: no such host`."""
+        return f"{self.failure}: {self.detail}"
 
 
 def make_failure(

@@ -215,7 +215,7 @@ def build_response(
         return make_failure(
             url,
             kind,
-            _describe_failure(transfer, message),
+            _describe_failure(transfer, kind, code, message, limits),
             started=started,
             ended=ended,
             request=request,
@@ -272,13 +272,20 @@ def classify_failure(transfer: Transfer, code: int) -> FailureKind:
     return BY_CODE.get(code, "other")
 
 
-def _describe_failure(transfer: Transfer, message: str) -> str:
+def _describe_failure(transfer: Transfer, kind: FailureKind, code: int, message: str, limits: Limits) -> str:
+    """Return the cause in words that are the same for every request with this cause, if there are such words."""
     if transfer.refused_address is not None:
         return f"{transfer.refused_address} is not a public address"
     if transfer.errno:
         return os.strerror(transfer.errno)
     if transfer.requests > 1:
         return "closed without a response"
+    if code == pycurl.E_OPERATION_TIMEDOUT:
+        connected = kind == "timeout"
+        return f"no response within {limits.total:g} s" if connected else f"no connection within {limits.connect:g} s"
+    if code == pycurl.E_COULDNT_CONNECT and (number := transfer.curl.getinfo(pycurl.OS_ERRNO)):
+        text = os.strerror(number)
+        return text[0].lower() + text[1:]
     return message or "closed within the headers"
 
 

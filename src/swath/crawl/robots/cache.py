@@ -1,18 +1,22 @@
 """Cache the robots.txt of each origin: parsed files in memory, and policies as facts that all workers share.
 
-The cache fetches nothing. `gate` requests the file, passes the response to `record_response`, and follows redirects.
+The cache fetches nothing. `gate` requests the file, passes the response to `record_response` or the reason why there is
+none to `record_failure`, and follows redirects. The fact of an origin is a policy, or a mapping with a redirect to
+follow or with the failure to request it; the mapping also keeps the previous policy as `before`.
 """
 
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from swath.crawl.fact_batcher import FactBatcher
+from swath.crawl.failed_pages import RETRY_FACT
 from swath.crawl.http.redirect_target import find_redirect_target
 from swath.crawl.http.response import Response
+from swath.crawl.robots.failure import OriginFailure, next_failure
 from swath.crawl.robots.parser import RobotsTxt
-from swath.crawl.robots.policy import SECOND, RobotsPolicy, policy_from_response
+from swath.crawl.robots.policy import SECOND, RobotsPolicy, keep_stale, policy_from_response
 
 KEY_PREFIX = "robots "  # followed by the origin: key of a fact, and of an item that follows a redirect
 MAX_CACHED_BYTES = 50_000_000  # memory for robots.txt files and their parsed rules
@@ -39,6 +43,9 @@ class RobotsRedirect(NamedTuple):
     until: int  # when to request the origin again; also the exact end of the waiting lane's block
 
 
+Known = CachedRobots | RobotsRedirect | OriginFailure  # what is known about the robots.txt of an origin
+
+
 class RobotsCache:
     """The robots.txt files of a crawl, in memory and in the facts that all workers share."""
 
@@ -47,8 +54,8 @@ class RobotsCache:
         self._known: OrderedDict[str, CachedRobots] = OrderedDict()
         self._bytes = 0
 
-    async def get(self, origin: str) -> CachedRobots | RobotsRedirect | None:
-        """Return the robots.txt of an origin, or a redirect to follow first, or None if it has to be requested."""
+    async def get(self, origin: str) -> Known | None:
+        """Return what is known about the robots.txt of an origin, or None if it has to be requested."""
         now = time.time_ns() // 1_000
         known = self._known.get(origin)
         if known is not None and now < known.policy.expires_at:
@@ -57,11 +64,16 @@ class RobotsCache:
         fact = await self._facts.get(KEY_PREFIX + origin)
         if fact is None:
             return None
-        if "redirect" in fact:
+        if "kind" in fact:
+            rules = RobotsPolicy.from_json(fact)
+            return self._keep(origin, rules) if now < rules.expires_at else None
+        if fact.get("redirect") is not None:
             redirect = RobotsRedirect(*fact["redirect"])
             return redirect if now < redirect.until else None
-        rules = RobotsPolicy.from_json(fact)
-        return self._keep(origin, rules) if now < rules.expires_at else None
+        failure = OriginFailure(*fact["failure"])
+        # Read again each time, because another process may make failed pages ready.
+        holds = now < failure.until and failure.retry_mark == await self._facts.get(RETRY_FACT)
+        return failure if holds else None
 
     def _keep(self, origin: str, rules: RobotsPolicy) -> CachedRobots:
         self._forget(self._known.pop(origin, None))
@@ -81,27 +93,68 @@ class RobotsCache:
         """Store the response of an origin as a fact, and return its policy or the redirect to follow."""
         now = time.time_ns() // 1_000
         target = find_redirect_target(response)
-        before = await self._facts.get(KEY_PREFIX + origin)
-        if before is not None and "redirect" in before:
-            before = before.get("before")
+        before, failure = _read_history(await self._facts.get(KEY_PREFIX + origin))
         if target is not None and redirects < MAX_REDIRECTS:
             redirect = RobotsRedirect(target, redirects + 1, now + int(WAIT_SECONDS * SECOND))
-            # Keep the previous policy: it tells since when requests have been failing.
-            await self._facts.learn({KEY_PREFIX + origin: {"redirect": list(redirect), "before": before}})
+            await self._facts.learn({KEY_PREFIX + origin: _make_fact(before, redirect=redirect, failure=failure)})
             return redirect
-        # A partial file could allow too much, so it counts as a failure. Bodies of other statuses do not matter.
-        cut = response.truncated in ("time", "disconnect") and 200 <= response.status < 300
         rules = policy_from_response(
-            None if cut else response.status or None,
+            response.status,
             now=now,
             body=body,
             cache_control=response.headers.get_list("cache-control"),
             expires=response.headers.get("expires"),
             first_retry=int(first_retry * SECOND),
-            before=None if before is None else RobotsPolicy.from_json(before),
+            before=before,
         )
         await self._facts.learn({KEY_PREFIX + origin: rules.to_json()})
         return self._keep(origin, rules)
+
+    async def record_failure(
+        self, origin: str, reason: str, *, is_permanent: bool, retries: int, interval: float
+    ) -> CachedRobots | OriginFailure:
+        """Store that an origin could not be reached, and return the failure, or earlier rules that still apply."""
+        now = time.time_ns() // 1_000
+        before, failure = _read_history(await self._facts.get(KEY_PREFIX + origin))
+        if (rules := keep_stale(before, now=now)) is not None:
+            await self._facts.learn({KEY_PREFIX + origin: rules.to_json()})
+            return self._keep(origin, rules)
+        failure = next_failure(
+            failure,
+            reason=reason,
+            is_permanent=is_permanent,
+            now=now,
+            retries=retries,
+            interval=interval,
+            retry_mark=await self._facts.get(RETRY_FACT),
+        )
+        if before is not None and before.failing_since is None:
+            before = None  # too old to apply, and it may have a large file
+        await self._facts.learn({KEY_PREFIX + origin: _make_fact(before, failure=failure)})
+        return failure
+
+
+def _read_history(fact: Any) -> tuple[RobotsPolicy | None, OriginFailure | None]:
+    """Return the latest policy and the latest failure that a fact contains."""
+    if fact is None:
+        return None, None
+    policy = fact if "kind" in fact else fact.get("before")
+    failure = fact.get("failure")
+    return (
+        None if policy is None else RobotsPolicy.from_json(policy),
+        None if failure is None else OriginFailure(*failure),
+    )
+
+
+def _make_fact(
+    before: RobotsPolicy | None, *, redirect: RobotsRedirect | None = None, failure: OriginFailure | None = None
+) -> dict[str, Any]:
+    """Return the fact of an origin whose rules are not known. `failure` is an earlier one if there is a redirect."""
+    return {
+        "redirect": None if redirect is None else list(redirect),
+        "failure": None if failure is None else list(failure),
+        "before": None if before is None else before.to_json(),
+    }
 
 
 def _estimate_memory(rules: RobotsPolicy) -> int:

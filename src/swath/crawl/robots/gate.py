@@ -8,23 +8,38 @@ redirects into another lane, the redirect becomes an item of that lane. Until th
 origin's lane is blocked, at most for WAIT_SECONDS; if several hosts share the lane, only the pages of the origin wait.
 If it is not settled in time, the next worker requests robots.txt from the origin again. So several such items may be
 queued in a busy lane: the first one fetches the rules, and the others settle without a request.
+
+If a request gets no response, the origin cannot be reached (see `failure`). The page that needed it is retried, the
+other pages of the origin wait, and after `--retries` retries every page that is due is dead. If no robots.txt is
+requested before a page, a connection that fails for the page has the same effect.
 """
 
 import asyncio
 import time
 from datetime import UTC, datetime, timedelta
+from typing import assert_never
 
 from swath import Frontier, Item, Outcome, retry_while_unavailable
 from swath.crawl.archive.capture import CaptureBuilder
+from swath.crawl.archive.record import Capture
 from swath.crawl.http.response import Response
 from swath.crawl.http.status import is_busy
 from swath.crawl.ip_lanes import IpLanes
 from swath.crawl.links import LinkFilter
 from swath.crawl.pacing import LanePacing, compute_robots_retry_pause, parse_retry_after
-from swath.crawl.page_fetcher import PageFetcher
+from swath.crawl.page_fetcher import NOT_SENT, PERMANENT, UNREACHABLE, PageFetcher, count_failures
 from swath.crawl.parse.page import decode_body
-from swath.crawl.refusal import refuse_page
-from swath.crawl.robots.cache import KEY_PREFIX, TOP_PRIORITY, WAIT_SECONDS, CachedRobots, RobotsCache, RobotsRedirect
+from swath.crawl.refusal import give_up_page, refuse_page
+from swath.crawl.robots.cache import (
+    KEY_PREFIX,
+    TOP_PRIORITY,
+    WAIT_SECONDS,
+    CachedRobots,
+    Known,
+    RobotsCache,
+    RobotsRedirect,
+)
+from swath.crawl.robots.failure import OriginFailure
 from swath.crawl.robots.parser import MAX_BODY
 from swath.crawl.robots.policy import SECOND
 from swath.crawl.settings import CrawlSettings
@@ -33,6 +48,7 @@ from swath.crawl.urls import normalise
 
 MAX_BYTES = MAX_BODY + 1  # of a robots.txt, independent of --max-size; one more than is parsed, to detect a longer file
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MAX_FAILING = 50_000  # origins that one process remembers as failing
 MIN_WAIT = 0.01  # minimum seconds to wait for the next attempt at a robots.txt
 
 
@@ -63,6 +79,7 @@ class RobotsGate:
         self._ip_lanes = ip_lanes
         self._one_host_per_lane = settings.lane == "host"
         self._requests: dict[str, asyncio.Future[None]] = {}  # origin -> its robots.txt request in flight
+        self._failing: set[str] = set()  # origins that this process could not reach; their facts are read again
 
     @staticmethod
     def is_hop(item: Item) -> bool:
@@ -85,6 +102,8 @@ class RobotsGate:
             await asyncio.shield(request)
             if self._pacing.is_paced(item.lane):
                 return item.release()  # pages that waited must not all start at once
+        if isinstance(known, OriginFailure):
+            return self._settle_unreachable(item, known)
         if wait := self._compute_seconds_to_retry(known):
             return item.release(started=False, after=wait)
         self._pacing.get(item.lane).crawl_delay = known.robots.get_crawl_delay(self._settings.user_agent)
@@ -110,11 +129,60 @@ class RobotsGate:
         if redirect is None and response.error == "private":  # permanent, and true of the page as well
             return await self._fetcher.settle_failure(item, response)
         known = await self._record(origin, response, lane=lane, redirects=redirect.redirects if redirect else 0)
-        if isinstance(known, CachedRobots):
+        wait = self._compute_seconds_to_retry(known)
+        if wait and self._one_host_per_lane:
+            await self._pacing.block(lane, wait)
+        if isinstance(known, OriginFailure):
+            return self._settle_failed_request(item, known, wait, sent=response.error not in NOT_SENT)
+        if isinstance(known, CachedRobots) and response.error is None:
             await self._apply_hints(lane, origin, known, seconds=response.ended - response.started)
-            if self._one_host_per_lane and (wait := self._compute_seconds_to_retry(known)):
-                await self._pacing.block(lane, wait)
-        return item.release(output=[self._captures.build(response, {"kind": "robots"})])
+        return item.release(output=self._capture(response))
+
+    # a page whose robots.txt is not requested first
+
+    async def check_reachable(self, item: Item) -> Outcome | None:
+        """Return the outcome of a page if its origin cannot be reached, as far as this process knows; else None."""
+        origin = normalise.origin(item.key)
+        if origin not in self._failing:
+            return None
+        known = await self._cache.get(origin)
+        if isinstance(known, OriginFailure):
+            return self._settle_unreachable(item, known)
+        self._failing.discard(origin)
+        return None
+
+    async def settle_unreachable(self, item: Item, response: Response) -> Outcome:
+        """Settle a page whose request failed, if no page of the origin was fetched so far."""
+        if response.error not in UNREACHABLE:
+            return await self._fetcher.settle_failure(item, response)
+        origin = normalise.origin(item.key)
+        if len(self._failing) >= MAX_FAILING:
+            self._failing.clear()
+        self._failing.add(origin)
+        known = await self._record_failure(origin, response, response.reason, lane=item.lane)
+        if not isinstance(known, OriginFailure):
+            return await self._fetcher.settle_failure(item, response)
+        wait = self._compute_seconds_to_retry(known)
+        if wait and self._one_host_per_lane:
+            await self._pacing.block(item.lane, wait)
+        return self._settle_failed_request(item, known, wait, sent=response.error not in NOT_SENT)
+
+    # shared by pages and redirects
+
+    def _settle_failed_request(self, item: Item, failure: OriginFailure, wait: float, *, sent: bool) -> Outcome:
+        """Settle the page that needed the request. `wait` is the time until the next one."""
+        if failure.is_final:
+            return give_up_page(item, failure.reason, attempts=failure.tries, started=sent)
+        if count_failures(item) < self._settings.retries:
+            return item.retry(after=wait, reason=failure.reason)
+        return item.release(started=sent, after=wait)  # the page has failed before, but the origin has retries left
+
+    def _settle_unreachable(self, item: Item, failure: OriginFailure) -> Outcome:
+        """Settle a page whose origin cannot be reached, as a request for another page has found. Send no request."""
+        if failure.is_final:
+            self._stats.errors[failure.kind] += 1
+            return give_up_page(item, failure.reason, attempts=failure.tries, started=False)
+        return item.release(started=False, after=self._compute_seconds_to_retry(failure))
 
     async def _queue_redirect(self, item: Item, origin: str, redirect: RobotsRedirect, target_lane: str) -> Outcome:
         """Add the redirect as an item of the other lane, and release the page.
@@ -136,7 +204,7 @@ class RobotsGate:
         origin, url, redirects, waiting_lane = (item.payload[name] for name in ("origin", "url", "redirects", "lane"))
         before = await self._cache.get(origin)
         # A process that died here may have stored the rules, but its response is not archived: repeat the request.
-        if isinstance(before, CachedRobots) and not item.attempts:
+        if isinstance(before, CachedRobots | OriginFailure) and not item.attempts:
             return item.done(result={"known": origin}, started=False)
         response = await self._fetcher.fetch(url, item.lane, fresh=True, size=MAX_BYTES)
         if response.error == "descriptors":
@@ -149,16 +217,14 @@ class RobotsGate:
                 known = await self._record(origin, target_lane, lane=item.lane, redirects=known.redirects)
             elif target_lane != waiting_lane:
                 next_item = [_make_redirect_item(origin, known, target_lane, waiting_lane=waiting_lane)]
-        if isinstance(known, CachedRobots):
+        if isinstance(known, CachedRobots) and response.error is None:
             await self._apply_hints(waiting_lane, origin, known, seconds=None)
         if isinstance(before, RobotsRedirect) and self._one_host_per_lane:
             await self._unblock(waiting_lane, before, known, hop_again=bool(next_item))
-        capture = self._captures.build(response, {"kind": "robots"})
-        return item.done(result={"status": response.status}, discovered=next_item, output=[capture])
+        result = {"status": response.status} if response.error is None else {"failed": response.reason}
+        return item.done(result=result, discovered=next_item, output=self._capture(response))
 
-    async def _unblock(
-        self, lane: str, before: RobotsRedirect, known: CachedRobots | RobotsRedirect, *, hop_again: bool
-    ) -> None:
+    async def _unblock(self, lane: str, before: RobotsRedirect, known: Known, *, hop_again: bool) -> None:
         """End the block of the lane that waits for a redirect, or extend it to the next redirect.
 
         A block that ends at another moment than the redirect has another reason, such as a Retry-After: leave it.
@@ -170,22 +236,17 @@ class RobotsGate:
             until = _to_datetime(known.until)
             await retry_while_unavailable(lambda: self._frontier.block(lane, until=until))
         else:
-            seconds = self._compute_seconds_to_retry(known) if isinstance(known, CachedRobots) else 0.0
+            seconds = self._compute_seconds_to_retry(known)
             await retry_while_unavailable(lambda: self._frontier.block(lane, seconds=seconds))
-
-    # shared by pages and redirects
 
     async def _find_lane_of_request(self, url: str) -> str | Response:
         return self._links.lane_of(url) if self._ip_lanes is None else await self._ip_lanes.find_lane_of_request(url)
 
-    async def _record(
-        self, origin: str, response: Response, *, lane: str, redirects: int
-    ) -> CachedRobots | RobotsRedirect:
-        """Store what a response says about an origin's rules."""
-        if response.error is not None:
-            self._stats.errors[f"robots.txt {response.error}"] += 1
-        else:
-            self._stats.robots_fetched += 1
+    async def _record(self, origin: str, response: Response, *, lane: str, redirects: int) -> Known:
+        """Store what a response says about an origin's rules, or that there was none."""
+        if (reason := _describe_failure(origin, response)) is not None:
+            return await self._record_failure(origin, response, reason, lane=lane)
+        self._stats.robots_fetched += 1
         body = b""
         if 200 <= response.status < 300:
             body = decode_body(response, limit=max(MAX_BYTES, self._settings.max_size)).body
@@ -198,11 +259,35 @@ class RobotsGate:
             origin, response, body=body, redirects=redirects, first_retry=first_retry
         )
 
-    def _compute_seconds_to_retry(self, known: CachedRobots) -> float:
-        """Return the seconds until the next attempt at a robots.txt that could not be fetched; 0 if there is none."""
-        rules = known.policy
-        again = rules.kind == "deny" and rules.tries <= self._settings.retries
-        return max(MIN_WAIT, rules.expires_at / SECOND - time.time()) if again else 0.0
+    async def _record_failure(
+        self, origin: str, response: Response, reason: str, *, lane: str
+    ) -> CachedRobots | OriginFailure:
+        self._stats.errors[reason.partition(":")[0]] += 1
+        return await self._cache.record_failure(
+            origin,
+            reason,
+            is_permanent=response.error in PERMANENT,
+            retries=self._settings.retries,
+            interval=self._pacing.get(lane).interval,
+        )
+
+    def _capture(self, response: Response) -> list[Capture] | None:
+        """Return the entry of a response for the archive and the page list. A failed request has none."""
+        return [self._captures.build(response, {"kind": "robots"})] if response.error is None else None
+
+    def _compute_seconds_to_retry(self, known: Known) -> float:
+        """Return the seconds until the next attempt at a robots.txt without rules; 0 if pages do not wait for it."""
+        match known:
+            case OriginFailure():
+                until, waits = known.until, not known.is_final
+            case CachedRobots():
+                until = known.policy.expires_at
+                waits = known.policy.kind == "deny" and known.policy.tries <= self._settings.retries
+            case RobotsRedirect():
+                return 0.0
+            case _:
+                assert_never(known)
+        return max(MIN_WAIT, until / SECOND - time.time()) if waits else 0.0
 
     async def _apply_hints(self, lane: str, origin: str, known: CachedRobots, *, seconds: float | None) -> None:
         """Apply the Crawl-delay of a robots.txt, and add its sitemaps.
@@ -221,6 +306,20 @@ class RobotsGate:
             items = self._links.select_new_items(urls, depth=0, referrer=f"{origin}/robots.txt", kind="sitemap")
             if items:
                 await retry_while_unavailable(lambda: self._frontier.add(items))
+
+
+def _describe_failure(origin: str, response: Response) -> str | None:
+    """Return why a response has no rules, as `kind: detail`; None if it is a response.
+
+    A partial file could allow too much, so it counts as a failure. Bodies of other statuses do not matter.
+    """
+    if response.error is not None:
+        reason = response.reason
+    elif response.truncated in ("time", "disconnect") and 200 <= response.status < 300:
+        reason = f"{'timeout' if response.truncated == 'time' else 'reset'}: robots.txt is incomplete"
+    else:
+        return None
+    return reason if response.url == f"{origin}/robots.txt" else f"{reason} (robots.txt redirects to {response.url})"
 
 
 def _to_datetime(microseconds: int) -> datetime:

@@ -2,9 +2,10 @@
 
     2xx                      the rules of the file apply
     4xx, 3xx                 everything is allowed; 3xx means too many redirects
-    5xx, 429, no response    nothing is allowed until the next attempt; after 30 days everything is (RFC 9309, 2.3.1)
+    5xx, 429                 nothing is allowed until the next attempt; after 30 days everything is (RFC 9309, 2.3.1)
 
 The RFC treats 429 like other 4xx. Here it is a failure: a host that asks for fewer requests does not allow all of them.
+A request without a response says nothing about the rules: see `failure`.
 """
 
 import re
@@ -24,6 +25,7 @@ MAX_LIFETIME = DAY  # RFC 9309 recommends not to use an older copy
 FIRST_RETRY = 300 * SECOND
 MAX_RETRY = DAY
 MAX_DENIAL = 30 * DAY
+MAX_STALE = 2 * DAY  # age of rules that apply while the host cannot be reached, which the RFC permits
 
 _MAX_AGE = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?([0-9]{1,12})", re.IGNORECASE)
 _UNCACHED = re.compile(r"(?:^|[,\s])no-(?:cache|store)(?:$|[,\s=])", re.IGNORECASE)
@@ -38,7 +40,7 @@ class RobotsPolicy:
     expires_at: int
     body: bytes = b""
     failing_since: int | None = None
-    tries: int = 0  # consecutive failures
+    tries: int = 0  # consecutive responses that deny everything
     why: str = ""
     """The reason that is shown instead of a rule, such as `robots.txt answered 503`."""
 
@@ -71,7 +73,7 @@ class RobotsPolicy:
 
 
 def policy_from_response(
-    status: int | None,
+    status: int,
     *,
     now: int,
     body: bytes = b"",
@@ -80,27 +82,34 @@ def policy_from_response(
     before: RobotsPolicy | None = None,
     first_retry: int = FIRST_RETRY,
 ) -> RobotsPolicy:
-    """Return the policy after a response at `now`. `status` is None if the request failed.
-
-    `before` is the previous policy, which tells since when requests have been failing.
-    """
-    if status is not None and 200 <= status < 300:
+    """Return the policy after a response at `now`. `before` is the previous one: it tells since when it fails."""
+    if 200 <= status < 300:
         # Cleaned before it is stored, because PostgreSQL does not accept NUL in text.
         return RobotsPolicy(
             "parsed", now, now + compute_cache_lifetime(cache_control, expires=expires, now=now), body=clean_body(body)
         )
-    if status is not None and 300 <= status < 500 and status != 429:
+    if 300 <= status < 500 and status != 429:
         why = f"robots.txt answered {status}"
         return RobotsPolicy(
             "allow", now, now + compute_cache_lifetime(cache_control, expires=expires, now=now), why=why
         )
-    why = "robots.txt could not be fetched" if status is None else f"robots.txt answered {status}"
+    why = f"robots.txt answered {status}"
     since = now if before is None or before.failing_since is None else min(now, before.failing_since)
     # Each pause is as long as the failure has lasted, so attempts become less frequent.
     retry_at = now + min(max(now - since, first_retry), MAX_RETRY)
     kind: Literal["allow", "deny"] = "allow" if now - since >= MAX_DENIAL else "deny"
     tries = 1 + (before.tries if before is not None else 0)
     return RobotsPolicy(kind, now, retry_at, failing_since=since, tries=tries, why=why)
+
+
+def keep_stale(before: RobotsPolicy | None, *, now: int, first_retry: int = FIRST_RETRY) -> RobotsPolicy | None:
+    """Return the policy that still applies although it could not be requested again, until the next attempt.
+
+    None if there is none: the previous one is too old, or it was a response that denies everything.
+    """
+    if before is None or before.failing_since is not None or now - before.fetched_at >= MAX_STALE:
+        return None
+    return replace(before, expires_at=now + first_retry)
 
 
 def compute_cache_lifetime(cache_control: str | None, *, expires: str | None, now: int) -> int:

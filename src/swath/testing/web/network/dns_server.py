@@ -14,6 +14,7 @@ LOOPBACK = "127.0.0.1"
 HEADER_BYTES = 12
 RESPONSE_FLAGS = 0x8180  # a response, recursion desired and available
 INTERNET = 1  # class of a record
+START_OF_AUTHORITY = 6  # type of the record that says how long a negative answer may be cached
 POINTER_TO_QUESTION = b"\xc0\x0c"  # instead of the name: it is the one at byte 12
 
 
@@ -34,11 +35,15 @@ class RecordType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class DNSAnswer:
-    """What the server says about a name. Without addresses and with NO_ERROR, the name exists and has none."""
+    """What the server says about a name. Without addresses and with NO_ERROR, the name exists and has none.
+
+    A negative answer may be cached for `negative_ttl_seconds`; with 0 it does not say so.
+    """
 
     addresses: tuple[str, ...] = ()
     code: DNSCode = DNSCode.NO_ERROR
     ttl_seconds: int = 60
+    negative_ttl_seconds: int = 0
 
 
 NXDOMAIN = DNSAnswer(code=DNSCode.NXDOMAIN)
@@ -124,5 +129,9 @@ def format_response(question: DNSQuestion, answer: DNSAnswer) -> bytes:
             packed = socket.inet_pton(family, address)
             head = struct.pack("!HHIH", record_type, INTERNET, answer.ttl_seconds, len(packed))
             records.append(POINTER_TO_QUESTION + head + packed)
-    header = struct.pack("!HHHHH", RESPONSE_FLAGS | answer.code, 1, len(records), 0, 0)
-    return question.number + header + question.section + b"".join(records)
+    authorities = []
+    if not records and (seconds := answer.negative_ttl_seconds):
+        zone = b"\0\0" + struct.pack("!IIIII", 1, 60, 60, 60, seconds)
+        authorities.append(b"\0" + struct.pack("!HHIH", START_OF_AUTHORITY, INTERNET, seconds, len(zone)) + zone)
+    header = struct.pack("!HHHHH", RESPONSE_FLAGS | answer.code, 1, len(records), len(authorities), 0)
+    return question.number + header + question.section + b"".join(records + authorities)
