@@ -50,9 +50,12 @@ from swath.core.store import EncodedItem, OutputMove, Settings, Store
 from swath.core.validation import MAX_SECONDS, check_key, check_lane
 from swath.frontier import Frontier, NewItem, NewItems
 from swath.runner.execution import Handler, Transaction
+from swath.runner.handler_errors import HandlerError
+from swath.runner.monitor import RunMonitor
 from swath.runner.output import Output, Sink
 from swath.runner.run import Summary, Until
 from swath.runner.shutdown import Stop, stop_on_signals
+from swath.runner.state import RunState
 from swath.runner.store_retry import retry_while_unavailable
 
 __version__ = "0.1.0"
@@ -76,6 +79,7 @@ __all__ = [
     "Explanation",
     "Frontier",
     "Handler",
+    "HandlerError",
     "InvalidItem",
     "InvalidOutcome",
     "InvalidSetting",
@@ -99,6 +103,8 @@ __all__ = [
     "PendingItem",
     "Release",
     "Retry",
+    "RunMonitor",
+    "RunState",
     "SchemaError",
     "SchemaOutdated",
     "SchemaTooNew",

@@ -43,6 +43,7 @@ from swath.core.validation import (
     show,
 )
 from swath.runner.execution import Handler, Transaction
+from swath.runner.monitor import RunMonitor
 from swath.runner.output import Output, Sink
 from swath.runner.run import Summary, Until, run
 from swath.runner.shutdown import Stop
@@ -157,6 +158,7 @@ class Frontier:
         transaction: Transaction | None = None,
         handle_signals: bool = True,
         stop: Stop | None = None,
+        monitor: RunMonitor | None = None,
     ) -> Summary:
         """Call `handler` for the items of the frontier, up to `workers` at once; return counts by outcome.
 
@@ -189,6 +191,9 @@ class Frontier:
         context manager, the handler gets the connection as a second argument. Its writes and its outcome commit
         together, exactly once. If the handler raises an exception, its writes are rolled back and the item is retried.
 
+        The first error of each kind that the handler raises is logged with its traceback; later ones are counted in
+        `Summary.errors`. A `monitor` shows errors and states, such as "paused" or "store away", while the run lasts.
+
         While the store is unavailable, the run waits. If a lease expires in that time, its handlers are cancelled.
         """
         return await run(
@@ -205,6 +210,7 @@ class Frontier:
             transaction=transaction,
             handle_signals=handle_signals,
             stop=stop,
+            monitor=monitor,
         )
 
     # Changing lanes and settings

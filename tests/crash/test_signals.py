@@ -156,6 +156,17 @@ def status(url: str) -> swath.Status:
     return asyncio.run(look())
 
 
+def said(number: signal.Signals, items: str, seconds: int) -> str:
+    """What a run logs at the first signal; without any configuration of logging it is on standard error."""
+    end = "; a second signal ends the run now"
+    return f"stopping ({number.name}): {items} in flight, at most {seconds:,} s{end}\n"
+
+
+def leaving(items: str) -> str:
+    """What it logs at the second signal."""
+    return f"ending now: {items} in flight come back when their lease ends\n"
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_stops_a_run_cleanly(url: str, number: signal.Signals) -> None:
     with child(CLEAN, url) as run:
@@ -163,7 +174,7 @@ def test_a_signal_stops_a_run_cleanly(url: str, number: signal.Signals) -> None:
         run.says("started")
         run.signal(number)
         code, out, err, _ = run.ends()
-    assert (code, out, err) == (0, f"stopping\n{number.name} 2\n", "")
+    assert (code, out, err) == (0, f"stopping\n{number.name} 2\n", said(number, "2 items", 15))
     found = status(url)
     assert (found.done, found.ready, found.claimed) == (2, 8, 0)
 
@@ -181,9 +192,10 @@ def test_a_second_signal_ends_it_at_once(url: str, number: signal.Signals, deaf:
     assert seconds < 5
     if number == signal.SIGINT:
         assert code == -signal.SIGINT
+        assert err.startswith(said(number, "2 items", 1_005) + leaving("2 items"))
         assert err.endswith("KeyboardInterrupt\n")
     else:
-        assert (code, err) == (143, "")
+        assert (code, err) == (143, said(number, "2 items", 1_005) + leaving("2 items"))
     assert status(url).claimed == 2  # until the lease ends
 
 
@@ -244,7 +256,7 @@ def test_a_signal_stops_all_runs_of_a_process_cleanly(url: str, number: signal.S
         run.says("long")
         run.signal(number)
         code, out, err, _ = run.ends()
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, 2 * said(number, "1 item", 6))
     assert sorted(out.splitlines()) == [f"long {number.name} 0", f"short {number.name} 0", "stopping", "stopping"]
     assert [status(f"{url}.{name}").claimed for name in ORDERS[0]] == [0, 0]
 
@@ -255,7 +267,7 @@ def test_a_signal_stops_the_run_that_is_left_cleanly(url: str, names: list[str])
         run.says("short done 1")
         run.signal(signal.SIGTERM)
         code, out, err, _ = run.ends()
-    assert (code, out, err) == (0, "stopping\nlong SIGTERM 0\n", "")
+    assert (code, out, err) == (0, "stopping\nlong SIGTERM 0\n", said(signal.SIGTERM, "1 item", 6))
     assert status(f"{url}.long").claimed == 0
 
 
@@ -293,7 +305,7 @@ def test_sync_a_signal_stops_a_run_cleanly(url: str, number: signal.Signals) -> 
         run.says("started")
         run.signal(number)
         code, out, err, _ = run.ends()
-    assert (code, out, err) == (0, f"stopping\n{number.name} 2\n", "")
+    assert (code, out, err) == (0, f"stopping\n{number.name} 2\n", said(number, "2 items", 15))
     found = status(url)
     assert (found.done, found.ready, found.claimed) == (2, 8, 0)
 

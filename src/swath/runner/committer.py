@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from swath.core import events
 from swath.core.errors import LeaseLost, UsageError
 from swath.core.item import Item
 from swath.core.leased_items import EncodedOutcome
@@ -39,7 +38,7 @@ class Committer:
         *,
         output: Output | None,
         sink: Sink | None,
-        emit: Callable[[events.Event], None],
+        report_failure: Callable[[str, str, str | None], None],
         on_settled: Callable[[], None],
         on_lost: Callable[[ClaimState, LeaseLost], None],
         on_failure: Callable[[BaseException], None],
@@ -50,7 +49,7 @@ class Committer:
         self._output = output
         self._sink = sink
         self._sink_failed = False
-        self._emit = emit
+        self._report_failure = report_failure
         self._on_settled = on_settled
         self._on_lost = on_lost
         self._on_failure = on_failure
@@ -275,12 +274,12 @@ class Committer:
             ]
         item = group.outcomes[0].item
         reason = f"the database refused a row: {message}"
-        self._emit(events.HandlerFailed(item.key, reason, None))
+        self._report_failure(item.key, reason, None)
         return [group._replace(outcomes=[group.state.leased.encode(item.dead(reason=reason))])]
 
     def _encode_retry(self, state: ClaimState, refused: EncodedOutcome, error: Exception) -> EncodedOutcome:
         reason = describe_error(error)
-        self._emit(events.HandlerFailed(refused.item.key, reason, None))
+        self._report_failure(refused.item.key, reason, None)
         return state.leased.encode(refused.item.retry(reason=reason))
 
 

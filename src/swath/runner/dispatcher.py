@@ -19,8 +19,10 @@ from swath.runner.committer import MAX_PENDING_BYTES, Committer
 from swath.runner.execution import CancelReason, Execution, Handler, Transaction, Transactions, execute
 from swath.runner.in_flight import InFlight
 from swath.runner.lease_keeper import LeaseKeeper
+from swath.runner.monitor import RunMonitor
 from swath.runner.output import Output, Sink
 from swath.runner.poison import UNLIMITED, ClaimLimit, limit_in_flight
+from swath.runner.state import RunFacts
 from swath.runner.store_retry import UNAVAILABLE, StoreRetry
 
 log = logging.getLogger("swath.runner")
@@ -56,11 +58,14 @@ class Dispatcher:
         output: Output | None,
         sink: Sink | None,
         transaction: Transaction | None,
+        monitor: RunMonitor,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.in_flight = InFlight()
         self.stopping = False
         self.claiming = False  # whether a claim was sent and not answered
+        self.idle_since: float | None = None  # since when nothing was in flight and nothing could be claimed
+        self.paused_since: float | None = None  # since when the frontier has been paused, as far as this run knows
         self._session = session
         self._store = session.store
         self._claimer = claimer
@@ -72,6 +77,7 @@ class Dispatcher:
         self._timeout = timeout
         self._grace = grace
         self._until = until
+        self._monitor = monitor
         self._on_failure = on_failure
         self._retry = StoreRetry(session.emit)
         self._transactions = Transactions(transaction, self._retry) if transaction is not None else None
@@ -82,7 +88,7 @@ class Dispatcher:
             session.store,
             output=output,
             sink=sink,
-            emit=session.emit,
+            report_failure=self._report_failure,
             on_settled=self._handle_settled,
             on_lost=self._lease_keeper.lose,
             on_failure=on_failure,
@@ -109,7 +115,7 @@ class Dispatcher:
     async def claim_items(self) -> str:
         """Claim items for free workers until the run's `until` condition holds; return that condition."""
         attempt = 0
-        self._signal = await self._retry.call("signal", self._store.signal)
+        self._note_signal(await self._retry.call("signal", self._store.signal))
         while not self.stopping:
             wanted = self._count_wanted()
             if not wanted:
@@ -117,6 +123,7 @@ class Dispatcher:
                 await self._has_room.wait()
                 continue
             self._settled_something.clear()
+            begun = self._retry.note_begin()
             try:
                 self.claiming = True
                 leased, reply = await self._claimer.claim(wanted, lease=self._lease)
@@ -126,6 +133,7 @@ class Dispatcher:
                 continue
             finally:
                 self.claiming = False
+                self._retry.note_end(begun)
             attempt = 0
             self._retry.note_success("claim")
             if leased is not None:
@@ -135,6 +143,7 @@ class Dispatcher:
             if leased is not None and reply.starts_count:
                 self._release_unstarted(leased)
             if leased is None:
+                self._note_idle(reply)
                 if await self._is_finished(reply):
                     return self._until
                 await self._wait_for_work(reply)
@@ -178,6 +187,7 @@ class Dispatcher:
         leased.accepts_output = self._accepts_output
         leased.accepts_rows = self._accepts_rows
         self.in_flight.add_claim(leased, lease_clock())
+        self.idle_since = None
         self._claim_limit.adjust(limit_in_flight(leased.items, self._store.settings.max_attempts))
         self._pause = FIRST_PAUSE
         if self.stopping:
@@ -203,6 +213,12 @@ class Dispatcher:
             self._suspect_limit = (UNLIMITED, 0.0, 0.0) if limit is None else (limit, since, until)
         for item in released:
             self._committer.release(state, item)
+
+    def _note_idle(self, reply: ClaimReply) -> None:
+        if reply.skipped or self.in_flight.items:
+            self.idle_since = None
+        elif self.idle_since is None:
+            self.idle_since = lease_clock()
 
     async def _is_finished(self, reply: ClaimReply) -> bool:
         """Return whether the run's `until` condition holds."""
@@ -282,8 +298,7 @@ class Dispatcher:
             return  # it was abandoned
         self._rate.count += 1
         if failure is not None:
-            log.debug("handler for %r failed: %s\n%s", execution.item.key, failure.reason, failure.error or "")
-            self._session.emit(events.HandlerFailed(execution.item.key, failure.reason, failure.error))
+            self._report_failure(execution.item.key, failure.reason, failure.error)
             if failure.fatal is not None:
                 self._on_failure(failure.fatal)
         if outcome is None:
@@ -293,6 +308,10 @@ class Dispatcher:
         self._committer.collect(state, outcome)
         self._start_items()
         self._notify()
+
+    def _report_failure(self, key: str, reason: str, error: str | None) -> None:
+        self._monitor.record_error(key, reason, error=error)
+        self._session.emit(events.HandlerFailed(key, reason, error))
 
     def _handle_settled(self) -> None:
         self._settled_something.set()  # a lane may be ready again
@@ -363,7 +382,26 @@ class Dispatcher:
         resumed = before is not None and before.paused and signal == (False, before.version + 1)
         if before is None or signal.paused or (signal.version != before.version and not resumed):
             self.release_queued()
+        self._note_signal(signal)
+
+    def _note_signal(self, signal: Signal) -> None:
+        if not signal.paused:
+            self.paused_since = None
+        elif self.paused_since is None:
+            self.paused_since = lease_clock()
         self._signal = signal
+
+    def read_facts(self) -> RunFacts:
+        """Return what this object knows for `RunMonitor`. It is called when somebody looks, not for every item."""
+        return RunFacts(
+            now=lease_clock(),
+            in_flight=self.in_flight.items,
+            expired=sum(state.leased.remaining for state in self.in_flight.expired),
+            outage=self._retry.outage,
+            unanswered_since=self._retry.unanswered_since,
+            paused_since=self.paused_since,
+            idle_since=None if self.in_flight.items else self.idle_since,
+        )
 
     # Stopping
 

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from swath.core import events
@@ -15,8 +15,12 @@ from swath.core.session import Session
 from swath.core.validation import check_lease, check_seconds
 from swath.runner.dispatcher import Dispatcher
 from swath.runner.execution import Handler, Transaction, describe_error
+from swath.runner.handler_errors import count_errors
+from swath.runner.monitor import RunMonitor
 from swath.runner.output import Output, Sink
-from swath.runner.shutdown import Stop, stop_on_signals
+from swath.runner.shutdown import SIGNAL_NAMES, Stop, stop_on_signals
+from swath.runner.state import RunFacts, StopProgress, format_count, format_left
+from swath.runner.state_watch import StateWatch
 
 log = logging.getLogger("swath.runner")
 
@@ -45,6 +49,7 @@ class Summary:
     discovered: int
     seconds: float
     stopped_by: str  # "done", "idle", the name of a signal, or the reason of `Stop.request`
+    errors: Mapping[str, int] = field(default_factory=dict)  # of the handler, by text: one of each kind. At most 51
 
 
 async def run(
@@ -62,6 +67,7 @@ async def run(
     sink: Sink | None = None,
     transaction: Transaction | None = None,
     stop: Stop | None = None,
+    monitor: RunMonitor | None = None,
 ) -> Summary:
     """Do what `Frontier.run` describes."""
     _check(handler, workers, lease, timeout, grace, until)
@@ -85,6 +91,7 @@ async def run(
         output=output,
         sink=sink,
         transaction=transaction,
+        monitor=monitor or RunMonitor(),
     )
     with stop_on_signals(stop, asyncio.get_running_loop()) if handle_signals else nullcontext():
         return await run.run()
@@ -107,7 +114,15 @@ class _Run:
     """One run: its background tasks, and how it ends."""
 
     def __init__(
-        self, session: Session, claimer: Claimer, handler: Handler, stop: Stop, *, grace: float, **options: Any
+        self,
+        session: Session,
+        claimer: Claimer,
+        handler: Handler,
+        stop: Stop,
+        *,
+        grace: float,
+        monitor: RunMonitor,
+        **options: Any,
     ) -> None:
         self._session = session
         self._stop = stop
@@ -115,12 +130,18 @@ class _Run:
         self._began = lease_clock()
         self._end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._failure: BaseException | None = None
-        self._dispatcher = Dispatcher(session, claimer, handler, grace=grace, on_failure=self._fail, **options)
+        self._dispatcher = Dispatcher(
+            session, claimer, handler, grace=grace, monitor=monitor, on_failure=self._fail, **options
+        )
+        self._monitor = monitor
+        self._watch = StateWatch(session.store)
+        self._stop_progress: StopProgress | None = None
         self._in_flight = self._dispatcher.in_flight
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def run(self) -> Summary:
         dispatcher = self._dispatcher
+        self._monitor.watch(self._read_facts)
         self._stop.on_change = self._check_stop
         self._check_stop()  # a stop may have been requested before
         try:
@@ -128,13 +149,14 @@ class _Run:
             claiming.add_done_callback(self._end_claiming)
             for loop in (dispatcher.enforce_deadlines, dispatcher.renew_leases, dispatcher.watch_signal):
                 self._start(loop())
+            self._start(self._watch.watch(lambda: self._read_facts().idle_since, lambda: self._monitor.states))
             reason, cancelled = await self._wait_for_end()
             if reason not in get_args(Until):
-                self._session.emit(events.Stopping(reason, self._in_flight.items))
-                log.info("stopping (%s) with %d items in flight", reason, self._in_flight.items)
+                self._begin_stop(reason)
             await self._wind_down(claiming)
         finally:
             self._abandon_all()
+            self._monitor.finish()
         if cancelled is not None:
             raise cancelled
         if self._failure is not None:
@@ -168,9 +190,15 @@ class _Run:
         if self._stop.reason is not None and not self._end.done():
             self._end.set_result(self._stop.reason)
         if self._stop.abort_error is not None:
+            if not self._stop.acknowledged:
+                items = format_count(self._in_flight.items, "item")
+                log.warning("ending now: %s in flight come back when their lease ends", items)
             if not self._end.done():
                 self._end.set_result("aborted")
             self._in_flight.changed.set()
+
+    def _read_facts(self) -> RunFacts:
+        return self._dispatcher.read_facts()._replace(stop=self._stop_progress, waiting=self._watch.waiting)
 
     async def _wait_for_end(self) -> tuple[str, asyncio.CancelledError | None]:
         try:
@@ -180,10 +208,27 @@ class _Run:
 
     # The end
 
+    def _begin_stop(self, reason: str) -> None:
+        now, seconds = lease_clock(), self._grace_left() + STOP_SECONDS
+        self._stop_progress = StopProgress(reason, now, now + seconds)
+        self._session.emit(events.Stopping(reason, self._in_flight.items))
+        by_signal = reason in SIGNAL_NAMES
+        log.log(
+            logging.WARNING if by_signal and not self._stop.acknowledged else logging.INFO,
+            "stopping (%s): %s in flight, at most %s%s",
+            reason,
+            format_count(self._in_flight.items, "item"),
+            format_left(seconds),
+            "; a second signal ends the run now" if by_signal else "",
+        )
+
+    def _grace_left(self) -> float:
+        return 0.0 if self._failure is not None else self._grace
+
     async def _wind_down(self, claiming: asyncio.Task[str]) -> None:
         """Finish or release the items in flight and settle them, within the grace period and STOP_SECONDS."""
         dispatcher, in_flight = self._dispatcher, self._in_flight
-        grace = 0.0 if self._failure is not None else self._grace
+        grace = self._grace_left()
         deadline = lease_clock() + grace + STOP_SECONDS
         dispatcher.stop_claiming()
         if not dispatcher.claiming:
@@ -246,4 +291,5 @@ class _Run:
             discovered=counts.get("discovered", 0),
             seconds=lease_clock() - self._began,
             stopped_by=reason,
+            errors=count_errors(self._monitor.errors),
         )

@@ -10,6 +10,10 @@ from types import FrameType
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNAL_NAMES = tuple(number.name for number in SIGNALS)
+
+# Called inside the signal handler with the name of the signal, and with whether it is the first.
+SignalCallback = Callable[[str, bool], None]
 
 
 class Stop:
@@ -18,6 +22,7 @@ class Stop:
     def __init__(self) -> None:
         self.reason: str | None = None
         self.abort_error: BaseException | None = None
+        self.acknowledged = False  # whether the caller has answered the signal, so that the run need not log it
         self.on_change: Callable[[], None] = lambda: None  # set by the run that listens
 
     def request(self, reason: str) -> None:
@@ -36,8 +41,11 @@ class Stop:
 class _Listener:
     """A `Stop` that signals trigger, and the event loop that it belongs to."""
 
-    def __init__(self, stop: Stop, loop: asyncio.AbstractEventLoop, *, in_loop_thread: bool) -> None:
+    def __init__(
+        self, stop: Stop, loop: asyncio.AbstractEventLoop, on_signal: SignalCallback | None, *, in_loop_thread: bool
+    ) -> None:
         self.stop = stop
+        self.on_signal = on_signal
         self.loop = loop
         self.in_loop_thread = in_loop_thread
         self.signals = count()  # atomic: a signal may arrive while another is being handled
@@ -45,6 +53,11 @@ class _Listener:
 
     def request(self, reason: str) -> None:
         self.loop.call_soon_threadsafe(self._deliver, reason)
+
+    def acknowledge(self, name: str, *, first: bool) -> None:
+        if self.on_signal is not None:
+            self.stop.acknowledged = True
+            self.on_signal(name, first)
 
     def _deliver(self, reason: str) -> None:
         self.delivered = True
@@ -58,7 +71,13 @@ _previous_handlers: dict[signal.Signals, Any] = {}
 
 
 @contextmanager
-def stop_on_signals(stop: Stop, loop: asyncio.AbstractEventLoop, *, in_loop_thread: bool = True) -> Iterator[None]:
+def stop_on_signals(
+    stop: Stop,
+    loop: asyncio.AbstractEventLoop,
+    *,
+    on_signal: SignalCallback | None = None,
+    in_loop_thread: bool = True,
+) -> Iterator[None]:
     """Request a clean stop on the first SIGINT or SIGTERM, and abort the run on the second.
 
     The second signal ends the run with KeyboardInterrupt or, for SIGTERM, SystemExit(143), and restores the previous
@@ -69,12 +88,15 @@ def stop_on_signals(stop: Stop, loop: asyncio.AbstractEventLoop, *, in_loop_thre
     ignores, as under `nohup` or in a background job, stays ignored. A signal with a handler that was not
     installed from Python is not handled, because Python could not restore that handler.
 
+    `on_signal(name, first)` is called inside the signal handler, at once, even if something blocks the loop. It may
+    interrupt any statement, so it must not wait or take locks. Without it, the run logs that it stops.
+
     Pass `in_loop_thread=False` if `loop` runs in another thread than the one that enters the block.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    listener = _Listener(stop, loop, in_loop_thread=in_loop_thread)
+    listener = _Listener(stop, loop, on_signal, in_loop_thread=in_loop_thread)
     _listeners.append(listener)
     try:
         _install_handlers()
@@ -103,11 +125,14 @@ def _restore_handlers() -> None:
 def _handle_signal(number: int, frame: FrameType | None) -> None:
     listeners = [listener for listener in _listeners if not listener.loop.is_closed()]
     signalled_before = []
+    name = signal.Signals(number).name
     for listener in listeners:
-        if next(listener.signals):
-            signalled_before.append(listener)
+        first = not next(listener.signals)
+        listener.acknowledge(name, first=first)
+        if first:
+            listener.request(name)
         else:
-            listener.request(signal.Signals(number).name)
+            signalled_before.append(listener)
     if listeners and not signalled_before:
         return
     _restore_handlers()

@@ -9,6 +9,7 @@ from typing import TypeVar
 from swath.core import events
 from swath.core.clock import lease_clock
 from swath.core.errors import LeaseLost, StoreFull, StoreUnavailable, UsageError
+from swath.runner.state import Outage
 
 log = logging.getLogger("swath.runner")
 
@@ -55,6 +56,8 @@ class StoreRetry:
     def __init__(self, emit: Callable[[events.Event], None]) -> None:
         self._emit = emit
         self._began: float | None = None
+        self._error = ""  # the latest
+        self._calls: dict[object, float] = {}  # when the calls began that were not answered yet
         self._full: set[str] = set()  # operations that failed because the store is full
         self._failing: set[str] = set()  # essential operations that failed
         self._recovered = asyncio.Event()
@@ -65,13 +68,35 @@ class StoreRetry:
         async def pause(attempt: int, error: Exception) -> None:
             await self.wait(self.note_failure(operation, error, attempt=attempt))
 
+        begun = self.note_begin()
         try:
             answer = await _retry(call, pause)
         except (LeaseLost, UsageError):
             self.note_success(operation)
             raise
+        finally:
+            self.note_end(begun)
         self.note_success(operation)
         return answer
+
+    @property
+    def outage(self) -> Outage | None:
+        """The outage that has been reported, until the store answers again."""
+        return None if self._began is None else Outage(self._error, self._began, bool(self._full))
+
+    @property
+    def unanswered_since(self) -> float | None:
+        """When the oldest call that has no answer yet was sent."""
+        return next(iter(self._calls.values()), None)
+
+    def note_begin(self) -> object:
+        """Note that a call was sent. Pass the result to `note_end`."""
+        begun = object()
+        self._calls[begun] = lease_clock()
+        return begun
+
+    def note_end(self, begun: object) -> None:
+        del self._calls[begun]
 
     def note_failure(self, operation: str, error: Exception, *, attempt: int = 1) -> float:
         """Note that an operation failed, and return how many seconds to wait."""
@@ -80,6 +105,7 @@ class StoreRetry:
             self._full.add(operation)
         if operation in ESSENTIAL:
             self._failing.add(operation)
+        self._error = str(error)
         if self._began is None:
             self._began = lease_clock()
             log.warning("waiting for the store: %s", error)

@@ -17,6 +17,7 @@ from swath.core.item import UNCHANGED, Item, Outcome, Unchanged
 from swath.core.status import Explanation, Status
 from swath.core.store import EncodedItem, OutputMove, Store
 from swath.frontier import NewItem
+from swath.runner.monitor import RunMonitor
 from swath.runner.output import Output
 from swath.runner.run import Summary, Until
 from swath.sync.portal import Portal
@@ -200,6 +201,7 @@ class Frontier:
         until: Until = "done",
         output: Output | None = None,
         handle_signals: bool = True,
+        monitor: RunMonitor | None = None,
     ) -> Summary:
         """Call `handler` for the items of the frontier, up to `workers` at once; return counts by outcome.
 
@@ -220,6 +222,9 @@ class Frontier:
         `output` writes the entries that outcomes pass as `output=` to files. The lengths of the files commit with the
         settlement (INV-5). Without `output`, such an outcome is refused and its item retried.
 
+        The first error of each kind that the handler raises is logged with its traceback; later ones are counted in
+        `Summary.errors`. A `monitor` shows errors and states, such as "paused" or "store away", while the run lasts.
+
         While the store is unavailable, the run waits. If a lease expires in that time, its handlers are cancelled.
 
         The handler is a plain function and runs in up to `workers` threads. A running function cannot be cancelled: if
@@ -239,6 +244,7 @@ class Frontier:
             until=until,
             output=output,
             handle_signals=handle_signals,
+            monitor=monitor,
         )
 
     def pause(self, lane: str | None = None) -> None:

@@ -1,0 +1,102 @@
+"""StateWatch: finds out what an idle run waits for, and logs when a state begins and ends."""
+
+import asyncio
+import logging
+import os
+import re
+import socket
+from collections.abc import Callable
+
+from swath.core.clock import as_datetime, lease_clock
+from swath.core.lane import hash_key, locate_lane
+from swath.core.status import summarize_status
+from swath.core.store import Store
+from swath.runner.state import Holder, RunState, StateName, Waiting
+from swath.runner.store_retry import UNAVAILABLE
+
+log = logging.getLogger("swath.runner")
+
+WATCH_SECONDS = 1.0
+IDLE_SECONDS = 2.0  # without an item to start, after which the run finds out what it waits for
+MAX_PENDING = 100  # items among which a claimed one is looked for
+LOGGED_ELSEWHERE = {"stopping", "store away", "disk full"}
+
+_OWN_NAME = re.compile(r"(?P<host>.+):(?P<pid>\d+):[0-9a-f]{6}")  # of a worker, as `Session` chooses it
+
+
+class StateWatch:
+    """Looks once a second. While items are in flight it asks the store nothing."""
+
+    def __init__(self, store: Store) -> None:
+        self.waiting: Waiting | None = None
+        self._store = store
+        self._logged: dict[StateName, tuple[float, int]] = {}  # when a state began that was logged, and its level
+
+    async def watch(self, idle_since: Callable[[], float | None], states: Callable[[], tuple[RunState, ...]]) -> None:
+        while True:
+            since = idle_since()
+            if since is None or lease_clock() - since < IDLE_SECONDS:
+                self.waiting = None
+            else:
+                try:
+                    self.waiting = await self._look()
+                except UNAVAILABLE:
+                    self.waiting = None  # the claim loop reports it
+                if idle_since() != since:
+                    self.waiting = None  # an item was claimed in the meantime
+            self._log_changes(states())
+            await asyncio.sleep(WATCH_SECONDS)
+
+    async def _look(self) -> Waiting:
+        status = summarize_status(await self._store.status())
+        return Waiting(
+            status.ready,
+            status.delayed,
+            status.claimed,
+            status.now,
+            status.next_ready_at,
+            await self._find_holder() if status.claimed else None,
+        )
+
+    async def _find_holder(self) -> Holder | None:
+        """Return the worker of one of the claimed items."""
+        partitions = self._store.settings.partitions
+        for row in await self._store.pending(limit=MAX_PENDING):
+            if row.state == "claimed":
+                found = await self._store.find(hash_key(row.key), locate_lane(row.lane, partitions)[1])
+                for item in found:
+                    if item.worker is not None and item.expires_at is not None:
+                        return Holder(item.worker, has_ended(item.worker), as_datetime(item.expires_at))
+        return None
+
+    def _log_changes(self, states: tuple[RunState, ...]) -> None:
+        now = lease_clock()
+        current = {state.name: state for state in states if state.name not in LOGGED_ELSEWHERE}
+        for name in self._logged.keys() - current.keys():
+            since, level = self._logged.pop(name)
+            log.log(level, "no longer %s, after %.1f s", name, now - since)
+        for name, state in current.items():
+            if name not in self._logged:
+                level = logging.WARNING if self._is_alarming(state) else logging.INFO
+                self._logged[name] = now - state.seconds, level
+                log.log(level, "%s", state)
+
+    def _is_alarming(self, state: RunState) -> bool:
+        """Return whether a state is worth a warning. Waiting for a lane or for a worker that lives is normal."""
+        if state.name == "leased":
+            return self.waiting is not None and self.waiting.holder is not None and self.waiting.holder.ended
+        return state.name == "paused"
+
+
+def has_ended(worker: str) -> bool:
+    """Return whether a worker was a process of this machine that has ended. False if that is not known."""
+    match = _OWN_NAME.fullmatch(worker)
+    if match is None or match["host"] != socket.gethostname():
+        return False
+    try:
+        os.kill(int(match["pid"]), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        return False
+    return False
