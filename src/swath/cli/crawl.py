@@ -45,8 +45,8 @@ def crawl(
     """Crawl politely: obey robots.txt, pause between requests to a host, and archive every page as WARC.
 
     Run it with the same --out to resume, after Ctrl-C or after a crash: the directory has the settings and the seeds.
-    Exits with 0 if the crawl is complete, with 1 if pages are dead, no page was fetched or a limit ended the crawl,
-    with 130 after Ctrl-C.
+    Exits with 0 if the crawl is complete and no page failed, with 1 if pages failed, no page was fetched or URLs are
+    left, with 130 after Ctrl-C.
     """
 
     def settings() -> CrawlSettings:  # called where its errors are printed

@@ -3,19 +3,22 @@
 import asyncio
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from io import TextIOWrapper
 from pathlib import Path
+from typing import Any
 
-from swath import Frontier, Status, Stop, UsageError, mask_password, stop_on_signals
+from swath import Frontier, Status, Stop, UsageError, stop_on_signals
 from swath.cli import crawl_view as view
+from swath.cli.crawl_summary import FAILED, describe_end, list_next_steps, print_summary
 from swath.cli.exit_codes import ExitCode
-from swath.cli.explain import explain_key
+from swath.cli.failed_seeds import FailedSeeds
 from swath.cli.formatting import escape, pluralize
-from swath.cli.terminal import is_terminal, open_live_display, print_error, print_facts, print_json_line
+from swath.cli.terminal import is_terminal, open_live_display, print_error, print_json_line
 from swath.crawl import fd_limit, seeds
 from swath.crawl.archive import index
+from swath.crawl.failed_pages import retry_failed_pages
 from swath.crawl.fleet import ChildFailed, Fleet
 from swath.crawl.http.connect_to import ConnectTo
 from swath.crawl.job import count_pages
@@ -25,7 +28,6 @@ from swath.crawl.workspace import Workspace, open_workspace
 from swath.files.errors import translate_write_errors
 
 REFRESH_SECONDS = 0.5
-FAILED = "failed"  # what stopped a crawl whose processes all failed
 
 
 class CrawlCommand:
@@ -36,6 +38,7 @@ class CrawlCommand:
         self._json = json
         self._quiet = quiet
         self._stop = Stop()
+        self._failed_seeds = FailedSeeds(json=json)
 
     async def run(self, urls: Sequence[str], seeds_file: str | None) -> int:
         settings = self._settings
@@ -46,8 +49,9 @@ class CrawlCommand:
                     workspace = await stack.enter_async_context(open_workspace(settings, _read_seeds(urls, seeds_file)))
                 frontier = workspace.frontier
                 fleet = Fleet(settings, frontier, self._stop)
+                retried = await retry_failed_pages(frontier) if settings.retry_failed else 0
                 before = await frontier.status()
-                self._print_start(workspace, before)
+                self._print_start(workspace, before, retried)
                 began = time.monotonic()
                 stopped_by = "done"
                 if before.waiting:
@@ -58,16 +62,31 @@ class CrawlCommand:
             return await self._finish(frontier, fleet, stopped_by, time.monotonic() - began)
 
     async def _crawl(self, fleet: Fleet) -> str:
-        showing = asyncio.create_task(self._show_progress(fleet))
+        watching = [asyncio.create_task(work) for work in (self._show_progress(fleet), self._report_seeds(fleet))]
         try:
             return (await fleet.run()).stopped_by
         finally:
-            showing.cancel()
-            await asyncio.gather(showing, return_exceptions=True)
+            for task in watching:
+                task.cancel()
+            await asyncio.gather(*watching, return_exceptions=True)
+            self._failed_seeds.report_rest(fleet.stats())
 
-    def _print_start(self, workspace: Workspace, before: Status) -> None:
-        for change in () if self._quiet else workspace.changes:
-            print(f"note: {escape(change)}", file=sys.stderr, flush=True)
+    async def _report_seeds(self, fleet: Fleet) -> None:
+        while True:
+            self._failed_seeds.report(fleet.stats())
+            await asyncio.sleep(REFRESH_SECONDS)
+
+    def _print_start(self, workspace: Workspace, before: Status, retried: int) -> None:
+        notes = list(workspace.changes)
+        if self._settings.retry_failed:
+            notes.append(f"{pluralize(retried, 'failed page')} made ready again")
+        elif workspace.resumed and before.dead:
+            notes.append(
+                f"{pluralize(before.dead, 'page')} failed in earlier runs: --retry-failed tries "
+                f"{'it' if before.dead == 1 else 'them'} again"
+            )
+        for note in () if self._quiet else notes:
+            print(f"note: {escape(note)}", file=sys.stderr, flush=True)
         for warning in list_warnings(self._settings):
             print_error(warning)
         if (limited := fd_limit.limit_workers(self._settings.workers).warning) is not None:
@@ -99,7 +118,7 @@ class CrawlCommand:
             next_line += view.LINE_SECONDS
             if self._json:
                 print_json_line(
-                    {"event": "progress", **stats, **view.frontier_to_json(fleet.status, fleet.total_pages)}
+                    {"event": "progress", **_to_json(stats), **view.frontier_to_json(fleet.status, fleet.total_pages)}
                 )
                 sys.stdout.flush()
             else:
@@ -115,28 +134,29 @@ class CrawlCommand:
             with translate_write_errors(settings.directory):
                 await asyncio.to_thread(index.write_index, settings.directory, await frontier.outputs())
         stats = fleet.stats()
+        result = await describe_end(frontier, settings, status, stopped_by=stopped_by, total_pages=total_pages)
+        next_steps = list(list_next_steps(settings, status, result, total_pages=total_pages))
         if self._json:
-            fields = view.frontier_to_json(status, total_pages)
-            print_json_line({"event": "summary", "stopped_by": stopped_by, "seconds": seconds, **stats, **fields})
+            print_json_line({
+                "event": "summary", "result": result, "stopped_by": stopped_by, "seconds": seconds, **_to_json(stats),
+                **view.frontier_to_json(status, total_pages), "next": [command for _, command in next_steps],
+            })  # fmt: skip
         elif not self._quiet:
             rows = view.list_summary_rows(settings, stats, status, total_pages=total_pages, seconds=seconds)
-            print_facts(view.format_end(stopped_by), rows)
-        if status.waiting:
-            print_error(f"{pluralize(status.waiting, 'URL')} left: run the same command again to continue")
-        elif not total_pages:
-            print_error(f"no page was fetched. {await self._explain_first_seed(frontier)}")
-            return ExitCode.NEGATIVE
+            print_summary(settings, result, rows, next_steps)
+        if (self._quiet or self._json or not is_terminal()) and (status.waiting or not total_pages):
+            hint = ": run the same command again to continue" if status.waiting else ""
+            print_error(f"{result}{hint}")
         if stopped_by in ("SIGINT", "SIGTERM"):
             return ExitCode.INTERRUPTED
-        return ExitCode.NEGATIVE if status.waiting or status.dead or stopped_by == FAILED else ExitCode.OK
+        complete = not status.waiting and not status.dead and total_pages and stopped_by != FAILED
+        return ExitCode.OK if complete else ExitCode.NEGATIVE
 
-    async def _explain_first_seed(self, frontier: Frontier) -> str:
-        settings = self._settings
-        found = await explain_key(frontier, seeds.read_first_seed(settings.directory))
-        if not str(found.data.get("reason")).startswith("private:"):
-            return found.sentence
-        retry = f"swath dead retry --all --store '{mask_password(settings.store_url)}'"
-        return f"{found.sentence} To crawl such addresses, run `{retry}`, then crawl again with --allow-private"
+
+def _to_json(stats: Mapping[str, Any]) -> dict[str, Any]:
+    """Return statistics for a JSON line. Seeds that failed have events of their own."""
+    shown = {name: value for name, value in stats.items() if name not in ("seed_failures", "other_seed_failures")}
+    return shown | {"seeds_failed": len(stats.get("seed_failures", ())) + stats.get("other_seed_failures", 0)}
 
 
 def _check(settings: CrawlSettings) -> None:

@@ -28,21 +28,13 @@ LONG_WAIT = 2  # delays; if nothing is ready for longer, hosts are blocked for a
 # What --lane paces. Lanes of addresses begin as lanes of hosts, and both are counted.
 LANE_NOUNS = {"host": "host", "domain": "domain", "ip": "lane"}
 
-ENDS = {
-    "done": "the crawl is complete",
-    "SIGINT": "stopped",
-    "SIGTERM": "stopped",
-    "max-pages": "stopped by --max-pages",
-    "max-duration": "stopped by --max-duration",
-    "failed": "stopped: every process failed",
-}
-
 
 def format_start(workspace: Workspace, before: Status) -> str:
     """Return one line about what the command is going to do."""
     settings = workspace.settings
     if not before.waiting:
-        return f"the crawl in {settings.out} is complete: there are no URLs to fetch"
+        state = "has no URLs left to fetch" if before.dead else "is complete: there are no URLs to fetch"
+        return f"the crawl in {settings.out} {state}"
     verb = f"resumes with {pluralize(before.waiting, 'URL')}" if workspace.resumed else "starts"
     parts = [f"the crawl in {settings.out} {verb}"]
     if workspace.added:
@@ -51,10 +43,6 @@ def format_start(workspace: Workspace, before: Status) -> str:
     delay = format_duration(settings.min_interval)
     parts.append(f"one page every {delay} from each {each}" if settings.min_interval else "no delay between pages")
     return ", ".join(parts)
-
-
-def format_end(stopped_by: str) -> str:
-    return ENDS.get(stopped_by, f"stopped by {stopped_by}")
 
 
 def format_line(settings: CrawlSettings, stats: Mapping[str, Any], status: Status | None) -> str:
@@ -198,7 +186,7 @@ def list_summary_rows(
     yield from _list_outcome_rows(stats)
     if pages != total_pages:
         yield "total", pluralize(total_pages, "page") + " since the crawl started"
-    yield "left", f"{status.waiting:,} queued, {status.dead:,} dead"
+    yield "left", f"{status.waiting:,} queued, {status.dead:,} failed"
     yield from _list_file_rows(settings)
 
 

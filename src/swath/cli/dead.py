@@ -10,7 +10,7 @@ from rich.text import Text
 from swath import DeadItem, Frontier, UsageError
 from swath.cli.command import GroupWithDefault, check_lane, open_frontier, run_command
 from swath.cli.exit_codes import ExitCode
-from swath.cli.explain import explain_key
+from swath.cli.explain import CRAWL_SETTINGS, explain_key
 from swath.cli.formatting import escape, format_time, pluralize
 from swath.cli.options import JSONOption, StoreOption
 from swath.cli.terminal import (
@@ -22,6 +22,7 @@ from swath.cli.terminal import (
     print_note,
     print_rows,
 )
+from swath.crawl.failed_pages import forget_host_failures
 
 LIMIT = 100
 COLUMNS = ("key", "lane", "attempts", "since", "reason")
@@ -72,7 +73,7 @@ def retry(
     lane: LaneOption = None,
     json: JSONOption = False,
 ) -> None:
-    """Make dead items ready again and reset their attempts.
+    """Make dead items ready again and reset their attempts. A crawl also forgets which hosts could not be reached.
 
     Select items by key, --reason or --lane, or take --all. Exits with 1 if no item was dead.
     """
@@ -122,6 +123,8 @@ async def _retry(
     if lane is not None:
         check_lane(lane)
     async with open_frontier(store) as frontier:
+        if CRAWL_SETTINGS in await frontier.facts([CRAWL_SETTINGS]):
+            await forget_host_failures(frontier)
         if keys:
             reopened = 0
             for key in keys:

@@ -143,6 +143,7 @@ class CrawlSettings:
     retries: int = _setting(
         3, "Maximum retries of a page, with increasing pauses", metavar="N", panel=LIMITS, minimum=0
     )
+    retry_failed: bool = _setting(False, "Try the pages again that failed in earlier runs", panel=LIMITS, saved=False)
     max_workers_per_host: int = _setting(
         1, "Maximum pages of a host in flight; 0 for no limit", metavar="N", panel=LIMITS, minimum=0
     )

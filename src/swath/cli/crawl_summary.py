@@ -1,0 +1,107 @@
+"""What a crawl says at its end: what became of it, and the commands for the next steps."""
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from swath import Explanation, Frontier, Status, mask_password
+from swath.cli.explain import explain_key
+from swath.cli.formatting import escape, pluralize
+from swath.cli.terminal import Pairs, is_terminal, print_facts
+from swath.crawl import seeds
+from swath.crawl.settings import SETTINGS, CrawlSettings, format_flag
+from swath.crawl.urls import normalise
+
+NOTHING = "nothing was fetched"
+FAILED = "failed"  # what stopped a crawl whose processes all failed
+MAX_FALLBACKS = 5  # URLs that are tried in place of a seed
+ENDS = {"SIGINT": "stopped", "SIGTERM": "stopped", FAILED: "every process failed"}
+NOT_REPEATED = frozenset({"out", "store", "retry_failed", "max_pages", "max_duration"})  # in the commands to copy
+
+
+async def describe_end(
+    frontier: Frontier, settings: CrawlSettings, status: Status, *, stopped_by: str, total_pages: int
+) -> str:
+    """Return what became of the crawl, such as `complete, 3 failed`."""
+    if not status.waiting and not total_pages:
+        cause = await _find_cause(frontier, seeds.read_first_seed(settings.directory))
+        return f"{NOTHING}: {cause}" + (f", {status.dead:,} failed" if status.dead > 1 else "")
+    parts = [
+        ENDS.get(stopped_by, f"stopped by --{stopped_by}") if status.waiting or stopped_by == FAILED else "complete"
+    ]
+    if status.waiting:
+        parts.append(f"{pluralize(status.waiting, 'URL')} left")
+    if status.dead:
+        parts.append(f"{status.dead:,} failed")
+    return ", ".join(parts)
+
+
+async def _find_cause(frontier: Frontier, url: str) -> str:
+    """Return why a seed was not fetched, with its host. If other URLs were tried in its place, explain the last one."""
+    found = await explain_key(frontier, url)
+    for _ in range(MAX_FALLBACKS):
+        match found.data.get("result"):
+            case {"fallback": str(other)}:
+                found = await explain_key(frontier, other)
+            case _:
+                break
+    return f"{_get_cause(found)} ({normalise.host(found.key)})"
+
+
+def _get_cause(found: Explanation) -> str:
+    match found.data:
+        case {"reason": str(reason)}:
+            return reason
+        case {"result": {"excluded": str(excluded), "rule": str(rule)}}:
+            return f"{excluded}: {rule}"
+        case _:
+            return found.sentence
+
+
+def list_next_steps(
+    settings: CrawlSettings, status: Status, result: str, *, total_pages: int
+) -> Iterator[tuple[str, str]]:
+    """Yield what the user may want to do next, and the command for it."""
+    if total_pages:
+        yield "export the pages", f"swath export pages.csv --out {shlex.quote(settings.out)}"
+    if status.waiting:
+        yield "continue", _format_crawl(settings)
+    if status.dead:
+        yield "list the failures", f"swath dead --store {shlex.quote(mask_password(settings.store_url))}"
+        allow = " --allow-private" if result.startswith(f"{NOTHING}: private: ") else ""
+        yield "try them again", f"{_format_crawl(settings)} --retry-failed{allow}"
+
+
+def print_summary(settings: CrawlSettings, result: str, rows: Pairs, next_steps: Pairs) -> None:
+    """Print the result, the rows of the summary, and the commands. Commands are not wrapped, so they can be copied."""
+    rows = [("result", result), *rows]
+    if not is_terminal():
+        print_facts("", [*rows, *(("next", command) for _, command in next_steps)])
+        return
+    print_facts(f"the crawl in {settings.out}", rows)
+    for purpose, command in next_steps:
+        print(f"{purpose + ':':<20}{escape(command)}")
+
+
+def _format_crawl(settings: CrawlSettings) -> str:
+    """Return the command that resumes this crawl. Saved settings need no flags, limits of one run are left out."""
+    words = ["swath", "crawl", "--out", settings.out]
+    if settings.store is not None:
+        words += ["--store", mask_password(settings.store)]
+    for name, info in SETTINGS.items():
+        value = getattr(settings, name)
+        if not info.saved and name not in NOT_REPEATED and value != CrawlSettings.__dataclass_fields__[name].default:
+            words += _format_option(format_flag(name), value)
+    return shlex.join(words)
+
+
+def _format_option(flag: str, value: Any) -> list[str]:
+    match value:
+        case True:
+            return [flag]
+        case tuple():
+            return [word for one in value for word in (flag, one)]
+        case float():
+            return [flag, f"{value:g}s"]
+        case _:
+            return [flag, mask_password(value) if isinstance(value, str) else f"{value}"]
