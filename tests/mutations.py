@@ -140,6 +140,27 @@ MUTATIONS: Sequence[Mutation] = [
         "sqlite",
     ),
     Mutation(
+        "INV-4: a lane counts what was dropped as waiting",
+        f"{POSTGRES}/admin.sql",
+        "s, _sum.lanes, _sum.levels, array_fill(-1, ARRAY[_sum.ready]), array_fill(0,",
+        "s, _sum.lanes, _sum.levels, array_fill(0, ARRAY[_sum.ready]), array_fill(0,",
+        "postgres",
+    ),
+    Mutation(
+        "INV-6: the checkpoint waits for what was dropped",
+        f"{POSTGRES}/admin.sql",
+        "    IF _sum.advances THEN\n",
+        "    IF false THEN\n",
+        "postgres",
+    ),
+    Mutation(
+        "INV-4: an inbox is emptied in part",
+        f"{POSTGRES}/inbox.sql",
+        "    RETURN {schema}.has_inbox_{set}(s);\nEND",
+        "    RETURN false;\nEND",
+        "postgres",
+    ),
+    Mutation(
         "INV-3: where starts begin to count by default, nothing in flight was ever started",
         f"{SQLITE}/admin.py",
         "if starts_begin_to_count(before, session.pacing):",
@@ -213,7 +234,7 @@ MUTATIONS: Sequence[Mutation] = [
     ),
     Mutation(
         "priority: a lane stands under the priority of what was taken from it",
-        f"{SQLITE}/claim.py",
+        f"{SQLITE}/state.py",
         "if lane.low != lane.head}",
         "if False}",
         "sqlite",
@@ -307,6 +328,20 @@ MUTATIONS: Sequence[Mutation] = [
         f"{SQLITE}/claim.py",
         '        self._connection.executemany(self._sql["renumber_seen"], renumbered)\n',
         "",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-6: the checkpoint waits for what was dropped",
+        f"{SQLITE}/admin.py",
+        "wanted.intersection(position for _, position, _ in rows)",
+        "()",
+        "sqlite",
+    ),
+    Mutation(
+        "priority: a lane stands under the priority of what was dropped from it",
+        f"{SQLITE}/admin.py",
+        "lanes.find_heads(touched.values())",
+        "lanes.find_heads(())",
         "sqlite",
     ),
     Mutation(

@@ -260,6 +260,14 @@ class Ledger:
         for entry in expected:
             entry.state, entry.attempts, entry.losses, entry.due_at = "waiting", 0, 0, 0
 
+    def dropped(self, names: Sequence[Name], count: int) -> None:
+        """INV-4: what waited is done, and nothing else has changed."""
+        assert count == len(names)
+        for name in names:
+            entry = self.entries[name]
+            assert entry.state in ("waiting", "revisit"), f"{name} was {entry} and is dropped"
+            entry.state, entry.attempts, entry.losses, entry.due_at = "done", 0, 0, 0
+
     # what must hold
 
     def check(

@@ -216,6 +216,21 @@ class FrontierMachine(Player):
         places = {name: (found.partition, found.position) for name, found in picked if found.position is not None}
         self.ledger.reopened([*places], self.must(lambda store: store.reopen([*places.values()])))
 
+    @rule(chosen=st.lists(st.integers(0, 30), min_size=1, max_size=8), result=st.sampled_from([None, '"dropped"']))
+    def drop(self, chosen: list[int], result: str | None) -> None:
+        """Items in any state are named; those that wait are dropped."""
+        self.step()
+        picked = [named for n, named in enumerate(self.look().found.items()) if n in chosen]
+        places = [(found.partition, found.position) for _, found in picked if found.position is not None]
+        count = self.must(lambda store: store.drop([*places, *places, (0, 10**9)], result))
+        self.ledger.dropped([name for name, found in picked if found.state in ("ready", "delayed")], count)
+
+    @rule(partition=some)
+    def empty_inbox(self, partition: int) -> None:
+        self.step()
+        self.must(lambda store: store.empty_inbox(partition % self.partitions))
+        assert self.look().status[partition % self.partitions].inbox == 0
+
     @rule(turn=some, by=st.sampled_from(["interval", "concurrency"]))
     def slow_down(self, turn: int, by: str) -> None:
         """A stricter default holds for lanes that were queued under the old one."""

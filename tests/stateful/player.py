@@ -22,6 +22,7 @@ from swath.core.store import (
     ClaimReply,
     ClaimRequest,
     DeadRow,
+    DoneRow,
     EncodedItem,
     Fact,
     Found,
@@ -30,6 +31,7 @@ from swath.core.store import (
     Move,
     OutputMove,
     PartitionStatus,
+    PendingRow,
     Settings,
     Settlement,
     Signal,
@@ -71,6 +73,8 @@ class Look(NamedTuple):
     counted: Sequence[PartitionStatus]
     lanes: Sequence[tuple[int, LaneRow]]
     dead: Sequence[DeadRow]
+    done: Sequence[DoneRow]
+    pending: Sequence[PendingRow]
     outputs: dict[str, int]
     counters: dict[str, int]
     facts: dict[str, str]
@@ -254,7 +258,7 @@ class Player(RuleBasedStateMachine):
         for mine, theirs in zip(look.status, model.status, strict=True):
             assert mine._replace(next_ready_at=None, time=0) == theirs._replace(next_ready_at=None, time=0)
             assert not_later(mine.next_ready_at, theirs.next_ready_at), "lost wake-up: a worker would sleep through it"
-        for part in ("lanes", "dead", "outputs", "counters", "facts", "signal"):
+        for part in ("lanes", "dead", "done", "pending", "outputs", "counters", "facts", "signal"):
             assert whole(getattr(look, part)) == whole(getattr(model, part))
 
     def look(self) -> Look:
@@ -296,6 +300,8 @@ async def _look(store: Store, items: Sequence[EncodedItem]) -> Look:
         counted=await store.recount(),
         lanes=list(await store.lanes()),
         dead=list(await store.dead()),
+        done=list((await store.done()).rows),
+        pending=list(await store.pending(revisits=True)),
         outputs=await store.outputs(),
         counters=await store.counters(),
         facts=await store.facts(FACTS),

@@ -135,6 +135,7 @@ class Driver:
             self.change_settings: 3,
             self.requeue_lanes: 3,
             self.reopen: 4,
+            self.drop: 4,
             self.settle_again: 2,
         }
         (move,) = self.random.choices(list(moves), list(moves.values()))
@@ -289,6 +290,13 @@ class Driver:
         if self.settled:
             places = self.random.choices(self.settled, k=self.random.randrange(1, 6))
             await self.both("reopen", [*places, (0, 10**9)])
+
+    async def drop(self) -> None:
+        if pending := await self.model.pending(limit=1_000, revisits=True):
+            places = [
+                (row.partition, row.position) for row in self.random.choices(pending, k=self.random.randrange(1, 9))
+            ]
+            await self.both("drop", [*places, (0, 10**9)], self.random.choice([None, "1"]))
 
 
 def _expected_moment(got: ClaimReply, expected: ClaimReply, request: ClaimRequest) -> int | None:

@@ -35,7 +35,7 @@ SLOW = {
     "list_lanes",
     "list_dead",
     "list_done",
-    "list_unsettled",
+    "list_pending",
     "outputs",
     "partition_states",
     "names",

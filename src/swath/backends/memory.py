@@ -46,6 +46,8 @@ from swath.core.store import (
     Fact,
     Found,
     LaneChange,
+    LaneCursor,
+    LanePage,
     LaneRow,
     Move,
     MoveKind,
@@ -520,6 +522,29 @@ class MemoryStore:
         self._wake()
         return reopened
 
+    async def drop(self, places: Sequence[tuple[int, int]], result: str | None) -> int:
+        dropped = 0
+        for number in sorted({number for number, _ in places}):
+            partition = self._partitions[number]
+            rows = [partition.rows.get(position) for where, position in dict.fromkeys(places) if where == number]
+            waiting = [row for row in rows if row is not None and row.state in {"ready", "delayed"}]
+            now = partition.tick(self._clock.now())
+            for row in waiting:
+                row.state, row.settled_at, row.result, row.revisit = "done", now, result, False
+                row.attempts = row.losses = 0
+                row.reason = row.error = None
+            lanes = {row.lane.number: row.lane for row in waiting}.values()
+            for lane in lanes:
+                lane.waiting = [entry for entry in lane.waiting if entry[2].state == "ready"]
+                heapq.heapify(lane.waiting)
+            self._requeue(lanes, now)
+            self._advance(partition)
+            dropped += len(waiting)
+        return dropped
+
+    async def empty_inbox(self, partition: int) -> None:
+        """Do nothing: there is no inbox."""
+
     # reads
 
     async def signal(self) -> Signal:
@@ -644,23 +669,26 @@ class MemoryStore:
         ]
         return DonePage(wanted, (read[-1].partition, read[-1].position) if len(read) == limit else None)
 
-    async def pending(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[PendingRow]:
+    async def pending(
+        self, *, after: tuple[int, int] | None = None, limit: int = 100, revisits: bool = False
+    ) -> Sequence[PendingRow]:
         rows = [
-            PendingRow(
-                partition=part.number,
-                position=row.position,
-                state=row.state,
-                lane=row.lane.name,
-                priority=row.priority,
-                key=row.key,
-                payload=row.payload,
-                attempts=row.attempts,
-            )
+            _build_pending_row(row)
             for part in self._partitions
             for row in part.list_rows("ready", "delayed", "claimed")
-            if row.unsettled and (after is None or (part.number, row.position) > after)
+            if (revisits or row.unsettled) and (after is None or (part.number, row.position) > after)
         ]
         return rows[:limit]
+
+    async def pending_in_lane(
+        self, partition: int, lane: str, *, after: LaneCursor | None = None, limit: int = 100
+    ) -> LanePage:
+        rows = [
+            _build_pending_row(row)
+            for row in self._partitions[partition].list_rows("ready", "delayed", "claimed")
+            if row.lane.name == lane and (after is None or row.position > after[0])
+        ]
+        return LanePage(rows[:limit], (rows[limit - 1].position, 0, 0) if len(rows) > limit else None)
 
     async def learn(self, facts: Sequence[Fact]) -> None:
         self._facts |= dict(facts)
@@ -721,6 +749,20 @@ def _build_item(row: _Row) -> Item:
         partition=row.lane.partition,
         position=row.position,
         lane_counters=row.lane.counters,
+    )
+
+
+def _build_pending_row(row: _Row) -> PendingRow:
+    return PendingRow(
+        partition=row.lane.partition,
+        position=row.position,
+        state=row.state,
+        lane=row.lane.name,
+        priority=row.priority,
+        key=row.key,
+        payload=row.payload,
+        attempts=row.attempts,
+        revisit=row.state == "delayed" and row.revisit,
     )
 
 

@@ -22,6 +22,7 @@ _MODULES = (
     "counters",
     "delays",
     "discovered_items",
+    "drops",
     "durability",
     "facts",
     "leases",

@@ -7,6 +7,7 @@ from swath.conformance.clocks import Clocks
 from swath.conformance.counters import Counters
 from swath.conformance.delays import Delays
 from swath.conformance.discovered_items import DiscoveredItems
+from swath.conformance.drops import Drops
 from swath.conformance.facts import Facts
 from swath.conformance.leases import Leases
 from swath.conformance.pacing import Pacing
@@ -24,6 +25,7 @@ class StoreConformance(
     Counters,
     DiscoveredItems,
     Delays,
+    Drops,
     Splits,
     Checkpoints,
     Reads,

@@ -255,7 +255,7 @@ class DonePage(NamedTuple):
 
 
 class PendingRow(NamedTuple):
-    """An item that is ready, delayed or claimed and was not done before, as a store keeps it."""
+    """An item that is ready, delayed or claimed, as a store keeps it."""
 
     partition: int
     position: int
@@ -265,6 +265,34 @@ class PendingRow(NamedTuple):
     key: str
     payload: str | None
     attempts: int
+    revisit: bool  # delayed: it is done, and waits for its next visit
+
+    @classmethod
+    def build(cls, fields: Sequence[Any]) -> "PendingRow":
+        """Build a row from fields of a database that has no booleans."""
+        return cls._make([*fields[:-1], bool(fields[-1])])
+
+
+LaneCursor = tuple[int, int, int]  # a place in the listing of a lane; only the store knows its meaning
+
+
+PENDING_STATES = ("ready", "delayed", "claimed")
+LANE_START: LaneCursor = (0, -1, -1)  # for stores that list one state after the other: its index, and a place
+
+
+class LanePage(NamedTuple):
+    """Some of the pending items of a lane."""
+
+    rows: Sequence[PendingRow]
+    after: LaneCursor | None  # continues the listing; None: there are no more
+
+    @classmethod
+    def build(cls, state: int, entries: Sequence[tuple[Any, ...]], limit: int) -> "LanePage":
+        """Build a page of one state. Entries have three more columns: whether they are in the lane, and their place."""
+        rows = [PendingRow.build(fields) for *fields, wanted, _, _ in entries if wanted]
+        if len(entries) == limit:
+            return cls(rows, (state, *entries[-1][-2:]))
+        return cls(rows, (state + 1, *LANE_START[1:]) if state + 1 < len(PENDING_STATES) else None)
 
 
 class LaneChange(NamedTuple):
@@ -342,6 +370,18 @@ class Store(Protocol):
         """Make the done or dead items at these (partition, position) ready again at new positions; return how many."""
         ...
 
+    async def drop(self, places: Sequence[tuple[int, int]], result: str | None) -> int:
+        """Make the ready and delayed items at these (partition, position) done with a result; return how many.
+
+        At most ADD_CHUNK. Nothing was started, so neither visits nor the interval of a lane change. An item that waits
+        for a revisit stays done, and the result replaces that of its last visit. Claimed items are not changed.
+        """
+        ...
+
+    async def empty_inbox(self, partition: int) -> None:
+        """Take in the items that are in the inbox of a partition, as claims do."""
+        ...
+
     async def signal(self) -> Signal:
         """Return whether the frontier is paused."""
         ...
@@ -381,8 +421,23 @@ class Store(Protocol):
         """
         ...
 
-    async def pending(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[PendingRow]:
-        """Return the items that hold the checkpoint back, by (partition, position), without those in an inbox."""
+    async def pending(
+        self, *, after: tuple[int, int] | None = None, limit: int = 100, revisits: bool = False
+    ) -> Sequence[PendingRow]:
+        """Return the items that hold the checkpoint back, by (partition, position), without those in an inbox.
+
+        With `revisits`, also those that are done and wait for their next visit.
+        """
+        ...
+
+    async def pending_in_lane(
+        self, partition: int, lane: str, *, after: LaneCursor | None = None, limit: int = 100
+    ) -> LanePage:
+        """Read at most `limit` entries and return the ready, delayed and claimed items of a lane among them.
+
+        Unlike `pending`, it does not read the ready items of other lanes, lists revisits too, and its order is its own:
+        an item that changes its state meanwhile may be listed twice or not at all. A page may be empty before the end.
+        """
         ...
 
     async def learn(self, facts: Sequence[Fact]) -> None:

@@ -108,25 +108,70 @@ ORDER BY d.nth;
 
 -- name: pending
 -- Reads each table in order, up to the limit, so that a page costs the same in a frontier of millions.
-SELECT u.partition, u.position, u.state, n.name, u.priority, u.key, u.payload, u.attempts
+SELECT u.partition, u.position, u.state, n.name, u.priority, u.key, u.payload, u.attempts, u.revisit
 FROM (
     (SELECT i.partition, i.position, 'ready' AS state, i.lane, {TOP_PRIORITY} - i.rank / 2 AS priority, i.key, i.payload,
-         i.attempts
+         i.attempts, false AS revisit
      FROM {schema}.item AS i WHERE (i.partition + 0, i.position) > (%(partition)s, %(position)s)
      ORDER BY i.partition + 0, i.position LIMIT %(limit)s)
     UNION ALL
-    (SELECT i.partition, i.position, 'delayed', i.lane, i.priority, i.key, i.payload, i.attempts
+    (SELECT i.partition, i.position, 'delayed', i.lane, i.priority, i.key, i.payload, i.attempts, false
      FROM {schema}.delayed AS i
      WHERE (i.partition + 0, i.position + 0) > (%(partition)s, %(position)s) AND NOT i.revisit
      ORDER BY i.partition + 0, i.position + 0 LIMIT %(limit)s)
     UNION ALL
-    (SELECT i.partition, i.position, 'claimed', i.lane, i.priority, i.key, i.payload, i.attempts
+    (SELECT i.partition, i.position, 'delayed', i.lane, i.priority, i.key, i.payload, i.attempts, true
+     FROM {schema}.delayed AS i
+     WHERE %(revisits)s AND (i.partition + 0, i.position + 0) > (%(partition)s, %(position)s) AND i.revisit
+     ORDER BY i.partition + 0, i.position + 0 LIMIT %(limit)s)
+    UNION ALL
+    (SELECT i.partition, i.position, 'claimed', i.lane, i.priority, i.key, i.payload, i.attempts, false
      FROM {schema}.claimed AS i WHERE (i.partition, i.position) > (%(partition)s, %(position)s)
      ORDER BY i.partition, i.position LIMIT %(limit)s)
     ORDER BY partition, position LIMIT %(limit)s
 ) AS u
 JOIN {schema}.lane AS n ON n.partition = u.partition AND n.number = u.lane
 ORDER BY u.partition, u.position;
+
+-- name: ready_in_lane
+-- These three list the items of one lane. Each returns `limit` entries from a place on, or fewer if there are no more,
+-- and says for each of them whether it is in the lane. Only ready items have an index by lane.
+SELECT i.partition, i.position, 'ready', n.name, {TOP_PRIORITY} - i.rank / 2, i.key, i.payload, i.attempts, false,
+    true AS wanted, i.rank, i.place
+FROM {schema}.lane AS n
+CROSS JOIN LATERAL (
+    SELECT * FROM {schema}.item AS i
+    WHERE i.partition = n.partition AND i.lane = n.number AND (i.rank, i.place) > (%(first)s, %(second)s)
+    ORDER BY i.rank, i.place LIMIT %(limit)s
+) AS i
+WHERE n.partition + 0 = %(partition)s AND n.name = %(lane)s
+ORDER BY i.rank, i.place;
+
+-- name: delayed_in_lane
+SELECT i.partition, i.position, 'delayed', n.name, i.priority, CASE WHEN w.wanted THEN i.key END,
+    CASE WHEN w.wanted THEN i.payload END, i.attempts, i.revisit, w.wanted, i.due_at, i.position
+FROM {schema}.lane AS n
+CROSS JOIN LATERAL (
+    SELECT * FROM {schema}.delayed AS i
+    WHERE i.partition = n.partition AND (i.due_at, i.position) > (%(first)s, %(second)s)
+    ORDER BY i.due_at, i.position LIMIT %(limit)s
+) AS i
+CROSS JOIN LATERAL (SELECT i.lane = n.number AS wanted) AS w
+WHERE n.partition + 0 = %(partition)s AND n.name = %(lane)s
+ORDER BY i.due_at, i.position;
+
+-- name: claimed_in_lane
+SELECT i.partition, i.position, 'claimed', n.name, i.priority, CASE WHEN w.wanted THEN i.key END,
+    CASE WHEN w.wanted THEN i.payload END, i.attempts, false, w.wanted, i.fence, i.position
+FROM {schema}.lane AS n
+CROSS JOIN LATERAL (
+    SELECT * FROM {schema}.claimed AS i
+    WHERE i.partition = n.partition AND (i.fence, i.position) > (%(first)s, %(second)s)
+    ORDER BY i.fence, i.position LIMIT %(limit)s
+) AS i
+CROSS JOIN LATERAL (SELECT i.lane = n.number AS wanted) AS w
+WHERE n.partition + 0 = %(partition)s AND n.name = %(lane)s
+ORDER BY i.fence, i.position;
 
 -- name: facts
 SELECT f.key, f.value FROM unnest(%(keys)s::text[]) AS k(key)

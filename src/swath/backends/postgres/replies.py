@@ -90,6 +90,8 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "claimed_items": ClaimedItemsRow._fields,
     "renew": SCALAR,
     "settle": SettleReplyRow._fields,
+    "drop": SCALAR,
+    "empty_inbox": SCALAR,
     "learn": SCALAR,
     "change_lane": SCALAR,
     "change_settings": SCALAR,

@@ -39,7 +39,9 @@ from swath.core.store import (
     AHEAD_LIMIT,
     DELAYED_DRAIN,
     INBOX_DRAIN,
+    LANE_START,
     PARTITIONS_PER_CLAIM,
+    PENDING_STATES,
     ClaimRef,
     ClaimReply,
     ClaimRequest,
@@ -49,6 +51,8 @@ from swath.core.store import (
     Fact,
     Found,
     LaneChange,
+    LaneCursor,
+    LanePage,
     LaneRow,
     PartitionStatus,
     PendingRow,
@@ -329,6 +333,24 @@ class PostgresStore:
         self._listener.wake()
         return reopened
 
+    async def drop(self, places: Sequence[tuple[int, int]], result: str | None) -> int:
+        dropped = 0
+        for partition in sorted({partition for partition, _ in places}):
+            positions = number_array(list({position for number, position in places if number == partition}))
+            row = await self._calls.call("drop", FORMAT, self._now(), partition, positions, result, doing="dropping")
+            dropped += row[0]
+        self._listener.wake()
+        return dropped
+
+    async def empty_inbox(self, partition: int) -> None:
+        more = True
+        while more:
+            row = await self._calls.call(
+                "empty_inbox", FORMAT, self._now(), partition, INBOX_DRAIN, doing="emptying an inbox"
+            )
+            more = row[0]
+        self._listener.wake()
+
     async def learn(self, facts: Sequence[Fact]) -> None:
         await self._calls.call(
             "learn", FORMAT, *write_facts(list({fact.key: fact for fact in facts}.values())), doing="learning"
@@ -383,10 +405,19 @@ class PostgresStore:
         where |= {"partition": max(partition, first), "position": position if partition >= first else 0}
         return DonePage.build(await self._calls.query("done", where))
 
-    async def pending(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[PendingRow]:
+    async def pending(
+        self, *, after: tuple[int, int] | None = None, limit: int = 100, revisits: bool = False
+    ) -> Sequence[PendingRow]:
         partition, position = after or (-1, 0)
-        rows = await self._calls.query("pending", {"partition": partition, "position": position, "limit": limit})
-        return [PendingRow(*row) for row in rows]
+        where = {"partition": partition, "position": position, "limit": limit, "revisits": revisits}
+        return [PendingRow(*row) for row in await self._calls.query("pending", where)]
+
+    async def pending_in_lane(
+        self, partition: int, lane: str, *, after: LaneCursor | None = None, limit: int = 100
+    ) -> LanePage:
+        state, first, second = after or LANE_START
+        where = {"partition": partition, "lane": lane, "first": first, "second": second, "limit": limit}
+        return LanePage.build(state, await self._calls.query(f"{PENDING_STATES[state]}_in_lane", where), limit)
 
     async def facts(self, keys: Sequence[str]) -> dict[str, str]:
         return dict(await self._calls.query("facts", {"keys": list(keys)}))

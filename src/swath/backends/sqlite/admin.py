@@ -1,5 +1,6 @@
-"""Change lanes and settings, store facts, and reopen settled items."""
+"""Change lanes and settings, store facts, reopen settled items, and drop waiting ones."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from swath.backends.sqlite.state import Lanes, Partition, Session
@@ -138,3 +139,38 @@ def _reopen(lanes: Lanes, position: int) -> bool:
         partition.dead -= 1
         partition.checkpoint_dead -= position <= partition.checkpoint
     return True
+
+
+def drop(session: Session, places: Sequence[tuple[int, int]], result: str | None) -> int:
+    """Make ready and delayed items done, without a claim and without a visit."""
+    dropped = 0
+    for number in sorted({number for number, _ in places}):
+        partition = Partition.load(session, number)
+        now = partition.tick(session.clock.now())
+        dropped += _drop(session, partition, {position for where, position in places if where == number}, result, now)
+        partition.save(session)
+    return dropped
+
+
+def _drop(session: Session, partition: Partition, wanted: set[int], result: str | None, now: int) -> int:
+    connection, sql, where = session.connection, session.sql, {"partition": partition.number}
+    rows = connection.execute(sql["waiting_items"], {**where, "positions": str(sorted(wanted))}).fetchall()
+    ready = {position: lane for state, position, lane in rows if state == "ready"}
+    delayed = [position for state, position, _ in rows if state == "delayed"]
+    done = {**where, "now": now, "result": result}
+    connection.execute(sql["drop_ready"], {**done, "positions": str(list(ready))})
+    connection.execute(sql["drop_delayed"], {**done, "positions": str(delayed)})
+    connection.execute(sql["delete_items"], {**where, "positions": str(list(ready))})
+    connection.executemany(sql["delete_delayed"], [(partition.number, position) for position in delayed])
+    partition.ready -= len(ready)
+    partition.delayed -= len(delayed)
+    partition.done += len(rows)
+    lanes = Lanes(session, partition)
+    counts = Counter(ready.values())
+    touched = lanes.take(counts)
+    for lane in touched.values():
+        lane.leave(counts[lane.number])
+    lanes.find_heads(touched.values())
+    lanes.requeue(now)
+    partition.advance(session, wanted.intersection(position for _, position, _ in rows))
+    return len(rows)

@@ -1,6 +1,6 @@
 """Claim items: take the first items of the ready lanes, ordered by priority and then by time (INV-1, INV-3, INV-8)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ from swath.backends.sqlite.state import NEVER, Lane, Lanes, Partition, Session
 from swath.core.clock import SECOND
 from swath.core.errors import LeaseLost
 from swath.core.item import LEVELS, Item
-from swath.core.lane import FRESH, RETURNED, compute_low_share, count_startable, level_of, rank_of, starts_count
+from swath.core.lane import FRESH, RETURNED, compute_low_share, count_startable, rank_of, starts_count
 from swath.core.store import (
     DELAYED_DRAIN,
     LOST_WORKER,
@@ -279,7 +279,7 @@ class _PartitionClaim:
             limit -= count
             used.append(lane)
         self._move_to_claimed(given, firsts, level, fence)
-        self._find_heads(used)
+        self._lanes.find_heads(used)
         for lane in used:
             self._lanes.remember(lane)
             self._lanes.touch(lane)
@@ -336,14 +336,6 @@ class _PartitionClaim:
                     given[lane.number].append(self._build_item(lane, level, lane.in_flight - 1, row))
         if moved := _list_positions(given):
             self._connection.execute(self._sql["delete_items"], {**where, "positions": str(moved)})
-
-    def _find_heads(self, lanes: Iterable[Lane]) -> None:
-        """Set the head of lanes that may hold items of several priorities."""
-        mixed = {lane.number: lane for lane in lanes if lane.low != lane.head}
-        if mixed:
-            where = {"partition": self._partition.number, "lanes": str(list(mixed))}
-            for number, rank in self._connection.execute(self._sql["lane_ranks"], where):
-                mixed[number].head = level_of(rank)
 
 
 def _list_positions(given: Mapping[int, Sequence[Item]]) -> list[int]:

@@ -395,6 +395,32 @@ DELETE FROM swath_done WHERE partition = :partition AND position = :position
 DELETE FROM swath_dead WHERE partition = :partition AND position = :position
 
 
+-- drop
+
+-- name: waiting_items
+-- The ready and delayed items at these positions: two index lookups for each.
+SELECT 'ready', i.position, i.lane
+FROM json_each(:positions) AS wanted CROSS JOIN swath_item AS i
+WHERE i.partition = :partition AND i.position = wanted.value
+UNION ALL
+SELECT 'delayed', d.position, d.lane
+FROM json_each(:positions) AS wanted CROSS JOIN swath_delayed AS d
+WHERE d.partition = :partition AND d.position = wanted.value
+
+-- name: drop_ready
+INSERT INTO swath_done (partition, position, lane, priority, hash, key, payload, span, settled_at, result)
+SELECT i.partition, i.position, i.lane, 7 - i.rank / 2, i.hash, i.key, i.payload, i.span, :now, :result
+FROM json_each(:positions) AS wanted CROSS JOIN swath_item AS i
+WHERE i.partition = :partition AND i.position = wanted.value
+
+-- name: drop_delayed
+-- A revisit keeps its old position, which the checkpoint has passed.
+INSERT INTO swath_done (partition, position, lane, priority, hash, key, payload, span, settled_at, result)
+SELECT d.partition, d.position, d.lane, d.priority, d.hash, d.key, d.payload, d.span, :now, :result
+FROM json_each(:positions) AS wanted CROSS JOIN swath_delayed AS d
+WHERE d.partition = :partition AND d.position = wanted.value
+
+
 -- reads: on the second connection, which never waits for the writer
 
 -- name: partition_states
@@ -472,28 +498,57 @@ FROM (
 WHERE wanted OR nth = :limit
 ORDER BY nth
 
--- name: list_unsettled
+-- name: list_pending
 -- Reads each table in order and up to the limit, so that a page costs the same in a frontier of millions.
 WITH held AS (
     SELECT * FROM (
-        SELECT partition, position, 'ready' AS state, lane, 7 - rank / 2 AS priority, key, payload, attempts
+        SELECT partition, position, 'ready' AS state, lane, 7 - rank / 2 AS priority, key, payload, attempts, 0 AS revisit
         FROM swath_item
         WHERE (partition, position) > (:after_partition, :after_position) ORDER BY partition, position LIMIT :limit)
     UNION ALL
     SELECT * FROM (
-        SELECT partition, position, 'delayed', lane, priority, key, payload, attempts
+        SELECT partition, position, 'delayed', lane, priority, key, payload, attempts, 0
         FROM swath_delayed INDEXED BY swath_delayed_unsettled
         WHERE (partition, position) > (:after_partition, :after_position) AND NOT revisit
         ORDER BY partition, position LIMIT :limit)
     UNION ALL
     SELECT * FROM (
-        SELECT partition, position, 'claimed', lane, priority, key, payload, attempts FROM swath_claimed
+        SELECT partition, position, 'delayed', lane, priority, key, payload, attempts, 1
+        FROM swath_delayed
+        WHERE :revisits AND (partition, position) > (:after_partition, :after_position) AND revisit
+        ORDER BY partition, position LIMIT :limit)
+    UNION ALL
+    SELECT * FROM (
+        SELECT partition, position, 'claimed', lane, priority, key, payload, attempts, 0 FROM swath_claimed
         WHERE (partition, position) > (:after_partition, :after_position) ORDER BY partition, position LIMIT :limit)
     ORDER BY 1, 2 LIMIT :limit
 )
-SELECT h.partition, h.position, h.state, l.name, h.priority, h.key, h.payload, h.attempts
+SELECT h.partition, h.position, h.state, l.name, h.priority, h.key, h.payload, h.attempts, h.revisit
 FROM held AS h CROSS JOIN swath_lane AS l WHERE l.partition = h.partition AND l.number = h.lane
 ORDER BY h.partition, h.position
+
+-- name: ready_in_lane
+-- These three list the items of one lane. Each returns `limit` entries from a place on, or fewer if there are no more,
+-- and says for each of them whether it is in the lane. Only ready items have an index by lane.
+SELECT i.partition, i.position, 'ready', l.name, 7 - i.rank / 2, i.key, i.payload, i.attempts, 0, 1, i.rank, i.place
+FROM swath_lane AS l CROSS JOIN swath_item AS i
+WHERE l.partition = :partition AND l.name = :name
+  AND i.partition = l.partition AND i.lane = l.number AND (i.rank, i.place) > (:first, :second)
+ORDER BY i.rank, i.place LIMIT :limit
+
+-- name: delayed_in_lane
+SELECT i.partition, i.position, 'delayed', l.name, i.priority, i.key, i.payload, i.attempts, i.revisit,
+       i.lane = l.number, i.position, 0
+FROM swath_lane AS l CROSS JOIN swath_delayed AS i
+WHERE l.partition = :partition AND l.name = :name AND i.partition = l.partition AND i.position > :first
+ORDER BY i.position LIMIT :limit
+
+-- name: claimed_in_lane
+SELECT i.partition, i.position, 'claimed', l.name, i.priority, i.key, i.payload, i.attempts, 0,
+       i.lane = l.number, i.position, 0
+FROM swath_lane AS l CROSS JOIN swath_claimed AS i
+WHERE l.partition = :partition AND l.name = :name AND i.partition = l.partition AND i.position > :first
+ORDER BY i.position LIMIT :limit
 
 -- name: facts
 SELECT f.key, f.value FROM json_each(:keys) AS wanted CROSS JOIN swath_fact AS f WHERE f.key = wanted.value

@@ -7,7 +7,20 @@ from collections.abc import Sequence
 from swath.backends.sqlite.claim import read_next_ready_at
 from swath.backends.sqlite.state import NEVER, Lane, Partition, Session
 from swath.core.lane import HASH_BYTES, KEY_HASH_BYTES, LaneLimits
-from swath.core.store import AHEAD_LIMIT, DeadRow, DonePage, Found, LaneRow, PartitionStatus, PendingRow, StoreStatus
+from swath.core.store import (
+    AHEAD_LIMIT,
+    LANE_START,
+    PENDING_STATES,
+    DeadRow,
+    DonePage,
+    Found,
+    LaneCursor,
+    LanePage,
+    LaneRow,
+    PartitionStatus,
+    PendingRow,
+    StoreStatus,
+)
 
 
 def status(session: Session) -> StoreStatus:
@@ -167,11 +180,20 @@ def done(
     return DonePage.build(session.connection.execute(session.sql["list_done"], where).fetchall())
 
 
-def pending(session: Session, *, after: tuple[int, int] | None, limit: int) -> list[PendingRow]:
-    """List the items that hold the checkpoint back, in order of (partition, position)."""
+def pending(session: Session, *, after: tuple[int, int] | None, limit: int, revisits: bool) -> list[PendingRow]:
+    """List the items that hold the checkpoint back, in order of (partition, position), and perhaps revisits."""
     start = (NEVER, NEVER) if after is None else after
-    where = {"after_partition": start[0], "after_position": start[1], "limit": limit}
-    return [PendingRow._make(row) for row in session.connection.execute(session.sql["list_unsettled"], where)]
+    where = {"after_partition": start[0], "after_position": start[1], "limit": limit, "revisits": revisits}
+    rows = session.connection.execute(session.sql["list_pending"], where)
+    return [PendingRow.build(row) for row in rows]
+
+
+def pending_in_lane(session: Session, number: int, name: str, *, after: LaneCursor | None, limit: int) -> LanePage:
+    """Read entries of one table, and return those of the lane."""
+    state, first, second = after or LANE_START
+    where = {"partition": number, "name": name, "first": first, "second": second, "limit": limit}
+    entries = session.connection.execute(session.sql[f"{PENDING_STATES[state]}_in_lane"], where).fetchall()
+    return LanePage.build(state, entries, limit)
 
 
 def facts(session: Session, keys: Sequence[str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from swath.backends.sqlite.location import SqliteLocation
 from swath.core.clock import Clock
 from swath.core.counters import NO_COUNTERS, Counters
 from swath.core.errors import SwathError
-from swath.core.lane import Pacing, earliest_start, rank_of
+from swath.core.lane import Pacing, earliest_start, level_of, rank_of
 from swath.core.store import Settings, Signal
 
 NEVER = -1  # before every time
@@ -233,14 +233,18 @@ class Lane:
         if self.low is None or priority < self.low:
             self.low = priority
 
-    def start(self, count: int) -> None:
-        """Move `count` items from waiting to in flight."""
+    def leave(self, count: int) -> None:
+        """Count `count` waiting items less. If some remain, the caller finds the head again."""
         self.waiting -= count
         self.waits -= count
-        self.in_flight += count
-        self.flies += count
         if self.waiting == 0:
             self.head = self.low = None
+
+    def start(self, count: int) -> None:
+        """Move `count` items from waiting to in flight."""
+        self.leave(count)
+        self.in_flight += count
+        self.flies += count
 
     def end(self) -> None:
         """Count one item in flight less."""
@@ -327,6 +331,14 @@ class Lanes:
         self._touched[lane.number] = lane
         self.partition.ready += 1
         return rank_of(priority, band), self.partition.allot_place()
+
+    def find_heads(self, lanes: Iterable[Lane]) -> None:
+        """After items left, set the head of lanes that may hold items of several priorities."""
+        mixed = {lane.number: lane for lane in lanes if lane.low != lane.head}
+        if mixed:
+            where = {"partition": self.partition.number, "lanes": str(list(mixed))}
+            for number, rank in self.session.connection.execute(self.session.sql["lane_ranks"], where):
+                mixed[number].head = level_of(rank)
 
     def requeue(self, now: int) -> None:
         """Requeue every changed lane and write it.

@@ -39,6 +39,8 @@ from swath.core.store import (
     Fact,
     Found,
     LaneChange,
+    LaneCursor,
+    LanePage,
     LaneRow,
     PartitionStatus,
     PendingRow,
@@ -202,6 +204,12 @@ class SqliteStore:
     async def reopen(self, places: Sequence[tuple[int, int]]) -> int:
         return await self._write(lambda session: changing.reopen(session, places), wakes=True)
 
+    async def drop(self, places: Sequence[tuple[int, int]], result: str | None) -> int:
+        return await self._write(lambda session: changing.drop(session, places, result), wakes=True)
+
+    async def empty_inbox(self, partition: int) -> None:
+        """Do nothing: with a single writer, there is no inbox."""
+
     async def _write(self, run: Callable[[Session], T], **kind: bool) -> T:
         self._check_usable()
         return await self._writer.submit(run, **kind)
@@ -238,8 +246,17 @@ class SqliteStore:
             lambda session: reads.done(session, after=after, limit=limit, wanted_lane=lane, result_text=result_text)
         )
 
-    async def pending(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[PendingRow]:
-        return await self._read(lambda session: reads.pending(session, after=after, limit=limit))
+    async def pending(
+        self, *, after: tuple[int, int] | None = None, limit: int = 100, revisits: bool = False
+    ) -> Sequence[PendingRow]:
+        return await self._read(lambda session: reads.pending(session, after=after, limit=limit, revisits=revisits))
+
+    async def pending_in_lane(
+        self, partition: int, lane: str, *, after: LaneCursor | None = None, limit: int = 100
+    ) -> LanePage:
+        return await self._read(
+            lambda session: reads.pending_in_lane(session, partition, lane, after=after, limit=limit)
+        )
 
     async def facts(self, keys: Sequence[str]) -> dict[str, str]:
         return await self._read(lambda session: reads.facts(session, keys))

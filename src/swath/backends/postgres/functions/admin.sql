@@ -205,3 +205,69 @@ BEGIN
     RETURN _sum.items;
 END
 $$;
+
+-- name: drop
+-- INV-4, INV-6, INV-7. Makes ready and delayed items done with a result, without a claim and without a visit. A revisit
+-- keeps its old position, which the checkpoint has passed.
+CREATE FUNCTION {schema}.drop_{set}(
+    _format integer, _test_time bigint, _partition integer, _positions bigint[], _result text
+) RETURNS integer
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
+SET lock_timeout TO '30s' AS $$
+DECLARE
+    _old {schema}.partition_state := {schema}.lock_partition_{set}(_partition, _format, _test_time);
+    s {schema}.partition_state := _old;
+    _sum record;
+BEGIN
+    WITH ready AS (
+        DELETE FROM {schema}.item WHERE ctid = ANY (ARRAY(
+            SELECT r.ctid FROM unnest(_positions) AS p(position) CROSS JOIN LATERAL (
+                SELECT i.ctid FROM {schema}.item AS i
+                WHERE i.partition + 0 = s.partition AND i.position = p.position LIMIT 1
+            ) AS r
+        ))
+        RETURNING position, span, lane, ({TOP_PRIORITY} - rank / 2)::smallint AS priority, origin, key, payload,
+            true AS was_ready
+    ), later AS (
+        DELETE FROM {schema}.delayed WHERE ctid = ANY (ARRAY(
+            SELECT d.ctid FROM unnest(_positions) AS p(position) CROSS JOIN LATERAL (
+                (SELECT i.ctid FROM {schema}.delayed AS i
+                 WHERE i.partition + 0 = s.partition AND i.position + 0 = p.position AND NOT i.revisit LIMIT 1)
+                UNION ALL
+                (SELECT i.ctid FROM {schema}.delayed AS i
+                 WHERE i.partition + 0 = s.partition AND i.position + 0 = p.position AND i.revisit LIMIT 1)
+            ) AS d
+        ))
+        RETURNING position, span, lane, priority, origin, key, payload, false AS was_ready
+    ), dropped AS (
+        SELECT * FROM ready UNION ALL SELECT * FROM later
+    ), done AS (
+        INSERT INTO {schema}.done (position, settled_at, span, lane, partition, priority, origin, key, payload, result)
+        SELECT d.position, s.time, d.span, d.lane, s.partition, d.priority, d.origin, d.key, d.payload, _result
+        FROM dropped AS d
+    )
+    SELECT
+        count(*)::integer AS items, (count(*) FILTER (WHERE d.was_ready))::integer AS ready,
+        array_agg(d.lane) FILTER (WHERE d.was_ready) AS lanes,
+        array_agg(d.priority) FILTER (WHERE d.was_ready) AS levels,
+        bool_or(d.position = s.checkpoint + 1) AS advances
+    INTO _sum FROM dropped AS d;
+    IF _sum.items = 0 THEN
+        RETURN 0;
+    END IF;
+    s.ready := s.ready - _sum.ready;
+    s.delayed := s.delayed - (_sum.items - _sum.ready);
+    s.done := s.done + _sum.items;
+    IF _sum.ready > 0 THEN
+        s := {schema}.change_lanes_{set}(
+            s, _sum.lanes, _sum.levels, array_fill(-1, ARRAY[_sum.ready]), array_fill(0, ARRAY[_sum.ready]), NULL, NULL,
+            'add');
+    END IF;
+    IF _sum.advances THEN
+        s := {schema}.advance_checkpoint_{set}(s);
+    END IF;
+    PERFORM {schema}.write_state_{set}(s, _old, true);
+    RETURN _sum.items;
+END
+$$;

@@ -73,6 +73,26 @@ BEGIN
 END
 $$;
 
+-- name: empty_inbox
+-- INV-4. Takes in discovered items without a claim, a bounded number per call. Returns whether more remain.
+CREATE FUNCTION {schema}.empty_inbox_{set}(_format integer, _test_time bigint, _partition integer, _most integer)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
+SET lock_timeout TO '30s' AS $$
+DECLARE
+    _old {schema}.partition_state := {schema}.lock_partition_{set}(_partition, _format, _test_time);
+    s {schema}.partition_state := _old;
+BEGIN
+    IF NOT {schema}.has_inbox_{set}(s) THEN
+        RETURN false;
+    END IF;
+    s := {schema}.drain_inbox_{set}(s, _most);
+    PERFORM {schema}.write_state_{set}(s, _old, true);
+    RETURN {schema}.has_inbox_{set}(s);
+END
+$$;
+
 -- name: has_inbox
 CREATE FUNCTION {schema}.has_inbox_{set}(s {schema}.partition_state) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
