@@ -40,6 +40,11 @@ def crawl(
 
     Run the same command with the same --out to resume, after Ctrl-C or after a crash. Exits with 0 if the crawl is
     complete, with 1 if pages are dead, no page was fetched or a limit ended the crawl, with 130 after Ctrl-C.
+
+    Examples:
+        swath crawl https://example.com
+        swath crawl --seeds hosts.txt --scope any --contact crawl@example.org --out web
+        swath crawl https://example.com/docs/ --scope prefix --depth 3 --delay 500ms
     """
 
     def settings() -> CrawlSettings:  # called where its errors are printed

@@ -12,8 +12,8 @@ from swath import Frontier, Status, Stop, UsageError, mask_password, stop_on_sig
 from swath.cli import crawl_view as view
 from swath.cli.exit_codes import ExitCode
 from swath.cli.explain import explain_key
-from swath.cli.formatting import escape, pluralize
-from swath.cli.terminal import is_terminal, open_live_display, print_error, print_facts, print_json_line
+from swath.cli.formatting import pluralize
+from swath.cli.terminal import is_terminal, open_live_display, print_error, print_facts, print_json_line, print_line
 from swath.crawl import fd_limit, seeds
 from swath.crawl.archive import index
 from swath.crawl.fleet import ChildFailed, Fleet
@@ -68,11 +68,11 @@ class CrawlCommand:
 
     def _print_start(self, workspace: Workspace, before: Status) -> None:
         for change in () if self._quiet else workspace.changes:
-            print(f"note: {escape(change)}", file=sys.stderr, flush=True)
+            print_line(f"note: {change}", stderr=True)
         if (warning := fd_limit.limit_workers(self._settings.workers).warning) is not None:
             print_error(warning)
         if not self._quiet and not self._json:
-            print(view.format_start(workspace, before), file=sys.stderr, flush=True)
+            print_line(view.format_start(workspace, before), stderr=True)
 
     async def _show_progress(self, fleet: Fleet) -> None:
         if self._quiet:
@@ -102,7 +102,7 @@ class CrawlCommand:
                 )
                 sys.stdout.flush()
             else:
-                print(view.format_line(self._settings, stats, fleet.status), flush=True)
+                print_line(view.format_line(self._settings, stats, fleet.status))
 
     async def _finish(self, frontier: Frontier, fleet: Fleet, stopped_by: str, seconds: float) -> int:
         """Write the index, print the summary, and return the exit code."""

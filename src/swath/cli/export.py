@@ -2,10 +2,10 @@
 
 import asyncio
 import csv
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, TextIO
@@ -15,6 +15,8 @@ import typer
 import swath
 from swath import MissingExtra, UsageError
 from swath.cli.command import check_optional_store, run_command
+from swath.cli.formatting import dump_json
+from swath.cli.terminal import get_output_stream
 from swath.crawl.settings import CrawlSettings
 
 FORMATS = ("jsonl", "csv", "parquet", "cdxj")
@@ -38,7 +40,7 @@ def export(
             "--store",
             envvar="SWATH_STORE",
             show_envvar=True,
-            metavar="URL",
+            metavar="STORE",
             show_default="frontier.db in DIR",
             help="Frontier of the crawl",
         ),
@@ -57,6 +59,11 @@ def export(
     """Export the pages of a crawl, one record per page.
 
     The export contains settled pages only, and works while the crawl runs.
+
+    Examples:
+        swath export pages.csv
+        swath export pages.parquet --out crawl
+        swath export --format jsonl | jq .url
     """
     settings = CrawlSettings(out=out, store=store)
     run_command(settings.store_url, _export(settings, file, format))
@@ -73,7 +80,7 @@ def _choose_format(asked: str | None, file: str | None) -> str:
 
 async def _export(settings: CrawlSettings, file: str | None, asked: str | None) -> None:
     form = _choose_format(asked, file)
-    check_optional_store(settings.store)
+    settings = replace(settings, store=check_optional_store(settings.store))
     try:
         from swath.crawl.archive import index  # noqa: F401
     except ImportError as error:
@@ -97,7 +104,7 @@ def _write(directory: Path, committed: Mapping[str, int], file: str | None, form
         return
     if file is None and isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # like a file, in any locale
-    with nullcontext(sys.stdout) if file is None else open(file, "w", encoding="utf-8", newline="") as stream:
+    with nullcontext(get_output_stream()) if file is None else open(file, "w", encoding="utf-8", newline="") as stream:
         if form == "cdxj":
             stream.writelines(f"{line}\n" for line in index.read_cdxj_lines(directory, committed))
         else:
@@ -106,7 +113,7 @@ def _write(directory: Path, committed: Mapping[str, int], file: str | None, form
 
 def _write_jsonl(pages: Iterator[dict[str, Any]], stream: TextIO) -> None:
     for page in pages:
-        stream.write(json.dumps(page, ensure_ascii=False) + "\n")
+        stream.write(f"{dump_json(page)}\n")
 
 
 def _write_csv(pages: Iterator[dict[str, Any]], stream: TextIO) -> None:

@@ -18,6 +18,7 @@ from swath import Frontier, NotAFrontier, UsageError, mask_password
 from swath.crawl import seeds
 from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.settings import CrawlSettings
+from swath.crawl.store_file import save_store_url
 
 NAME_FILE = "archive-name"
 MIN_ATTEMPTS = 5  # of an item in the frontier, in addition to the crawler's own --retries
@@ -89,6 +90,7 @@ async def _prepare(stack: AsyncExitStack, settings: CrawlSettings, urls: Iterabl
         )
         added = await frontier.add(seeds.make_seed_items(settings, checked))
     settings.save()
+    save_store_url(directory, settings.store)
     return Workspace(settings, frontier, added, changes, resumed)
 
 
