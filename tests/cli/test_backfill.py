@@ -45,7 +45,7 @@ def test_from_a_dry_run_to_the_end(app: Database) -> None:
     told = run_swath("status", "--store", dry["store"], "--json").json()["backfill"]
     assert (told["table"], told["complete"], told["dead"], told["share"]) == ("users", True, 0, 1.0)
     assert (told["key"], told["covered"], told["upto"]) == (["id"], ["1000"], ["1000"])
-    assert run_swath("status", "--store", dry["store"]).facts()["covered"] == "up to 1000"
+    assert run_swath("status", "--store", dry["store"]).facts()["covered"] == "every row, up to 1000"
     again = run_swath(*given)
     assert again.code == 0
     assert "complete" in again.err

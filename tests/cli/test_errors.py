@@ -55,7 +55,7 @@ def test_the_option_goes_before_the_environment(tmp_path: Path) -> None:
         ),
         ("sqlite://work.db", "write three slashes before a relative path"),
         ("sqlite:///", "does not name a file"),
-        ("work.db", "has no scheme"),
+        ("work.db", "work.db does not exist: give a directory of a crawl"),
         ("sqlite:///work.db?sync=off", "unknown parameter 'sync'"),
         ("memory:", "lives inside one process"),
         ("postgresql://localhost/db?schema=a-b", "not a name for a schema"),
@@ -286,7 +286,7 @@ def test_what_nobody_expected_keeps_its_traceback(tmp_path: Path) -> None:
     script = (
         "import sys, swath.cli.status\n"
         "def broken(view): raise RuntimeError('a bug')\n"
-        "swath.cli.status.status_to_json = broken\n"
+        "swath.cli.status.to_json = broken\n"
         "sys.argv = ['swath', 'status', '--json']\n"
         "from swath.cli import main\n"
         "sys.exit(main())\n"

@@ -7,7 +7,7 @@ from io import StringIO
 from rich.console import Console
 
 from swath import Checkpoint, Frontier, Item, Status
-from swath.cli.status_view import StatusView, compute_rates, make_panel
+from swath.cli.status_view import StatusView, compute_rates, make_live_panel
 from tests.cli.conftest import COMMAND, Run, environment, on, sqlite_only
 
 
@@ -50,7 +50,7 @@ def test_json_is_complete(url: str, swath: Run) -> None:
     data = swath("status", "--json").json()
     assert set(data) == {
         "store", "now", "paused", "ready", "delayed", "claimed", "inbox", "done", "dead", "lanes", "waiting", "lag",
-        "next_ready_at", "defaults", "checkpoint", "partitions",
+        "next_ready_at", "defaults", "checkpoint", "partitions", "settled_share", "waits", "kind",
     }  # fmt: skip
     assert data["defaults"] == {"min_interval": 0.0, "concurrency": None, "max_attempts": 5}
     assert data["waiting"] == data["ready"] + data["delayed"] + data["claimed"] + data["inbox"]
@@ -63,7 +63,7 @@ def test_json_is_complete(url: str, swath: Run) -> None:
 
 def test_watch_prints_a_line_each_time_and_leaves_on_interrupt(url: str, swath: Run) -> None:
     settle_some(url)
-    command = [*COMMAND, "status", "--watch", "0.1", "--json"]
+    command = [*COMMAND, "status", "--watch", "--every", "0.1", "--json"]
     env = environment(SWATH_STORE=url)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as run:
         assert run.stdout is not None
@@ -80,7 +80,7 @@ def test_watch_prints_a_line_each_time_and_leaves_on_interrupt(url: str, swath: 
 @sqlite_only
 def test_watch_without_json_is_one_line_a_look(url: str, swath: Run) -> None:
     settle_some(url)
-    command = [*COMMAND, "status", "-w", "0.1"]
+    command = [*COMMAND, "status", "--every", "0.1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment(SWATH_STORE=url)) as run:
         assert run.stdout is not None
         lines = [run.stdout.readline().decode() for _ in range(2)]
@@ -91,11 +91,11 @@ def test_watch_without_json_is_one_line_a_look(url: str, swath: Run) -> None:
 
 
 @sqlite_only
-def test_seconds_go_with_watch(swath: Run) -> None:
-    result = swath("status", "5")
+def test_a_number_after_watch_is_answered_with_the_option_for_it(swath: Run) -> None:
+    result = swath("status", "--watch", "5")
     assert (result.code, result.out) == (2, "")
-    assert "swath status --watch 5" in result.err
-    assert swath("status", "--watch", "0").code == 2
+    assert "give --every 5" in result.err
+    assert swath("status", "--every", "0").code == 2
 
 
 def make_status(seconds: float, *, done: int = 0, end: int = 2, ready: int = 0, claimed: int = 0) -> Status:
@@ -119,7 +119,7 @@ def test_the_end_of_a_lease_is_not_announced_as_the_next_ready_time() -> None:
 
     def render(*, ready: int, claimed: int) -> str:
         console = Console(width=120, file=StringIO(), record=True)
-        console.print(make_panel(StatusView("memory:", make_status(0, ready=ready, claimed=claimed)), partitions=False))
+        console.print(make_live_panel(StatusView("memory:", make_status(0, ready=ready, claimed=claimed)), False))
         return console.export_text()
 
     assert "in 60 s, 1970-01-01 00:01:00 UTC, or when an item in flight is settled" in render(ready=1, claimed=1)

@@ -17,7 +17,7 @@ from termios import TIOCSWINSZ
 import pytest
 
 from swath import Frontier
-from swath.cli.terminal import MARGIN
+from swath.cli.live_display import MARGIN
 from tests.cli.conftest import COMMAND, TIMEOUT, environment, kill, on, run_swath, wait_until_added
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][AB0]")
@@ -80,7 +80,7 @@ def test_status_is_a_panel_in_colour(store: str) -> None:
     assert terminal.finish() == 0
     assert "╭" in terminal.text
     assert re.search(r"ready +2 +waiting for a worker", terminal.text)
-    assert "0.0 % of 2 settled" in terminal.text
+    assert "0.0% of 2 items settled" in terminal.text
     assert "\x1b[" in terminal.raw
 
 
@@ -95,7 +95,7 @@ def test_what_is_to_be_visited_again_is_settled(store: str) -> None:
     terminal = Terminal("status", store=store)
     assert terminal.finish() == 0
     assert re.search(r"delayed +2", terminal.text)
-    assert "100.0 % of 2 settled" in terminal.text
+    assert "100.0% of 2 items settled" in terminal.text
 
 
 def test_json_has_no_colours_on_a_terminal(store: str) -> None:
@@ -107,7 +107,7 @@ def test_json_has_no_colours_on_a_terminal(store: str) -> None:
 
 def test_watch_is_live_and_leaves_on_interrupt(store: str) -> None:
     run_swath("add", "a", store=store)
-    terminal = Terminal("status", "--watch", "0.1", store=store)
+    terminal = Terminal("status", "--watch", "--every", "0.1", store=store)
     terminal.read_until(lambda text: text.count("a second") >= 2)
     run_swath("add", "b", store=store)
     terminal.read_until(lambda text: re.search(r"ready +2 ", text) is not None)
@@ -120,7 +120,7 @@ def test_watch_is_live_and_leaves_on_interrupt(store: str) -> None:
 @pytest.mark.parametrize(
     ("command", "title"),
     [
-        ("status --watch 0.1 --store sqlite:///{app}?schema={long}", "╭─ sqlite://"),
+        ("status --every 0.1 --store sqlite:///{app}?schema={long}", "╭─ sqlite://"),
         ("scan --source sqlite:///{app}#{long} --check tests.scan.checks:nothing --store {store}", "╭─ scanning"),
         ("backfill --db sqlite:///{app} --table {long} --run tests.backfill.handlers:nothing", "╭─ backfill"),
     ],

@@ -53,6 +53,9 @@ class Backend(Protocol):
         """Return the format and the size of an existing store."""
         ...
 
+    # A backend whose databases hold several frontiers may also have
+    #     async def list_frontiers(self, url: "StoreURL") -> Sequence[str]
+
 
 @dataclass(frozen=True, slots=True)
 class StoreURL:
@@ -160,6 +163,11 @@ class _SqliteBackend:
 
         return describe(url.path)
 
+    async def list_frontiers(self, url: StoreURL) -> Sequence[str]:
+        from swath.backends.sqlite.list_frontiers import list_frontiers
+
+        return list_frontiers(url.url, url.path)
+
 
 class _PostgresBackend:
     """A frontier in a schema of a PostgreSQL database."""
@@ -186,6 +194,12 @@ class _PostgresBackend:
             from swath.backends.postgres.describe import describe
 
         return await describe(url.url)
+
+    async def list_frontiers(self, url: StoreURL) -> Sequence[str]:
+        with _require_psycopg():
+            from swath.backends.postgres.list_frontiers import list_frontiers
+
+        return await list_frontiers(url.url)
 
 
 @contextmanager
@@ -357,3 +371,13 @@ async def describe(url: str) -> StoreInfo:
     """Return the backend, the format and the size of a store that this version of swath can open."""
     parsed = StoreURL.parse(url)
     return await find_backend(parsed).describe(parsed)
+
+
+async def list_frontiers(url: str) -> Sequence[str]:
+    """Return the URLs of all frontiers in the database that a URL names, whatever schema it names.
+
+    Creates nothing. The URLs have the password of `url`: print them with `mask_password`.
+    """
+    parsed = StoreURL.parse(url)
+    list_all = getattr(find_backend(parsed), "list_frontiers", None)
+    return [url] if list_all is None else list(await list_all(parsed))

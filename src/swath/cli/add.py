@@ -26,7 +26,7 @@ from swath.cli.options import (
     get_concurrency,
 )
 from swath.cli.parsers import parse_json, parse_time_or_duration
-from swath.cli.terminal import print_error, print_json
+from swath.cli.terminal import print_error, print_json, print_line
 
 
 class LaneBy(StrEnum):
@@ -93,6 +93,11 @@ def add(
     A lane holds each key once, so running the command again adds only what is missing. If the frontier does not exist,
     it is created; if it exists, --min-interval and --concurrency change its defaults. Input of any length is read in
     bounded memory. Blank lines are skipped. The first bad line ends the command: the lines before it are added.
+
+    Examples:
+        swath add key-1 key-2 --store sqlite:///work.db
+        swath add --lane-by host --min-interval 2s --file urls.txt
+        swath add --jsonl --file items.jsonl --skip-bad
     """
     defaults = ItemDefaults(
         lane=lane,
@@ -194,7 +199,7 @@ class _AddRun:
             print_json({"added": added, "read": read, "bad": bad, "stopped": stopped})
         else:
             skipped = f", skipped {pluralize(bad, 'bad line')}" if bad else ""
-            print(f"{'stopped: ' if stopped else ''}{added:,} new of {read:,}{skipped}")
+            print_line(f"{'stopped: ' if stopped else ''}{added:,} new of {read:,}{skipped}")
         return ExitCode.INTERRUPTED if stopped else ExitCode.OK
 
     def _summarize(self, roughly: str = "") -> str:

@@ -8,7 +8,7 @@ from typing import Self
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from swath.cli.terminal import is_terminal, make_console
+from swath.cli.terminal import is_terminal, make_console, print_error
 
 PLAIN_SECONDS = 10.0
 
@@ -48,7 +48,7 @@ class AddProgress:
             self._live.update(self._task, description=self._describe(), completed=bytes_read)
         elif self._clock() >= self._next_line:
             self._next_line = self._clock() + PLAIN_SECONDS
-            print(f"swath: {self._describe()}", file=sys.stderr, flush=True)
+            print_error(self._describe())
 
     def _describe(self) -> str:
         seconds = max(self._clock() - self._started, 1e-9)

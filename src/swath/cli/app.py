@@ -8,11 +8,12 @@ from io import BufferedWriter, FileIO, TextIOWrapper
 from typing import Annotated, Any, TextIO
 
 import typer
-from typer.core import TyperGroup
 
 import swath
+from swath.cli import complete
+from swath.cli.command import Command, Group
 from swath.cli.exit_codes import MEANINGS, ExitCode
-from swath.cli.terminal import print_error
+from swath.cli.terminal import escape_standard_error, print_error, print_line
 
 # In the order of `swath --help`
 COMMANDS = (
@@ -28,11 +29,14 @@ COMMANDS = (
     "pause",
     "resume",
     "db",
+    "completion",
 )
+# Typer has a copy of click, or imports click, depending on its version.
+CLICK_EXCEPTION: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 EPILOG = "Exit codes:\n\n" + "\n".join(f"- `{code:d}` {meaning}" for code, meaning in MEANINGS.items())
 
 
-class RootGroup(TyperGroup):
+class RootGroup(Group):
     def list_commands(self, ctx: Any) -> list[str]:
         """List the commands in the order of COMMANDS instead of the alphabet."""
         return sorted(super().list_commands(ctx), key=COMMANDS.index)
@@ -42,7 +46,13 @@ app = typer.Typer(
     name="swath",
     cls=RootGroup,
     rich_markup_mode="markdown",
-    help="A durable work frontier: run jobs on it, inspect it and control it.",
+    help="""A durable work frontier: run jobs on it, inspect it and control it.
+
+    Examples:
+        swath crawl https://example.com
+        swath status crawl/
+        swath COMMAND --help
+    """,
     epilog=EPILOG,
     no_args_is_help=True,
     add_completion=False,
@@ -53,7 +63,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"swath {swath.__version__}")
+        print_line(f"swath {swath.__version__}")
         raise typer.Exit
 
 
@@ -74,9 +84,11 @@ def load_commands(names: Iterable[str] = COMMANDS) -> typer.Typer:
     for name in names:
         module = import_module(f"swath.cli.{name}")
         if hasattr(module, "app"):
+            for command in module.app.registered_commands:
+                command.cls = Command
             app.add_typer(module.app, name=name)
         else:
-            app.command(name)(getattr(module, name))
+            app.command(name, cls=Command)(getattr(module, name))
     return app
 
 
@@ -101,6 +113,9 @@ class WatchedStdout(FileIO):
 
 def run() -> int:
     """Run the command in `sys.argv` and return its exit code. Report a failed write to standard output as an error."""
+    if complete.VARIABLE in os.environ:
+        return complete.run(load_commands, COMMANDS)
+    escape_standard_error()
     if sys.stdin is None:
         os.open(os.devnull, os.O_RDONLY)  # otherwise the first file that swath opens becomes file descriptor 0
     if sys.stderr is None:
@@ -115,8 +130,8 @@ def run() -> int:
     code: int | str | None = ExitCode.OK
     try:
         try:
-            load_commands(_select_commands(sys.argv[1:]))(prog_name="swath")
-        except SystemExit as exit:  # typer always exits this way
+            code = _call(load_commands(_select_commands(sys.argv[1:])))
+        except SystemExit as exit:
             code = exit.code
         sys.stdout.flush()
     except OSError as error:
@@ -127,6 +142,23 @@ def run() -> int:
             print_error(f"cannot write to standard output: {error.strerror}")
             return ExitCode.USAGE
     return code if isinstance(code, int) else ExitCode.OK
+
+
+def _call(application: typer.Typer) -> int | None:
+    """Run the command, and print what is wrong with its arguments. Typer would print them unescaped, in a box."""
+    try:
+        code: int | None = application(prog_name="swath", standalone_mode=False)
+    except CLICK_EXCEPTION as error:
+        context = getattr(error, "ctx", None)
+        if context is not None and type(error).__name__ == "NoArgsIsHelpError":
+            return ExitCode.USAGE  # creating the exception has printed the help
+        if context is not None:
+            print_line(f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n", stderr=True)
+        print_error(error.format_message())
+        code = error.exit_code
+    except typer.Abort:
+        code = ExitCode.NEGATIVE
+    return code
 
 
 def _watch_stdout(stream: TextIO) -> WatchedStdout | None:

@@ -206,6 +206,11 @@ def backfill(
 
     Run the same command again to resume after Ctrl-C or a crash. Run it on several machines to share the work. Exits
     with 0 if all rows are covered, with 1 if slices are dead or left, with 130 after Ctrl-C.
+
+    Examples:
+        swath backfill --db postgresql://user@host/app --table users --set "email_lower = lower(email)" --dry-run
+        swath backfill --db postgresql://user@host/app --table users --set "active = true" --where "active is null"
+        swath backfill --db sqlite:///app.db --table events --run tasks:convert --workers 2
     """
     settings = lambda: BackfillSettings(  # noqa: E731  so that run_command reports its errors
         db=db, table=table, key=_split_columns(key), set=set_, sql=sql, run=handler, where=where,

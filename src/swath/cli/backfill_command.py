@@ -15,7 +15,15 @@ from swath.backfill.statement import build_set_statement, build_sql_statement
 from swath.cli import backfill_view as view
 from swath.cli.exit_codes import ExitCode
 from swath.cli.formatting import format_duration, pluralize
-from swath.cli.terminal import is_terminal, open_live_display, print_error, print_facts, print_json, print_json_line
+from swath.cli.terminal import (
+    is_terminal,
+    open_live_display,
+    print_error,
+    print_facts,
+    print_json,
+    print_json_line,
+    print_line,
+)
 
 REFRESH_SECONDS = 0.5
 
@@ -66,7 +74,7 @@ class BackfillCommand:
                 }
             )
         elif not self._quiet:
-            print(view.describe_start(job, start), file=sys.stderr, flush=True)
+            print_line(view.describe_start(job, start), stderr=True)
 
     async def _show(self, job: BackfillJob) -> None:
         if self._quiet:
@@ -82,7 +90,7 @@ class BackfillCommand:
                 print_json_line({"event": "progress", **view.to_json(job)})
                 sys.stdout.flush()
             else:
-                print(view.format_line(job), flush=True)
+                print_line(view.format_line(job))
 
     def _finish(self, job: BackfillJob, stopped_by: str, seconds: float) -> int:
         progress = job.progress

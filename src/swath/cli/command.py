@@ -1,53 +1,91 @@
-"""Opening the store of a command, running the command, and turning errors into one line and an exit code."""
+"""The classes of commands, opening the store of a command, running it, and turning errors into one line and an exit
+code.
+
+The docstring of a command ends with a section `Examples:`, one command per line, which `--help` prints as it stands.
+"""
 
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 import swath
-from swath import InvalidStoreURL, Opening, StoreURL, SwathError
+from swath import Frontier, InvalidStoreURL, SwathError
 from swath.cli.exit_codes import ExitCode, get_exit_code
 from swath.cli.formatting import mask_secrets
-from swath.cli.terminal import print_error
+from swath.cli.store_argument import EXAMPLE, find_frontier, is_store, resolve_store
+from swath.cli.terminal import print_error, print_line
 
-EXAMPLE = "sqlite:///work.db"
+EXAMPLES_MARK = "\n\nExamples:\n"
 
 
-class GroupWithDefault(TyperGroup):
+def split_examples(help_text: str | None) -> tuple[str, list[str]]:
+    """Split a docstring into the help text and the examples."""
+    text, _, examples = (help_text or "").partition(EXAMPLES_MARK)
+    return text, [line.strip() for line in examples.splitlines() if line.strip()]
+
+
+def print_examples(examples: list[str]) -> None:
+    """Print examples below the help of a command. Only the terminal wraps them, so that they can be copied."""
+    if examples:
+        print_line("\n".join([" Examples:", "", *(f"   {example}" for example in examples), ""]))
+
+
+class Command(TyperCommand):
+    """A command whose help ends with examples."""
+
+    def __init__(self, name: str | None, *, help: str | None = None, **options: Any) -> None:
+        text, self.examples = split_examples(help)
+        super().__init__(name, help=text, **options)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        super().format_help(ctx, formatter)
+        print_examples(self.examples)
+
+
+class Group(TyperGroup):
+    """A group of commands whose help ends with examples."""
+
+    def __init__(self, *, help: str | None = None, **options: Any) -> None:
+        text, self.examples = split_examples(help)
+        super().__init__(help=text, **options)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        super().format_help(ctx, formatter)
+        print_examples(self.examples)
+
+
+class GroupWithDefault(Group):
     """A group that runs its command `list` if the user names no command."""
 
-    takes_argument = False  # whether a word that is not a command is an argument of `list`
+    takes_argument = False  # whether any word that is not a command is an argument of `list`, or only a store
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         first = args[0] if args else "-"
         known = first in self.commands or first in ctx.help_option_names
-        if not known and (first.startswith("-") or self.takes_argument):
+        if not known and (first.startswith("-") or self.takes_argument or is_store(first) or "." in first):
             args = ["list", *args]
         return super().parse_args(ctx, args)
 
 
-def require_store(store: str | None) -> str:
-    """Return the URL of the store, or raise InvalidStoreURL if there is none that another process can open."""
-    if not store:
-        raise InvalidStoreURL(f"no store: give --store URL or set SWATH_STORE, for example --store {EXAMPLE}")
-    if StoreURL.parse(store).scheme == "memory":
-        raise InvalidStoreURL(f"{store} lives inside one process: give a persistent store, such as {EXAMPLE}")
-    return store
-
-
 def check_optional_store(store: str | None) -> str | None:
-    """Check the URL of a store if the user gave one."""
-    return require_store(store) if store else None
+    """Return the URL of a store if the user named one."""
+    return resolve_store(store) if store else None
 
 
-def open_frontier(store: str | None, *, create: bool = False, **options: Any) -> Opening:
-    """Open the frontier. Only `swath add` and `swath db init` create it."""
-    return swath.open(require_store(store), create=create, **options)
+@asynccontextmanager
+async def open_frontier(store: str | None, *, create: bool = False, **options: Any) -> AsyncIterator[Frontier]:
+    """Open the frontier that the user named. Only `swath add` and `swath db init` create it."""
+    if create and not store:
+        raise InvalidStoreURL(f"no store: give --store URL or set SWATH_STORE, for example --store {EXAMPLE}")
+    url = resolve_store(store) if create else await find_frontier(store)
+    async with swath.open(url, create=create, **options) as frontier:
+        yield frontier
 
 
 def check_lane(lane: str) -> str:

@@ -47,6 +47,11 @@ def crawl(
     Run it with the same --out to resume, after Ctrl-C or after a crash: the directory has the settings and the seeds.
     Exits with 0 if the crawl is complete and no page failed, with 1 if pages failed, no page was fetched or URLs are
     left, with 130 after Ctrl-C.
+
+    Examples:
+        swath crawl https://example.com
+        swath crawl --seeds hosts.txt --scope any --contact crawl@example.org --out web
+        swath crawl https://example.com/docs/ --scope prefix --depth 3 --delay 500ms
     """
 
     def settings() -> CrawlSettings:  # called where its errors are printed

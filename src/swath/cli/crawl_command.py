@@ -14,8 +14,8 @@ from swath.cli import crawl_view as view
 from swath.cli.crawl_summary import FAILED, describe_end, list_next_steps, print_summary
 from swath.cli.exit_codes import ExitCode
 from swath.cli.failed_seeds import FailedSeeds
-from swath.cli.formatting import escape, pluralize
-from swath.cli.terminal import is_terminal, open_live_display, print_error, print_json_line
+from swath.cli.formatting import pluralize
+from swath.cli.terminal import is_terminal, open_live_display, print_error, print_json_line, print_line
 from swath.crawl import fd_limit, seeds
 from swath.crawl.archive import index
 from swath.crawl.failed_pages import retry_failed_pages
@@ -86,13 +86,13 @@ class CrawlCommand:
                 f"{'it' if before.dead == 1 else 'them'} again"
             )
         for note in () if self._quiet else notes:
-            print(f"note: {escape(note)}", file=sys.stderr, flush=True)
+            print_line(f"note: {note}", stderr=True)
         for warning in list_warnings(self._settings):
             print_error(warning)
         if (limited := fd_limit.limit_workers(self._settings.workers).warning) is not None:
             print_error(limited)
         if not self._quiet and not self._json:
-            print(view.format_start(workspace, before), file=sys.stderr, flush=True)
+            print_line(view.format_start(workspace, before), stderr=True)
 
     async def _show_progress(self, fleet: Fleet) -> None:
         if self._quiet:
@@ -122,7 +122,7 @@ class CrawlCommand:
                 )
                 sys.stdout.flush()
             else:
-                print(view.format_line(self._settings, stats, fleet.status), flush=True)
+                print_line(view.format_line(self._settings, stats, fleet.status))
 
     async def _finish(self, frontier: Frontier, fleet: Fleet, stopped_by: str, seconds: float) -> int:
         """Write the index, print the summary, and return the exit code."""

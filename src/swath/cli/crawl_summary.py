@@ -1,13 +1,13 @@
 """What a crawl says at its end: what became of it, and the commands for the next steps."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from swath import Explanation, Frontier, Status, mask_password
 from swath.cli.explain import explain_key
-from swath.cli.formatting import escape, pluralize
-from swath.cli.terminal import Pairs, is_terminal, print_facts
+from swath.cli.formatting import pluralize
+from swath.cli.terminal import Pairs, is_terminal, print_facts, print_line
 from swath.crawl import seeds
 from swath.crawl.settings import SETTINGS, CrawlSettings, format_flag
 from swath.crawl.urls import normalise
@@ -72,7 +72,7 @@ def list_next_steps(
         yield "try them again", f"{_format_crawl(settings)} --retry-failed{allow}"
 
 
-def print_summary(settings: CrawlSettings, result: str, rows: Pairs, next_steps: Pairs) -> None:
+def print_summary(settings: CrawlSettings, result: str, rows: Pairs, next_steps: Iterable[tuple[str, str]]) -> None:
     """Print the result, the rows of the summary, and the commands. Commands are not wrapped, so they can be copied."""
     rows = [("result", result), *rows]
     if not is_terminal():
@@ -80,7 +80,7 @@ def print_summary(settings: CrawlSettings, result: str, rows: Pairs, next_steps:
         return
     print_facts(f"the crawl in {settings.out}", rows)
     for purpose, command in next_steps:
-        print(f"{purpose + ':':<20}{escape(command)}")
+        print_line(f"{purpose + ':':<20}{command}")
 
 
 def _format_crawl(settings: CrawlSettings) -> str:

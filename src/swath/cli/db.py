@@ -6,25 +6,38 @@ import typer
 
 import swath
 from swath import CheckReport, mask_password
-from swath.cli.command import open_frontier, require_store, run_command
+from swath.cli.command import Group, open_frontier, run_command
 from swath.cli.exit_codes import ExitCode
-from swath.cli.formatting import escape, format_limits, format_size, pluralize
+from swath.cli.formatting import format_limits, format_size, pluralize
 from swath.cli.options import (
     ConcurrencyOption,
     JSONOption,
     MaxAttemptsOption,
     MinIntervalOption,
     PartitionsOption,
+    StoreArgument,
     StoreOption,
     get_concurrency,
 )
-from swath.cli.terminal import print_facts, print_json
+from swath.cli.store_argument import find_frontier, resolve_store
+from swath.cli.terminal import print_facts, print_json, print_line
 
-app = typer.Typer(help="Create, migrate, check and describe a store.", no_args_is_help=True)
+app = typer.Typer(
+    cls=Group,
+    help="""Create, migrate, check and describe a store.
+
+    Examples:
+        swath db init sqlite:///work.db --min-interval 1s
+        swath db check crawl/
+        swath db info work.db
+    """,
+    no_args_is_help=True,
+)
 
 
 @app.command("init")
 def init(
+    argument: StoreArgument = None,
     store: StoreOption = None,
     partitions: PartitionsOption = None,
     min_interval: MinIntervalOption = None,
@@ -35,6 +48,11 @@ def init(
     """Create a frontier.
 
     If the frontier exists, the command changes only the defaults that are given.
+
+    Examples:
+        swath db init sqlite:///work.db
+        swath db init sqlite:///work.db --min-interval 1s --concurrency 2
+        swath db init 'postgresql:///app?schema=jobs' --partitions 16
     """
     settings = {
         "partitions": partitions,
@@ -42,35 +60,53 @@ def init(
         "concurrency": get_concurrency(concurrency),
         "max_attempts": max_attempts,
     }
+    store = argument or store
     run_command(store, _init(store, settings, json))
 
 
 @app.command("migrate")
-def migrate(store: StoreOption = None, json: JSONOption = False) -> None:
-    """Upgrade a store that an older version of swath created."""
+def migrate(argument: StoreArgument = None, store: StoreOption = None, json: JSONOption = False) -> None:
+    """Upgrade a store that an older version of swath created.
+
+    Examples:
+        swath db migrate work.db
+        swath db migrate --store postgresql://user@host/app
+    """
+    store = argument or store
     run_command(store, _migrate(store, json))
 
 
 @app.command("check")
-def check(store: StoreOption = None, json: JSONOption = False) -> None:
+def check(argument: StoreArgument = None, store: StoreOption = None, json: JSONOption = False) -> None:
     """Count every row and compare the result with the counters of the store.
 
     Exits with 1 if a counter or an invariant is wrong. The time grows with the size of the frontier. Partitions that
     change during the check are counted again, and skipped if they keep changing: `swath pause` stops the changes.
+
+    Examples:
+        swath db check crawl/
+        swath db check work.db --json
     """
+    store = argument or store
     run_command(store, _check(store, json))
 
 
 @app.command("info")
-def info(store: StoreOption = None, json: JSONOption = False) -> None:
-    """Show the backend, format, partitions and size of a store."""
+def info(argument: StoreArgument = None, store: StoreOption = None, json: JSONOption = False) -> None:
+    """Show the backend, format, partitions and size of a store.
+
+    Examples:
+        swath db info crawl/
+        swath db info postgresql://user@host/app --json
+    """
+    store = argument or store
     run_command(store, _info(store, json))
 
 
 async def _init(store: str | None, settings: dict[str, Any], json: bool) -> None:
     async with open_frontier(store, create=True, **settings) as frontier:
         status = await frontier.status()
-    name = mask_password(store or "")
+    name = mask_password(resolve_store(store))
     partitions = len(status.partitions)
     if json:
         print_json(
@@ -83,31 +119,33 @@ async def _init(store: str | None, settings: dict[str, Any], json: bool) -> None
             }
         )
     else:
-        print(
-            f"{escape(name)} is ready: {pluralize(partitions, 'partition')}, "
+        print_line(
+            f"{name} is ready: {pluralize(partitions, 'partition')}, "
             f"{format_limits(status.min_interval, status.concurrency)}, up to "
             f"{pluralize(status.max_attempts, 'attempt')}"
         )
 
 
 async def _migrate(store: str | None, json: bool) -> None:
-    applied = await swath.migrate(require_store(store))
+    url = await find_frontier(store)
+    applied = await swath.migrate(url)
     if json:
-        print_json({"store": mask_password(store or ""), "applied": list(applied)})
+        print_json({"store": mask_password(url), "applied": list(applied)})
     elif applied:
         for name in applied:
-            print(f"applied {name}")
+            print_line(f"applied {name}")
     else:
-        print("nothing to do: the store has the current format")
+        print_line("nothing to do: the store has the current format")
 
 
 async def _check(store: str | None, json: bool) -> int:
-    async with open_frontier(store) as frontier:
+    url = await find_frontier(store)
+    async with swath.open(url, create=False) as frontier:
         report = await frontier.check()
     if json:
         print_json(
             {
-                "store": mask_password(store or ""),
+                "store": mask_password(url),
                 "ok": report.ok,
                 "partitions": report.partitions,
                 "items": report.items,
@@ -117,8 +155,8 @@ async def _check(store: str | None, json: bool) -> int:
         )
     else:
         for found in report.mismatches:
-            print(f"partition {found.partition}: {found.text}")
-        print(summarize_check(report))
+            print_line(f"partition {found.partition}: {found.text}")
+        print_line(summarize_check(report))
     return ExitCode.OK if report.ok else ExitCode.NEGATIVE
 
 
@@ -135,11 +173,12 @@ def summarize_check(report: CheckReport) -> str:
 
 
 async def _info(store: str | None, json: bool) -> None:
-    async with open_frontier(store) as frontier:
+    url = await find_frontier(store)
+    async with swath.open(url, create=False) as frontier:
         checkpoints = (await frontier.status()).checkpoints
-    described = await swath.describe(require_store(store))
+    described = await swath.describe(url)
     data = {
-        "store": mask_password(store or ""),
+        "store": mask_password(url),
         "backend": described.backend,
         "format": described.format,
         "partitions": len(checkpoints),

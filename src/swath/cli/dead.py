@@ -1,10 +1,10 @@
 """`swath dead`: list dead items, and make them ready again."""
 
 from collections.abc import AsyncIterator
+from textwrap import indent
 from typing import Annotated, Any
 
 import typer
-from rich.padding import Padding
 from rich.text import Text
 
 from swath import DeadItem, Frontier, UsageError
@@ -12,13 +12,14 @@ from swath.cli.command import GroupWithDefault, check_lane, open_frontier, run_c
 from swath.cli.exit_codes import ExitCode
 from swath.cli.explain import CRAWL_SETTINGS, explain_key
 from swath.cli.formatting import escape, format_time, pluralize
-from swath.cli.options import JSONOption, StoreOption
+from swath.cli.options import JSONOption, StoreArgument, StoreOption
 from swath.cli.terminal import (
     is_terminal,
     make_console,
     print_error,
     print_json,
     print_json_lines,
+    print_line,
     print_note,
     print_rows,
 )
@@ -31,7 +32,13 @@ app = typer.Typer(
     cls=GroupWithDefault,
     help="""List dead items, and make them ready again.
 
-    `swath dead` is short for `swath dead list`.""",
+    `swath dead` is short for `swath dead list`.
+
+    Examples:
+        swath dead crawl/
+        swath dead --reason timeout --errors
+        swath dead retry --all
+    """,
 )
 
 ReasonOption = Annotated[
@@ -45,6 +52,7 @@ LaneOption = Annotated[
 
 @app.command("list")
 def list_dead(
+    argument: StoreArgument = None,
     store: StoreOption = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=0, metavar="N", help="Maximum number of items; 0 for all")
@@ -58,7 +66,13 @@ def list_dead(
 
     Without a terminal the output is tab-separated columns: key, lane, attempts, since, reason, and error with --errors.
     With --json each item is one line.
+
+    Examples:
+        swath dead list crawl/
+        swath dead list --lane example.com --errors
+        swath dead list --limit 0 --json
     """
+    store = argument or store
     run_command(store, _list(store, limit, reason, lane, errors, json))
 
 
@@ -76,6 +90,11 @@ def retry(
     """Make dead items ready again and reset their attempts. A crawl also forgets which hosts could not be reached.
 
     Select items by key, --reason or --lane, or take --all. Exits with 1 if no item was dead.
+
+    Examples:
+        swath dead retry https://example.com/page --store crawl/
+        swath dead retry --lane example.com
+        swath dead retry --reason timeout
     """
     run_command(store, _retry(store, keys or [], everything, reason, lane, json))
 
@@ -136,7 +155,7 @@ async def _retry(
     if json:
         print_json({"reopened": reopened})
     else:
-        print(f"{pluralize(reopened, 'dead item')} made ready again")
+        print_line(f"{pluralize(reopened, 'dead item')} made ready again")
     return ExitCode.OK if reopened else ExitCode.NEGATIVE
 
 
@@ -158,7 +177,7 @@ async def _print_with_errors(items: AsyncIterator[DeadItem]) -> int:
         console.print(Text(f"lane {lane}, {pluralize(item.attempts, 'attempt')}, {since}", style="dim"))
         console.print(Text(reason, style="red"))
         if item.error:
-            console.print(Padding(Text(escape(item.error, keep="\n")), (0, 0, 0, 2)))
+            console.print(Text(indent(escape(item.error, keep="\n"), "  ")))
         console.print()
     return count
 

@@ -13,7 +13,7 @@ from swath.cli.command import check_lane, open_frontier, run_command
 from swath.cli.exit_codes import ExitCode
 from swath.cli.formatting import escape, format_json
 from swath.cli.options import JSONOption, StoreOption
-from swath.cli.terminal import is_terminal, make_console, print_facts, print_json
+from swath.cli.terminal import is_terminal, make_console, print_facts, print_json, print_line
 
 CRAWL_SETTINGS = "crawl settings"  # a crawl stores its settings under this key
 
@@ -32,6 +32,11 @@ def explain(
     """Show the state of an item, and why no worker has started it.
 
     Prints one sentence, then the details. Exits with 1 if the key was never added.
+
+    Examples:
+        swath explain https://example.com/page --store crawl/
+        swath explain key-17 --lane tenant-3
+        swath explain key-17 --json
     """
     run_command(store, _explain(store, key, lane, json))
 
@@ -72,7 +77,7 @@ async def _explain_crawl_rule(frontier: Frontier, found: Explanation) -> Explana
 
 def _print(found: Explanation) -> None:
     if not is_terminal():
-        print(escape(found.sentence))
+        print_line(found.sentence)
     else:
         make_console().print(Text(escape(found.sentence), style="bold"))
     if found.data:

@@ -2,7 +2,6 @@
 
 import asyncio
 import csv
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
@@ -15,6 +14,8 @@ import typer
 import swath
 from swath import MissingExtra, UsageError
 from swath.cli.command import check_optional_store, run_command
+from swath.cli.formatting import dump_json
+from swath.cli.terminal import get_output_stream
 from swath.crawl.settings_file import locate_crawl
 
 FORMATS = ("jsonl", "csv", "parquet", "cdxj")
@@ -59,7 +60,7 @@ def export(
             "--store",
             envvar="SWATH_STORE",
             show_envvar=True,
-            metavar="URL",
+            metavar="STORE",
             show_default="frontier.db in DIR",
             help="Frontier of the crawl",
         ),
@@ -87,6 +88,11 @@ def export(
 
     The export contains settled pages only, and works while the crawl runs. If a page was settled several times, for
     example because it failed and was fetched later, the record is that of the last time.
+
+    Examples:
+        swath export pages.csv
+        swath export pages.parquet --out crawl
+        swath export --format jsonl | jq .url
     """
     selection = Selection(all_lines, failed, excluded)
     run_command(store, _export(out, store, file, format, selection, raw_csv=raw_csv))
@@ -135,7 +141,7 @@ def _write(
         return
     if file is None and isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # like a file, in any locale
-    with nullcontext(sys.stdout) if file is None else open(file, "w", encoding="utf-8", newline="") as stream:
+    with nullcontext(get_output_stream()) if file is None else open(file, "w", encoding="utf-8", newline="") as stream:
         match form:
             case "cdxj":
                 stream.writelines(f"{line}\n" for line in index.read_cdxj_lines(directory, committed))
@@ -147,7 +153,7 @@ def _write(
 
 def _write_jsonl(pages: Iterator[dict[str, Any]], stream: TextIO) -> None:
     for page in pages:
-        stream.write(json.dumps(page, ensure_ascii=False) + "\n")
+        stream.write(f"{dump_json(page)}\n")
 
 
 def _write_csv(pages: Iterator[dict[str, Any]], stream: TextIO, *, raw: bool) -> None:

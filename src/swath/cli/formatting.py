@@ -15,10 +15,26 @@ MIN_SECRET_LENGTH = 4  # a shorter secret is masked only where it stands in a UR
 
 
 def escape(text: str, *, keep: str = "") -> str:
-    """Replace every character that does not print with its escape sequence, except those in `keep`."""
+    """Replace every character that does not print with its escape sequence, except those in `keep`.
+
+    Python counts as not printable: control characters (C0, DEL and C1), characters that change the direction of text
+    or have no width, tags, separators other than the space, lone surrogates, and characters without a meaning.
+    """
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
+
+
+def dump_json(value: Any, *, indent: int | None = None, ensure_ascii: bool = False) -> str:
+    """Return JSON whose strings have escapes in place of characters that do not print.
+
+    Other characters stay readable, unless `ensure_ascii` escapes all that are not ASCII.
+    """
+    text = json.dumps(value, indent=indent, ensure_ascii=ensure_ascii)
+    if text.isprintable():
+        return text
+    # Outside of strings, only the newlines of an indented text do not print.
+    return "".join(c if c.isprintable() or (c == "\n" and indent is not None) else json.dumps(c)[1:-1] for c in text)
 
 
 def mask_secrets(text: str, url: str) -> str:
@@ -76,4 +92,4 @@ def format_concurrency(concurrency: int | None) -> str:
 
 def format_json(value: Any) -> str:
     """Return a value as JSON on one line."""
-    return json.dumps(value, ensure_ascii=False)
+    return dump_json(value)

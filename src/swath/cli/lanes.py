@@ -20,6 +20,7 @@ from swath.cli.options import (
     get_concurrency,
 )
 from swath.cli.parsers import parse_concurrency, parse_duration, parse_interval, parse_time
+from swath.cli.store_argument import is_store
 from swath.cli.terminal import (
     make_console,
     print_error,
@@ -42,7 +43,13 @@ app = typer.Typer(
     cls=LanesGroup,
     help="""List lanes, and change their limits.
 
-    `swath lanes` is short for `swath lanes list`, and `swath lanes NAME` for `swath lanes list NAME`.""",
+    `swath lanes` is short for `swath lanes list`, and `swath lanes NAME` for `swath lanes list NAME`.
+
+    Examples:
+        swath lanes crawl/
+        swath lanes example.com --store crawl/
+        swath lanes set example.com --min-interval 5s --store crawl/
+    """,
 )
 
 LaneArgument = Annotated[str, typer.Argument(metavar="LANE", help="Name of the lane, which may be new")]
@@ -50,7 +57,12 @@ LaneArgument = Annotated[str, typer.Argument(metavar="LANE", help="Name of the l
 
 @app.command("list")
 def list_lanes(
-    lane: Annotated[str | None, typer.Argument(metavar="LANE", show_default=False, help="Show only this lane")] = None,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[STORE] [LANE]", show_default=False, help="Frontier, like --store; show only this lane"
+        ),
+    ] = None,
     store: StoreOption = None,
     limit: Annotated[
         int | None,
@@ -66,8 +78,15 @@ def list_lanes(
     """List lanes with their waiting items, state and limits.
 
     Without a terminal the output is tab-separated columns: lane, waiting, in flight, state, min interval, concurrency.
-    With --json each lane is one line. The filters read every lane, so they take longer if there are many.
+    With --json each lane is one line. The filters read every lane, so they take longer if there are many. A single
+    argument is the name of a lane if --store or SWATH_STORE names the frontier, unless it is a URL or contains a slash.
+
+    Examples:
+        swath lanes list crawl/ --waiting
+        swath lanes list crawl/ example.com
+        swath lanes list postgresql://user@host/app --limit 0 --json
     """
+    store, lane = split_words(words or [], store)
     if lane is not None:
         options = {"--limit": limit is not None, "--waiting": waiting, "--paused": paused, "--blocked": blocked}
         run_command(store, _show(store, lane, [name for name, given in options.items() if given], json))
@@ -81,6 +100,21 @@ def list_lanes(
         )
 
     run_command(store, _list(store, LIMIT if limit is None else limit, is_wanted, json))
+
+
+def split_words(words: Sequence[str], store: str | None) -> tuple[str | None, str | None]:
+    """Return the store and the lane of a command that takes both as arguments, each optional."""
+    match list(words):
+        case []:
+            return store, None
+        case [word] if is_store(word) and (store is None or "/" in word):
+            return word, None
+        case [lane]:
+            return store, lane
+        case [given, lane]:
+            return given, lane
+        case _:
+            raise typer.BadParameter("give at most a store and a lane")
 
 
 @app.command("set")
@@ -112,6 +146,11 @@ def set_limits(
     """Set the limits of one lane.
 
     They apply to every process from its next claim on.
+
+    Examples:
+        swath lanes set example.com --min-interval 5s --store crawl/
+        swath lanes set tenant-3 --concurrency 4
+        swath lanes set tenant-3 --min-interval default --concurrency default
     """
 
     async def change(frontier: Frontier) -> None:
@@ -152,6 +191,10 @@ def block(
     """Start no items of a lane until a time.
 
     Items that are in flight are finished.
+
+    Examples:
+        swath lanes block example.com --for 30m --store crawl/
+        swath lanes block tenant-3 --until 2030-01-31T12:00:00Z
     """
 
     async def change(frontier: Frontier) -> None:
@@ -168,7 +211,12 @@ def unblock(
     store: StoreOption = None,
     json: JSONOption = False,
 ) -> None:
-    """End the block of a lane."""
+    """End the block of a lane.
+
+    Examples:
+        swath lanes unblock example.com --store crawl/
+        swath lanes unblock tenant-3 --json
+    """
 
     async def change(frontier: Frontier) -> None:
         await frontier.block(lane, seconds=0)
@@ -184,7 +232,12 @@ def defaults(
     max_attempts: MaxAttemptsOption = None,
     json: JSONOption = False,
 ) -> None:
-    """Show or change the limits of lanes that have no limits of their own."""
+    """Show or change the limits of lanes that have no limits of their own.
+
+    Examples:
+        swath lanes defaults --store crawl/
+        swath lanes defaults --min-interval 2s --concurrency 1
+    """
     changes = {
         "min_interval": min_interval,
         "concurrency": get_concurrency(concurrency),

@@ -14,9 +14,14 @@ StoreOption = Annotated[
         envvar="SWATH_STORE",
         show_envvar=True,
         show_default=False,
-        metavar="URL",
-        help="URL of the frontier: sqlite:///work.db or postgresql://user@host/db; ?schema=name selects one of several",
+        metavar="STORE",
+        help="Frontier: the directory of a crawl, a database file, the findings of a scan, or a URL, such as "
+        "sqlite:///work.db or postgresql://user@host/db; ?schema=name selects one of several",
     ),
+]
+StoreArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="STORE", show_default=False, help="Frontier, like --store, which it takes precedence over"),
 ]
 JSONOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable names and without colours")]
 MinIntervalOption = Annotated[

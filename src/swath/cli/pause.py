@@ -6,9 +6,9 @@ import typer
 
 from swath import Frontier
 from swath.cli.command import check_lane, open_frontier, run_command
-from swath.cli.formatting import escape, pluralize
+from swath.cli.formatting import pluralize
 from swath.cli.options import JSONOption, StoreOption
-from swath.cli.terminal import print_json
+from swath.cli.terminal import print_json, print_line
 
 LaneArgument = Annotated[
     str | None,
@@ -21,6 +21,10 @@ def pause(lane: LaneArgument = None, store: StoreOption = None, json: JSONOption
 
     The pause lasts until `swath resume`. Every process notices it within two seconds and releases the items that it
     has claimed but not started; items that are in progress are finished.
+
+    Examples:
+        swath pause --store crawl/
+        swath pause example.com --store crawl/
     """
     run_command(store, _pause(store, lane, json))
 
@@ -35,7 +39,7 @@ async def _pause(store: str | None, lane: str | None, json: bool) -> None:
     if json:
         print_json(data)
     else:
-        print(escape(text))
+        print_line(text)
 
 
 async def describe_pause(frontier: Frontier, lane: str | None) -> tuple[dict[str, Any], str]:

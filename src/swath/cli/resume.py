@@ -2,10 +2,9 @@
 
 from swath.cli.command import check_lane, open_frontier, run_command
 from swath.cli.exit_codes import ExitCode
-from swath.cli.formatting import escape
 from swath.cli.options import JSONOption, StoreOption
 from swath.cli.pause import LaneArgument, describe_pause
-from swath.cli.terminal import print_error, print_json
+from swath.cli.terminal import print_error, print_json, print_line
 
 
 def resume(lane: LaneArgument = None, store: StoreOption = None, json: JSONOption = False) -> None:
@@ -13,6 +12,10 @@ def resume(lane: LaneArgument = None, store: StoreOption = None, json: JSONOptio
 
     Pauses are independent: resuming the frontier leaves paused lanes paused, and resuming a lane leaves a paused
     frontier paused.
+
+    Examples:
+        swath resume --store crawl/
+        swath resume example.com --store crawl/
     """
     run_command(store, _resume(store, lane, json))
 
@@ -27,5 +30,5 @@ async def _resume(store: str | None, lane: str | None, json: bool) -> int:
     if json:
         print_json(data)
     else:
-        print(escape(text))
+        print_line(text)
     return ExitCode.OK

@@ -129,6 +129,11 @@ def scan(
     Run the same command again to resume after Ctrl-C or a crash; each finding is written once. Exits with 0 if
     everything was scanned and no finding is open, with 1 if findings are open or slices are dead or left, with 130
     after Ctrl-C.
+
+    Examples:
+        swath scan --source postgresql://user@host/app#orders --check checks:check_order
+        swath scan --source /srv/files --against /mnt/copy --columns size,hash
+        swath scan --source events.jsonl.gz --check checks:check_event --out findings.parquet
     """
     work = _scan(
         source=source, against=against, check=check, fix=fix, key=key, columns=_split_columns(columns), out=out,

@@ -9,7 +9,7 @@ from swath import Stop, mask_password, stop_on_signals
 from swath.cli import scan_view as view
 from swath.cli.exit_codes import ExitCode
 from swath.cli.formatting import pluralize
-from swath.cli.terminal import is_terminal, open_live_display, print_error, print_facts, print_json_line
+from swath.cli.terminal import is_terminal, open_live_display, print_error, print_facts, print_json_line, print_line
 from swath.files.errors import translate_write_errors
 from swath.import_path import import_function
 from swath.scan import parquet_output, workspace
@@ -67,7 +67,7 @@ class ScanCommand:
 
     def _print_start(self, prepared: workspace.PreparedScan, before: ScanReport) -> None:
         if not self._quiet and not self._json:
-            print(view.describe_start(prepared, before), file=sys.stderr, flush=True)
+            print_line(view.describe_start(prepared, before), stderr=True)
 
     async def _show(self, job: ScanJob) -> None:
         if self._quiet:
@@ -97,7 +97,7 @@ class ScanCommand:
                 print_json_line({"event": "progress", **view.progress_to_json(job.counts, job.status, rate.current)})
                 sys.stdout.flush()
             else:
-                print(view.format_line(job.counts, job.status, rate.current), flush=True)
+                print_line(view.format_line(job.counts, job.status, rate.current))
 
     async def _finish(self, stopped_by: str, seconds: float) -> int:
         settings = self._settings

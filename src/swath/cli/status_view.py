@@ -4,18 +4,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from swath import Checkpoint, PartitionInfo, Status
-from swath.backfill.progress import Progress
-from swath.cli.formatting import escape, format_concurrency, format_duration, format_json, format_limits, format_time
+from swath.cli.formatting import format_concurrency, format_duration, format_limits, format_time, pluralize
+from swath.cli.status_job import PLAIN, JobView, Kind
+from swath.cli.status_waits import UNKNOWN, Waits
+from swath.cli.terminal import make_console, make_panel, print_facts, print_table
 
 COUNTERS = ("ready", "delayed", "claimed", "inbox", "done", "dead", "lanes")
+STYLES = {"done": "green", "dead": "red", "claimed": "cyan"}
 BAR_WIDTH = 40
+
+Pairs = list[tuple[str, str | Text]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +37,9 @@ class StatusView:
 
     store: str
     status: Status
+    job: JobView = PLAIN
+    waits: Waits = UNKNOWN
     rates: Rates | None = None
-    backfill: Progress | None = None  # None if the frontier does not belong to a backfill
 
 
 def compute_rates(first: Status, last: Status) -> Rates | None:
@@ -65,8 +70,8 @@ def _add_up(checkpoints: Sequence[Checkpoint]) -> Checkpoint:
 # JSON
 
 
-def status_to_json(view: StatusView) -> dict[str, Any]:
-    status = view.status
+def to_json(view: StatusView) -> dict[str, Any]:
+    status, waits = view.status, view.waits
     data: dict[str, Any] = {"store": view.store, "now": status.now.isoformat(), "paused": status.paused}
     data |= {name: getattr(status, name) for name in COUNTERS}
     data |= {"waiting": status.waiting, "lag": status.lag}
@@ -78,8 +83,15 @@ def status_to_json(view: StatusView) -> dict[str, Any]:
     }
     data["checkpoint"] = _checkpoint_to_json(_add_up(status.checkpoints))
     data["partitions"] = [_partition_to_json(part) for part in status.partitions]
-    if view.backfill is not None:
-        data["backfill"] = _backfill_to_json(view.backfill)
+    data["settled_share"] = _compute_settled_share(status)
+    data["waits"] = {
+        "ready": None if waits.ready is None else dict(waits.ready),
+        "paused_lanes": waits.paused_lanes,
+        "delayed": None if waits.delayed is None else dict(waits.delayed),
+    }
+    data["kind"] = view.job.kind
+    if view.job.kind != Kind.PLAIN:
+        data[view.job.kind] = dict(view.job.data)
     if view.rates is not None:
         data["per_second"] = {name: round(getattr(view.rates, name), 3) for name in ("done", "dead", "added")}
     return data
@@ -102,59 +114,34 @@ def _checkpoint_to_json(checkpoint: Checkpoint) -> dict[str, int]:
     }
 
 
-def _backfill_to_json(progress: Progress) -> dict[str, Any]:
-    return {
-        "table": progress.about["table"],
-        "key": progress.about["key_columns"],
-        "covered": progress.key,
-        "upto": progress.upto,
-        "share": progress.share,
-        "dead": progress.dead,
-        "complete": progress.complete,
-    }
-
-
-def _describe_backfill(progress: Progress) -> Iterator[tuple[str, str]]:
-    """Yield names and values that describe the progress of a backfill."""
-    yield "backfill", f"{progress.about['table']} by {', '.join(progress.about['key_columns'])}"
-    key = progress.key
-    if key is None:
-        yield "covered", "nothing yet"
-    else:
-        yield "covered", f"up to {key[0] if len(key) == 1 else format_json(list(key))}"
-    if progress.share is not None:
-        yield "share", f"{progress.share:.1%}"
-
-
 # plain lines
 
 
-def make_lines(view: StatusView, partitions: bool) -> Iterator[str]:
-    """Yield `name<tab>value` lines, with one more for each partition if `partitions` is set."""
+def list_facts(view: StatusView, partitions: bool) -> Iterator[tuple[str, str]]:
+    """Yield names and values, with one more for each partition if `partitions` is set."""
     status = view.status
     checkpoint = _add_up(status.checkpoints)
-    yield f"store\t{escape(view.store)}"
-    yield f"now\t{status.now.isoformat()}"
-    yield f"paused\t{'yes' if status.paused else 'no'}"
+    yield "store", view.store
+    yield "kind", view.job.kind
+    yield "now", status.now.isoformat()
+    yield "paused", "yes" if status.paused else "no"
     for name in COUNTERS:
-        yield f"{name}\t{getattr(status, name)}"
-    yield f"checkpoint\t{checkpoint.position}"
-    yield f"end\t{checkpoint.end}"
-    yield f"lag\t{status.lag}"
-    yield f"next_ready_at\t{'' if status.next_ready_at is None else status.next_ready_at.isoformat()}"
-    yield f"min_interval\t{status.min_interval:g}"
-    yield f"concurrency\t{format_concurrency(status.concurrency)}"
-    yield f"max_attempts\t{status.max_attempts}"
-    if view.backfill is not None:
-        for name, value in _describe_backfill(view.backfill):
-            yield f"{name}\t{escape(value)}"
+        yield name, f"{getattr(status, name)}"
+    yield "checkpoint", f"{checkpoint.position}"
+    yield "end", f"{checkpoint.end}"
+    yield "lag", f"{status.lag}"
+    yield "next_ready_at", "" if status.next_ready_at is None else status.next_ready_at.isoformat()
+    yield "min_interval", f"{status.min_interval:g}"
+    yield "concurrency", format_concurrency(status.concurrency)
+    yield "max_attempts", f"{status.max_attempts}"
+    yield from view.job.pairs
+    if view.job.share is not None:
+        yield "share", f"{view.job.share:.1%}"
     if partitions:
         for part in status.partitions:
             counters = " ".join(f"{name}={getattr(part, name)}" for name in COUNTERS)
-            yield (
-                f"partition {part.partition}\t{counters} "
-                f"checkpoint={part.checkpoint.position} end={part.checkpoint.end}"
-            )
+            checkpoint = part.checkpoint
+            yield f"partition {part.partition}", f"{counters} checkpoint={checkpoint.position} end={checkpoint.end}"
 
 
 def make_line(view: StatusView) -> str:
@@ -162,85 +149,168 @@ def make_line(view: StatusView) -> str:
     status = view.status
     line = f"{status.now:%Y-%m-%dT%H:%M:%SZ} " + " ".join(f"{name}={getattr(status, name)}" for name in COUNTERS)
     line += f" lag={status.lag} paused={'yes' if status.paused else 'no'}"
-    if view.backfill is not None and view.backfill.share is not None:
-        line += f" share={view.backfill.share:.3f}"
+    if view.job.share is not None:
+        line += f" share={view.job.share:.3f}"
     return line if view.rates is None else f"{line} done_per_second={view.rates.done:.1f}"
 
 
 # on a terminal
 
 
-def make_panel(view: StatusView, partitions: bool) -> Panel:
-    status = view.status
-    parts: list[RenderableType] = [_make_counters(view), Text(), _make_settings(view)]
-    total = status.waiting + status.done + status.dead
-    if total:
-        parts += [Text(), _make_progress(status, total)]
+def print_status(view: StatusView, partitions: bool, *, argument: str = "") -> None:
+    """Print the status, then what to run next. `argument` names the store in those commands."""
+    print_facts(
+        _make_title(view),
+        _list_pairs(view),
+        header=_make_progress(view),
+        note=format_time(view.status.now),
+        border="yellow" if view.status.paused else "cyan",
+    )
     if partitions:
-        parts += [Text(), _make_partitions(status.partitions)]
-    title = Text(escape(view.store), style="bold")
-    if status.paused:
-        title.append("  PAUSED", style="bold yellow")
-    return Panel(
-        Group(*parts),
-        title=title,
-        title_align="left",
-        subtitle=Text(format_time(status.now), style="dim"),
-        subtitle_align="right",
-        border_style="yellow" if status.paused else "cyan",
-        expand=False,
-        padding=(1, 2),
+        columns, rows = _list_partitions(view.status.partitions)
+        print_table(columns, rows, right=columns)
+    console = make_console()
+    for command, meaning in _list_next_steps(view):
+        console.print(Text(f"{command}{argument}") + Text(f"  # {meaning}", style="dim"))
+
+
+def make_live_panel(view: StatusView, partitions: bool) -> Panel:
+    """Return the panel of `--watch`."""
+    pairs = _list_pairs(view)
+    if partitions:
+        columns, rows = _list_partitions(view.status.partitions)
+        pairs += [(f"partition {row[0]}", "  ".join(_join_cells(columns[1:], row[1:]))) for row in rows]
+    return make_panel(
+        _make_title(view),
+        pairs,
+        header=_make_progress(view),
+        note=format_time(view.status.now),
+        border="yellow" if view.status.paused else "cyan",
     )
 
 
-def _make_counters(view: StatusView) -> Table:
-    status, rates = view.status, view.rates
-    notes = {
-        "ready": "waiting for a worker" if not status.paused else "waiting for swath resume",
-        "delayed": "waiting for a time",
-        "claimed": "in flight",
-        "inbox": "discovered; the next claim takes them in",
-        "done": f"{rates.done:,.1f} a second" if rates else "",
-        "dead": "see swath dead" if status.dead else "",
-        "lanes": "",
-    }
-    styles = {"done": "green", "dead": "red", "claimed": "cyan"}
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column(justify="right", no_wrap=True)
-    grid.add_column(style="dim")
+def _join_cells(columns: Sequence[str], row: Sequence[str]) -> Iterator[str]:
+    return (f"{name} {cell}" for name, cell in zip(columns, row, strict=True) if cell != "0")
+
+
+def _make_title(view: StatusView) -> str:
+    kind = "" if view.job.kind == Kind.PLAIN else f"  {view.job.kind}"
+    return f"{view.store}{kind}{'  PAUSED' if view.status.paused else ''}"
+
+
+def _list_next_steps(view: StatusView) -> Iterator[tuple[str, str]]:
+    if view.status.paused:
+        yield "swath resume", "end the pause"
+    elif view.waits.paused_lanes:
+        yield "swath lanes --paused", "list the paused lanes"
+    if view.status.dead:
+        yield "swath dead", f"list the dead {view.job.noun} with their reasons"
+
+
+def _list_pairs(view: StatusView) -> Pairs:
+    """Return names and values: the job, the counters, the settings."""
+    status = view.status
+    pairs: Pairs = [*view.job.pairs, *([("", "")] if view.job.pairs else [])]
+    width = max(len(f"{getattr(status, name):,}") for name in COUNTERS)
     for name in COUNTERS:
         count = getattr(status, name)
-        style = "dim" if not count else f"bold {styles.get(name, '')}"
-        grid.add_row(name, Text(f"{count:,}", style=style), notes[name] if count or name == "done" else "")
-    return grid
+        if count or name not in ("inbox", "delayed"):
+            style = "dim" if not count else f"bold {STYLES.get(name, '')}"
+            note = Text(f"  {_describe_counter(name, view)}".rstrip(), style="dim")
+            pairs.append((name, Text(f"{count:>{width},}", style=style) + note))
+    pairs.append(("", ""))
+    if view.job.kind != Kind.BACKFILL:  # its keys say how far it is; positions of its slices do not
+        pairs += _describe_checkpoint(status)
+    pairs.append(("lane defaults", format_limits(status.min_interval, status.concurrency)))
+    pairs.append(("attempts", f"up to {status.max_attempts:,}"))
+    pairs.append(("next ready", _describe_next_ready(view)))
+    return pairs
 
 
-def _make_settings(view: StatusView) -> Table:
+def _describe_counter(name: str, view: StatusView) -> str:
     status = view.status
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column()
-    if view.backfill is not None:
-        for name, value in _describe_backfill(view.backfill):
-            grid.add_row(name, Text(escape(value)))
-    checkpoint = _add_up(status.checkpoints)
-    dead = f" ({checkpoint.dead:,} of them dead)" if checkpoint.dead else ""
-    grid.add_row("checkpoint", f"{checkpoint.position:,} of {checkpoint.end:,} settled{dead}, lag {status.lag:,}")
-    grid.add_row("partitions", f"{len(status.checkpoints):,}")
-    grid.add_row("lane defaults", format_limits(status.min_interval, status.concurrency))
-    grid.add_row("attempts", f"up to {status.max_attempts:,}")
-    grid.add_row("next ready", _describe_next_ready(status))
-    return grid
+    if name == "done":
+        return f"{view.rates.done:,.1f} a second" if view.rates else ""
+    if name == "lanes":
+        paused = view.waits.paused_lanes
+        return f"{paused:,} of them paused" if paused else ""
+    if not getattr(status, name):
+        return ""
+    match name:
+        case "ready":
+            return _describe_ready(view)
+        case "delayed":
+            return _describe_delayed(view)
+        case "claimed":
+            return "in flight"
+        case "inbox":
+            return "discovered; the next claim takes them in"
+        case _:
+            return "given up"
 
 
-def _describe_next_ready(status: Status) -> str:
+def _describe_ready(view: StatusView) -> str:
+    """Say what the ready items wait for."""
+    lanes = view.waits.ready
+    noun = "" if view.job.kind == Kind.PLAIN else f"{view.job.noun} "
+    if view.status.paused:
+        return f"{noun}waiting for the end of the pause"
+    if lanes is None:
+        return f"{noun}waiting for a worker, or for their lane if it is paused or resting"
+    causes = [
+        (lanes.get("ready", 0) + lanes.get("empty", 0), "for a worker"),
+        (lanes.get("resting", 0), "for the interval of their lane"),
+        (lanes.get("busy", 0), "for others in their lane"),
+        (lanes.get("paused", 0), "in a paused lane"),
+        (lanes.get("blocked", 0), "in a blocked lane"),
+    ]
+    found = [(count, cause) for count, cause in causes if count]
+    if len(found) == 1:
+        return f"{noun}waiting {found[0][1]}"
+    return f"{noun}waiting: {', '.join(f'{count:,} {cause}' for count, cause in found)}"
+
+
+def _describe_delayed(view: StatusView) -> str:
+    causes = view.waits.delayed
+    if causes is None:
+        return f"{view.job.noun} waiting for a time"
+    names = {"retry": "to be tried again", "revisit": "done, to be visited again", "start": "not to be started yet"}
+    found = [(count, names[cause]) for cause, count in causes.items() if count]
+    if len(found) == 1:
+        return found[0][1]
+    return ", ".join(f"{count:,} {name}" for count, name in found)
+
+
+def _describe_checkpoint(status: Status) -> Iterator[tuple[str, str]]:
+    """Say up to where everything is settled. With several partitions, each has a checkpoint of its own."""
+    total = _add_up(status.checkpoints)
+    dead = f", {total.dead:,} of them dead" if total.dead else ""
+    if not total.end:
+        yield "checkpoint", "no item was ever added"
+    elif not status.lag:
+        yield "checkpoint", f"at the end: everything was settled{dead}"
+    elif len(status.checkpoints) == 1:
+        upto = f": everything up to there is settled{dead}" if total.position else ""
+        yield "checkpoint", f"at position {total.position:,} of {total.end:,}{upto}"
+    else:
+        behind = [checkpoint for checkpoint in status.checkpoints if checkpoint.lag]
+        worst = max(behind, key=lambda checkpoint: checkpoint.lag)
+        ahead = len(status.checkpoints) - len(behind)
+        yield "checkpoint", f"at the end in {ahead:,} of {len(status.checkpoints):,} partitions{dead}"
+        yield "behind most", f"partition {worst.partition}, by {pluralize(worst.lag, 'position')}"
+        return
+    if len(status.checkpoints) > 1:
+        yield "partitions", f"{len(status.checkpoints):,}"
+
+
+def _describe_next_ready(view: StatusView) -> str:
+    status = view.status
     if status.paused:
-        return "paused: run swath resume"
+        return "paused"
     if status.next_ready_at is None:
-        return "no item is waiting"
+        return "only after a pause ends" if status.ready else f"no {view.job.noun.removesuffix('s')} is waiting"
     if status.claimed == status.waiting:
-        return "no item is waiting except those in flight"
+        return f"no {view.job.noun.removesuffix('s')} is waiting except those in flight"
     ahead = (status.next_ready_at - status.now).total_seconds()
     if ahead <= 0:
         return "now"
@@ -249,23 +319,35 @@ def _describe_next_ready(status: Status) -> str:
     return f"in {format_duration(ahead)}, {format_time(status.next_ready_at)}{sooner}"
 
 
-def _make_progress(status: Status, total: int) -> Table:
+def _compute_settled_share(status: Status) -> float | None:
+    """Return the share of items that were settled, or None if there are no items."""
+    total = status.waiting + status.done + status.dead
+    if not total:
+        return None
     # If the checkpoint is at the end, the items that wait were all settled once and are due for another visit.
-    settled = status.done + status.dead if status.lag or status.inbox else total
+    return (status.done + status.dead) / total if status.lag or status.inbox else 1.0
+
+
+def _make_progress(view: StatusView) -> Table | None:
+    """Return a bar with the share of the job that is done."""
+    status, share = view.status, view.job.share
+    text = "of the keys are covered"
+    if share is None:
+        share = _compute_settled_share(status)
+        text = f"of {status.waiting + status.done + status.dead:,} {view.job.noun} settled"
+    if share is None:
+        return None
+    percent = f"{share:.1%}" if share < 0.9995 or share == 1 else "99.9%"
     grid = Table.grid(padding=(0, 2))
-    share = 100 * settled / total
-    percent = f"{share:.1f} %" if share < 99.95 or settled == total else "99.9 %"
-    grid.add_row(ProgressBar(total=total, completed=settled, width=BAR_WIDTH), f"{percent} of {total:,} settled")
+    grid.add_row(ProgressBar(total=1.0, completed=share, width=BAR_WIDTH), f"{percent} {text}")
+    grid.add_row("")
     return grid
 
 
-def _make_partitions(partitions: Sequence[PartitionInfo]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="cyan")
-    for name in ("partition", *COUNTERS, "checkpoint", "end", "lag"):
-        table.add_column(name, justify="right", no_wrap=True)
+def _list_partitions(partitions: Sequence[PartitionInfo]) -> tuple[Sequence[str], list[list[str]]]:
+    rows = []
     for part in partitions:
         checkpoint = part.checkpoint
         numbers = [part.partition, *(getattr(part, name) for name in COUNTERS)]
-        numbers += [checkpoint.position, checkpoint.end, checkpoint.lag]
-        table.add_row(*(f"{number:,}" for number in numbers))
-    return table
+        rows.append([f"{number:,}" for number in (*numbers, checkpoint.position, checkpoint.end, checkpoint.lag)])
+    return ("partition", *COUNTERS, "checkpoint", "end", "lag"), rows

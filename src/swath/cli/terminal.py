@@ -1,36 +1,63 @@
 """Printing: tables and panels on a terminal, plain and stable text elsewhere, JSON on request.
 
-Every function escapes the control characters in what it prints.
+Every command prints with these functions. They escape what does not print, and they leave it to the terminal to wrap
+what people copy: a box or a table is drawn only if it holds every value in one piece.
 """
 
-import json
+import logging
 import sys
+import traceback
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TextIO
+from io import TextIOBase
+from types import TracebackType
+from typing import Any, TextIO, cast
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
-from rich.constrain import Constrain
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from swath.cli.formatting import escape
+from swath.cli.formatting import dump_json, escape
 
-MARGIN = 4  # columns that a live display leaves free: a ^C that the terminal echoes must not wrap and break the display
 TABLE_ROWS = 1_000  # rows that are laid out together; further rows start another table
+MIN_PROSE_WIDTH = 24  # columns of a terminal; a narrower last column would make a table hard to read
+COLUMN_GAP = 2  # between two columns of a table
+UNLIMITED_WIDTH = 100_000  # for measuring
 
-Pairs = Iterable[tuple[str, str]]
+Pairs = Iterable[tuple[str, str | Text]]
+
+
+class PlainConsole(Console):
+    """A console that neither wraps text nor interprets it."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, markup=False, highlight=False, emoji=False)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print. The terminal wraps a text that is too long, so that people can copy it in one piece."""
+        if objects and all(isinstance(one, Text) for one in objects):
+            options.setdefault("soft_wrap", True)
+        super().print(*objects, **options)
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    return PlainConsole(stderr=stderr)
 
 
 def is_terminal(stream: TextIO | None = None) -> bool:
     """Whether a stream, by default standard output, is a terminal."""
     return (stream or sys.stdout).isatty()
+
+
+# Text
+
+
+def print_line(text: str, *, stderr: bool = False) -> None:
+    """Print a text with its line breaks, and flush it: a reader may wait for it."""
+    print(escape(text, keep="\n"), file=sys.stderr if stderr else sys.stdout, flush=True)
 
 
 def print_error(message: str) -> None:
@@ -47,14 +74,52 @@ def print_note(message: str, *, always: bool = False) -> None:
         make_console(stderr=True).print(Text(escape(message), style="dim"))
 
 
+class EscapingFormatter(logging.Formatter):
+    """Formats log records without characters that do not print: their messages quote URLs and errors of servers."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return escape(super().format(record), keep="\n")
+
+
+def print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print a traceback, as Python does, but escaped. Replaces `sys.excepthook`."""
+    print_line("".join(traceback.format_exception(kind, error, trace)).rstrip("\n"), stderr=True)
+
+
+def escape_standard_error() -> None:
+    """Escape tracebacks, and log records that no handler of the user's modules takes."""
+    sys.excepthook = print_traceback
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(EscapingFormatter())
+
+
+class _EscapingStream(TextIOBase):
+    """A stream to a terminal that keeps nothing but text and its line breaks."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(escape(text.replace("\r\n", "\n"), keep="\n"))
+        return len(text)
+
+
+def get_output_stream() -> TextIO:
+    """Return standard output for data such as exported pages, unchanged unless it is a terminal."""
+    return cast(TextIO, _EscapingStream(sys.stdout)) if is_terminal() else sys.stdout
+
+
+# JSON
+
+
 def print_json(data: Mapping[str, Any]) -> None:
     """Print one JSON document."""
-    print(json.dumps(data, indent=2, ensure_ascii=_needs_ascii()))
+    print(dump_json(data, indent=2, ensure_ascii=_needs_ascii()))
 
 
-def print_json_line(data: Mapping[str, Any]) -> None:
+def print_json_line(data: Mapping[str, Any], *, flush: bool = False) -> None:
     """Print one line of JSON Lines."""
-    print(json.dumps(data, ensure_ascii=_needs_ascii()), flush=is_terminal())
+    print(dump_json(data, ensure_ascii=_needs_ascii()), flush=flush or is_terminal())
 
 
 async def print_json_lines(documents: AsyncIterator[Mapping[str, Any]]) -> int:
@@ -70,37 +135,91 @@ def _needs_ascii() -> bool:
     return sys.stdout.encoding.lower().replace("-", "") != "utf8"
 
 
-def print_facts(title: str, pairs: Pairs) -> None:
-    """Print names and values: a panel on a terminal, `name<tab>value` lines elsewhere."""
-    if is_terminal():
-        make_console().print(make_panel(title, pairs))
-    else:
-        for name, value in pairs:
-            print(f"{name}\t{escape(value)}")
+# Names and values
 
 
-def make_panel(title: str, pairs: Pairs, *, footer: RenderableType | None = None) -> Panel:
+def print_facts(
+    title: str, pairs: Pairs, *, header: RenderableType | None = None, note: str = "", border: str = "dim"
+) -> None:
+    """Print names and values: a panel on a terminal, `name<tab>value` lines elsewhere.
+
+    On a terminal, `header` is above the values and `note` below them. If the panel is wider than the terminal, print
+    its lines without a box.
+    """
+    if not is_terminal():
+        print_pairs(pairs)
+        return
+    console, pairs = make_console(), list(pairs)
+    panel = make_panel(title, pairs, header=header, note=note, border=border)
+    if fits(console, panel):
+        console.print(panel)
+        return
+    console.print(Text(escape(title), style="bold"))
+    if header is not None:
+        console.print(header)
+    width = max((len(name) for name, _ in pairs), default=0)
+    for name, value in pairs:
+        console.print(Text(f"{name:<{width}}  ", style="cyan") + _to_text(value))
+    if note:
+        console.print(Text(escape(note), style="dim"))
+
+
+def print_pairs(pairs: Pairs) -> None:
+    """Print `name<tab>value` lines."""
+    for name, value in pairs:
+        print(f"{name}\t{escape(str(value))}")
+
+
+def fits(console: Console, drawing: RenderableType, *, margin: int = 0) -> bool:
+    """Return whether a terminal is wide enough to show a drawing, and `margin` columns, without wrapping any value."""
+    options = console.options.update(width=UNLIMITED_WIDTH)
+    return console.measure(drawing, options=options).maximum + margin <= console.width
+
+
+def _to_text(value: str | Text) -> Text:
+    return value if isinstance(value, Text) else Text(escape(value, keep="\n"))
+
+
+def make_panel(
+    title: str,
+    pairs: Pairs,
+    *,
+    header: RenderableType | None = None,
+    footer: RenderableType | None = None,
+    note: str = "",
+    border: str = "dim",
+) -> Panel:
+    """Return a panel with names and values. If it is too narrow for a word, the word ends in an ellipsis."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="cyan", no_wrap=True)
-    grid.add_column(overflow="fold")
+    grid.add_column(overflow="ellipsis")
     for name, value in pairs:
-        grid.add_row(name, Text(escape(value, keep="\n")))
-    body: RenderableType = grid
-    if footer is not None:
-        body = Table.grid()
-        body.add_row(grid)
-        body.add_row(footer)
-    return Panel(body, title=Text(escape(title), style="bold"), title_align="left", border_style="dim", expand=False)
+        grid.add_row(name, _to_text(value))
+    body = Table.grid()
+    for part in (header, grid, footer):
+        if part is not None:
+            body.add_row(part)
+    return Panel(
+        body,
+        title=Text(escape(title), style="bold"),
+        title_align="left",
+        subtitle=Text(escape(note), style="dim") if note else None,
+        subtitle_align="right",
+        border_style=border,
+        expand=False,
+    )
 
 
 @contextmanager
 def open_live_display(*, transient: bool) -> Iterator[Callable[[RenderableType], None]]:
     """Yield a function that redraws the display. A transient display is erased at the end."""
-    from rich.live import Live  # imported here because most commands do not need it
+    from swath.cli.live_display import LiveDisplay  # imported here because most commands do not need it
 
-    console = make_console()
-    with Live(console=console, auto_refresh=False, transient=transient) as display:
-        yield lambda drawing: display.update(Constrain(drawing, max(20, console.width - MARGIN)), refresh=True)
+    with LiveDisplay(make_console(), transient=transient) as display:
+        yield display.draw
+
+
+# Lists
 
 
 async def print_rows(columns: Sequence[str], rows: AsyncIterator[Sequence[str]], *, right: Iterable[str] = ()) -> int:
@@ -110,23 +229,55 @@ async def print_rows(columns: Sequence[str], rows: AsyncIterator[Sequence[str]],
     tab-separated.
     """
     count = 0
-    table = _make_table(columns, right)
+    chunk: list[Sequence[str]] = []
     async for row in rows:
         count += 1
         if not is_terminal():
             print("\t".join(escape(cell) for cell in row))
             continue
-        table.add_row(*(Text(escape(cell, keep="\n")) for cell in row))
-        if table.row_count == TABLE_ROWS:
-            make_console().print(table)
-            table = _make_table(columns, right)
-    if is_terminal() and table.row_count:
-        make_console().print(table)
+        chunk.append([escape(cell, keep="\n") for cell in row])
+        if len(chunk) == TABLE_ROWS:
+            print_table(columns, chunk, right=right)
+            chunk = []
+    if chunk:
+        print_table(columns, chunk, right=right)
     return count
 
 
-def _make_table(columns: Sequence[str], right: Iterable[str]) -> Table:
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Iterable[str] = ()) -> None:
+    """Print rows on a terminal: as a table if it holds every value in one piece, otherwise one below the other.
+
+    Only the last column may be wrapped, between words.
+    """
+    console = make_console()
+    table = _make_table(columns, rows, right)
+    if fits(console, table) or _fits_with_wrapped_prose(console, columns, rows):
+        console.print(table)
+        return
+    for row in rows:
+        _print_stacked(console, columns, row)
+
+
+def _fits_with_wrapped_prose(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    widest_word = max(cell_len(word) for row in rows for word in [*row[-1].split(), " " * MIN_PROSE_WIDTH])
+    others = _make_table(columns[:-1], rows, right=())
+    return fits(console, others, margin=COLUMN_GAP + widest_word)
+
+
+def _print_stacked(console: Console, columns: Sequence[str], row: Sequence[str]) -> None:
+    first, *middle, last = row
+    console.print(Text(first, style="bold"))
+    if middle:
+        pairs = zip(columns[1:], middle, strict=False)
+        console.print(Text("  " + ", ".join(f"{name} {value}" for name, value in pairs), style="dim"))
+    console.print(Text(f"  {columns[-1]}: ", style="dim") + Text(last))
+
+
+def _make_table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold cyan", expand=False)
-    for name in columns:
-        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    for number, name in enumerate(columns, 1):
+        is_last = number == len(columns)
+        table.add_column(name, justify="right" if name in right else "left", no_wrap=not is_last, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row[: len(columns)]))
     return table

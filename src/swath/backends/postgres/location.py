@@ -29,7 +29,7 @@ class PostgresLocation:
         address, _, query = url.partition("?")
         fields = [field.partition("=") for field in query.split("&") if field]
         schema = {name: unquote(value) for name, _, value in fields}.get("schema", DEFAULT_SCHEMA)
-        if not _NAME.fullmatch(schema) or len(schema.encode()) > 63 or schema.startswith("pg_"):
+        if not is_schema_name(schema):
             raise InvalidStoreURL(
                 f"schema={schema!r} is not a name for a schema: use letters, digits and _, at most 63"
             )
@@ -48,6 +48,11 @@ class PostgresLocation:
         for name, value in literals.items():
             filled = filled.replace("{" + name + "}", sql.Literal(value).as_string(None))
         return filled
+
+
+def is_schema_name(name: str) -> bool:
+    """Return whether a frontier can be in a schema with this name."""
+    return _NAME.fullmatch(name) is not None and len(name.encode()) <= 63 and not name.startswith("pg_")
 
 
 def _hide_password(message: str, display_url: str) -> str:

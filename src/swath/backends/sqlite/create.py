@@ -23,7 +23,7 @@ def ensure_frontier(location: SqliteLocation, settings: Settings | None, *, crea
     """Create the frontier unless it exists. Do not touch other contents of the file."""
     check_fork(location.path)
     with translate_errors(location.path):
-        found = _inspect_file(location)
+        found = inspect_file(location)
         if found.has_frontier(location):
             return
         found.check_room(location)
@@ -63,7 +63,7 @@ class _FileContents(NamedTuple):
             )
 
 
-def _inspect_file(location: SqliteLocation) -> _FileContents:
+def inspect_file(location: SqliteLocation) -> _FileContents:
     """Read the contents of the file without creating or changing anything."""
     try:
         if os.path.getsize(location.path) == 0:

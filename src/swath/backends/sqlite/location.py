@@ -52,6 +52,15 @@ class SqliteLocation:
         """Return whether a file with tables and indexes of these names holds this frontier."""
         return {f"{self.schema}_{mark}" for mark in _MARKS} <= names
 
+    @staticmethod
+    def list_schemas(names: set[str]) -> list[str]:
+        """Return the schemas of all frontiers in a file with tables and indexes of these names."""
+        last = f"_{_MARKS[-1]}"
+        schemas = sorted(name.removesuffix(last) for name in names if name.endswith(last))
+        return [
+            schema for schema in schemas if _NAME.fullmatch(schema) and {f"{schema}_{mark}" for mark in _MARKS} <= names
+        ]
+
     def find_clashes(self, names: set[str]) -> list[str]:
         """Return those of `names` that this frontier needs for its own tables and indexes."""
         return sorted(names.intersection(_CREATED.findall(self.create_script())))
