@@ -69,3 +69,33 @@ def check_archive(out: Path) -> None:
             file.seek(int(fields["offset"]))
             record = next(iter(ArchiveIterator(file)))
             assert record.rec_headers.get_header("WARC-Target-URI") == fields["url"]
+
+
+def check_warc_indexes(out: Path, *, all_finished: bool = True) -> int:
+    """Each index beside a WARC file has exactly its records. With `all_finished`, every file that is not the last one
+    of its process has an index. Returns their number."""
+    last: dict[str, Path] = {}
+    for path in sorted(out.glob("*.warc.gz")):
+        unique = path.name.split("-", 3)[3]
+        if all_finished and unique in last:
+            assert Path(f"{last[unique]}.cdxj").exists(), f"{last[unique].name} has no index"
+        last[unique] = path
+    indexes = sorted(out.glob("*.warc.gz.cdxj"))
+    for index in indexes:
+        lines = index.read_text().splitlines()
+        assert lines == sorted(lines)
+        fields = [json.loads(line.split(" ", 2)[2]) for line in lines]
+        assert {one["filename"] for one in fields} <= {index.name.removesuffix(".cdxj")}
+        warc = index.with_suffix("")
+        assert Counter((one["url"], int(one["offset"])) for one in fields) == Counter(_list_records(warc)), index.name
+    return len(indexes)
+
+
+def _list_records(warc: Path) -> list[tuple[str, int]]:
+    with warc.open("rb") as file:
+        records = ArchiveIterator(file)
+        return [
+            (record.rec_headers.get_header("WARC-Target-URI"), records.get_record_offset())
+            for record in records
+            if record.rec_type in ("response", "revisit")
+        ]

@@ -14,7 +14,7 @@ from pathlib import Path
 from swath.crawl import workspace
 from swath.crawl.settings import CrawlSettings
 from swath.testing.web import WebProcess, find_repeats, find_too_close, find_too_many_at_once
-from tests.crawl.archives import archived_urls, check_records
+from tests.crawl.archives import archived_urls, check_records, check_warc_indexes
 from tests.crawl.driving import begin, prepare, read_outputs
 
 DELAY = 0.1
@@ -73,6 +73,7 @@ def mended(settings: CrawlSettings) -> None:
     found = {path.name: path.stat().st_size for path in workspace.list_outputs(settings.directory)}
     assert found == {name: lengths[name] for name in found}
     check_records(settings.directory)
+    check_warc_indexes(settings.directory, all_finished=False)
 
 
 def check_whole(spawned: WebProcess, outs: Sequence[Path], *, killed: int) -> None:
@@ -93,6 +94,7 @@ def check_whole(spawned: WebProcess, outs: Sequence[Path], *, killed: int) -> No
     assert find_too_many_at_once(entries, 1) == {}
     for out in outs:
         check_records(out)
+        check_warc_indexes(out)
 
 
 def _robots(archived: Sequence[set[str] | frozenset[str]]) -> int:

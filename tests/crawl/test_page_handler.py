@@ -12,7 +12,7 @@ import pytest
 
 from swath.core.clock import SECOND, from_datetime
 from swath.core.item import Dead, Done, Item, Release, Retry
-from swath.crawl.archive import index
+from swath.crawl.archive import cdxj
 from swath.crawl.http.response import Response, make_failure
 from swath.crawl.page_processor import PARSED_IN_THREAD
 from swath.crawl.parse import page as parse_page
@@ -435,7 +435,7 @@ async def test_the_page_list_omits_empty_fields() -> None:
     ((page, _),) = outcome.output
     assert page.keys() == {"url", "status", "time", "size", "digest", "kind", "depth"}
     assert (page["size"], page["depth"]) == (0, 0)
-    assert index._make_index_entry({**page, "file": "x", "offset": 0, "length": 1}).mime == "unk"
+    assert cdxj.make_entry({**page, "file": "x", "offset": 0, "length": 1}).mime == "unk"
 
 
 async def test_only_pages_count_for_max_pages_per_host() -> None:

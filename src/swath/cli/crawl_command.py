@@ -55,6 +55,8 @@ class CrawlCommand:
                 began = time.monotonic()
                 stopped_by = "done"
                 if before.waiting:
+                    with translate_write_errors(settings.directory):
+                        await asyncio.to_thread(index.remove_index, settings.directory)
                     try:
                         stopped_by = await self._crawl(fleet)
                     except ChildFailed:
@@ -130,7 +132,7 @@ class CrawlCommand:
         for failure in fleet.failures:
             print_error(failure if stopped_by == FAILED else f"{failure}; the other processes continued")
         status, total_pages = await frontier.status(), await count_pages(frontier)
-        if stopped_by == "done" and settings.warc:
+        if stopped_by == "done" and index.has_archive(settings.directory):
             with translate_write_errors(settings.directory):
                 await asyncio.to_thread(index.write_index, settings.directory, await frontier.outputs())
         stats = fleet.stats()

@@ -61,7 +61,7 @@ class CrawlJob:
             handler = await self._make_handler(stack, workers)
             checks = asyncio.create_task(self._check_limits(handler))
             stack.callback(checks.cancel)
-            return await self._frontier.run(
+            summary = await self._frontier.run(
                 handler,
                 workers=workers,
                 lease=settings.lease_seconds,
@@ -72,6 +72,9 @@ class CrawlJob:
                 output=output,
                 stop=self.stop,
             )
+            if summary.stopped_by == "done":
+                await asyncio.to_thread(output.finish_indexes)
+            return summary
 
     async def _make_handler(self, stack: AsyncExitStack, workers: int) -> PageHandler:
         settings = self.settings

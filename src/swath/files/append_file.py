@@ -10,6 +10,7 @@ from pathlib import Path
 
 from swath.files.errors import OutputBusy, OutputDamaged
 from swath.files.output_directory import check_undamaged
+from swath.files.replace_file import sync_directory
 
 
 class AppendFile:
@@ -30,7 +31,7 @@ class AppendFile:
                 f"{path} is locked by another process that writes to it. Wait until it ends, or use another file."
             ) from None
         if new:
-            _sync_directory(path.parent)
+            sync_directory(path.parent)
 
     def restore(self, length: int) -> None:
         """Truncate the file to the length that the store has committed."""
@@ -69,11 +70,3 @@ class AppendFile:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -53,13 +53,14 @@ class _OpenFile:
 class _SeriesWriter:
     """The open files of one series: the current file, and those that this settlement wrote to."""
 
-    __slots__ = ("current", "serial", "series", "touched")
+    __slots__ = ("current", "finished", "serial", "series", "touched")
 
     def __init__(self, series: FileSeries) -> None:
         self.series = series
         self.serial = 0  # of the next file
         self.current: _OpenFile | None = None
         self.touched: list[_OpenFile] = []  # in the order of writing
+        self.finished: list[str] = []  # committed files that will not change, since `take_finished`
 
 
 class OutputDirectory:
@@ -81,27 +82,35 @@ class OutputDirectory:
     def recover(self, committed: Mapping[str, int]) -> Recovery:
         """Truncate the files to the lengths that the store has committed. Call it before the first write, and again
         after the store was restored to an earlier state. Files of these series that the store does not know are
-        removed; files that it knows but that do not exist are reported as missing."""
+        removed; files that it knows but that do not exist are reported as missing. Indexes of files that are not
+        finished are removed."""
         self._close_files()
         present = set(os.listdir(self.directory))
         self._check_lengths(committed, present)
         cut, removed = [], []
         for writer in self._writers.values():
-            last: str | None = None
+            kept: list[str] = []
+            changed: list[str] = []
             for serial, name in writer.series.select(present | committed.keys()):
                 writer.serial = max(writer.serial, serial + 1)
                 if name not in present:
+                    changed.append(name)
                     continue
                 if name in committed:
-                    last = name
+                    kept.append(name)
                     if (length := self._path(name).stat().st_size) > committed[name]:
                         _truncate_file(self._path(name), committed[name])
                         cut.append(OutputMove(name, length, committed[name]))
+                        changed.append(name)
                 else:
                     self._path(name).unlink()
                     removed.append(name)
-            if last is not None and committed[last] < writer.series.size:
-                writer.current = self._open(last, committed[last], os.O_RDWR)
+                    changed.append(name)
+            if kept and committed[kept[-1]] < writer.series.size:
+                changed.append(kept[-1])
+                writer.current = self._open(kept.pop(), committed[changed[-1]], os.O_RDWR)
+            writer.finished = kept
+            self._remove_indexes(writer.series, changed)
         os.fsync(self._directory)
         self._recovered = True
         return Recovery(cut, removed, sorted(committed.keys() - present))
@@ -128,6 +137,17 @@ class OutputDirectory:
         _flush(file, pending)
         return placed
 
+    def find_end(self, series: str) -> RecordLocation | None:
+        """Return where the next record of a series will be, in the current file; None if there is no such file."""
+        file = self._writers[series].current
+        return None if file is None else RecordLocation(file.name, file.end, 0)
+
+    def take_finished(self, series: str) -> list[str]:
+        """Return the committed files that will not change any more, each once after `recover`."""
+        writer = self._writers[series]
+        finished, writer.finished = writer.finished, []
+        return finished
+
     def sync(self) -> None:
         """Write all appended bytes to disk."""
         for file in self._list_touched_files():
@@ -149,6 +169,7 @@ class OutputDirectory:
                 file.committed = file.end
                 if file is not writer.current:
                     os.close(file.descriptor)
+                    writer.finished.append(file.name)
             writer.touched.clear()
 
     def rollback(self) -> None:
@@ -196,6 +217,11 @@ class OutputDirectory:
     ) -> None:
         self.close()
 
+    def _remove_indexes(self, series: FileSeries, names: Iterable[str]) -> None:
+        if series.index_suffix is not None:
+            for name in names:
+                self._path(name + series.index_suffix).unlink(missing_ok=True)
+
     def _list_touched_files(self) -> list[_OpenFile]:
         return [file for writer in self._writers.values() for file in writer.touched]
 
@@ -206,6 +232,7 @@ class OutputDirectory:
         """Open a new file. `commit` closes the previous one, or this method if the settlement has not written to it."""
         if writer.current is not None and writer.current not in writer.touched:
             os.close(writer.current.descriptor)
+            writer.finished.append(writer.current.name)
             writer.current = None
         name = writer.series.format_file_name(self._timestamp(), writer.serial)
         writer.serial += 1

@@ -15,7 +15,8 @@ class FileSeries:
 
     `unique` identifies the output of one process in one directory, and stays the same when a crawl resumes. If the
     store does not know a file with this name, a crash left it, and it is removed. `first_record` builds the record that
-    each file starts with.
+    each file starts with. A file may have an index beside it: a file with its name and `index_suffix`, written when it
+    is finished, and removed when it changes.
     """
 
     name: str
@@ -24,6 +25,7 @@ class FileSeries:
     suffix: str
     size: int
     first_record: Callable[[str], bytes] | None = None
+    index_suffix: str | None = None
 
     def __post_init__(self) -> None:
         if self.size < 1:

@@ -12,6 +12,7 @@ import swath
 from swath import OutputMove
 from swath.crawl.archive import warc
 from swath.crawl.archive.record import Capture, Exchange, build_records, format_page_line
+from swath.crawl.archive.warc_index import SUFFIX, ListPosition, WarcIndexer
 from swath.files.errors import translate_write_errors
 from swath.files.output_directory import OutputDirectory
 from swath.files.rotation import FileSeries
@@ -29,9 +30,16 @@ class CrawlOutput:
         pages = FileSeries("pages", "pages", unique, ".jsonl.gz", PAGES_SIZE)
         series = [pages]
         if warc_size is not None:
-            series.append(FileSeries("warc", "swath", unique, ".warc.gz", warc_size, self._build_warcinfo))
+            series.append(
+                FileSeries("warc", "swath", unique, ".warc.gz", warc_size, self._build_warcinfo, index_suffix=SUFFIX)
+            )
         self._files = OutputDirectory(directory, series=series, timestamp=lambda: warc.format_timestamp17(time.time()))
         self._write_lock = threading.Lock()  # a write may still be in flight when a run is aborted
+        self._archiving = warc_size is not None
+        self._pages = pages
+        self._lengths: dict[str, int] = {}  # committed lengths of page lists
+        self._starts: dict[str, ListPosition | None] = {}  # where the lines of a WARC file begin, if that is known
+        self._indexer = WarcIndexer(directory, unique=unique)
 
     def _build_warcinfo(self, name: str) -> bytes:
         return warc.build_warcinfo(name, record_id=warc.new_record_id(), time=time.time(), fields=self._about)
@@ -56,25 +64,53 @@ class CrawlOutput:
             return moves
 
     def keep(self) -> None:
+        for move in self._files.list_moves():
+            if self._pages.parse_serial(move.name) is not None:
+                self._lengths[move.name] = move.new
         self._files.commit()
+        self._index_finished_files()
 
     def restore(self, committed: Mapping[str, int]) -> None:
         with self._write_lock, translate_write_errors(self._files.directory):
+            self._indexer.stop()
             self._files.recover(committed)
+            self._indexer.remove_remains()
+            self._lengths = {name: length for _, name in self._pages.select(committed) for length in [committed[name]]}
+            if self._archiving and (end := self._files.find_end("warc")) is not None:
+                self._starts = {end.file: None}
 
     def close(self) -> None:
+        self._indexer.stop()
         with self._write_lock:
             self._files.close()
+
+    def finish_indexes(self) -> None:
+        """Wait until every finished WARC file has its index. Call it after the last settlement."""
+        self._index_finished_files()
+        self._indexer.finish()
+
+    def _index_finished_files(self) -> None:
+        """Index the files that this settlement has finished; after a start, also those that have no index."""
+        if not self._archiving or not (finished := self._files.take_finished("warc")):
+            return
+        lists = [(name, self._lengths[name]) for _, name in self._pages.select(self._lengths)]
+        for name in finished:
+            start = self._starts.pop(name, None)
+            if not (self._files.directory / f"{name}{SUFFIX}").exists():
+                self._indexer.add(name, lists, start)
 
     def _append(self, captures: Sequence[Capture]) -> None:
         archived = [capture.archived for capture in captures if capture.archived is not None]
         made = (record for one in archived for record in (build_records(one) if isinstance(one, Exchange) else one))
+        begun = self._files.find_end("pages")
         placed = iter(self._files.append("warc", made) if archived else ())
         lines = []
         for page, archived_as in captures:
             if archived_as is not None:
                 place = next(placed)
                 next(placed)  # skip the location of the request record
+                if place.file not in self._starts:
+                    self._starts[place.file] = None if begun is None else ListPosition(begun.file, begun.offset)
                 page = {**page, "file": place.file, "offset": place.offset, "length": place.length}
             lines.append(format_page_line(page))
         if lines:
