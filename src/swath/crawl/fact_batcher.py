@@ -23,18 +23,26 @@ class FactBatcher:
 
     async def get(self, key: str) -> Any:
         """Return the fact under a key, or None."""
+        return await self._request(key)
+
+    async def get_all(self, *keys: str) -> list[Any]:
+        """Return the facts under several keys, in the same order, with None for those that do not exist."""
+        return await asyncio.gather(*map(self._request, keys))
+
+    def _request(self, key: str) -> asyncio.Future[Any]:
+        """Add a key to the next read."""
         loop = asyncio.get_running_loop()
         reply = loop.create_future()
         readers = self._readers.get(key)
         if readers is not None:
             readers.append(reply)
-            return await reply
+            return reply
         self._readers[key] = [reply]
         if len(self._readers) >= MAX_BATCH:
             self._start_read()
         elif self._read_timer is None:
             self._read_timer = loop.call_later(BATCH_SECONDS, self._start_read)
-        return await reply
+        return reply
 
     def _start_read(self) -> None:
         if self._read_timer is not None:

@@ -61,7 +61,8 @@ class RobotsCache:
         if known is not None and now < known.policy.expires_at:
             self._known.move_to_end(origin)
             return known
-        fact = await self._facts.get(KEY_PREFIX + origin)
+        # Failures are read again each time, because another process may make failed pages ready.
+        fact, retry_mark = await self._facts.get_all(KEY_PREFIX + origin, RETRY_FACT)
         if fact is None:
             return None
         if "kind" in fact:
@@ -71,9 +72,7 @@ class RobotsCache:
             redirect = RobotsRedirect(*fact["redirect"])
             return redirect if now < redirect.until else None
         failure = OriginFailure(*fact["failure"])
-        # Read again each time, because another process may make failed pages ready.
-        holds = now < failure.until and failure.retry_mark == await self._facts.get(RETRY_FACT)
-        return failure if holds else None
+        return failure if now < failure.until and failure.retry_mark == retry_mark else None
 
     def _keep(self, origin: str, rules: RobotsPolicy) -> CachedRobots:
         self._forget(self._known.pop(origin, None))
@@ -115,7 +114,8 @@ class RobotsCache:
     ) -> CachedRobots | OriginFailure:
         """Store that an origin could not be reached, and return the failure, or earlier rules that still apply."""
         now = time.time_ns() // 1_000
-        before, failure = _read_history(await self._facts.get(KEY_PREFIX + origin))
+        fact, retry_mark = await self._facts.get_all(KEY_PREFIX + origin, RETRY_FACT)
+        before, failure = _read_history(fact)
         if (rules := keep_stale(before, now=now)) is not None:
             await self._facts.learn({KEY_PREFIX + origin: rules.to_json()})
             return self._keep(origin, rules)
@@ -126,7 +126,7 @@ class RobotsCache:
             now=now,
             retries=retries,
             interval=interval,
-            retry_mark=await self._facts.get(RETRY_FACT),
+            retry_mark=retry_mark,
         )
         if before is not None and before.failing_since is None:
             before = None  # too old to apply, and it may have a large file
