@@ -39,6 +39,9 @@ BODIES = {
     ("Frontier", "facts"): """
         wanted = keys if isinstance(keys, str) else list(keys)
         return self._portal.call(self._frontier.facts(wanted))""",
+    ("Frontier", "drop"): """
+        wanted = keys if keys is None or isinstance(keys, str) else list(keys)
+        return self._portal.call(self._frontier.drop(wanted, lane=lane, where=where, reason=reason))""",
     ("Frontier", "reopen"): """
         wanted = keys if isinstance(keys, str) else list(keys)
         return self._portal.call(self._frontier.reopen(wanted, lane=lane))""",

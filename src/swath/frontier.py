@@ -13,7 +13,8 @@ from swath.claim import Claim
 from swath.core import events
 from swath.core.check import CheckReport, check_store
 from swath.core.claimer import Claimer
-from swath.core.encoding import encode_facts, encode_item
+from swath.core.drop import Dropper, empty_inboxes, list_pending
+from swath.core.encoding import encode_drop, encode_facts, encode_item
 from swath.core.errors import InvalidSetting, StoreUnavailable, UsageError
 from swath.core.inspection import (
     DeadItem,
@@ -294,6 +295,44 @@ class Frontier:
         await self._change_settings(changes, paused=paused)
         self._session.emit(events.SettingsChanged(paused))
 
+    async def drop(
+        self,
+        keys: str | Iterable[str] | None = None,
+        *,
+        lane: str | None = None,
+        where: Callable[[PendingItem], bool] | None = None,
+        reason: str = "by frontier.drop()",
+    ) -> int:
+        """Make waiting items done without handling them; return how many.
+
+        Choose them by key, by lane, by a function that says which ones, or by several of these. Items that are ready,
+        delayed or just discovered are dropped, and revisits are cancelled. Items in flight are not changed: their
+        workers settle them.
+
+        The result of a dropped item is `{"dropped": reason}`. `reopen_done(result_key="dropped")` makes dropped items
+        ready again. As with `add`, the number may be too small if the connection breaks.
+        """
+        if keys is None and lane is None and where is None:
+            raise UsageError("drop() without keys, lane= or where= would drop everything: choose items")
+        if lane is not None:
+            check_lane(lane)
+        wanted = None if keys is None else _list_keys(keys)
+        for key in wanted or ():
+            check_key(key)
+        dropper = Dropper(self._store, where, encode_drop(reason))
+        dropped = await (dropper.drop_all(lane) if wanted is None else dropper.drop_keys(wanted, lane))
+        self._session.emit(events.Dropped(dropped))
+        return dropped
+
+    async def empty_inbox(self, lane: str | None = None) -> None:
+        """Take in items that workers have discovered, for one lane or all, as the next claims would do.
+
+        Until then `pending()` does not list them. Even a paused frontier takes them in.
+        """
+        if lane is not None:
+            check_lane(lane)
+        await empty_inboxes(self._store, lane)
+
     async def reopen(self, keys: str | Iterable[str], *, lane: str | None = None) -> int:
         """Make done or dead items ready again by key, with their attempts reset; return how many.
 
@@ -482,15 +521,16 @@ class Frontier:
             if after is None:
                 return
 
-    async def pending(self) -> AsyncIterator[PendingItem]:
+    async def pending(self, *, lane: str | None = None, revisits: bool = False) -> AsyncIterator[PendingItem]:
         """Iterate over the items that hold the checkpoint back, page by page: ready, delayed or claimed ones.
 
-        Items that were done and wait for a revisit are not listed.
+        With `revisits`, also over items that are done and wait for their next visit. With `lane`, only over the items
+        of this lane, in an order of their own; an item that changes its state meanwhile may be missing or come twice.
         """
-        after: tuple[int, int] | None = None
-        while page := await self._store.pending(after=after, limit=ADD_CHUNK):
-            after = (page[-1].partition, page[-1].position)
-            for row in page:
+        if lane is not None:
+            check_lane(lane)
+        async for rows in list_pending(self._store, lane, revisits=revisits):
+            for row in rows:
                 yield build_pending_item(row)
 
     async def _change_settings(self, changes: Mapping[str, int], *, paused: bool | None = None) -> None:

@@ -34,6 +34,7 @@ async def check(
     """Everything. `calm` says that no lease ended and no process died: then handlers, too, kept to the limits."""
     rows = place.rows()
     check_nothing_lost(rows, done=workload.expected_done, dead={**workload.expected_dead, **(also_dead or {})})
+    check_drops(log, rows)
     check_single_holder(log, rows, exact_times=exact_times)
     check_lanes(log, rows, exact_times=exact_times)
     if calm:
@@ -89,6 +90,14 @@ def _settled_once(log: Log) -> dict[tuple[int, tuple[int, int]], Settled]:
     return settled
 
 
+def check_drops(log: Log, rows: Sequence[Row]) -> None:
+    """INV-1, INV-4: what was dropped was in nobody's hands, and nobody finished it before."""
+    dropped = {row.key for row in rows if row.dropped is not None}
+    keys = {(hand_out.fence, hand_out.place): hand_out.key for hand_out in log.hand_outs}
+    for entry in log.settled:
+        assert entry.kind not in FINAL or keys[entry.fence, entry.place] not in dropped, f"dropped after {entry}"
+
+
 def _check_succession(log: Log, before: HandOut, after: HandOut, settled: Settled | None, *, exact_times: bool) -> None:
     """The earlier claim on an item was over when the later one began."""
     both = f"{before} then {after}"
@@ -106,6 +115,8 @@ def _check_succession(log: Log, before: HandOut, after: HandOut, settled: Settle
 
 
 def _check_last(last: HandOut, row: Row, settled: Settled | None) -> None:
+    if row.dropped is not None:
+        return
     if row.fence is not None:
         assert row.fence == last.fence, f"a result of fence {row.fence} stands, but it was handed out later: {last}"
     if settled is not None:

@@ -23,9 +23,10 @@ class Row(NamedTuple):
 
     key: str
     settled_at: int
-    fence: int | None  # of the claim whose result it is; None where it is dead
+    fence: int | None  # of the claim whose result it is; None where it is dead or was dropped
     worker: str | None
     reason: str | None  # of a dead one
+    dropped: str | None = None  # by whom
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Place:
         done, dead = self._read(DONE), self._read(DEAD)
         return [
             *(
-                Row(key, at, result["fence"], result["worker"], None)
+                Row(key, at, result.get("fence"), result.get("worker"), None, result.get("dropped"))
                 for key, text, at in done
                 for result in (json.loads(text),)
             ),

@@ -5,6 +5,7 @@ It logs what it is given and what it settles, and does as its mode says:
 - run: `frontier.run` with a handler
 - loop: claims and settles by hand
 - hold: claims once, and settles when told to on standard input
+- drop: drops the items of some lanes
 
 It ends when its standard input does, so that nothing outlives a test that was killed.
 """
@@ -92,6 +93,14 @@ class Recorded:
         self._journal.write("settle", **said, now=reply.now)
         return reply
 
+    async def drop(self, places: Sequence[Place], result: str | None) -> int:
+        self._journal.write("dropping", places=len(places))
+        self._reached("dropping")
+        count = await self._store.drop(places, result)
+        self._reached("dropped")
+        self._journal.write("dropped", count=count)
+        return count
+
     def _reached(self, point: str) -> None:
         """A point at which this process may have been told to die."""
         self._counts[point] = self._counts.get(point, 0) + 1
@@ -108,6 +117,7 @@ class Worker:
         self._poison: Sequence[str] = options.get("poison", ())
         self._stuck: Sequence[str] = options.get("stuck", ())
         self._linger: float = options.get("linger", 0.0)
+        self._lanes: Sequence[str] = options.get("lanes", ())
         self._workload = Workload(**options["workload"])
         self._random = random.Random(options["seed"])
         self._frontier = frontier
@@ -206,6 +216,12 @@ class Worker:
         with suppress(LeaseLost):
             await claim.settle(outcomes[:1])
 
+    # drop
+
+    async def drop(self) -> None:
+        for lane in self._lanes:
+            await self._frontier.drop(lane=lane, reason=self._name)
+
 
 def _end_this_process(key: str) -> None:
     if "exit" in key:
@@ -229,7 +245,7 @@ async def _main(options: dict[str, Any]) -> None:
     frontier = await _open(options["url"])
     point = options.get("die_at")
     store = Recorded(frontier._store, journal, die_at=None if point is None else (point[0], point[1]))
-    frontier._session.store = cast(Store, store)
+    frontier._store = frontier._session.store = cast(Store, store)
     async with frontier:
         worker = Worker(options, frontier, store, journal)
         _listen(asyncio.get_running_loop(), worker.tell)

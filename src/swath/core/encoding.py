@@ -30,6 +30,7 @@ from swath.core.validation import (
     show,
 )
 
+DROPPED = "dropped"  # the key in the result of an item that was dropped, with the reason
 CACHED_LANES = 120_000  # about 35 MB
 
 _DONE = MoveKind.DONE  # looking up a member on its class costs as much as a function call
@@ -172,6 +173,11 @@ def encode_facts(facts: Mapping[str, Any]) -> list[Fact]:
                 f"fact key {show(key)} has {size:,} bytes, the limit is {MAX_FACT_KEY_BYTES:,}: use a digest as the key"
             )
     return [Fact(key, encode_json("fact", key, value, MAX_FACT_BYTES)) for key, value in facts.items()]
+
+
+def encode_drop(reason: object) -> str:
+    """Return the result of items that are dropped."""
+    return _to_json({DROPPED: _encode_reason(reason)})
 
 
 def encode_json(name: str, key: str, value: Any, limit: int) -> str:

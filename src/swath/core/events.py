@@ -102,6 +102,13 @@ class Reopened(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Dropped(Event):
+    """Waiting items were dropped: they are done, although no worker handled them."""
+
+    items: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClockStepped(Event):
     """The store's clock moved forward by `seconds` more than this machine's clock, so leases may have expired early
     (INV-3)."""

@@ -80,7 +80,7 @@ class DoneItem:
 
 @dataclass(frozen=True, slots=True)
 class PendingItem:
-    """An item that holds the checkpoint back: it is ready, delayed or claimed, and was never done."""
+    """An item that is ready, delayed or claimed. It holds the checkpoint back, unless it waits for a revisit."""
 
     key: str
     lane: str
@@ -90,6 +90,7 @@ class PendingItem:
     state: str  # ready, delayed, claimed
     partition: int
     position: int
+    revisit: bool = False  # delayed: it is done, and waits for its next visit
 
 
 def build_lane_info(row: LaneRow, settings: Settings) -> LaneInfo:
@@ -161,6 +162,24 @@ def build_pending_item(row: PendingRow) -> PendingItem:
         state=row.state,
         partition=row.partition,
         position=row.position,
+        revisit=row.revisit,
+    )
+
+
+def build_found_item(found: Found) -> PendingItem:
+    """Return a ready or delayed item that was found by its key as a listing has it."""
+    assert found.lane is not None
+    assert found.position is not None
+    return PendingItem(
+        key=found.key,
+        lane=found.lane.lane,
+        priority=found.priority,
+        payload=decode_payload(found.payload),
+        attempts=found.attempts,
+        state=found.state,
+        partition=found.partition,
+        position=found.position,
+        revisit=found.state == "delayed" and found.settled_at is not None,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from swath.core.checkpoint import Checkpoint
 from swath.core.clock import SECOND, as_datetime
+from swath.core.encoding import DROPPED
 from swath.core.inspection import build_lane_info
 from swath.core.store import AHEAD_LIMIT, Found, LaneRow, PartitionStatus, Settings, StoreStatus
 
@@ -172,11 +173,19 @@ def _describe_item(found: Found, now: int) -> str:
             return f"was being worked on by {found.worker}, whose lease ended {ended}: the next claim takes it back."
         case "claimed":
             return f"is being worked on by {found.worker}, whose lease ends {_format_until(found.expires_at, now)}."
+        case "done" if (reason := _read_drop(found)) is not None:
+            return f"was dropped {_format_since(found.settled_at, now)}: {reason}."
         case "done":
             result = f" with {found.result}" if found.result is not None else ""
             return f"was done {_format_since(found.settled_at, now)}{result}."
         case _:
             return f"is dead since {_format_time(found.settled_at)}: {found.reason}."
+
+
+def _read_drop(found: Found) -> str | None:
+    """Return why an item was dropped, or None if it was not."""
+    result = None if found.result is None else json.loads(found.result)
+    return str(result[DROPPED]) if isinstance(result, dict) and DROPPED in result else None
 
 
 def _describe_waiting_item(found: Found, now: int) -> str:

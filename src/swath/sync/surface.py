@@ -297,6 +297,33 @@ class Frontier:
             )
         )
 
+    def drop(
+        self,
+        keys: str | Iterable[str] | None = None,
+        *,
+        lane: str | None = None,
+        where: Callable[[PendingItem], bool] | None = None,
+        reason: str = "by frontier.drop()",
+    ) -> int:
+        """Make waiting items done without handling them; return how many.
+
+        Choose them by key, by lane, by a function that says which ones, or by several of these. Items that are ready,
+        delayed or just discovered are dropped, and revisits are cancelled. Items in flight are not changed: their
+        workers settle them.
+
+        The result of a dropped item is `{"dropped": reason}`. `reopen_done(result_key="dropped")` makes dropped items
+        ready again. As with `add`, the number may be too small if the connection breaks.
+        """
+        wanted = keys if keys is None or isinstance(keys, str) else list(keys)
+        return self._portal.call(self._frontier.drop(wanted, lane=lane, where=where, reason=reason))
+
+    def empty_inbox(self, lane: str | None = None) -> None:
+        """Take in items that workers have discovered, for one lane or all, as the next claims would do.
+
+        Until then `pending()` does not list them. Even a paused frontier takes them in.
+        """
+        self._portal.call(self._frontier.empty_inbox(lane))
+
     def reopen(self, keys: str | Iterable[str], *, lane: str | None = None) -> int:
         """Make done or dead items ready again by key, with their attempts reset; return how many.
 
@@ -385,9 +412,10 @@ class Frontier:
         """
         return self._portal.iterate(self._frontier.done(lane=lane, result_key=result_key))
 
-    def pending(self) -> Iterator[PendingItem]:
+    def pending(self, *, lane: str | None = None, revisits: bool = False) -> Iterator[PendingItem]:
         """Iterate over the items that hold the checkpoint back, page by page: ready, delayed or claimed ones.
 
-        Items that were done and wait for a revisit are not listed.
+        With `revisits`, also over items that are done and wait for their next visit. With `lane`, only over the items
+        of this lane, in an order of their own; an item that changes its state meanwhile may be missing or come twice.
         """
-        return self._portal.iterate(self._frontier.pending())
+        return self._portal.iterate(self._frontier.pending(lane=lane, revisits=revisits))
