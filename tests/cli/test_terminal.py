@@ -9,7 +9,7 @@ import sqlite3
 import struct
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fcntl import ioctl
 from pathlib import Path
 from termios import TIOCSWINSZ
@@ -26,13 +26,21 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][AB0]")
 class Terminal:
     """A command and the screen it writes to."""
 
-    def __init__(self, *args: str, store: str, width: int = 100) -> None:
+    def __init__(
+        self, *args: str, store: str, width: int = 100, command: Sequence[str] = COMMAND, **changes: str
+    ) -> None:
         self.raw = ""
         self._fd, there = pty.openpty()
         ioctl(there, TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
-        env = environment(SWATH_STORE=store, TERM="xterm-256color")
-        self.process = subprocess.Popen([*COMMAND, *args], stdin=there, stdout=there, stderr=there, env=env)
+        env = environment(SWATH_STORE=store, TERM="xterm-256color", **changes)
+        self.process = subprocess.Popen(
+            [*command, *args], stdin=there, stdout=there, stderr=there, env=env, start_new_session=True
+        )
         os.close(there)
+
+    def resize(self, width: int) -> None:
+        ioctl(self._fd, TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+        self.process.send_signal(signal.SIGWINCH)  # this is not the controlling terminal of the process
 
     @property
     def text(self) -> str:

@@ -68,7 +68,7 @@ class GroupWithDefault(Group):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         first = args[0] if args else "-"
         known = first in self.commands or first in ctx.help_option_names
-        if not known and (first.startswith("-") or self.takes_argument or is_store(first) or "." in first):
+        if not known and (first.startswith("-") or self.takes_argument or is_store(first) or {*"./"} & {*first}):
             args = ["list", *args]
         return super().parse_args(ctx, args)
 

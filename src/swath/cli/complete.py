@@ -41,8 +41,11 @@ def list_candidates(
         return
     command = typer.main.get_command(load_commands([before[0]])).commands[before[0]]  # type: ignore[attr-defined]
     rest = before[1:]
-    if rest and rest[0] in getattr(command, "commands", {}):
-        command, rest = command.commands[rest[0]], rest[1:]
+    subcommands = getattr(command, "commands", {})
+    if rest and rest[0] in subcommands:
+        command, rest = subcommands[rest[0]], rest[1:]
+    elif rest or incomplete.startswith("-"):
+        command = subcommands.get("list", command)
     yield from _complete(command, rest, "" if incomplete == "=" else incomplete)
 
 

@@ -220,10 +220,10 @@ def _list_pairs(view: StatusView) -> Pairs:
             pairs.append((name, Text(f"{count:>{width},}", style=style) + note))
     pairs.append(("", ""))
     if view.job.kind != Kind.BACKFILL:  # its keys say how far it is; positions of its slices do not
-        pairs += _describe_checkpoint(status)
-    pairs.append(("lane defaults", format_limits(status.min_interval, status.concurrency)))
-    pairs.append(("attempts", f"up to {status.max_attempts:,}"))
-    pairs.append(("next ready", _describe_next_ready(view)))
+        pairs += ((name, Text(value)) for name, value in _describe_checkpoint(status))
+    pairs.append(("lane defaults", Text(format_limits(status.min_interval, status.concurrency))))
+    pairs.append(("attempts", Text(f"up to {status.max_attempts:,}")))
+    pairs.append(("next ready", Text(_describe_next_ready(view))))
     return pairs
 
 

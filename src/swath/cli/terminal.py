@@ -144,7 +144,7 @@ def print_facts(
     """Print names and values: a panel on a terminal, `name<tab>value` lines elsewhere.
 
     On a terminal, `header` is above the values and `note` below them. If the panel is wider than the terminal, print
-    its lines without a box.
+    its lines without a box. A value that is prose is a Text.
     """
     if not is_terminal():
         print_pairs(pairs)
@@ -159,7 +159,9 @@ def print_facts(
         console.print(header)
     width = max((len(name) for name, _ in pairs), default=0)
     for name, value in pairs:
-        console.print(Text(f"{name:<{width}}  ", style="cyan") + _to_text(value))
+        # Prose is wrapped between words; a string may be something to copy, so only the terminal may wrap it.
+        is_prose = isinstance(value, Text)
+        console.print(Text(f"{name:<{width}}  ", style="cyan") + _to_text(value), soft_wrap=not is_prose)
     if note:
         console.print(Text(escape(note), style="dim"))
 
