@@ -324,7 +324,8 @@ def status(*, ready: int = 0, delayed: int = 0, claimed: int = 0, lanes: int = 0
 
 def shown(settings: CrawlSettings, stats: dict[str, object], now: Status, *, workers: int = 500) -> str:
     console = Console(width=100, file=StringIO(), record=True)
-    console.print(view.build_panel(settings, stats, now, workers=workers))
+    states = view.add_pacing([], settings, stats, now, workers=workers)
+    console.print(view.build_panel(settings, stats, now, states, workers=workers))
     return console.export_text()
 
 
