@@ -53,7 +53,7 @@ from swath.runner.execution import Handler, Transaction
 from swath.runner.handler_errors import HandlerError
 from swath.runner.monitor import RunMonitor
 from swath.runner.output import Output, Sink
-from swath.runner.run import Summary, Until
+from swath.runner.run import STOP_SECONDS, Summary, Until
 from swath.runner.shutdown import Stop, stop_on_signals
 from swath.runner.state import RunState
 from swath.runner.store_retry import retry_while_unavailable
@@ -64,6 +64,7 @@ __all__ = [
     "DEFAULT_LANE",
     "DEFAULT_PRIORITY",
     "MAX_SECONDS",
+    "STOP_SECONDS",
     "UNCHANGED",
     "Backend",
     "CheckReport",

@@ -248,5 +248,6 @@ def test_interrupt_stops_cleanly_and_says_how_many(url: str) -> None:
         run.wait(30)  # with its input still open: at the end of that it would be done
         out, err = run.communicate()
     assert run.returncode == 130
-    assert (out.decode(), err.decode()) == ("stopped: 2,500 new of 2,500\n", "")
+    stopping = "swath: stopping: what was read so far is being added; Ctrl-C again leaves now\n"
+    assert (out.decode(), err.decode()) == ("stopped: 2,500 new of 2,500\n", stopping)
     assert look(url).ready == 2500

@@ -288,7 +288,9 @@ def status(*, ready: int = 0, delayed: int = 0, claimed: int = 0, lanes: int = 0
 
 def shown(settings: CrawlSettings, stats: dict[str, object], now: Status, *, workers: int = 500) -> str:
     console = Console(width=100, file=StringIO(), record=True)
-    console.print(view.build_panel(settings, {"workers": workers, **stats}, now))
+    stats = {"workers": workers, **stats}
+    states = view.add_pacing([], settings, stats, now)
+    console.print(view.build_panel(settings, stats, now, states))
     return console.export_text()
 
 

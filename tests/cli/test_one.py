@@ -33,7 +33,7 @@ def several(text: str) -> list[str]:
     [
         crawl_view.format_start(START, STATUS),
         crawl_view.format_line(CRAWL, {"pages": 1}, STATUS),
-        crawl_view.explain_limit(CRAWL, {}, STATUS, workers=1) or "",
+        crawl_view.explain_limit(CRAWL, {"workers": 1}, STATUS) or "",
         scan_view.format_line(Counts(records=1), STATUS, rate=1.0),
         summarize_check(CheckReport(1, items=1)),
         summarize_check(CheckReport(2, items=1, skipped=[1])),

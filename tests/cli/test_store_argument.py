@@ -10,7 +10,8 @@ import swath as library
 from swath import Frontier, mask_password
 from swath.backfill.ranges import PlanStep
 from swath.cli.exit_codes import ExitCode
-from swath.crawl.store_file import read_store_url, save_store_url
+from swath.crawl.settings import CrawlSettings
+from swath.crawl.settings_file import save_settings
 from tests.cli.conftest import Run, add, kill, on, run_swath, sqlite_only
 from tests.cli.test_errors import one_line
 
@@ -121,15 +122,13 @@ def test_a_crawl_remembers_a_store_elsewhere_without_its_password(
     add("sqlite:///shared.db?schema=crawl", "k")
     folder = tmp_path / "crawl"
     folder.mkdir()
-    save_store_url(folder, "sqlite:///shared.db?schema=crawl")
+    save_settings(CrawlSettings(out="crawl", store="sqlite:///shared.db?schema=crawl"))
     monkeypatch.chdir(folder)
     assert run_swath("status", ".").facts()["ready"] == "1"
-    save_store_url(folder, "postgresql://me:hunter22@db.example/app")
-    assert "hunter22" not in (folder / "frontier-url").read_text()
+    save_settings(CrawlSettings(out=".", store="postgresql://me:hunter22@db.example/app"))
+    assert "hunter22" not in (folder / "crawl.json").read_text()
     message = one_line(run_swath("status", str(folder)), ExitCode.USAGE)
-    assert "keeps its frontier in postgresql://me:***@db.example/app, and swath saves no passwords" in message
-    save_store_url(folder, None)
-    assert read_store_url(folder) is None
+    assert "keeps its frontier in postgresql://me@db.example/app, and swath saves no passwords" in message
 
 
 # Several frontiers in a database

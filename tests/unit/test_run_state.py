@@ -263,7 +263,7 @@ async def test_a_run_that_stops_says_so_until_it_has_ended() -> None:
 
 async def test_a_busy_run_asks_the_store_nothing_for_its_states(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = asyncio.Semaphore(0)
-    monkeypatch.setattr(state_watch.StateWatch, "_log_changes", lambda self, states: looks.release())
+    monkeypatch.setattr(state_watch.StateWatch, "log_changes", lambda self, states: looks.release())
     async with bench() as b:
         await b.frontier.add("a")
         gate = Gate()

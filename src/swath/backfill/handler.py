@@ -3,7 +3,7 @@
 import asyncio
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from swath import Item, Outcome, StoreUnavailable, UsageError
 from swath.backfill import timeouts
@@ -20,6 +20,12 @@ RETRY_SECONDS = 1.0  # after the first failure; doubled with each attempt
 PAUSE_SECONDS = 1.0  # before an item that was released during a pause is claimed again
 
 
+class RecordError(Protocol):
+    """Counts an error of a slice."""
+
+    def __call__(self, key: str, reason: str, *, error: str | None) -> None: ...
+
+
 class BackfillHandler:
     """Handles the items of a backfill. `pause_reason` returns why no slice may start now, or None."""
 
@@ -33,6 +39,7 @@ class BackfillHandler:
         workers: int,
         follower: TailFollower | None,
         pause_reason: Callable[[], str | None],
+        record_error: RecordError,
     ) -> None:
         self._table = table
         self._operation = operation
@@ -41,6 +48,7 @@ class BackfillHandler:
         self._slices_ahead = max(8, SLICES_AHEAD * workers)
         self._follower = follower
         self._pause_reason = pause_reason
+        self._record_error = record_error
 
     async def __call__(self, item: Item, connection: Any) -> Outcome:
         if self._pause_reason() is not None:
@@ -96,18 +104,20 @@ class BackfillHandler:
             except timeouts.OVERRUN as error:
                 self._stats.record_overrun(error)
                 if counted and rows <= 1:
-                    return _retry(item, f"{type(error).__name__}: {error}".strip(), traceback.format_exc())
+                    return self._retry(item, error)
                 upto, rows = await self._shorten(work, self._sizer.record_overrun(rows))
                 counted = True
             except HandlerRaised as error:
-                return _retry(item, str(error), error.trace)
+                return self._retry(item, error, reason=str(error), trace=error.trace)
             except REJECTED as error:
-                return item.dead(reason=f"{type(error).__name__}: {error}".strip(), error=traceback.format_exc())
+                reason, trace = _describe(error), traceback.format_exc()
+                self._record_error(item.key, reason, error=trace)
+                return item.dead(reason=reason, error=trace)
             except timeouts.UNAVAILABLE as error:
                 if getattr(connection, "closed", False):
                     raise
                 # Still connected: an operational error such as a full disk.
-                return _retry(item, f"{type(error).__name__}: {error}".strip(), traceback.format_exc())
+                return self._retry(item, error)
             except asyncio.CancelledError:
                 self._sizer.record_overrun(rows)  # exceeded --timeout: retry with fewer rows
                 raise
@@ -119,6 +129,11 @@ class BackfillHandler:
             return item.done(result=result)
         return item.split(at=list(upto), result=result)
 
+    def _retry(self, item: Item, error: Exception, *, reason: str | None = None, trace: str | None = None) -> Outcome:
+        reason, trace = reason or _describe(error), trace or traceback.format_exc()
+        self._record_error(item.key, reason, error=trace)
+        return item.retry(after=RETRY_SECONDS * 2**item.attempts, reason=reason, error=trace)
+
     async def _shorten(self, work: Slice, rows: int) -> tuple[Key, int]:
         """Return the key of the last of the slice's first `rows` rows, and how many there are."""
         end = await self._table.find_slice_end(rows, after=work.lo, upto=work.hi)
@@ -127,5 +142,5 @@ class BackfillHandler:
         return end.key, end.rows
 
 
-def _retry(item: Item, reason: str, error: str) -> Outcome:
-    return item.retry(after=RETRY_SECONDS * 2**item.attempts, reason=reason, error=error)
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".strip()

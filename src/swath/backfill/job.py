@@ -1,12 +1,23 @@
 """BackfillJob: one process of a backfill, from opening the table to the last slice."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import swath
-from swath import Frontier, Item, Outcome, Stop, StoreUnavailable, Summary, UsageError, mask_password
+from swath import (
+    Frontier,
+    Item,
+    Outcome,
+    RunMonitor,
+    RunState,
+    Stop,
+    StoreUnavailable,
+    Summary,
+    UsageError,
+    mask_password,
+)
 from swath.backfill import preflight, timeouts
 from swath.backfill.database_identity import identify_database, is_same_database
 from swath.backfill.handler import PAUSE_SECONDS, BackfillHandler
@@ -54,6 +65,7 @@ class BackfillJob:
         self.table = table
         self.operation = operation
         self.stats = BackfillStats()
+        self.monitor = RunMonitor(noun="slice")
         self.sizer = SliceSizer(settings.batch, target=settings.target_time)
         self.progress: Progress | None = None
         self.throttle: Throttle | None = None
@@ -87,6 +99,17 @@ class BackfillJob:
     @property
     def exactly_once(self) -> bool:
         return is_same_database(self.settings.db, self.settings.store_url)
+
+    @property
+    def states(self) -> Sequence[RunState]:
+        """Why nothing happens, or less than could."""
+        states = self.monitor.states
+        if self.throttle is None or (overload := self.throttle.overload) is None:
+            return states
+        throttled = RunState("throttled", f"{overload.describe()}: {overload.reason}", self.throttle.seconds)
+        if overload.pause:  # the throttle blocks the lane and releases its slices
+            states = tuple(state for state in states if state.name not in ("pacing", "delayed"))
+        return [*states, throttled]
 
     async def check(self) -> None:
         """Raise UsageError for anything that would fail later, before anything is created."""
@@ -178,11 +201,12 @@ class BackfillJob:
                 workers=settings.workers,
                 lease=settings.lease,
                 timeout=settings.timeout,
-                grace=max(10.0, 2 * settings.target_time),
+                grace=get_grace(settings),
                 until="stopped" if settings.follow else "done",
                 handle_signals=False,
                 transaction=begin if self.exactly_once else None,
                 stop=self._stop,
+                monitor=self.monitor,
             )
         finally:
             for task in background:
@@ -198,6 +222,7 @@ class BackfillJob:
             workers=self.settings.workers,
             follower=TailFollower(self.table) if self.settings.follow else None,
             pause_reason=pause_reason,
+            record_error=self.monitor.record_error,
         )
 
     async def _make_first_item(self) -> Item:
@@ -247,6 +272,11 @@ class BackfillJob:
             except StoreUnavailable:
                 pass  # the runner reports it and waits
             await asyncio.sleep(REFRESH_SECONDS)
+
+
+def get_grace(settings: BackfillSettings) -> float:
+    """Return the seconds that running slices have to finish when the backfill stops."""
+    return max(10.0, 2 * settings.target_time)
 
 
 def open_frontier(settings: BackfillSettings, *, create: bool = True) -> swath.Opening:

@@ -30,6 +30,9 @@ class Overload(NamedTuple):
     pause: bool
     reason: str
 
+    def describe(self) -> str:
+        return "paused" if self.pause else "slowed down"
+
 
 class LoadSignals:
     """Checks everything that can slow down a backfill."""

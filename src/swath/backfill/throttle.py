@@ -6,6 +6,7 @@ load signal asks for that and otherwise raises it by one per second, until the l
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 
 from swath import Frontier, StoreUnavailable, UsageError
@@ -35,6 +36,12 @@ class Throttle:
         self._slowdown = slowdown
         self._report = report
         self.overload: Overload | None = None
+        self._since = 0.0  # when the overload began
+
+    @property
+    def seconds(self) -> float:
+        """For how long there has been an overload."""
+        return 0.0 if self.overload is None else time.monotonic() - self._since
 
     def pause_reason(self) -> str | None:
         """Return why no slice may start now, or None."""
@@ -54,6 +61,8 @@ class Throttle:
         except UsageError as error:  # pause while the load is unknown
             overload = Overload(True, str(error))
         self._report_change(overload)
+        if self.overload is None:
+            self._since = time.monotonic()
         self.overload = overload
         if overload is not None and overload.pause:
             await self._frontier.block(LANE, seconds=BLOCK_SECONDS)
@@ -72,7 +81,7 @@ class Throttle:
             if before is not None:
                 self._report("resumed" if before.pause else "speeding up again")
         elif before is None or before.pause != overload.pause:
-            self._report(f"{'paused' if overload.pause else 'slowed down'}: {overload.reason}")
+            self._report(f"{overload.describe()}: {overload.reason}")
 
 
 def choose_limit(limit: int | None, in_flight: int, overload: Overload | None) -> int | None:

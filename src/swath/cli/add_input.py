@@ -15,12 +15,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
+from types import FrameType
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import typer
 
 from swath import DEFAULT_LANE, DEFAULT_PRIORITY, InvalidItem, Item, UsageError, check_lane
+from swath.cli.interrupts import AGAIN, print_at_once
 from swath.cli.parsers import parse_time
 
 BLOCK_BYTES = 65_536
@@ -42,16 +44,21 @@ class Interrupt:
     @contextmanager
     def catch(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self._receive, loop)
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            signal.signal(signal.SIGINT, before)
+            print_at_once(f"stopping: what was read so far is being added; {AGAIN}", loop)
+            loop.call_soon_threadsafe(self._receive)
+
+        before = signal.signal(signal.SIGINT, handle)
         try:
             yield
         finally:
-            loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, before)
 
-    def _receive(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _receive(self) -> None:
         self.received = True
         self._wake.set()
-        loop.remove_signal_handler(signal.SIGINT)
 
     async def wait_readable(self, fd: int) -> None:
         """Wait until the file descriptor is readable or Ctrl-C was pressed."""

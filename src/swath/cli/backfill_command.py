@@ -4,17 +4,20 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack
 
-from swath import NotAFrontier, Stop, mask_password, stop_on_signals
+from swath import STOP_SECONDS, NotAFrontier, Stop, mask_password, stop_on_signals
 from swath.backfill import preflight
-from swath.backfill.job import BackfillJob, StartInfo, open_frontier
+from swath.backfill.job import BackfillJob, StartInfo, get_grace, open_frontier
 from swath.backfill.operations import SetOperation, SqlOperation
 from swath.backfill.progress import Progress, read_progress
 from swath.backfill.settings import BackfillSettings
 from swath.backfill.statement import build_set_statement, build_sql_statement
 from swath.cli import backfill_view as view
+from swath.cli import run_view
 from swath.cli.exit_codes import ExitCode
 from swath.cli.formatting import format_duration, pluralize
+from swath.cli.interrupts import SignalAnswer, cancel_on_stop
 from swath.cli.terminal import (
     is_terminal,
     open_live_display,
@@ -38,22 +41,35 @@ class BackfillCommand:
         self._stop = Stop()
 
     async def run(self) -> int:
-        with stop_on_signals(self._stop, asyncio.get_running_loop()):
-            async with BackfillJob.open(self._settings, stop=self._stop, report=self._report) as job:
-                await job.check()
-                await self._read_earlier_progress(job)  # refuse before anything is created
-                async with open_frontier(self._settings) as frontier:
+        settings = self._settings
+        answer = SignalAnswer(
+            "the backfill",
+            noun="slice",
+            stop_seconds=get_grace(settings) + STOP_SECONDS,
+            lease_seconds=settings.lease,
+            quiet=self._quiet,
+        )
+        with stop_on_signals(self._stop, asyncio.get_running_loop(), on_signal=answer):
+            async with AsyncExitStack() as stack:
+                with cancel_on_stop(self._stop):
+                    job = await stack.enter_async_context(
+                        BackfillJob.open(settings, stop=self._stop, report=self._report)
+                    )
+                    await job.check()
+                    await self._read_earlier_progress(job)  # refuse before anything is created
+                    frontier = await stack.enter_async_context(open_frontier(settings))
                     start = await job.start(frontier)
-                    self._print_start(job, start)
-                    began, stopped_by = time.monotonic(), "done"
-                    if self._settings.follow or not start.progress.complete:
-                        showing = asyncio.create_task(self._show(job))
-                        try:
-                            stopped_by = (await job.run(frontier)).stopped_by
-                        finally:
-                            showing.cancel()
-                            await asyncio.gather(showing, return_exceptions=True)
-                    job.progress = await read_progress(frontier)
+                answer.count_in_flight = lambda: job.monitor.in_flight
+                self._print_start(job, start)
+                began, stopped_by = time.monotonic(), "done"
+                if settings.follow or not start.progress.complete:
+                    showing = asyncio.create_task(self._show(job))
+                    try:
+                        stopped_by = (await job.run(frontier)).stopped_by
+                    finally:
+                        showing.cancel()
+                        await asyncio.gather(showing, return_exceptions=True)
+                job.progress = await read_progress(frontier)
         return self._finish(job, stopped_by, time.monotonic() - began)
 
     def _report(self, message: str) -> None:
@@ -84,8 +100,11 @@ class BackfillCommand:
                 while True:
                     draw(view.make_progress_panel(job))
                     await asyncio.sleep(REFRESH_SECONDS)
+        timer = run_view.LineTimer(time.monotonic())
         while True:
-            await asyncio.sleep(view.LINE_SECONDS)
+            await asyncio.sleep(REFRESH_SECONDS)
+            if not timer.is_due(time.monotonic(), job.states, job.monitor.errors):
+                continue
             if self._json:
                 print_json_line({"event": "progress", **view.to_json(job)})
                 sys.stdout.flush()

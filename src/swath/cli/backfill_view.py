@@ -8,11 +8,11 @@ from rich.progress_bar import ProgressBar
 
 from swath.backfill.job import BackfillJob, StartInfo
 from swath.backfill.progress import Progress
+from swath.cli import run_view
 from swath.cli.formatting import format_duration, format_json, pluralize
 from swath.cli.terminal import make_panel
 from swath.tables.table import Key
 
-LINE_SECONDS = 10.0
 BAR_WIDTH = 60
 
 
@@ -75,8 +75,8 @@ def list_facts(job: BackfillJob, *, seconds: float | None = None) -> Iterator[tu
             yield "time left", f"about {format_duration(seconds)}"
         if progress.dead:
             yield "dead", pluralize(progress.dead, "slice")
-    if job.throttle is not None and (overload := job.throttle.overload) is not None:
-        yield "paused" if overload.pause else "slowed down", overload.reason
+    yield from run_view.list_error_rows(job.monitor.errors)
+    yield from run_view.list_state_rows(job.states, job.settings.store_url)
 
 
 def make_progress_panel(job: BackfillJob) -> RenderableType:
@@ -106,6 +106,7 @@ def to_json(job: BackfillJob, *, seconds: float | None = None) -> dict[str, Any]
         "seconds_left": None if progress is None else estimate_seconds_left(job, progress),
         "dead": None if progress is None else progress.dead,
         "throttled": None if overload is None else overload.reason,
+        **run_view.to_json(job.states, job.monitor.errors),
     }
 
 

@@ -9,19 +9,21 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from swath import Frontier, Status, Stop, UsageError, stop_on_signals
+from swath import STOP_SECONDS, Frontier, RunState, Status, Stop, UsageError, stop_on_signals
 from swath.cli import crawl_view as view
+from swath.cli import run_view
 from swath.cli.crawl_summary import FAILED, describe_end, list_next_steps, print_summary
 from swath.cli.exit_codes import ExitCode
 from swath.cli.failed_seeds import FailedSeeds
 from swath.cli.formatting import pluralize
+from swath.cli.interrupts import SignalAnswer, cancel_on_stop
 from swath.cli.terminal import is_terminal, open_live_display, print_error, print_json_line, print_line
 from swath.crawl import fd_limit, seeds
 from swath.crawl.archive import index
 from swath.crawl.failed_pages import retry_failed_pages
 from swath.crawl.fleet import ChildFailed, Fleet
 from swath.crawl.http.connect_to import ConnectTo
-from swath.crawl.job import count_pages
+from swath.crawl.job import GRACE_SECONDS, count_pages
 from swath.crawl.settings import CrawlSettings, list_warnings
 from swath.crawl.urls.scope import build_scope
 from swath.crawl.workspace import Workspace, open_workspace
@@ -44,12 +46,20 @@ class CrawlCommand:
         settings = self._settings
         await asyncio.to_thread(_check, settings)
         async with AsyncExitStack() as stack:
-            with stop_on_signals(self._stop, asyncio.get_running_loop()):
-                with translate_write_errors(settings.directory):
+            answer = SignalAnswer(
+                "the crawl",
+                noun="page",
+                stop_seconds=GRACE_SECONDS + STOP_SECONDS,
+                lease_seconds=settings.lease_seconds,
+                quiet=self._quiet,
+            )
+            with stop_on_signals(self._stop, asyncio.get_running_loop(), on_signal=answer):
+                with translate_write_errors(settings.directory), cancel_on_stop(self._stop):
                     workspace = await stack.enter_async_context(open_workspace(settings, _read_seeds(urls, seeds_file)))
                 frontier = workspace.frontier
                 fleet = Fleet(settings, frontier, self._stop)
                 retried = await retry_failed_pages(frontier) if settings.retry_failed else 0
+                answer.count_in_flight = lambda: fleet.in_flight
                 before = await frontier.status()
                 self._print_start(workspace, before, retried)
                 began = time.monotonic()
@@ -107,24 +117,28 @@ class CrawlCommand:
     async def _show_panel(self, fleet: Fleet) -> None:
         with open_live_display(transient=True) as draw:
             while True:
-                draw(view.build_panel(self._settings, fleet.stats(), fleet.status))
+                stats, status = fleet.stats(), fleet.status
+                states = self._list_states(fleet, stats)
+                draw(view.build_panel(self._settings, stats, status, states, fleet.errors))
                 await asyncio.sleep(REFRESH_SECONDS)
 
+    def _list_states(self, fleet: Fleet, stats: Mapping[str, Any]) -> Sequence[RunState]:
+        return view.add_pacing(fleet.states, self._settings, stats, fleet.status)
+
     async def _show_lines(self, fleet: Fleet) -> None:
-        next_line = time.monotonic() + view.LINE_SECONDS
+        timer = run_view.LineTimer(time.monotonic())
         while True:
             await asyncio.sleep(REFRESH_SECONDS)
             stats = fleet.stats()  # also between lines: each call is a sample for the rate
-            if time.monotonic() < next_line:
+            states, errors = self._list_states(fleet, stats), fleet.errors
+            if not timer.is_due(time.monotonic(), states, errors):
                 continue
-            next_line += view.LINE_SECONDS
             if self._json:
-                print_json_line(
-                    {"event": "progress", **_to_json(stats), **view.frontier_to_json(fleet.status, fleet.total_pages)}
-                )
+                about = view.frontier_to_json(fleet.status, fleet.total_pages) | run_view.to_json(states, errors)
+                print_json_line({"event": "progress", **_to_json(stats), **about})
                 sys.stdout.flush()
             else:
-                print_line(view.format_line(self._settings, stats, fleet.status))
+                print_line(view.format_line(self._settings, stats, fleet.status, states, errors))
 
     async def _finish(self, frontier: Frontier, fleet: Fleet, stopped_by: str, seconds: float) -> int:
         """Write the index, print the summary, and return the exit code."""
@@ -139,12 +153,16 @@ class CrawlCommand:
         result = await describe_end(frontier, settings, status, stopped_by=stopped_by, total_pages=total_pages)
         next_steps = list(list_next_steps(settings, status, result, total_pages=total_pages))
         if self._json:
+            fields = view.frontier_to_json(status, total_pages) | run_view.to_json((), fleet.errors)
             print_json_line({
                 "event": "summary", "result": result, "stopped_by": stopped_by, "seconds": seconds, **_to_json(stats),
-                **view.frontier_to_json(status, total_pages), "next": [command for _, command in next_steps],
+                **fields, "next": [command for _, command in next_steps],
             })  # fmt: skip
         elif not self._quiet:
-            rows = view.list_summary_rows(settings, stats, status, total_pages=total_pages, seconds=seconds)
+            rows = [
+                *view.list_summary_rows(settings, stats, status, total_pages=total_pages, seconds=seconds),
+                *run_view.list_error_rows(fleet.errors, name=view.HANDLER_ERRORS),
+            ]
             print_summary(settings, result, rows, next_steps)
         if (self._quiet or self._json or not is_terminal()) and (status.waiting or not total_pages):
             hint = ": run the same command again to continue" if status.waiting else ""

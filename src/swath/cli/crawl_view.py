@@ -5,7 +5,7 @@ were ever seen, not those with queued URLs, so the panel can only give an upper 
 tell whether any host is ready. If none is, every queued URL waits for politeness.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -13,16 +13,18 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from swath import Status
+from swath import HandlerError, RunState, Status
+from swath.cli import run_view
 from swath.cli.formatting import escape, format_duration, format_size, pluralize
 from swath.crawl.archive import index
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.workspace import Workspace, list_outputs
 
-LINE_SECONDS = 10.0
 MAX_KINDS = 6  # of errors and refusals
 MAX_SLOW_HOSTS = 3
 SLOW_SECONDS = 1.0
+HANDLER_ERRORS = "internal errors"  # of the page handler: bugs of swath
+SERIOUS = {"stopping", "store away", "disk full", "paused", "leased"}
 LONG_WAIT = 2  # delays; if nothing is ready for longer, hosts are blocked for another reason than the delay
 
 # What --lane paces. Lanes of addresses begin as lanes of hosts, and both are counted.
@@ -45,7 +47,13 @@ def format_start(workspace: Workspace, before: Status) -> str:
     return ", ".join(parts)
 
 
-def format_line(settings: CrawlSettings, stats: Mapping[str, Any], status: Status | None) -> str:
+def format_line(
+    settings: CrawlSettings,
+    stats: Mapping[str, Any],
+    status: Status | None,
+    states: Sequence[RunState] = (),
+    errors: Sequence[HandlerError] = (),
+) -> str:
     """Return one progress line for a log."""
     parts = [pluralize(stats.get("pages", 0), "page"), f"{stats.get('rate', 0.0):.1f}/s"]
     if status is not None:
@@ -53,6 +61,8 @@ def format_line(settings: CrawlSettings, stats: Mapping[str, Any], status: Statu
     parts += [f"{stats.get('in_flight', 0):,} in flight", format_size(stats.get("bytes", 0))]
     if stats.get("errors"):
         parts.append(f"errors: {_format_counts(stats['errors'])}")
+    parts += run_view.format_rows(run_view.list_state_rows(states, settings.store_url))
+    parts += run_view.format_rows(run_view.list_error_rows(errors, name=HANDLER_ERRORS))
     return ", ".join(parts)
 
 
@@ -77,7 +87,13 @@ def frontier_to_json(status: Status | None, total_pages: int) -> dict[str, Any]:
     }
 
 
-def build_panel(settings: CrawlSettings, stats: Mapping[str, Any], status: Status | None) -> RenderableType:
+def build_panel(
+    settings: CrawlSettings,
+    stats: Mapping[str, Any],
+    status: Status | None,
+    states: Sequence[RunState] = (),
+    errors: Sequence[HandlerError] = (),
+) -> RenderableType:
     """Return the live display."""
     workers = stats.get("workers", 0)
     grid = Table.grid(padding=(0, 2))
@@ -85,9 +101,11 @@ def build_panel(settings: CrawlSettings, stats: Mapping[str, Any], status: Statu
     grid.add_column(overflow="fold")
     for name, value in _list_panel_rows(settings, stats, status, workers):
         grid.add_row(name, Text(escape(value)))
+    for name, value in run_view.list_error_rows(errors, name=HANDLER_ERRORS):
+        grid.add_row(name, Text(escape(value)), style="red")
     body: list[RenderableType] = [grid]
-    if (hint := explain_limit(settings, stats, status, workers=workers)) is not None:
-        body.append(Text(f"\n{escape(hint)}", style="yellow"))
+    for name, value in run_view.list_state_rows(states, settings.store_url):
+        body.append(Text(f"\n{name}: {escape(value)}", style="yellow"))
     title = Text(f"crawling into {escape(settings.out)}", style="bold")
     return Panel(Group(*body), title=title, title_align="left", border_style="dim", expand=False)
 
@@ -151,10 +169,24 @@ def _list_outcome_rows(stats: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "robots.txt", f"{stats['robots_fetched']:,} fetched"
 
 
-def explain_limit(
-    settings: CrawlSettings, stats: Mapping[str, Any], status: Status | None, *, workers: int
-) -> str | None:
+def add_pacing(
+    states: Sequence[RunState], settings: CrawlSettings, stats: Mapping[str, Any], status: Status | None
+) -> Sequence[RunState]:
+    """Return the states with the arithmetic of politeness, unless something more serious keeps the crawl from working.
+
+    A run knows that it waits for its lanes. A crawl also knows how many hosts there are and how long each one rests.
+    """
+    if any(state.name in SERIOUS for state in states):
+        return states
+    if (limit := explain_limit(settings, stats, status)) is None:
+        return states
+    seconds = next((state.seconds for state in states if state.name == "pacing"), 0.0)
+    return [*(state for state in states if state.name != "pacing"), RunState("pacing", limit, seconds)]
+
+
+def explain_limit(settings: CrawlSettings, stats: Mapping[str, Any], status: Status | None) -> str | None:
     """Return a sentence with the arithmetic if politeness, not the machine, limits the speed."""
+    workers = stats.get("workers", 0)
     if status is None or settings.min_interval <= 0 or not status.ready or stats.get("in_flight", 0) >= workers / 2:
         return None
     noun, delay = LANE_NOUNS[settings.lane], format_duration(settings.min_interval)

@@ -3,17 +3,20 @@
 import asyncio
 import sys
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 
-from swath import Stop, mask_password, stop_on_signals
+from swath import STOP_SECONDS, Stop, mask_password, stop_on_signals
+from swath.cli import run_view
 from swath.cli import scan_view as view
 from swath.cli.exit_codes import ExitCode
 from swath.cli.formatting import pluralize
+from swath.cli.interrupts import SignalAnswer, cancel_on_stop
 from swath.cli.terminal import is_terminal, open_live_display, print_error, print_facts, print_json_line, print_line
 from swath.files.errors import translate_write_errors
 from swath.import_path import import_function
 from swath.scan import parquet_output, workspace
-from swath.scan.job import ScanJob
+from swath.scan.job import GRACE_SECONDS, ScanJob
 from swath.scan.report import ScanReport, read_report
 from swath.scan.settings import ScanSettings
 from swath.scan.sources.registry import open_source
@@ -33,29 +36,40 @@ class ScanCommand:
         self._stop = Stop()
 
     async def run(self) -> int:
-        source = await asyncio.to_thread(open_source, self._settings)
-        try:
-            return await self._run(source)
-        finally:
-            await asyncio.to_thread(source.close)
-
-    async def _run(self, source: Source) -> int:
         settings = self._settings
-        with stop_on_signals(self._stop, asyncio.get_running_loop()):
-            if settings.out.endswith(".parquet"):
-                parquet_output.import_pyarrow()  # fail before anything is created
-            check = None if settings.check is None else import_function(settings.check, flag="--check")
-            fix = None if settings.fix is None else import_function(settings.fix, flag="--fix")
-            job = ScanJob(settings, source, check=check, fix=fix, stop=self._stop)
-            await asyncio.to_thread(source.snapshot)
-            with translate_write_errors(settings.out):
-                prepared = await workspace.prepare(settings, source)
-                before = await read_report(settings)
-                self._print_start(prepared, before)
-                stopped_by, began = "done", time.monotonic()
-                if not before.complete:
-                    stopped_by = await self._scan(job, prepared)
-        return await self._finish(stopped_by, time.monotonic() - began)
+        answer = SignalAnswer(
+            "the scan",
+            noun="slice",
+            stop_seconds=GRACE_SECONDS + STOP_SECONDS,
+            lease_seconds=settings.lease,
+            quiet=self._quiet,
+        )
+        async with AsyncExitStack() as stack:
+            with stop_on_signals(self._stop, asyncio.get_running_loop(), on_signal=answer):
+                with cancel_on_stop(self._stop):
+                    source = await asyncio.to_thread(open_source, settings)
+                    stack.push_async_callback(asyncio.to_thread, source.close)
+                job = self._make_job(source)
+                with translate_write_errors(settings.out):
+                    with cancel_on_stop(self._stop):
+                        await asyncio.to_thread(source.snapshot)
+                        prepared = await workspace.prepare(settings, source)
+                        before = await read_report(settings)
+                    answer.count_in_flight = lambda: job.monitor.in_flight
+                    self._print_start(prepared, before)
+                    stopped_by, began = "done", time.monotonic()
+                    if not before.complete:
+                        stopped_by = await self._scan(job, prepared)
+            return await self._finish(job, stopped_by, time.monotonic() - began)
+
+    def _make_job(self, source: Source) -> ScanJob:
+        """Import what the settings name, before anything is created."""
+        settings = self._settings
+        if settings.out.endswith(".parquet"):
+            parquet_output.import_pyarrow()
+        check = None if settings.check is None else import_function(settings.check, flag="--check")
+        fix = None if settings.fix is None else import_function(settings.fix, flag="--fix")
+        return ScanJob(settings, source, check=check, fix=fix, stop=self._stop)
 
     async def _scan(self, job: ScanJob, prepared: workspace.PreparedScan) -> str:
         showing = asyncio.create_task(self._show(job))
@@ -82,24 +96,27 @@ class ScanCommand:
         with open_live_display(transient=True) as draw:
             while True:
                 rate.record(job.counts.records, time.monotonic())
-                draw(view.make_progress_panel(self._settings, job.counts, job.status, rate.current))
+                rows = view.list_run_rows(self._settings, job.monitor.states, job.monitor.errors)
+                draw(view.make_progress_panel(self._settings, job.counts, job.status, rate.current, rows))
                 await asyncio.sleep(REFRESH_SECONDS)
 
     async def _show_lines(self, job: ScanJob, rate: view.Rate) -> None:
-        next_line = time.monotonic() + view.LINE_SECONDS
+        timer = run_view.LineTimer(time.monotonic())
         while True:
             await asyncio.sleep(REFRESH_SECONDS)
             rate.record(job.counts.records, time.monotonic())
-            if time.monotonic() < next_line:
+            states, errors = job.monitor.states, job.monitor.errors
+            if not timer.is_due(time.monotonic(), states, errors):
                 continue
-            next_line += view.LINE_SECONDS
             if self._json:
-                print_json_line({"event": "progress", **view.progress_to_json(job.counts, job.status, rate.current)})
+                about = view.progress_to_json(job.counts, job.status, rate.current) | run_view.to_json(states, errors)
+                print_json_line({"event": "progress", **about})
                 sys.stdout.flush()
             else:
-                print_line(view.format_line(job.counts, job.status, rate.current))
+                rows = view.list_run_rows(self._settings, states, errors)
+                print_line(view.format_line(job.counts, job.status, rate.current, rows))
 
-    async def _finish(self, stopped_by: str, seconds: float) -> int:
+    async def _finish(self, job: ScanJob, stopped_by: str, seconds: float) -> int:
         settings = self._settings
         report = await read_report(settings, with_examples=not (self._quiet or self._json))
         if settings.out.endswith(".parquet"):
@@ -108,9 +125,18 @@ class ScanCommand:
                     parquet_output.write_parquet, Path(settings.out), settings.findings_path, report.length
                 )
         if self._json:
-            print_json_line({"event": "summary", "stopped_by": stopped_by, "seconds": seconds, **report.as_dict()})
+            print_json_line(
+                {
+                    "event": "summary",
+                    "stopped_by": stopped_by,
+                    "seconds": seconds,
+                    **report.as_dict(),
+                    **run_view.to_json((), job.monitor.errors),
+                }
+            )
         elif not self._quiet:
-            print_facts(view.describe_end(report), view.list_facts(report, seconds))
+            rows = [*view.list_facts(report, seconds), *run_view.list_error_rows(job.monitor.errors)]
+            print_facts(view.describe_end(report), rows)
         if report.status.waiting:
             print_error(f"{pluralize(report.status.waiting, 'slice')} left. Run the same command again to resume")
         if report.status.dead:

@@ -1,12 +1,13 @@
 """Texts of `swath scan`: the live panel, log lines, JSON and the report at the end."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import RenderableType
 
-from swath import Status
+from swath import HandlerError, RunState, Status
+from swath.cli import run_view
 from swath.cli.formatting import format_duration, format_size, pluralize
 from swath.cli.terminal import make_panel
 from swath.scan.counts import Counts
@@ -14,7 +15,6 @@ from swath.scan.report import ScanReport
 from swath.scan.settings import ScanSettings
 from swath.scan.workspace import PreparedScan
 
-LINE_SECONDS = 10.0
 WINDOW_SECONDS = 10.0  # of the current rate
 MAX_CODES = 6  # in a line
 
@@ -59,12 +59,13 @@ def describe_end(report: ScanReport) -> str:
     return "everything was scanned" if report.complete else "stopped"
 
 
-def format_line(counts: Counts, status: Status | None, rate: float) -> str:
-    """Return the progress as one line, for logs."""
+def format_line(counts: Counts, status: Status | None, rate: float, run_rows: Sequence[tuple[str, str]] = ()) -> str:
+    """Return the progress as one line, for logs. `run_rows` are those of `list_run_rows`."""
     parts = [pluralize(counts.records, "record"), f"{rate:,.0f}/s", format_size(counts.bytes)]
     if status is not None:
         parts.append(f"{pluralize(status.waiting, 'slice')} waiting")
     parts.append(f"open: {_format_codes(counts)}")
+    parts += run_view.format_rows(run_rows)
     return ", ".join(parts)
 
 
@@ -80,12 +81,26 @@ def progress_to_json(counts: Counts, status: Status | None, rate: float) -> dict
     }
 
 
-def make_progress_panel(settings: ScanSettings, counts: Counts, status: Status | None, rate: float) -> RenderableType:
-    """Return the live display."""
+def list_run_rows(
+    settings: ScanSettings, states: Sequence[RunState], errors: Sequence[HandlerError]
+) -> list[tuple[str, str]]:
+    """Return the errors of the check, and why the scan does nothing, if so."""
+    return [*run_view.list_error_rows(errors), *run_view.list_state_rows(states, settings.store_url)]
+
+
+def make_progress_panel(
+    settings: ScanSettings,
+    counts: Counts,
+    status: Status | None,
+    rate: float,
+    run_rows: Sequence[tuple[str, str]] = (),
+) -> RenderableType:
+    """Return the live display. `run_rows` are those of `list_run_rows`."""
     rows = [("records", f"{counts.records:,}   {rate:,.0f}/s now"), ("read", format_size(counts.bytes))]
     if status is not None:
         rows.append(("slices", f"{status.done:,} done, {status.waiting:,} waiting, {status.dead:,} dead"))
     rows.append(("open", _format_codes(counts)))
+    rows += run_rows
     return make_panel(f"scanning {settings.get_identity()['source']}", rows)
 
 

@@ -5,9 +5,14 @@ child sends its statistics through a pipe, and the parent sends a stop request t
 """
 
 import asyncio
+import logging
+import math
 import multiprocessing
 import signal
+import time
+from collections import Counter
 from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, Final
@@ -15,8 +20,21 @@ from typing import Any, Final
 import uvloop
 
 import swath
-from swath import Frontier, SchemaError, Status, Stop, StoreFull, StoreUnavailable, Summary, SwathError, UsageError
-from swath.crawl.job import CrawlJob, count_pages
+from swath import (
+    STOP_SECONDS,
+    Frontier,
+    HandlerError,
+    RunState,
+    SchemaError,
+    Status,
+    Stop,
+    StoreFull,
+    StoreUnavailable,
+    Summary,
+    SwathError,
+    UsageError,
+)
+from swath.crawl.job import GRACE_SECONDS, CrawlJob, count_pages
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import sum_stats
 
@@ -27,6 +45,7 @@ ERROR_FAMILIES: Final = (
     StoreFull,
     SchemaError,
 )  # each needs a different action from the user
+IDLE: Final = {"leased", "pacing", "delayed"}  # states that mean nothing while another process works
 SUMMED: Final = ("done", "retried", "died", "released", "split", "lost", "discovered")
 
 
@@ -48,6 +67,7 @@ class Fleet:
         self._children: list[_Child] = []
         self._status: Status | None = None
         self._total_pages = 0
+        self._stopping_since: float | None = None
         self.failures: list[str] = []  # one line for each process that failed
 
     def stats(self) -> dict[str, Any]:
@@ -55,6 +75,33 @@ class Fleet:
         if self._job is not None:
             return {**self._job.stats.as_dict(), "rate": self._job.stats.rate()}
         return sum_stats([child.stats for child in self._children if child.stats])
+
+    @property
+    def in_flight(self) -> int:
+        """The number of pages that are being fetched or processed."""
+        if self._job is not None:
+            return self._job.stats.in_flight
+        return sum(child.stats.get("in_flight", 0) for child in self._children)
+
+    @property
+    def states(self) -> Sequence[RunState]:
+        """Why nothing happens, or less than could, in all processes."""
+        if self._job is not None:
+            return self._job.monitor.states
+        states = merge_states([child.states for child in self._children if not child.ended])
+        if self._stopping_since is None:
+            return states
+        seconds = time.monotonic() - self._stopping_since
+        left = math.ceil(max(0.0, GRACE_SECONDS + STOP_SECONDS - seconds))
+        detail = f"{self.in_flight:,} page{'' if self.in_flight == 1 else 's'} in flight, at most {left} s"
+        return [RunState("stopping", detail, seconds), *(state for state in states if state.name != "stopping")]
+
+    @property
+    def errors(self) -> Sequence[HandlerError]:
+        """The errors of page handlers, which are bugs of swath."""
+        if self._job is not None:
+            return self._job.monitor.errors
+        return sum_errors(error for child in self._children for error in child.errors)
 
     @property
     def status(self) -> Status | None:
@@ -103,6 +150,8 @@ class Fleet:
             await asyncio.sleep(REPORT_SECONDS)
 
     def _forward_stop(self) -> None:
+        if self._stop.reason is not None and self._stopping_since is None:
+            self._stopping_since = time.monotonic()
         for child in self._children:
             if self._stop.abort_error is not None:
                 child.kill()
@@ -116,6 +165,8 @@ class _Child:
     def __init__(self, context: Any, settings: CrawlSettings, number: int) -> None:
         self.number = number
         self.stats: dict[str, Any] = {}
+        self.states: Sequence[RunState] = ()
+        self.errors: Sequence[HandlerError] = ()
         self.summary: Summary | None = None
         self.failure: str | None = None
         self.error_type: type[SwathError] = ChildFailed  # of the failure
@@ -141,7 +192,10 @@ class _Child:
             while self._pipe.poll():
                 kind, value = self._pipe.recv()
                 if kind == "stats":
-                    self.stats = value
+                    self.stats, self.states, self.errors = value
+                elif kind == "log":
+                    name, level, message = value
+                    logging.getLogger(name).log(level, "%s", message)
                 elif kind == "summary":
                     self.summary = value
                 else:
@@ -150,6 +204,10 @@ class _Child:
             self._loop.remove_reader(self._pipe.fileno())
             if not self._closed.done():
                 self._closed.set_result(None)
+
+    @property
+    def ended(self) -> bool:
+        return self.summary is not None or self.failure is not None
 
     async def wait(self) -> None:
         """Wait until the process has exited."""
@@ -190,13 +248,33 @@ def _send(pipe: Connection, kind: str, value: object) -> None:
         pass  # the parent has exited
 
 
+class _LogForwarder(logging.Handler):
+    """Sends what swath logs to the parent, which may have a live display on the terminal."""
+
+    def __init__(self, pipe: Connection, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(logging.WARNING)
+        self._pipe = pipe
+        self._loop = loop
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = (record.name, record.levelno, self.format(record))
+        try:
+            self._loop.call_soon_threadsafe(_send, self._pipe, "log", message)
+        except RuntimeError:
+            pass  # the loop is closed
+
+
 async def _crawl(settings: CrawlSettings, number: int, pipe: Connection) -> Summary:
+    logger = logging.getLogger("swath")
+    logger.addHandler(_LogForwarder(pipe, asyncio.get_running_loop()))
+    logger.propagate = False
     async with swath.open(settings.store_url, create=False) as frontier:
         return await _crawl_and_report(CrawlJob(settings, frontier, number=number), pipe)
 
 
 async def _crawl_and_report(job: CrawlJob, pipe: Connection) -> Summary:
     loop = asyncio.get_running_loop()
+    job.stop.acknowledged = True  # by the parent
 
     def receive() -> None:
         try:
@@ -205,9 +283,12 @@ async def _crawl_and_report(job: CrawlJob, pipe: Connection) -> Summary:
             loop.remove_reader(pipe.fileno())
             job.stop.request("parent process exited")
 
+    def send_stats(rate: float) -> None:
+        _send(pipe, "stats", ({**job.stats.as_dict(), "rate": rate}, job.monitor.states, job.monitor.errors))
+
     async def report() -> None:
         while True:
-            _send(pipe, "stats", {**job.stats.as_dict(), "rate": job.stats.rate()})
+            send_stats(job.stats.rate())
             await asyncio.sleep(REPORT_SECONDS)
 
     loop.add_signal_handler(signal.SIGTERM, job.stop.request, "SIGTERM")  # a service manager signals all processes
@@ -218,7 +299,7 @@ async def _crawl_and_report(job: CrawlJob, pipe: Connection) -> Summary:
     finally:
         reporting.cancel()
         loop.remove_reader(pipe.fileno())
-        _send(pipe, "stats", {**job.stats.as_dict(), "rate": 0.0})
+        send_stats(0.0)
 
 
 def _find_common_error_type(types: Iterable[type[SwathError]]) -> type[SwathError]:
@@ -233,4 +314,27 @@ def _sum_summaries(summaries: Sequence[Summary]) -> Summary:
         **{name: sum(getattr(summary, name) for summary in summaries) for name in SUMMED},
         seconds=max((summary.seconds for summary in summaries), default=0.0),
         stopped_by=min(reasons - {"done"}, default="done"),
+        errors=dict(sum((Counter(summary.errors) for summary in summaries), Counter())),
     )
+
+
+def merge_states(states: Sequence[Sequence[RunState]]) -> list[RunState]:
+    """Return the states of several processes: those of any process, and IDLE ones if all processes are idle.
+
+    Of two processes in the same state, the one that has been in it for longer describes it.
+    """
+    idle = all(any(state.name in IDLE for state in one) for one in states)
+    longest: dict[str, RunState] = {}
+    for state in sorted((state for one in states for state in one), key=lambda state: -state.seconds):
+        if idle or state.name not in IDLE:
+            longest.setdefault(state.name, state)
+    return list(longest.values())
+
+
+def sum_errors(errors: Iterable[HandlerError]) -> list[HandlerError]:
+    """Add up the errors of several processes by text, the most frequent first."""
+    total: dict[str, HandlerError] = {}
+    for error in errors:
+        known = total.get(str(error))
+        total[str(error)] = error if known is None else replace(known, count=known.count + error.count)
+    return sorted(total.values(), key=lambda error: -error.count)

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
 import swath
-from swath import Frontier, Status, Stop, Summary
+from swath import Frontier, RunMonitor, Status, Stop, Summary
 from swath.crawl import fd_limit, seeds, workspace
 from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.http.connect_to import ConnectTo
@@ -22,7 +22,7 @@ from swath.crawl.stats import CrawlStats
 from swath.gc_tuning import collect_garbage_rarely
 
 CHECK_SECONDS = 0.5  # between checks of --max-pages and --max-duration
-GRACE_SECONDS = 7.0  # for pages in flight, after a stop was requested
+GRACE_SECONDS = 5.0  # for pages in flight, after a stop was requested; the run ends at most STOP_SECONDS later
 HANDLER_SECONDS = 60.0  # for parsing and store calls, in addition to the fetcher's timeout
 CONNECT_SECONDS = 10.0
 FIRST_BYTE_SECONDS = 20.0
@@ -39,6 +39,7 @@ class CrawlJob:
         self.number = number
         self.stop = stop or Stop()
         self.stats = CrawlStats()
+        self.monitor = RunMonitor(noun="page", handler="page handler")
         self.status: Status | None = None  # of the whole frontier, as of the last check
         self.total_pages = 0  # of the whole crawl, as of the last check
         self._frontier = frontier
@@ -71,6 +72,7 @@ class CrawlJob:
                 handle_signals=False,
                 output=output,
                 stop=self.stop,
+                monitor=self.monitor,
             )
             if summary.stopped_by == "done":
                 await asyncio.to_thread(output.finish_indexes)

@@ -7,6 +7,7 @@ different text, such as another key that is missing, and that is one kind.
 import logging
 import re
 import threading
+import traceback
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -45,9 +46,12 @@ class HandlerErrors:
         self._logged: dict[tuple[str, str | None], int] = {}
         self._lock = threading.Lock()
 
-    def record(self, key: str, reason: str, trace: str | None) -> None:
-        """Count an error. Log the first of its kind with its traceback, then the 10th, the 100th and so on."""
-        places = [] if trace is None else list_places(trace)
+    def record(self, key: str, reason: str, cause: BaseException | str | None) -> None:
+        """Count an error. Log the first of its kind with its traceback, then the 10th, the 100th and so on.
+
+        `cause` is the exception or its traceback as text.
+        """
+        places = list_places(cause)
         path = next((place for place in reversed(places) if not place.startswith(_PASSED_THROUGH)), None)
         kind = (reason.partition(":")[0], path or next(reversed(places), None))
         key = _make_printable(key)[:MAX_REASON_CHARS]
@@ -63,7 +67,7 @@ class HandlerErrors:
             if due:
                 self._logged[kind] = error.count
         if error.count == 1:
-            self._log_first(error, trace)
+            self._log_first(error, format_trace(cause))
         elif due:
             log.warning("the %s failed %s times: %s; last for %s", self._handler, f"{error.count:,}", error, key)
 
@@ -93,9 +97,24 @@ def count_errors(errors: "tuple[HandlerError, ...]") -> dict[str, int]:
     return counts
 
 
-def list_places(trace: str) -> list[str]:
+def list_places(cause: BaseException | str | None) -> list[str]:
     """Return file:line of each frame of a traceback, the innermost last."""
-    return [f"{match['file']}:{match['line']}" for match in _FRAME.finditer(trace)]
+    match cause:
+        case None:
+            return []
+        case str():
+            return [f"{match['file']}:{match['line']}" for match in _FRAME.finditer(cause)]
+        case _:
+            return [f"{frame.f_code.co_filename}:{line}" for frame, line in traceback.walk_tb(cause.__traceback__)]
+
+
+def format_trace(cause: BaseException | str | None) -> str | None:
+    if cause is None or isinstance(cause, str):
+        return cause
+    try:
+        return "".join(traceback.format_exception(cause))
+    except Exception as error:  # noqa: BLE001  formatting calls methods of the user's exception class
+        return f"(its traceback cannot be shown: {type(error).__name__})"
 
 
 def is_power_of_ten(number: int) -> bool:

@@ -33,8 +33,8 @@ class RunMonitor:
         """The number of items that this run has claimed and not settled."""
         return self._read_facts().in_flight
 
-    def record_error(self, key: str, reason: str, *, error: str | None = None) -> None:
-        """Count an error that the handler caught, like one that it raised. `error` is the traceback.
+    def record_error(self, key: str, reason: str, *, error: BaseException | str | None = None) -> None:
+        """Count an error that the handler caught, like one that it raised. `error` is the exception or its traceback.
 
         Any thread may call this.
         """

@@ -153,6 +153,8 @@ class _Run:
             reason, cancelled = await self._wait_for_end()
             if reason not in get_args(Until):
                 self._begin_stop(reason)
+            else:
+                self._watch.log_changes(self._monitor.states)  # what it waited for may have ended just now
             await self._wind_down(claiming)
         finally:
             self._abandon_all()

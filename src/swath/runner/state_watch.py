@@ -17,7 +17,7 @@ from swath.runner.store_retry import UNAVAILABLE
 log = logging.getLogger("swath.runner")
 
 WATCH_SECONDS = 1.0
-IDLE_SECONDS = 2.0  # without an item to start, after which the run finds out what it waits for
+IDLE_SECONDS = 1.0  # without an item to start, after which the run finds out what it waits for
 MAX_PENDING = 100  # items among which a claimed one is looked for
 LOGGED_ELSEWHERE = {"stopping", "store away", "disk full"}
 
@@ -44,7 +44,7 @@ class StateWatch:
                     self.waiting = None  # the claim loop reports it
                 if idle_since() != since:
                     self.waiting = None  # an item was claimed in the meantime
-            self._log_changes(states())
+            self.log_changes(states())
             await asyncio.sleep(WATCH_SECONDS)
 
     async def _look(self) -> Waiting:
@@ -69,7 +69,8 @@ class StateWatch:
                         return Holder(item.worker, has_ended(item.worker), as_datetime(item.expires_at))
         return None
 
-    def _log_changes(self, states: tuple[RunState, ...]) -> None:
+    def log_changes(self, states: tuple[RunState, ...]) -> None:
+        """Log which states have begun and ended since the last call."""
         now = lease_clock()
         current = {state.name: state for state in states if state.name not in LOGGED_ELSEWHERE}
         for name in self._logged.keys() - current.keys():

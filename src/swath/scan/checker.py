@@ -28,6 +28,12 @@ class CheckProgress(Protocol):
     abandoned: bool
 
 
+class RecordError(Protocol):
+    """Counts an exception of a user's function. It is called in any thread."""
+
+    def __call__(self, key: str, reason: str, *, error: BaseException) -> None: ...
+
+
 class BadCheck(UsageError):
     """`check` or `fix` is wrong in a way that would repeat for every record."""
 
@@ -35,10 +41,17 @@ class BadCheck(UsageError):
 class Checker:
     """Calls `check` for records, and `fix` for those with findings. Both may be async functions."""
 
-    def __init__(self, check: Callable[..., Any], fix: Callable[..., Any] | None, refetch: Refetch) -> None:
+    def __init__(
+        self,
+        check: Callable[..., Any],
+        fix: Callable[..., Any] | None,
+        refetch: Refetch,
+        record_error: RecordError,
+    ) -> None:
         self._check = check
         self._fix = fix
         self._refetch = refetch
+        self._record_error = record_error
         self.is_async = any(map(_is_async, (check, fix)))
 
     def check_records(
@@ -56,7 +69,7 @@ class Checker:
             try:
                 answer = check(record)
             except Exception as error:  # noqa: BLE001  user code
-                yield record, make_open_events([_make_failure(CHECK_FAILED, error)])
+                yield record, make_open_events([self._fail(record, CHECK_FAILED, error)])
                 continue
             if answer is not None:
                 yield record, self._apply_fix(record, answer)
@@ -65,21 +78,21 @@ class Checker:
         progress.current = None
 
     def _apply_fix(self, record: AnyRecord, answer: Any) -> Sequence[FindingEvent]:
-        findings = _parse_answer(answer, record)
+        findings = self._parse_answer(answer, record)
         if self._fix is None or not _is_fixable(findings):
             return make_open_events(findings)
         try:
             self._fix(record)
         except Exception as error:  # noqa: BLE001
-            return make_open_events([*findings, _make_failure(FIX_FAILED, error)])
+            return make_open_events([*findings, self._fail(record, FIX_FAILED, error)])
         again: list[Finding] = []
         for step in self._refetch([record.key]):
             again += _get_source_findings(step)
             for one in step if isinstance(step, list) else ():
                 try:
-                    again += _parse_answer(self._check(one), one)
+                    again += self._parse_answer(self._check(one), one)
                 except Exception as error:  # noqa: BLE001
-                    again.append(_make_failure(CHECK_FAILED, error))
+                    again.append(self._fail(one, CHECK_FAILED, error))
         return compare_after_fix(findings, again)
 
     async def check_async(
@@ -89,24 +102,24 @@ class Checker:
         try:
             answer = await self._call(self._check, record, run_blocking)
         except Exception as error:  # noqa: BLE001
-            return make_open_events([_make_failure(CHECK_FAILED, error)])
+            return make_open_events([self._fail(record, CHECK_FAILED, error)])
         if answer is None:
             return ()
-        findings = _parse_answer(answer, record)
+        findings = self._parse_answer(answer, record)
         if self._fix is None or not _is_fixable(findings):
             return make_open_events(findings)
         try:
             await self._call(self._fix, record, run_blocking)
         except Exception as error:  # noqa: BLE001
-            return make_open_events([*findings, _make_failure(FIX_FAILED, error)])
+            return make_open_events([*findings, self._fail(record, FIX_FAILED, error)])
         again: list[Finding] = []
         for step in await run_blocking(lambda: list(self._refetch([record.key]))):
             again += _get_source_findings(step)
             for one in step if isinstance(step, list) else ():
                 try:
-                    again += _parse_answer(await self._call(self._check, one, run_blocking), one)
+                    again += self._parse_answer(await self._call(self._check, one, run_blocking), one)
                 except Exception as error:  # noqa: BLE001
-                    again.append(_make_failure(CHECK_FAILED, error))
+                    again.append(self._fail(one, CHECK_FAILED, error))
         return compare_after_fix(findings, again)
 
     async def _call(
@@ -115,6 +128,43 @@ class Checker:
         if _is_async(function):
             return await function(record)
         return await run_blocking(lambda: function(record))
+
+    def _parse_answer(self, answer: Any, record: AnyRecord) -> list[Finding]:
+        """Return the findings that `check` returned. Raise BadCheck for anything else."""
+        if answer is None:
+            return []
+        if isinstance(answer, Finding):
+            return [answer]
+        if inspect.iscoroutine(answer):
+            answer.close()
+            raise BadCheck("check returned a coroutine. Declare the function with `async def`, so that it is awaited")
+        if isinstance(answer, Iterable) and not isinstance(answer, str | bytes | dict):
+            try:
+                found = list(answer)
+            except BadCheck:
+                raise
+            except Exception as error:  # noqa: BLE001  user code: a generator raises when it is iterated
+                return [self._fail(record, CHECK_FAILED, error)]
+            if all(isinstance(one, Finding) for one in found):
+                return found
+        raise BadCheck(
+            f"check returned {answer!r:.100} for the record {record.key!r:.100}. "
+            "Return None, a swath.scan.Finding or a list of them"
+        )
+
+    def _fail(self, record: AnyRecord, code: str, error: Exception) -> Finding:
+        """Count an exception of a user's function, and return the finding for it, with its location."""
+        if isinstance(error, BadCheck):
+            raise error
+        if isinstance(error, Unreadable):
+            return Finding(error.code, error.message)
+        if isinstance(error, UsageError):
+            raise BadCheck(str(error)) from error  # an invalid Finding
+        last = traceback.format_exception_only(error)[-1].strip()
+        places = traceback.extract_tb(error.__traceback__)
+        where = f"{places[-1].filename}:{places[-1].lineno}" if places else None
+        self._record_error(record.key, last, error=error)
+        return Finding(code, last[:1_000], {"at": where})
 
 
 def _is_async(function: Callable[..., Any] | None) -> bool:
@@ -128,41 +178,3 @@ def _get_source_findings(step: ReadStep) -> list[Finding]:
 
 def _is_fixable(findings: Sequence[Finding]) -> bool:
     return any(finding.code not in UNFIXABLE for finding in findings)
-
-
-def _parse_answer(answer: Any, record: AnyRecord) -> list[Finding]:
-    """Return the findings that `check` returned. Raise BadCheck for anything else."""
-    if answer is None:
-        return []
-    if isinstance(answer, Finding):
-        return [answer]
-    if inspect.iscoroutine(answer):
-        answer.close()
-        raise BadCheck("check returned a coroutine. Declare the function with `async def`, so that it is awaited")
-    if isinstance(answer, Iterable) and not isinstance(answer, str | bytes | dict):
-        try:
-            found = list(answer)
-        except BadCheck:
-            raise
-        except Exception as error:  # noqa: BLE001  user code: a generator raises when it is iterated
-            return [_make_failure(CHECK_FAILED, error)]
-        if all(isinstance(one, Finding) for one in found):
-            return found
-    raise BadCheck(
-        f"check returned {answer!r:.100} for the record {record.key!r:.100}. "
-        "Return None, a swath.scan.Finding or a list of them"
-    )
-
-
-def _make_failure(code: str, error: Exception) -> Finding:
-    """Return the finding for an exception of a user's function, with its location."""
-    if isinstance(error, BadCheck):
-        raise error
-    if isinstance(error, Unreadable):
-        return Finding(error.code, error.message)
-    if isinstance(error, UsageError):
-        raise BadCheck(str(error)) from error  # an invalid Finding
-    last = traceback.format_exception_only(error)[-1].strip()
-    places = traceback.extract_tb(error.__traceback__)
-    where = f"{places[-1].filename}:{places[-1].lineno}" if places else None
-    return Finding(code, last[:1_000], {"at": where})

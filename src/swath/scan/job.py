@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import swath
-from swath import Status, Stop, Summary
+from swath import RunMonitor, Status, Stop, Summary
 from swath.gc_tuning import collect_garbage_rarely
 from swath.scan import workspace
 from swath.scan.checker import Checker
@@ -37,8 +37,9 @@ class ScanJob:
         self.stop = stop or Stop()
         self.status: Status | None = None
         self.counts = Counts()
+        self.monitor = RunMonitor(noun="slice", handler="check")
         self._source = source
-        self._checker = None if check is None else Checker(check, fix, source.fetch)
+        self._checker = None if check is None else Checker(check, fix, source.fetch, self.monitor.record_error)
 
     async def run(self, prepared: workspace.PreparedScan) -> Summary:
         """Scan until everything is settled or a stop is requested."""
@@ -74,6 +75,7 @@ class ScanJob:
                 handle_signals=False,
                 output=output,
                 stop=self.stop,
+                monitor=self.monitor,
             )
             if handler.failure is not None:
                 raise handler.failure
