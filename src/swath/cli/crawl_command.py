@@ -10,12 +10,14 @@ from pathlib import Path
 
 from swath import Frontier, Status, Stop, UsageError, mask_password, stop_on_signals
 from swath.cli import crawl_view as view
+from swath.cli.confirm import confirm
 from swath.cli.exit_codes import ExitCode
 from swath.cli.explain import explain_key
 from swath.cli.formatting import escape, pluralize
 from swath.cli.terminal import is_terminal, open_live_display, print_error, print_facts, print_json_line
 from swath.crawl import fd_limit, seeds
 from swath.crawl.archive import index
+from swath.crawl.discard import discard_crawl, read_contents
 from swath.crawl.fleet import ChildFailed, Fleet
 from swath.crawl.http.connect_to import ConnectTo
 from swath.crawl.job import count_pages
@@ -31,8 +33,13 @@ FAILED = "failed"  # what stopped a crawl whose processes all failed
 class CrawlCommand:
     """One run of `swath crawl`. It opens the frontier once; only child processes open it again."""
 
-    def __init__(self, settings: CrawlSettings, *, json: bool, quiet: bool) -> None:
+    def __init__(
+        self, settings: CrawlSettings, *, fresh: bool = False, yes: bool = False, json: bool, quiet: bool
+    ) -> None:
+        """`fresh` discards an earlier crawl, after the user has confirmed it or if `yes` is given."""
         self._settings = settings
+        self._fresh = fresh
+        self._yes = yes
         self._json = json
         self._quiet = quiet
         self._stop = Stop()
@@ -43,7 +50,9 @@ class CrawlCommand:
         async with AsyncExitStack() as stack:
             with stop_on_signals(self._stop, asyncio.get_running_loop()):
                 with translate_write_errors(settings.directory):
-                    workspace = await stack.enter_async_context(open_workspace(settings, _read_seeds(urls, seeds_file)))
+                    discard = self._discard_crawl if self._fresh else None
+                    opening = open_workspace(settings, _read_seeds(urls, seeds_file), discard=discard)
+                    workspace = await stack.enter_async_context(opening)
                 frontier = workspace.frontier
                 fleet = Fleet(settings, frontier, self._stop)
                 before = await frontier.status()
@@ -58,6 +67,16 @@ class CrawlCommand:
                     except ChildFailed:
                         stopped_by = FAILED
             return await self._finish(frontier, fleet, stopped_by, time.monotonic() - began)
+
+    async def _discard_crawl(self) -> None:
+        """Discard the crawl that the directory holds, after naming what is lost."""
+        contents = await read_contents(self._settings)
+        if contents is not None:
+            if not self._yes or not self._quiet:
+                print(f"swath: --fresh discards {escape(view.format_contents(contents))}", file=sys.stderr, flush=True)
+            if not self._yes:
+                confirm("Discard it and start over?", advice="add --yes to discard it without a question")
+            await discard_crawl(self._settings)
 
     async def _crawl(self, fleet: Fleet) -> str:
         showing = asyncio.create_task(self._show_progress(fleet))
