@@ -5,7 +5,7 @@ async with swath.open("sqlite:///work.db") as frontier:
     await frontier.run(handler, workers=100)
 """
 
-from swath.backends.registry import Backend, Opening, StoreURL, describe, list_frontiers, migrate, open
+from swath.backends.registry import Backend, Opening, StoreURL, delete, describe, list_frontiers, migrate, open
 from swath.claim import Claim
 from swath.core import events
 from swath.core.check import CheckReport, Mismatch
@@ -128,6 +128,7 @@ __all__ = [
     "WrongTransaction",
     "check_key",
     "check_lane",
+    "delete",
     "describe",
     "events",
     "find_passwords",

@@ -58,7 +58,7 @@ FUNCTIONS = [
     *[pair for owner in PUBLIC_CLASSES for pair in public_methods(owner)],
     *[
         (name, getattr(swath, name))
-        for name in ("open", "migrate", "describe", "retry_while_unavailable", "stop_on_signals")
+        for name in ("open", "migrate", "describe", "delete", "retry_while_unavailable", "stop_on_signals")
     ],
 ]
 

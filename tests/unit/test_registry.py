@@ -29,6 +29,9 @@ class OtherBackend:
     async def describe(self, url: swath.StoreURL) -> swath.StoreInfo:
         return swath.StoreInfo("other", 7, 8)
 
+    async def delete(self, url: swath.StoreURL) -> None:
+        pass
+
 
 OTHER: swath.Backend = OtherBackend()
 

@@ -1,5 +1,6 @@
 """Open a frontier by URL. The scheme of the URL names the backend; other packages add backends as entry points."""
 
+import asyncio
 import difflib
 import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -51,6 +52,11 @@ class Backend(Protocol):
 
     async def describe(self, url: "StoreURL") -> StoreInfo:
         """Return the format and the size of an existing store."""
+        ...
+
+    async def delete(self, url: "StoreURL") -> None:
+        """Delete the frontier and nothing else. Raise NotAFrontier if there is none, and StoreUnavailable while a
+        worker holds items of it."""
         ...
 
     # A backend whose databases hold several frontiers may also have
@@ -121,6 +127,9 @@ class _MemoryBackend:
     async def describe(self, url: StoreURL) -> StoreInfo:
         return StoreInfo("memory", 0, 0)
 
+    async def delete(self, url: StoreURL) -> None:
+        raise UsageError("a frontier in memory ends with its process: close it instead")
+
 
 class _SqliteBackend:
     """A frontier in a SQLite file."""
@@ -168,6 +177,11 @@ class _SqliteBackend:
 
         return list_frontiers(url.url, url.path)
 
+    async def delete(self, url: StoreURL) -> None:
+        from swath.backends.sqlite.delete import delete
+
+        await asyncio.to_thread(delete, url.path, schema=url.query.get("schema"))
+
 
 class _PostgresBackend:
     """A frontier in a schema of a PostgreSQL database."""
@@ -200,6 +214,12 @@ class _PostgresBackend:
             from swath.backends.postgres.list_frontiers import list_frontiers
 
         return await list_frontiers(url.url)
+
+    async def delete(self, url: StoreURL) -> None:
+        with _require_psycopg():
+            from swath.backends.postgres.delete import delete
+
+        await delete(url.url)
 
 
 @contextmanager
@@ -381,3 +401,13 @@ async def list_frontiers(url: str) -> Sequence[str]:
     parsed = StoreURL.parse(url)
     list_all = getattr(find_backend(parsed), "list_frontiers", None)
     return [url] if list_all is None else list(await list_all(parsed))
+
+
+async def delete(url: str) -> None:
+    """Delete the frontier at `url` with all of its items, facts and counters.
+
+    Tables that are not swath's stay. Raise NotAFrontier if there is no frontier, and StoreUnavailable if a worker holds
+    items of it, or has the SQLite file open.
+    """
+    parsed = StoreURL.parse(url)
+    await find_backend(parsed).delete(parsed)

@@ -15,7 +15,7 @@ from swath import MissingExtra, StoreUnavailable
 from swath.cli.command import check_optional_store, run_command
 from swath.cli.parsers import parse_duration, parse_size
 from swath.crawl.settings import OUTPUT, SETTINGS, CrawlSettings, SettingInfo, format_flag
-from swath.crawl.settings_file import FILE, lacks_password, resolve_settings
+from swath.crawl.settings_file import EVERYTHING, FILE, lacks_password, resolve_settings
 
 MISSING = "`swath crawl` needs more packages: pip install 'swath[crawl]'"
 PARSERS: dict[str | None, Callable[..., Any] | None] = {"duration": parse_duration, "size": parse_size, None: None}
@@ -31,6 +31,11 @@ def crawl(
         str | None,
         typer.Option("--seeds", metavar="FILE", help="File with more seeds, one per line; - is standard input"),
     ] = None,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="Discard the crawl in DIR, with its archive and its frontier, and start over"),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before --fresh discards the crawl")] = False,
     reset: Annotated[
         list[str] | None,
         typer.Option("--reset", metavar="NAME", help="Return a saved setting to its default, such as exclude, or all"),
@@ -59,9 +64,10 @@ def crawl(
             name: tuple(value) if name in _LISTS else value for name, value in values.items() if _is_given(ctx, name)
         }
         check_optional_store(values["store"])
-        return resolve_settings(given, reset=reset or ())
+        return resolve_settings(given, reset=[EVERYTHING] if fresh else reset or ())
 
-    run_command(values["store"], _crawl(settings, urls or [], seeds, json=json, quiet=quiet), loop=_make_loop)
+    work = _crawl(settings, urls or [], seeds, fresh=fresh, yes=yes, json=json, quiet=quiet)
+    run_command(values["store"], work, loop=_make_loop)
 
 
 _LISTS = frozenset(field.name for field in fields(CrawlSettings) if field.type == tuple[str, ...])
@@ -77,7 +83,7 @@ def _build_signature() -> inspect.Signature:
     """Return the signature of `crawl` with one option per setting in the place of `**values`."""
     own = inspect.signature(crawl).parameters
     settings = [_build_option(field) for field in fields(CrawlSettings) if field.name in SETTINGS]
-    before, after = ("ctx", "urls", "seeds"), ("reset", "json", "quiet")
+    before, after = ("ctx", "urls", "seeds"), ("fresh", "yes", "reset", "json", "quiet")
     return inspect.Signature([*(own[name] for name in before), *settings, *(own[name] for name in after)])
 
 
@@ -131,7 +137,14 @@ def _make_loop() -> asyncio.AbstractEventLoop:
 
 
 async def _crawl(
-    settings: Callable[[], CrawlSettings], urls: Sequence[str], seeds: str | None, *, json: bool, quiet: bool
+    settings: Callable[[], CrawlSettings],
+    urls: Sequence[str],
+    seeds: str | None,
+    *,
+    fresh: bool,
+    yes: bool,
+    json: bool,
+    quiet: bool,
 ) -> int:
     try:
         from swath.cli.crawl_command import CrawlCommand
@@ -139,7 +152,7 @@ async def _crawl(
         raise MissingExtra(MISSING) from error
     resolved = settings()
     try:
-        return await CrawlCommand(resolved, json=json, quiet=quiet).run(urls, seeds)
+        return await CrawlCommand(resolved, fresh=fresh, yes=yes, json=json, quiet=quiet).run(urls, seeds)
     except StoreUnavailable as error:
         if lacks_password(resolved):
             error.add_note(

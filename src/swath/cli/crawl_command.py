@@ -12,6 +12,7 @@ from typing import Any
 from swath import STOP_SECONDS, Frontier, RunState, Status, Stop, UsageError, stop_on_signals
 from swath.cli import crawl_view as view
 from swath.cli import run_view
+from swath.cli.confirm import confirm
 from swath.cli.crawl_summary import FAILED, describe_end, list_next_steps, print_summary
 from swath.cli.exit_codes import ExitCode
 from swath.cli.failed_seeds import FailedSeeds
@@ -20,6 +21,7 @@ from swath.cli.interrupts import SignalAnswer, cancel_on_stop
 from swath.cli.terminal import is_terminal, open_live_display, print_error, print_json_line, print_line
 from swath.crawl import fd_limit, seeds
 from swath.crawl.archive import index
+from swath.crawl.discard import discard_crawl, read_contents
 from swath.crawl.failed_pages import retry_failed_pages
 from swath.crawl.fleet import ChildFailed, Fleet
 from swath.crawl.http.connect_to import ConnectTo
@@ -35,8 +37,13 @@ REFRESH_SECONDS = 0.5
 class CrawlCommand:
     """One run of `swath crawl`. It opens the frontier once; only child processes open it again."""
 
-    def __init__(self, settings: CrawlSettings, *, json: bool, quiet: bool) -> None:
+    def __init__(
+        self, settings: CrawlSettings, *, fresh: bool = False, yes: bool = False, json: bool, quiet: bool
+    ) -> None:
+        """`fresh` discards an earlier crawl, after the user has confirmed it or if `yes` is given."""
         self._settings = settings
+        self._fresh = fresh
+        self._yes = yes
         self._json = json
         self._quiet = quiet
         self._stop = Stop()
@@ -55,7 +62,9 @@ class CrawlCommand:
             )
             with stop_on_signals(self._stop, asyncio.get_running_loop(), on_signal=answer):
                 with translate_write_errors(settings.directory), cancel_on_stop(self._stop):
-                    workspace = await stack.enter_async_context(open_workspace(settings, _read_seeds(urls, seeds_file)))
+                    discard = self._discard_crawl if self._fresh else None
+                    opening = open_workspace(settings, _read_seeds(urls, seeds_file), discard=discard)
+                    workspace = await stack.enter_async_context(opening)
                 frontier = workspace.frontier
                 fleet = Fleet(settings, frontier, self._stop)
                 retried = await retry_failed_pages(frontier) if settings.retry_failed else 0
@@ -72,6 +81,16 @@ class CrawlCommand:
                     except ChildFailed:
                         stopped_by = FAILED
             return await self._finish(frontier, fleet, stopped_by, time.monotonic() - began)
+
+    async def _discard_crawl(self) -> None:
+        """Discard the crawl that the directory holds, after naming what is lost."""
+        contents = await read_contents(self._settings)
+        if contents is not None:
+            if not self._yes or not self._quiet:
+                print_error(f"--fresh discards {view.format_contents(contents)}")
+            if not self._yes:
+                confirm("Discard it and start over?", advice="add --yes to discard it without a question")
+            await discard_crawl(self._settings)
 
     async def _crawl(self, fleet: Fleet) -> str:
         watching = [asyncio.create_task(work) for work in (self._show_progress(fleet), self._report_seeds(fleet))]

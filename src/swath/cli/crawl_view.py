@@ -17,6 +17,7 @@ from swath import HandlerError, RunState, Status
 from swath.cli import run_view
 from swath.cli.formatting import escape, format_duration, format_size, pluralize
 from swath.crawl.archive import index
+from swath.crawl.discard import CrawlContents
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.workspace import Workspace, list_outputs
 
@@ -45,6 +46,14 @@ def format_start(workspace: Workspace, before: Status) -> str:
     delay = format_duration(settings.min_interval)
     parts.append(f"one page every {delay} from each {each}" if settings.min_interval else "no delay between pages")
     return ", ".join(parts)
+
+
+def format_contents(contents: CrawlContents) -> str:
+    """Return one line about what --fresh discards."""
+    files = f"{pluralize(contents.warc_files, 'WARC file')} ({format_size(contents.warc_bytes)})"
+    frontier = "no frontier" if contents.store is None else f"frontier {contents.store}"
+    counts = f"{pluralize(contents.pages, 'page')}, {pluralize(contents.queued, 'queued URL')}"
+    return f"{contents.directory}/: {files}, {counts}; {frontier}"
 
 
 def format_line(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, get_args
 from urllib.parse import quote, urlencode
 
-from swath import InvalidSetting, StoreURL, find_passwords, mask_password
+from swath import InvalidSetting, StoreURL, UsageError, find_passwords, mask_password
 from swath.crawl.settings import SETTINGS, CrawlSettings, format_flag
 
 FILE = "crawl.json"
@@ -48,6 +48,17 @@ def lacks_password(settings: CrawlSettings) -> bool:
     """Return whether the store of these settings was saved without its password."""
     saved = _read_values(settings.directory / FILE)
     return bool(saved.get(NO_PASSWORD)) and saved.get(STORE) == settings.store
+
+
+def check_same_store(settings: CrawlSettings) -> None:
+    """Raise UsageError if the directory belongs to another store than that of these settings."""
+    saved = _read_values(settings.directory / FILE)
+    if STORE in saved and saved[STORE] != _format_store(settings):
+        named = saved[STORE] or CrawlSettings(out=settings.out).store_url
+        raise UsageError(
+            f"{settings.directory} holds the crawl in {named}, not the one in {mask_password(settings.store_url)}: "
+            "leave out --store and SWATH_STORE"
+        )
 
 
 def save_settings(settings: CrawlSettings) -> None:

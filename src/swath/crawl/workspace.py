@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from swath.crawl.settings_file import find_changes, save_settings
 NAME_FILE = "archive-name"
 MIN_ATTEMPTS = 5  # of an item in the frontier, in addition to the crawler's own --retries
 SETTINGS_FACT = "crawl settings"  # key of the fact that `swath explain` and other machines read
+DISCARD_MARKER = "discarding"  # exists while --fresh discards the crawl
 ARCHIVE_FACT_PREFIX = "archive "  # key of the fact that marks an archive as this crawl's: this prefix and its name
 
 _OUTPUT_FILE = re.compile(r"(?:swath|pages)-\d{17}-\d+-(?P<name>.+)~(?P<number>\d+)\.(?:warc\.gz|jsonl\.gz)")
@@ -40,17 +41,20 @@ class Workspace:
 
 
 @asynccontextmanager
-async def open_workspace(settings: CrawlSettings, urls: Iterable[str]) -> AsyncIterator[Workspace]:
+async def open_workspace(
+    settings: CrawlSettings, urls: Iterable[str], *, discard: Callable[[], Awaitable[None]] | None = None
+) -> AsyncIterator[Workspace]:
     """Open or create the directory and the frontier, truncate output that a crash left, and queue the seeds.
 
-    `urls` are seeds as `read_seeds` yields them. A UsageError leaves directory and frontier as they were.
+    `urls` are seeds as `read_seeds` yields them. `discard` is called after they are checked, to start over. A
+    UsageError before that leaves directory and frontier as they were.
     """
     directory = settings.directory
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
         try:
-            workspace = await _prepare(stack, settings, urls)
+            workspace = await _prepare(stack, settings, urls, discard)
         except BaseException:
             with suppress(OSError):
                 for path in missing:
@@ -59,12 +63,25 @@ async def open_workspace(settings: CrawlSettings, urls: Iterable[str]) -> AsyncI
         yield workspace
 
 
-async def _prepare(stack: AsyncExitStack, settings: CrawlSettings, urls: Iterable[str]) -> Workspace:
+async def _prepare(
+    stack: AsyncExitStack,
+    settings: CrawlSettings,
+    urls: Iterable[str],
+    discard: Callable[[], Awaitable[None]] | None,
+) -> Workspace:
     directory = settings.directory
     with TemporaryFile("w+", dir=directory) as checked:
         changes = find_changes(settings)
+        if discard is not None:
+            seeds.check_seeds(settings, urls, checked)
+            if not checked.tell():
+                raise UsageError("--fresh starts over: give the URLs to start from, or --seeds")
+            urls = ()
+            await discard()
+        elif (directory / DISCARD_MARKER).exists():
+            raise UsageError(f"--fresh was interrupted while it discarded {directory}: run the command with --fresh")
         frontier = await _open_existing(stack, settings)
-        resumed = frontier is not None and await _check_is_crawl(frontier, settings)
+        resumed = frontier is not None and await check_is_crawl(frontier, settings)
         if not resumed:
             _refuse_orphans(directory)
         seeds.check_seeds(settings, urls, checked)
@@ -76,7 +93,7 @@ async def _prepare(stack: AsyncExitStack, settings: CrawlSettings, urls: Iterabl
             )
         else:
             if resumed:
-                committed = await _read_committed_lengths(frontier, settings)
+                committed = await read_committed_lengths(frontier, settings)
                 await asyncio.to_thread(_truncate_uncommitted, settings, committed)
             await _configure(frontier, settings)
         seeds.save_seeds(directory, checked)
@@ -103,7 +120,7 @@ async def _open_existing(stack: AsyncExitStack, settings: CrawlSettings) -> Fron
         return None
 
 
-async def _check_is_crawl(frontier: Frontier, settings: CrawlSettings) -> bool:
+async def check_is_crawl(frontier: Frontier, settings: CrawlSettings) -> bool:
     """Return whether the frontier holds a crawl; raise UsageError if it holds other work."""
     begun = (await frontier.status()).begun
     if begun and SETTINGS_FACT not in await frontier.facts([SETTINGS_FACT]):
@@ -128,7 +145,7 @@ async def _configure(frontier: Frontier, settings: CrawlSettings) -> None:
         await frontier.configure(**changes)
 
 
-async def _read_committed_lengths(frontier: Frontier, settings: CrawlSettings) -> dict[str, int]:
+async def read_committed_lengths(frontier: Frontier, settings: CrawlSettings) -> dict[str, int]:
     """Return the committed length of every output file.
 
     Raise UsageError if the directory has the archive of another crawl: the frontier does not know its files, so they
@@ -168,6 +185,12 @@ def get_archive_name(directory: Path) -> str:
     return name
 
 
+def is_own_output(directory: Path, name: str) -> bool:
+    """Return whether an output file has the name of this directory's archive."""
+    found = _OUTPUT_FILE.fullmatch(name)
+    return found is not None and (directory / NAME_FILE).exists() and found["name"] == get_archive_name(directory)
+
+
 def list_outputs(directory: Path) -> list[Path]:
     """Return the output files in a directory, of all processes."""
     return sorted(path for path in directory.glob("*.gz") if _OUTPUT_FILE.fullmatch(path.name))
@@ -179,7 +202,7 @@ def _refuse_orphans(directory: Path) -> None:
     if found:
         raise UsageError(
             f"{directory} has an archive ({found[0].name}), but its frontier is empty or gone: "
-            "give another --out, or restore the frontier"
+            "give another --out, restore the frontier, or discard the archive with --fresh"
         )
 
 
@@ -195,17 +218,22 @@ def _check_without_seeds(settings: CrawlSettings, resumed: bool) -> None:
 
 def _truncate_uncommitted(settings: CrawlSettings, committed: Mapping[str, int]) -> None:
     """Truncate bytes that an earlier run wrote but did not settle. Raise OutputBusy if such a run is alive."""
+    for output in open_outputs(settings):
+        try:
+            output.restore(committed)
+        finally:
+            output.close()
+
+
+def open_outputs(settings: CrawlSettings) -> Iterator[CrawlOutput]:
+    """Yield the output of each process that has ever written to the directory, locked. The caller closes it."""
     if not (settings.directory / NAME_FILE).exists():
         return
     found = [_OUTPUT_FILE.fullmatch(path.name) for path in list_outputs(settings.directory)]
     for number in sorted({0, *(int(match["number"]) for match in found if match)}):
-        output = CrawlOutput(
+        yield CrawlOutput(
             settings.directory,
             unique=get_output_name(settings.directory, number),
             warc_size=settings.warc_size,
             about={},
         )
-        try:
-            output.restore(committed)
-        finally:
-            output.close()

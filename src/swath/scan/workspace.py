@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,7 +46,7 @@ def get_output_name(settings: ScanSettings) -> str:
 async def prepare(settings: ScanSettings, source: Source) -> PreparedScan:
     """Prepare the frontier and the output, and add the first items."""
     if settings.fresh:
-        await asyncio.to_thread(_remove, settings)
+        await _remove(settings)
     await _check_existing(settings, source)
     async with swath.open(settings.store_url, partitions=1, max_attempts=MAX_ATTEMPTS) as frontier:
         known = await _read_scan(frontier, settings, source)
@@ -167,14 +168,19 @@ def _has_mark(path: Path, mark: str) -> bool:
         return begins.startswith(file.read(len(begins)))
 
 
-def _remove(settings: ScanSettings) -> None:
+async def _remove(settings: ScanSettings) -> None:
     """Remove the findings and the frontier of a scan. Refuse while another process uses them."""
+    await asyncio.to_thread(_check_unused, settings.findings_path)
+    with suppress(NotAFrontier):
+        await swath.delete(settings.store_url)
     for path in (settings.findings_path, Path(settings.out)):
-        if path.exists() and path == settings.findings_path:
-            AppendFile(path).close()  # raises while another process writes to it
-        path.unlink(missing_ok=True)
-    for name in settings.store_files:
-        Path(name).unlink(missing_ok=True)
+        await asyncio.to_thread(path.unlink, missing_ok=True)
+
+
+def _check_unused(path: Path) -> None:
+    """Raise OutputBusy if another process writes to the file."""
+    if path.exists():
+        AppendFile(path).close()
 
 
 # Rechecks

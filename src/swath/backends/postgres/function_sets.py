@@ -122,14 +122,16 @@ async def remove_unused(
     for (unused,) in await cursor.fetchall():
         try:
             async with connection.transaction():  # a savepoint
-                await _drop(connection, location, unused)
+                await drop_functions(connection, location, unused)
+                await connection.execute(location.fill("DELETE FROM {schema}.function_set WHERE hash = %s"), (unused,))
         except psycopg.errors.InsufficientPrivilege:
             continue
         removed.append(unused)
     return removed
 
 
-async def _drop(connection: AsyncConnection, location: PostgresLocation, unused: str) -> None:
+async def drop_functions(connection: AsyncConnection, location: PostgresLocation, unused: str) -> None:
+    """Drop the functions of a set."""
     cursor = await connection.execute(
         "SELECT oid::regprocedure::text FROM pg_proc "
         "WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s) AND proname LIKE %s",
@@ -137,4 +139,3 @@ async def _drop(connection: AsyncConnection, location: PostgresLocation, unused:
     )
     for (function,) in await cursor.fetchall():
         await connection.execute(f"DROP FUNCTION {function}".encode())
-    await connection.execute(location.fill("DELETE FROM {schema}.function_set WHERE hash = %s"), (unused,))

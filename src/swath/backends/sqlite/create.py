@@ -78,6 +78,11 @@ def inspect_file(location: SqliteLocation) -> _FileContents:
     return retry_while_busy(partial(_read_unlocked, location))
 
 
+def read_names(location: SqliteLocation) -> set[str]:
+    """Return the names of the tables and indexes in the file; none if it does not exist. Do not change anything."""
+    return _inspect_file(location).names
+
+
 def _read_unlocked(location: SqliteLocation) -> _FileContents:
     """Read the file with `immutable`, which neither locks nor writes, unless a process is writing to it.
 
