@@ -80,7 +80,7 @@ def inspect_file(location: SqliteLocation) -> _FileContents:
 
 def read_names(location: SqliteLocation) -> set[str]:
     """Return the names of the tables and indexes in the file; none if it does not exist. Do not change anything."""
-    return _inspect_file(location).names
+    return inspect_file(location).names
 
 
 def _read_unlocked(location: SqliteLocation) -> _FileContents:
