@@ -25,6 +25,7 @@ COMMANDS = (
     "explain",
     "lanes",
     "dead",
+    "drop",
     "pause",
     "resume",
     "db",

@@ -19,6 +19,7 @@ StoreOption = Annotated[
     ),
 ]
 JSONOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable names and without colours")]
+CreateOption = Annotated[bool, typer.Option("--create", help="Create the lane if it does not exist")]
 MinIntervalOption = Annotated[
     float | None,
     typer.Option(
