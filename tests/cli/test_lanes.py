@@ -46,7 +46,7 @@ def test_limit_and_filters(url: str, swath: Run) -> None:
     assert len(swath("lanes", "-n", "0").out.splitlines()) == 3
     swath("pause", "a")
     swath("lanes", "block", "b", "--for", "10m")
-    swath("lanes", "set", "empty", "--concurrency", "1")
+    swath("lanes", "set", "empty", "--concurrency", "1", "--create")
 
     def names(*args: str) -> set[str]:
         return {lane["lane"] for lane in swath("lanes", *args, "--json").json_lines()}

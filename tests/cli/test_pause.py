@@ -1,3 +1,5 @@
+import pytest
+
 from swath import Frontier, Item
 from tests.cli.conftest import Run, add, look, on, sqlite_only
 
@@ -39,10 +41,53 @@ def test_a_lane(url: str, swath: Run) -> None:
 
 
 @sqlite_only
-def test_lanes_that_are_not_there(url: str, swath: Run) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("pause", "{lane}"),
+        ("resume", "{lane}"),
+        ("lanes", "{lane}"),
+        ("lanes", "set", "{lane}", "--min-interval", "1s"),
+        ("lanes", "block", "{lane}", "--for", "1h"),
+        ("lanes", "unblock", "{lane}"),
+    ],
+)
+def test_naming_a_lane_that_does_not_exist_creates_none(url: str, swath: Run, command: tuple[str, ...]) -> None:
+    add(url, Item("a", "www.example.com"), Item("b", "other"))
+    for typed, advice in (
+        ("www.exmaple.com", "did you mean 'www.example.com'?"),
+        ("WWW.Example.com", "did you mean 'www.example.com'?"),
+        ("nothing\x9dlike it", None),
+        ("nothing like it", "run swath lanes to list the lanes"),
+    ):
+        result = swath(*(word.format(lane=typed) for word in command))
+        if advice is None:
+            assert (result.code, result.out) == (2, "")
+        else:
+            assert (result.code, result.out) == (1, "")
+            assert f"swath: lane '{typed}' does not exist: {advice}" in result.err
+            assert ("--create" in result.err) is any(word in command for word in ("pause", "set", "block"))
+    assert look(url).lanes == 2
+
+
+@sqlite_only
+def test_a_lane_is_created_on_request(url: str, swath: Run) -> None:
+    """So that limits can hold before the first item."""
     add(url, "a")
-    assert "No item was ever added to this lane." in swath("pause", "typo").out
-    assert swath("resume", "typo").code == 0
-    missing = swath("resume", "nobody")
-    assert (missing.code, missing.out) == (1, "")
-    assert "lane 'nobody' does not exist" in missing.err
+    assert "No item was ever added to this lane." in swath("pause", "one", "--create").out
+    assert swath("resume", "one").code == 0
+    assert swath("lanes", "set", "two", "--min-interval", "2", "--create", "--json").json()["min_interval"] == 2.0
+    assert swath("lanes", "block", "three", "--for", "1h", "--create", "--json").json()["state"] == "blocked"
+    assert look(url).lanes == 4
+
+
+def test_a_lane_whose_items_are_in_an_inbox_exists(url: str, swath: Run) -> None:
+    async def discover(frontier: Frontier) -> None:
+        await frontier.add([Item(f"k{n}", f"lane{n}") for n in range(8)])
+        claim = await frontier.claim(8)
+        assert claim is not None
+        await claim.settle([item.done(discovered=[Item("new", f"found{item.key}")]) for item in claim.items])
+
+    on(url, discover, partitions=4)
+    for n in range(8):
+        assert swath("pause", f"foundk{n}").out == f"Lane foundk{n} is paused, with 1 waiting and 0 in flight.\n"

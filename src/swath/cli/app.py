@@ -26,6 +26,7 @@ COMMANDS = (
     "explain",
     "lanes",
     "dead",
+    "drop",
     "pause",
     "resume",
     "db",

@@ -89,7 +89,7 @@ class CrawlCommand:
             if not self._yes or not self._quiet:
                 print_error(f"--fresh discards {view.format_contents(contents)}")
             if not self._yes:
-                confirm("Discard it and start over?", advice="add --yes to discard it without a question")
+                _confirm_discard()
             await discard_crawl(self._settings)
 
     async def _crawl(self, fleet: Fleet) -> str:
@@ -190,6 +190,12 @@ class CrawlCommand:
             return ExitCode.INTERRUPTED
         complete = not status.waiting and not status.dead and total_pages and stopped_by != FAILED
         return ExitCode.OK if complete else ExitCode.NEGATIVE
+
+
+def _confirm_discard() -> None:
+    refusal = "nothing was discarded"
+    if not confirm("Discard it and start over?", refusal=refusal, advice="add --yes to discard it without a question"):
+        raise UsageError(refusal)
 
 
 def _to_json(stats: Mapping[str, Any]) -> dict[str, Any]:

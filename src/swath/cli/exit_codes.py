@@ -26,8 +26,8 @@ class ExitCode(IntEnum):
 MEANINGS = {
     ExitCode.OK: "success",
     ExitCode.NEGATIVE: "the answer is negative: a key that was never added, a lane that does not exist, nothing to "
-    "retry, a failed check, pages that failed, dead slices, open findings, or a crawl, backfill or scan that is not "
-    "finished",
+    "retry or to drop, a failed check, pages that failed, dead slices, open findings, or a crawl, backfill or scan "
+    "that is not finished",
     ExitCode.USAGE: "the command or its input is wrong",
     ExitCode.STORE: "the store is unreachable, busy or full: try again",
     ExitCode.SCHEMA: "the store has another format, or is not a swath store",

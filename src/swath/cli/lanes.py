@@ -10,9 +10,11 @@ from swath import UNCHANGED, Frontier, LaneInfo, UsageError
 from swath.cli.command import GroupWithDefault, check_lane, open_frontier, run_command
 from swath.cli.exit_codes import ExitCode
 from swath.cli.formatting import format_concurrency
+from swath.cli.lane_names import find_lane, print_unknown_lane
 from swath.cli.lanes_view import is_blocked, lane_to_json, lane_to_row
 from swath.cli.options import (
     ConcurrencyOption,
+    CreateOption,
     JSONOption,
     MaxAttemptsOption,
     MinIntervalOption,
@@ -23,7 +25,6 @@ from swath.cli.parsers import parse_concurrency, parse_duration, parse_interval,
 from swath.cli.store_argument import is_store
 from swath.cli.terminal import (
     make_console,
-    print_error,
     print_facts,
     print_json,
     print_json_lines,
@@ -52,7 +53,7 @@ app = typer.Typer(
     """,
 )
 
-LaneArgument = Annotated[str, typer.Argument(metavar="LANE", help="Name of the lane, which may be new")]
+LaneArgument = Annotated[str, typer.Argument(metavar="LANE", help="Name of the lane")]
 
 
 @app.command("list")
@@ -141,11 +142,12 @@ def set_limits(
             help='Maximum items in flight; 0 for no limit; "default" for the default of the frontier',
         ),
     ] = None,
+    create: CreateOption = False,
     json: JSONOption = False,
 ) -> None:
     """Set the limits of one lane.
 
-    They apply to every process from its next claim on.
+    They apply to every process from its next claim on. Exits with 1 if the lane does not exist.
 
     Examples:
         swath lanes set example.com --min-interval 5s --store crawl/
@@ -159,7 +161,7 @@ def set_limits(
         interval = UNCHANGED if min_interval is None else min_interval
         await frontier.limit(lane, min_interval=interval, concurrency=get_concurrency(concurrency))
 
-    run_command(store, _change(store, lane, change, json))
+    run_command(store, _change(store, lane, change, json, create=create))
 
 
 @app.command("block")
@@ -186,11 +188,12 @@ def block(
             help="End of the block: 2030-01-31T12:00:00Z",
         ),
     ] = None,
+    create: CreateOption = False,
     json: JSONOption = False,
 ) -> None:
     """Start no items of a lane until a time.
 
-    Items that are in flight are finished.
+    Items that are in flight are finished. Exits with 1 if the lane does not exist.
 
     Examples:
         swath lanes block example.com --for 30m --store crawl/
@@ -202,12 +205,12 @@ def block(
             raise UsageError("a block needs an end: give either --for TIME or --until TIME")
         await frontier.block(lane, until=until, seconds=seconds)
 
-    run_command(store, _change(store, lane, change, json))
+    run_command(store, _change(store, lane, change, json, create=create))
 
 
 @app.command("unblock")
 def unblock(
-    lane: Annotated[str, typer.Argument(metavar="LANE", help="Name of the lane")],
+    lane: LaneArgument,
     store: StoreOption = None,
     json: JSONOption = False,
 ) -> None:
@@ -221,7 +224,7 @@ def unblock(
     async def change(frontier: Frontier) -> None:
         await frontier.block(lane, seconds=0)
 
-    run_command(store, _change(store, lane, change, json, must_exist=True))
+    run_command(store, _change(store, lane, change, json))
 
 
 @app.command("defaults")
@@ -294,21 +297,20 @@ async def _show(store: str | None, lane: str, filters: Sequence[str], json: bool
     async with open_frontier(store) as frontier:
         found = await frontier.lane(check_lane(lane))
         if found is None:
-            print_error(
-                f"lane {lane!r} does not exist: run swath lanes to list all lanes, or swath lanes --help for help"
-            )
+            await print_unknown_lane(frontier, lane)
             return ExitCode.NEGATIVE
         _print(found, await _read_time(frontier), json)
     return ExitCode.OK
 
 
 async def _change(
-    store: str | None, lane: str, change: Callable[[Frontier], Any], json: bool, *, must_exist: bool = False
+    store: str | None, lane: str, change: Callable[[Frontier], Any], json: bool, *, create: bool | None = None
 ) -> int:
+    """Change a lane. `create` says whether the user asked to create it; None: the command cannot."""
     async with open_frontier(store) as frontier:
-        before = await frontier.lane(check_lane(lane))
-        if before is None and must_exist:
-            print_error(f"lane {lane!r} does not exist: run swath lanes to list the lanes")
+        before = await find_lane(frontier, lane)
+        if before is None and not create:
+            await print_unknown_lane(frontier, lane, can_create=create is not None)
             return ExitCode.NEGATIVE
         await change(frontier)
         found = await frontier.lane(lane)

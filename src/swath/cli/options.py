@@ -24,6 +24,7 @@ StoreArgument = Annotated[
     typer.Argument(metavar="STORE", show_default=False, help="Frontier, like --store, which it takes precedence over"),
 ]
 JSONOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable names and without colours")]
+CreateOption = Annotated[bool, typer.Option("--create", help="Create the lane if it does not exist")]
 MinIntervalOption = Annotated[
     float | None,
     typer.Option(

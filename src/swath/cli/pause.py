@@ -5,9 +5,11 @@ from typing import Annotated, Any
 import typer
 
 from swath import Frontier
-from swath.cli.command import check_lane, open_frontier, run_command
+from swath.cli.command import open_frontier, run_command
+from swath.cli.exit_codes import ExitCode
 from swath.cli.formatting import pluralize
-from swath.cli.options import JSONOption, StoreOption
+from swath.cli.lane_names import find_lane, print_unknown_lane
+from swath.cli.options import CreateOption, JSONOption, StoreOption
 from swath.cli.terminal import print_json, print_line
 
 LaneArgument = Annotated[
@@ -16,22 +18,27 @@ LaneArgument = Annotated[
 ]
 
 
-def pause(lane: LaneArgument = None, store: StoreOption = None, json: JSONOption = False) -> None:
+def pause(
+    lane: LaneArgument = None, store: StoreOption = None, create: CreateOption = False, json: JSONOption = False
+) -> None:
     """Pause a lane or the whole frontier: start no more items.
 
     The pause lasts until `swath resume`. Every process notices it within two seconds and releases the items that it
-    has claimed but not started; items that are in progress are finished.
+    has claimed but not started; items that are in progress are finished. Exits with 1 if the lane does not exist.
 
     Examples:
         swath pause --store crawl/
         swath pause example.com --store crawl/
     """
-    run_command(store, _pause(store, lane, json))
+    run_command(store, _pause(store, lane, create, json))
 
 
-async def _pause(store: str | None, lane: str | None, json: bool) -> None:
+async def _pause(store: str | None, lane: str | None, create: bool, json: bool) -> int:
     async with open_frontier(store) as frontier:
-        new = lane is not None and await frontier.lane(check_lane(lane)) is None
+        new = lane is not None and await find_lane(frontier, lane) is None
+        if lane is not None and new and not create:
+            await print_unknown_lane(frontier, lane, can_create=True)
+            return ExitCode.NEGATIVE
         await frontier.pause(lane)
         data, text = await describe_pause(frontier, lane)
     if new:
@@ -40,6 +47,7 @@ async def _pause(store: str | None, lane: str | None, json: bool) -> None:
         print_json(data)
     else:
         print_line(text)
+    return ExitCode.OK
 
 
 async def describe_pause(frontier: Frontier, lane: str | None) -> tuple[dict[str, Any], str]:

@@ -1,10 +1,11 @@
 """`swath resume`: end the pause of a lane or of the frontier."""
 
-from swath.cli.command import check_lane, open_frontier, run_command
+from swath.cli.command import open_frontier, run_command
 from swath.cli.exit_codes import ExitCode
+from swath.cli.lane_names import find_lane, print_unknown_lane
 from swath.cli.options import JSONOption, StoreOption
 from swath.cli.pause import LaneArgument, describe_pause
-from swath.cli.terminal import print_error, print_json, print_line
+from swath.cli.terminal import print_json, print_line
 
 
 def resume(lane: LaneArgument = None, store: StoreOption = None, json: JSONOption = False) -> None:
@@ -22,8 +23,8 @@ def resume(lane: LaneArgument = None, store: StoreOption = None, json: JSONOptio
 
 async def _resume(store: str | None, lane: str | None, json: bool) -> int:
     async with open_frontier(store) as frontier:
-        if lane is not None and await frontier.lane(check_lane(lane)) is None:
-            print_error(f"lane {lane!r} does not exist: run swath lanes to list the lanes")
+        if lane is not None and await find_lane(frontier, lane) is None:
+            await print_unknown_lane(frontier, lane)
             return ExitCode.NEGATIVE
         await frontier.resume(lane)
         data, text = await describe_pause(frontier, lane)

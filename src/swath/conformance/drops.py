@@ -203,9 +203,10 @@ class Drops(Conformance):
         batch = await trial.claim(1, order=[0])
         await batch.settle(done(batch.only), discovered=[more])
         await trial.store.change_settings(paused=True)
-        for partition in (0, 1, 1):
+        for partition in (0, 1):
             await trial.store.empty_inbox(partition)
         assert await trial.total("inbox") == 0
+        await trial.store.empty_inbox(1)
         assert sorted(row.key for row in await list_lane(trial, trial.lane(1))) == sorted([*keys, "more"])
         assert await drop(trial, *keys[:50]) == 50
         assert await trial.total("ready") == len(keys) - 49
