@@ -84,7 +84,7 @@ def print_summary(settings: CrawlSettings, result: str, rows: Pairs, next_steps:
 
 
 def _format_crawl(settings: CrawlSettings) -> str:
-    """Return the command that resumes this crawl. Saved settings need no flags, limits of one run are left out."""
+    """Return the command that resumes this crawl, without saved settings and without limits of one run."""
     words = ["swath", "crawl", "--out", settings.out]
     if settings.store is not None:
         words += ["--store", mask_password(settings.store)]
