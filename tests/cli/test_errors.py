@@ -21,8 +21,8 @@ NOBODY = 65534
 
 READS = [
     ("status",), ("explain", "k"), ("lanes",), ("lanes", "set", "x", "--concurrency", "1"), ("dead",),
-    ("dead", "retry", "--all"), ("pause",), ("pause", "x"), ("resume",), ("db", "check"), ("db", "info"),
-    ("db", "migrate"),
+    ("dead", "retry", "--all"), ("drop", "--lane", "x"), ("drop", "k", "--undo"), ("pause",), ("pause", "x"),
+    ("resume",), ("db", "check"), ("db", "info"), ("db", "migrate"),
 ]  # fmt: skip
 
 

@@ -384,3 +384,21 @@ async def test_every_priority(site: Site) -> None:
         return lambda n: cover(trial)
 
     await stays_flat(site, Settings(1), scenario)
+
+
+@reader
+async def test_a_lane_that_was_dropped_is_claimed_from_like_a_new_one(site: Site) -> None:
+    """Thousands of dead entries lie before the first item that is added later."""
+    trial = Trial(await site.store(Settings(1)), site.clock)
+    await fill(trial, 5 * THOUSANDS, lanes=1)
+    for start in range(1, 5 * THOUSANDS, THOUSANDS):
+        places = [(0, position) for position in range(start, start + THOUSANDS)]
+        assert await trial.store.drop(places, None) == THOUSANDS
+    await trial.add(*(f"fresh{n}" for n in range(2 * BATCH)), lane="lane0")
+    metered = Metered(await connect(site.location.dsn), schema=site.location.schema)
+    trial.store = await site.store(connections=metered)
+    for _ in range(2):
+        metered.take()
+        assert len((await trial.claim(BATCH)).items) == BATCH
+        assert metered.take().entries["item_pkey"] <= PER_ITEM * BATCH
+    await trial.check()

@@ -220,6 +220,46 @@ async def test_a_part_of_a_claim_is_settled_without_the_rest(loaded: tuple[Loade
         assert cost.entries["claimed_pkey"] <= most
 
 
+@pytest.mark.parametrize("mode", ["auto", "force_custom_plan", "force_generic_plan"])
+async def test_a_drop_looks_at_no_more_than_its_items(loaded: tuple[Loaded, Loaded], mode: str) -> None:
+    """Ready and delayed items of many lanes, one of which holds the checkpoint back."""
+
+    async def cost(frontier: Loaded) -> Cost:
+        worker = await frontier.worker(mode)
+        total = Cost()
+        for _ in range(ROUNDS):
+            rows = await worker.trial.store.pending(limit=20 * BATCH, after=(0, 0))
+            waiting = [row for row in rows if row.state != "claimed"][:BATCH]
+            worker.meter.take()
+            assert await worker.trial.store.drop([(row.partition, row.position) for row in waiting], "1") == BATCH
+            total += worker.meter.take()
+        return total
+
+    less, more = await cost(loaded[0]), await cost(loaded[1])
+    looked_at_little(more, "drop")
+    grew_little(less, more, "drop")
+
+
+async def test_the_items_of_a_lane_are_read_by_its_index(loaded: tuple[Loaded, Loaded]) -> None:
+    connection = await connect(loaded[1].site.location.dsn)
+    where = {
+        "partition": locate_lane("lane19999", 2)[0],
+        "lane": "lane19999",
+        "first": -1,
+        "second": -1,
+        "limit": CHUNK,
+    }
+    query = QUERIES["ready_in_lane"]
+    explain = loaded[1].site.location.fill(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {query}")
+    for mode in ("force_custom_plan", "force_generic_plan"):
+        await connection.execute(f"SET plan_cache_mode TO {mode}".encode())
+        ((report,),) = await (await connection.execute(explain, where, prepare=True)).fetchall()
+        plan = report[0]["Plan"]
+        assert 0 < plan["Actual Rows"] <= LARGE.depth
+        assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= AT_LEAST
+    await connection.close()
+
+
 async def test_a_lane_is_looked_at_by_itself(loaded: tuple[Loaded, Loaded]) -> None:
     connection = await connect(loaded[1].site.location.dsn)
     explain = loaded[1].site.location.fill(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {QUERIES['lane']}")

@@ -263,6 +263,15 @@ BEGIN
         s := {schema}.change_lanes_{set}(
             s, _sum.lanes, _sum.levels, array_fill(-1, ARRAY[_sum.ready]), array_fill(0, ARRAY[_sum.ready]), NULL, NULL,
             'add');
+        -- INV-8: no live item of an empty lane is before the next place, so later scans skip what was dropped.
+        UPDATE {schema}.lane_state SET heads = array_fill(s.next_place, ARRAY[{RANKS}]) WHERE ctid = ANY (ARRAY(
+            SELECT q.ctid FROM (SELECT DISTINCT l.lane FROM unnest(_sum.lanes) AS l(lane)) AS d
+            CROSS JOIN LATERAL (
+                SELECT l.ctid, l.counts FROM {schema}.lane_state AS l
+                WHERE l.partition = s.partition AND l.lane = d.lane AND l.version = s.version LIMIT 1
+            ) AS q
+            WHERE 0 = ALL (q.counts)
+        ));
     END IF;
     IF _sum.advances THEN
         s := {schema}.advance_checkpoint_{set}(s);
