@@ -91,7 +91,8 @@ def test_a_crawl_of_a_paused_frontier_says_how_to_resume_it(
     on(url, lambda frontier: frontier.pause(), create=False)
     site.answer.set()
     with running(*crawl_words(site, tmp_path / "crawl", url, "--processes", processes)) as crawl:
-        said = crawl.says("paused: the frontier is paused until `swath resume --store '")
+        logged = "\npaused: the frontier is paused until `swath resume`\n"
+        said = crawl.says(", paused: the frontier is paused until `swath resume --store '", logged)
         assert "0 pages" in said
         on(url, lambda frontier: frontier.resume(), create=False)
         assert crawl.ends() == 0

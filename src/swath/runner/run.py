@@ -200,7 +200,8 @@ class _Run:
             self._in_flight.changed.set()
 
     def _read_facts(self) -> RunFacts:
-        return self._dispatcher.read_facts()._replace(stop=self._stop_progress, waiting=self._watch.waiting)
+        facts = self._dispatcher.read_facts()
+        return facts._replace(stop=self._stop_progress, waiting=self._watch.get_waiting(facts.idle_since))
 
     async def _wait_for_end(self) -> tuple[str, asyncio.CancelledError | None]:
         try:

@@ -28,24 +28,26 @@ class StateWatch:
     """Looks once a second. While items are in flight it asks the store nothing."""
 
     def __init__(self, store: Store) -> None:
-        self.waiting: Waiting | None = None
         self._store = store
+        self._looked: tuple[float, Waiting] | None = None  # for which idle time, and what was found
         self._logged: dict[StateName, tuple[float, int]] = {}  # when a state began that was logged, and its level
 
     async def watch(self, idle_since: Callable[[], float | None], states: Callable[[], tuple[RunState, ...]]) -> None:
         while True:
             since = idle_since()
-            if since is None or lease_clock() - since < IDLE_SECONDS:
-                self.waiting = None
-            else:
+            if since is not None and lease_clock() - since >= IDLE_SECONDS:
                 try:
-                    self.waiting = await self._look()
+                    self._looked = since, await self._look()
                 except UNAVAILABLE:
-                    self.waiting = None  # the claim loop reports it
-                if idle_since() != since:
-                    self.waiting = None  # an item was claimed in the meantime
+                    self._looked = None  # the claim loop reports it
             self.log_changes(states())
             await asyncio.sleep(WATCH_SECONDS)
+
+    def get_waiting(self, idle_since: float | None) -> Waiting | None:
+        """Return what an idle run waits for. What was found before the last claim does not count."""
+        if self._looked is None or self._looked[0] != idle_since:
+            return None
+        return self._looked[1]
 
     async def _look(self) -> Waiting:
         status = summarize_status(await self._store.status())
@@ -84,8 +86,9 @@ class StateWatch:
 
     def _is_alarming(self, state: RunState) -> bool:
         """Return whether a state is worth a warning. Waiting for a lane or for a worker that lives is normal."""
-        if state.name == "leased":
-            return self.waiting is not None and self.waiting.holder is not None and self.waiting.holder.ended
+        if state.name == "leased" and self._looked is not None:
+            holder = self._looked[1].holder
+            return holder is not None and holder.ended
         return state.name == "paused"
 
 
