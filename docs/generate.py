@@ -23,9 +23,18 @@ NOTICE = "<!-- Written by `python -m docs.generate`. Change the code instead. --
 CLI_INTRODUCTION = """\
 The extra `cli` installs the command `swath`; `python -m swath` is the same.
 
-Give the store with `--store URL` after the command, or in the environment variable `SWATH_STORE`. Only `swath add`,
-`swath db init`, `swath crawl`, `swath backfill` and `swath scan` create a store; the other commands fail if there is
-none. swath never prints the password in a store URL.
+Name the store with `--store STORE` after the command, or in the environment variable `SWATH_STORE`. Commands without
+other arguments also take it as an argument, as in `swath status crawl/`. STORE is one of
+
+- the directory of a crawl: `crawl/`
+- the file of a SQLite database: `work.db`
+- the output of a scan: `findings.jsonl`
+- a URL: `sqlite:///work.db`, `postgresql://user@host/app`, either with `?schema=name`
+
+If a URL or file names no schema, the frontier is the default one, or else the only one in that database. `swath status`
+lists the frontiers of a database that holds several. Without any name, commands use the only frontier in the current
+directory, and say so. Only `swath add` and `swath db init` with a URL, `swath crawl`, `swath backfill` and `swath scan`
+create a store; the other commands fail if there is none. swath never prints the password in a store URL.
 
 Durations are seconds, or have a unit: `1.5`, `250ms`, `70s`, `10m`, `2h`, `1d`. Times are ISO 8601 with a time zone:
 `2030-01-31T12:00:00Z`.
@@ -33,7 +42,8 @@ Durations are seconds, or have a unit: `1.5`, `250ms`, `70s`, `10m`, `2h`, `1d`.
 ## Output
 
 On a terminal, swath prints tables and panels. Elsewhere, the output is plain and stable: `name<tab>value` lines, or
-tab-separated columns without a header for lists. Characters that do not print are escaped.
+tab-separated columns without a header for lists. Characters that do not print are escaped, in every format. If a
+terminal is too narrow for a table or a box, the values are printed without it, so that they can be copied in one piece.
 
 With `--json`, a command prints one JSON document. `swath lanes list`, `swath dead list`, `swath status --watch`,
 `swath crawl`, `swath backfill` and `swath scan` print JSON Lines instead: one object per line. Times are ISO 8601 in
@@ -74,6 +84,7 @@ def _describe_command(path: tuple[str, ...], command: Any) -> list[str]:
     usage = " ".join(path) + (" COMMAND" if group else "".join(f" {piece}" for piece in _list_usage(params)))
     lines = [f"{'##' if len(path) == 2 else '###'} {' '.join(path)}", "", "```", usage, "```", ""]
     lines += [re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(command.help)), ""]
+    lines += ["```console", *(f"$ {example}" for example in command.examples), "```", ""]
     if params:
         lines += [
             "| option | meaning |",

@@ -1,14 +1,20 @@
 import json
+import re
 import signal
+import sqlite3
 import subprocess
 from datetime import UTC, datetime, timedelta
 from io import StringIO
+from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from swath import Checkpoint, Frontier, Item, Status
 from swath.cli.status_view import StatusView, compute_rates, make_live_panel
-from tests.cli.conftest import COMMAND, Run, environment, on, sqlite_only
+from swath.cli.status_waits import MAX_LANES
+from tests.cli.conftest import COMMAND, Run, environment, on, run_swath, sqlite_only
+from tests.cli.test_terminal import Terminal
 
 
 def settle_some(url: str) -> None:
@@ -117,11 +123,108 @@ def test_rates_are_by_the_clock_of_the_store() -> None:
 def test_the_end_of_a_lease_is_not_announced_as_the_next_ready_time() -> None:
     """If the only lane is busy, it is ready when its item is settled, long before the lease ends."""
 
-    def render(*, ready: int, claimed: int) -> str:
+    def show(*, ready: int, claimed: int) -> str:
         console = Console(width=120, file=StringIO(), record=True)
         console.print(make_live_panel(StatusView("memory:", make_status(0, ready=ready, claimed=claimed)), False))
         return console.export_text()
 
-    assert "in 60 s, 1970-01-01 00:01:00 UTC, or when an item in flight is settled" in render(ready=1, claimed=1)
-    assert "in 60 s, 1970-01-01 00:01:00 UTC  " in render(ready=1, claimed=0)
-    assert "no item is waiting except those in flight" in render(ready=0, claimed=2)
+    assert "in 60 s, 1970-01-01 00:01:00 UTC, or when an item in flight is settled" in show(ready=1, claimed=1)
+    assert "in 60 s, 1970-01-01 00:01:00 UTC  " in show(ready=1, claimed=0)
+    assert "no item is waiting except those in flight" in show(ready=0, claimed=2)
+
+
+# In words
+
+
+def render(url: str, *args: str, width: int = 200) -> str:
+    """What `swath status` prints on a terminal, without boxes."""
+    terminal = Terminal("status", *args, store=url, width=width)
+    assert terminal.finish() == 0
+    return " ".join(terminal.text.replace("│", " ").split())
+
+
+@sqlite_only
+def test_items_of_a_paused_lane_do_not_wait_for_a_worker(url: str, swath: Run) -> None:
+    async def work(frontier: Frontier) -> None:
+        await frontier.add([Item(f"k{n}", f"lane{n % 3}") for n in range(9)])
+        await frontier.pause("lane1")
+        await frontier.block("lane2", seconds=1_000)
+
+    on(url, work)
+    shown = render(url)
+    assert "ready 9 waiting: 3 for a worker, 3 in a paused lane, 3 in a blocked lane" in shown
+    assert "lanes 3 1 of them paused" in shown
+    assert swath("status", "--json").json()["waits"]["ready"] == {"ready": 3, "paused": 3, "blocked": 3}
+    swath("pause")
+    assert "ready 9 waiting for the end of the pause" in render(url)
+    assert "swath resume # end the pause" in render(url)
+
+
+@sqlite_only
+def test_a_frontier_with_many_lanes_is_not_searched_for_paused_ones(url: str, swath: Run) -> None:
+    async def work(frontier: Frontier) -> None:
+        await frontier.add([Item(f"k{n}", f"lane{n}") for n in range(MAX_LANES + 1)])
+        await frontier.pause("lane1")
+
+    on(url, work)
+    assert "waiting for a worker, or for their lane if it is paused or resting" in render(url)
+    assert swath("status", "--json").json()["waits"] == {"ready": None, "paused_lanes": None, "delayed": {}}
+
+
+@sqlite_only
+def test_delayed_items_say_what_they_wait_for(url: str, swath: Run) -> None:
+    async def work(frontier: Frontier) -> None:
+        await frontier.add(["retried", "revisited"])
+        claim = await frontier.claim()
+        assert claim is not None
+        retried, revisited = sorted(claim.items, key=lambda item: item.key)
+        await claim.settle([retried.retry(after=600, reason="busy"), revisited.done(revisit_after=600)])
+        await frontier.add(Item("later", not_before=datetime(2040, 1, 1, tzinfo=UTC)))
+
+    on(url, work)
+    assert swath("status", "--json").json()["waits"]["delayed"] == {"retry": 1, "revisit": 1, "start": 1}
+    shown = render(url)
+    for words in ("1 to be tried again", "1 done, to be visited again", "1 not to be started yet"):
+        assert words in shown
+
+
+def test_many_partitions_are_a_summary(database: str) -> None:
+    async def work(frontier: Frontier) -> None:
+        await frontier.add([Item(f"k{n}", "one lane") for n in range(5)])
+
+    on(database, work)
+    shown = render(database)
+    assert "checkpoint at the end in 63 of 64 partitions" in shown
+    assert ", by 5 positions" in shown
+    assert "settled" in shown.partition("checkpoint")[0]
+    assert len(re.findall(r"\b5 0 0 0 0 0 1 0 5 5\b", render(database, "--partitions"))) == 1
+
+
+@sqlite_only
+def test_an_empty_frontier_says_so(url: str, swath: Run) -> None:
+    swath("db", "init")
+    shown = render(url)
+    assert "checkpoint no item was ever added" in shown
+    assert "next ready no item is waiting" in shown
+    assert swath("status", "--json").json()["settled_share"] is None
+
+
+def test_a_backfill_shows_keys_and_a_scan_shows_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with sqlite3.connect("app.db") as connection:
+        connection.execute("CREATE TABLE users (id INTEGER PRIMARY KEY, n)")
+        connection.executemany("INSERT INTO users VALUES (?, 1)", [(number,) for number in range(1, 101)])
+    connection.close()
+    assert run_swath("backfill", "--db", "sqlite:///app.db", "--table", "users", "--set", "n = 2").code == 0
+    shown = render("app.db")
+    assert "100.0% of the keys are covered" in shown
+    assert "backfill users by id covered every row, up to 100" in shown
+    assert "checkpoint" not in shown
+    (tmp_path / "checks.py").write_text("def check(row):\n    pass\n")
+    run_swath("scan", "--source", "sqlite:///app.db#users", "--check", "checks:check")
+    shown = render("findings.jsonl")
+    assert "scan sqlite:///app.db#users with checks:check records 100 checked" in shown
+    assert "findings none open" in shown
+    assert "slices settled" in shown
+    data = run_swath("status", "findings.jsonl", "--json").json()
+    assert (data["kind"], data["scan"]["records"], data["scan"]["open"]) == ("scan", 100, {})

@@ -1,4 +1,5 @@
-"""What import-linter cannot say: core knows the standard library and itself, nothing else."""
+"""What import-linter cannot say: core knows the standard library and itself, nothing else, and the command line prints
+with the functions that escape."""
 
 import ast
 import sys
@@ -27,3 +28,18 @@ def test_core_imports_the_standard_library_only() -> None:
         if name.split(".")[0] not in sys.stdlib_module_names and not f"{name}.".startswith("swath.core.")
     ]
     assert strangers == []
+
+
+# These print constants, and names that swath chooses.
+PRINTERS = {"__init__.py", "complete.py", "completion.py", "terminal.py"}
+
+
+def test_the_command_line_prints_with_functions_that_escape() -> None:
+    calls = [
+        f"{path.name}:{node.lineno}"
+        for path in sorted((SOURCE / "swath" / "cli").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(), str(path)))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+        if path.name not in PRINTERS
+    ]
+    assert calls == [], "use print_line of swath.cli.terminal"

@@ -148,7 +148,8 @@ def run() -> int:
 def _call(application: typer.Typer) -> int | None:
     """Run the command, and print what is wrong with its arguments. Typer would print them unescaped, in a box."""
     try:
-        code: int | None = application(prog_name="swath", standalone_mode=False)
+        # Not by calling the application, which would replace sys.excepthook.
+        code: int | None = typer.main.get_command(application).main(prog_name="swath", standalone_mode=False)
     except CLICK_EXCEPTION as error:
         context = getattr(error, "ctx", None)
         if context is not None and type(error).__name__ == "NoArgsIsHelpError":
