@@ -20,6 +20,7 @@ COMMANDS = (
     "backfill",
     "scan",
     "export",
+    "show",
     "status",
     "add",
     "explain",
