@@ -21,6 +21,7 @@ COMMANDS = (
     "backfill",
     "scan",
     "export",
+    "show",
     "status",
     "add",
     "explain",

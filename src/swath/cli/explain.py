@@ -43,9 +43,7 @@ def explain(
 
 async def _explain(store: str | None, key: str, lane: str | None, json: bool) -> int:
     async with open_frontier(store) as frontier:
-        found = await explain_key(frontier, key, lane=None if lane is None else check_lane(lane))
-        if found.state == "unknown":
-            found = await _explain_crawl_rule(frontier, found)
+        found = await explain_in_crawl(frontier, key, lane=None if lane is None else check_lane(lane))
     if json:
         print_json({"key": found.key, "state": found.state, "sentence": found.sentence, **found.data})
     else:
@@ -60,6 +58,12 @@ async def explain_key(frontier: Frontier, key: str, *, lane: str | None = None) 
         case {"passed_on_to": str(passed)} if lane is None:
             return await frontier.explain(key, lane=passed)
     return found
+
+
+async def explain_in_crawl(frontier: Frontier, key: str, *, lane: str | None = None) -> Explanation:
+    """Explain a key. If it is unknown and the frontier belongs to a crawl, name the rule that excludes it."""
+    found = await explain_key(frontier, key, lane=lane)
+    return await _explain_crawl_rule(frontier, found) if found.state == "unknown" else found
 
 
 async def _explain_crawl_rule(frontier: Frontier, found: Explanation) -> Explanation:

@@ -1,0 +1,82 @@
+"""Find the captures of a URL: by binary search in the index of the archive, or in the page lists."""
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from swath.crawl.archive import cdxj, index
+from swath.crawl.archive.cdxj import IndexEntry
+from swath.crawl.archive.page_list import describe_damage, read_lines
+from swath.crawl.urls import normalise
+from swath.crawl.workspace import list_outputs
+
+TIMESTAMP = "%Y%m%d%H%M%S"
+
+
+def find_captures(directory: Path, committed: Mapping[str, int], url: str) -> list[IndexEntry]:
+    """Return the archived captures of a URL, in the order of their times.
+
+    The index of the archive exists only while it is complete. Without it, all page lists are read.
+    """
+    path = directory / index.FILE
+    if path.exists():
+        return sorted(_search_index(path, url), key=lambda entry: entry.time)
+    return [cdxj.make_entry(page) for page in find_lines(directory, committed, url) if "file" in page]
+
+
+def find_lines(directory: Path, committed: Mapping[str, int], url: str) -> list[dict[str, Any]]:
+    """Return the lines of the page lists for a URL, in the order of their times."""
+    wanted = f'"url":{json.dumps(url, ensure_ascii=False)}'.encode()  # as `format_page_line` writes it
+    found = []
+    for path in list_outputs(directory):
+        if path.name.startswith("pages-") and path.name in committed:
+            for line in read_lines(path, committed[path.name]):
+                if wanted in line:
+                    try:
+                        page = json.loads(line)
+                    except ValueError as error:
+                        raise describe_damage(path, error) from error
+                    if page["url"] == url:
+                        found.append(page)
+    return sorted(found, key=lambda page: page["time"])
+
+
+def _search_index(path: Path, url: str) -> Iterator[IndexEntry]:
+    key = f"{normalise.surt(url)} ".encode()
+    with path.open("rb") as file:
+        file.seek(_find_first(file, key))
+        for line in file:
+            if not line.startswith(key):
+                return
+            _, moment, text = line.decode().split(" ", 2)
+            fields = json.loads(text)
+            if fields["url"] == url:
+                yield IndexEntry(
+                    url=url,
+                    time=datetime.strptime(moment, TIMESTAMP).replace(tzinfo=UTC).timestamp(),
+                    status=int(fields["status"]),
+                    mime=fields["mime"],
+                    digest=fields["digest"],
+                    file=fields["filename"],
+                    offset=int(fields["offset"]),
+                    length=int(fields["length"]),
+                )
+
+
+def _find_first(file: BinaryIO, key: bytes) -> int:
+    """Return the offset of the first line that is not before the key."""
+    low, high = 0, file.seek(0, 2)
+    while low < high:
+        middle = (low + high) // 2
+        file.seek(middle)
+        if middle:
+            file.seek(middle - 1)
+            file.readline()  # the rest of the line before
+        start = file.tell()
+        if start < high and file.readline() < key:
+            low = file.tell()
+        else:
+            high = middle
+    return low
