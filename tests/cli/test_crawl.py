@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -137,10 +137,10 @@ def test_an_error_is_one_line(tmp_path: Path, args: tuple[str, ...], said: str) 
     assert result.out == ""
 
 
-def test_a_bad_seed_is_reported_with_its_line(tmp_path: Path) -> None:
+def test_a_strict_list_reports_its_first_bad_line(tmp_path: Path) -> None:
     seeds = tmp_path / "hosts.txt"
     seeds.write_text("# mine\n\nexample.com\nhttp//example.org/x\n")
-    result = run_swath("crawl", "--seeds", str(seeds), "--out", str(tmp_path / "crawl"))
+    result = run_swath("crawl", "--seeds", str(seeds), "--seeds-strict", "--out", str(tmp_path / "crawl"))
     assert result.code == 2
     assert result.err.startswith(f"swath: line 4 of {seeds}: 'http//example.org/x' is not a URL or host name")
     assert result.err.endswith(": did you mean http://example.org/x?\n")
@@ -177,7 +177,7 @@ def test_a_crawl_that_was_killed_while_it_added_seeds_resumes(tmp_path: Path, mo
     """The fact that marks the frontier as a crawl's is stored before the first URL."""
     settings = CrawlSettings(out=str(tmp_path))
 
-    async def some(_settings: CrawlSettings, _new: Path) -> AsyncIterator[Item]:
+    def some(_settings: CrawlSettings, _new: Path) -> Iterator[Item]:
         for number in range(2 * ADD_BUFFER):
             yield Item(f"https://example.com/{number}", "example.com")
         raise ConnectionAbortedError
@@ -212,8 +212,8 @@ def test_a_crawl_that_fetched_nothing_says_why(tmp_path: Path) -> None:
     closed = ("--connect-to", "::127.0.0.1:1", "--allow-private", "--retries", "0", "--delay", "0s", "--json")
     result = run_swath("crawl", "example.com", *closed, "--out", str(tmp_path))
     assert result.code == 1
-    assert "no page was fetched. https://example.com/ was done" in result.err
-    assert "robots.txt could not be fetched" in result.err
+    assert "no page was fetched. https://example.com/ could not be reached in any form" in result.err
+    assert "http://www.example.com/ is dead" in result.err
     summary = json.loads(result.out.splitlines()[-1])
     assert summary["event"] == "summary"
     assert summary["stopped_by"] == "done"
@@ -229,25 +229,33 @@ def test_a_resumed_crawl_that_fetched_nothing_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [(), ("--no-robots",), ("--lane", "ip")], ids=" ".join)
-def test_an_address_that_is_not_public_is_given_up_at_once(tmp_path: Path, more: tuple[str, ...]) -> None:
-    result = run_swath("crawl", "http://127.0.0.1:8001/", *more, "--json", "--out", str(tmp_path))
+def test_an_address_that_is_not_public_is_refused_until_it_is_allowed(
+    url: str, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    """It is not a failure, and a later run with --allow-private queues the page again."""
+    words = ("crawl", "https://a.example/x", *more, "--connect-to", "::127.0.0.1:1", "--retries", "0", "--json")
+    result = run_swath(*words, "--out", str(tmp_path), store=url)
     assert result.code == 1
-    assert "127.0.0.1 is not a public address" in result.err
-    retry = f"swath dead retry --all --store 'sqlite:///{tmp_path}/frontier.db'"
-    assert f"run `{retry}`, then crawl again with --allow-private" in result.err
+    assert "is not a public address; --allow-private permits it" in result.err
     summary = json.loads(result.out.splitlines()[-1])
-    assert (summary["dead"], summary["robots_fetched"], summary["errors"]) == (1, 0, {"private": 1})
+    assert (summary["dead"], summary["robots_fetched"], summary["errors"]) == (0, 0, {})
+    assert summary["refused"] == {"private": 1}
+    allowed = run_swath(*words, "--allow-private", "--out", str(tmp_path), store=url)
+    assert "note: 1 URL that --allow-private permits is queued again" in allowed.err
+    assert json.loads(allowed.out.splitlines()[-1])["errors"]
+    again = run_swath(*words, "--allow-private", "--out", str(tmp_path), store=url)
+    assert "queued again" not in again.err
 
 
 def test_a_failed_robots_txt_is_not_counted_as_fetched(tmp_path: Path) -> None:
     closed = ("--connect-to", "::127.0.0.1:1", "--allow-private", "--retries", "0", "--delay", "0s", "--json")
     result = run_swath("crawl", "example.com", *closed, "--out", str(tmp_path))
     summary = json.loads(result.out.splitlines()[-1])
-    assert (summary["robots_fetched"], list(summary["errors"])) == (0, ["robots.txt refused"])
+    assert (summary["robots_fetched"], summary["errors"]) == (0, {"refused": 4})
 
 
 def test_seeds_from_standard_input_are_utf_8_in_any_locale(tmp_path: Path) -> None:
-    command = [*COMMAND, "crawl", "--seeds", "-", "--out", str(tmp_path), "-q"]
+    command = [*COMMAND, "crawl", "--seeds", "-", "--out", str(tmp_path), "-q", "--connect-to", "::127.0.0.1:1"]
     subprocess.run(command, input="http://127.0.0.1:8001/ü\n".encode(), env=PLAIN, check=False, timeout=TIMEOUT)
     assert (tmp_path / "seeds.txt").read_text() == "http://127.0.0.1:8001/%C3%BC\n"
 
@@ -267,9 +275,15 @@ def test_export_is_utf_8_in_any_locale(tmp_path: Path) -> None:
 def test_export_omits_empty_fields(tmp_path: Path) -> None:
     closed = ("--connect-to", "::127.0.0.1:1", "--allow-private", "--retries", "0", "--delay", "0s")
     run_swath("crawl", "example.com", *closed, "--out", str(tmp_path))
-    robots, page = map(json.loads, run_swath("export", "--out", str(tmp_path)).out.splitlines())
-    assert (robots["kind"], robots["status"], None in robots.values()) == ("robots", 0, False)
-    assert (page["kind"], "status" in page, page["excluded"]) == ("page", False, "robots")
+    *forms, page = map(json.loads, run_swath("export", "--out", str(tmp_path)).out.splitlines())
+    assert [form["fallback"] for form in forms] == [
+        "http://example.com/",
+        "https://www.example.com/",
+        "http://www.example.com/",
+    ]
+    assert (page["kind"], page["failed"][:8], page["attempts"]) == ("page", "refused:", 1)
+    assert not {"status", "excluded", "rule"} & page.keys()
+    assert None not in page.values()
 
 
 def test_an_unwritable_index_is_reported(tmp_path: Path) -> None:

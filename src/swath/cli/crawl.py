@@ -27,8 +27,13 @@ def crawl(
     ] = None,
     seeds: Annotated[
         str | None,
-        typer.Option("--seeds", metavar="FILE", help="File with more seeds, one per line; - is standard input"),
+        typer.Option(
+            "--seeds", metavar="FILE", help="File with more seeds, one per line or a table; - is standard input"
+        ),
     ] = None,
+    seeds_strict: Annotated[
+        bool, typer.Option("--seeds-strict", help="Refuse a --seeds file with a bad line instead of skipping the line")
+    ] = False,
     json: Annotated[
         bool,
         typer.Option("--json", help="Print progress and summary as JSON lines", rich_help_panel=OUTPUT),
@@ -47,7 +52,8 @@ def crawl(
         given["store"] = check_optional_store(values["store"])
         return CrawlSettings(**given)
 
-    run_command(values["store"], _crawl(settings, urls or [], seeds, json=json, quiet=quiet), loop=_make_loop)
+    work = _crawl(settings, urls or [], seeds, strict=seeds_strict, json=json, quiet=quiet)
+    run_command(values["store"], work, loop=_make_loop)
 
 
 _LISTS = frozenset(field.name for field in fields(CrawlSettings) if field.type == tuple[str, ...])
@@ -57,7 +63,7 @@ def _build_signature() -> inspect.Signature:
     """Return the signature of `crawl` with one option per setting in the place of `**values`."""
     own = inspect.signature(crawl).parameters
     settings = [_build_option(field) for field in fields(CrawlSettings) if field.name in SETTINGS]
-    return inspect.Signature([own["urls"], own["seeds"], *settings, own["json"], own["quiet"]])
+    return inspect.Signature([own["urls"], own["seeds"], own["seeds_strict"], *settings, own["json"], own["quiet"]])
 
 
 def _build_option(field: "Field[Any]") -> inspect.Parameter:
@@ -110,10 +116,16 @@ def _make_loop() -> asyncio.AbstractEventLoop:
 
 
 async def _crawl(
-    settings: Callable[[], CrawlSettings], urls: Sequence[str], seeds: str | None, *, json: bool, quiet: bool
+    settings: Callable[[], CrawlSettings],
+    urls: Sequence[str],
+    seeds: str | None,
+    *,
+    strict: bool,
+    json: bool,
+    quiet: bool,
 ) -> int:
     try:
         from swath.cli.crawl_command import CrawlCommand
     except ImportError as error:
         raise MissingExtra(MISSING) from error
-    return await CrawlCommand(settings(), json=json, quiet=quiet).run(urls, seeds)
+    return await CrawlCommand(settings(), json=json, quiet=quiet).run(urls, seeds, strict=strict)

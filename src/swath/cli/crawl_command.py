@@ -3,22 +3,23 @@
 import asyncio
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
-from io import TextIOWrapper
 from pathlib import Path
 
-from swath import Frontier, Status, Stop, UsageError, mask_password, stop_on_signals
+from swath import Frontier, Status, Stop, UsageError, stop_on_signals
 from swath.cli import crawl_view as view
 from swath.cli.exit_codes import ExitCode
 from swath.cli.explain import explain_key
 from swath.cli.formatting import escape, pluralize
+from swath.cli.seed_input import SeedProgress, read_all_seeds
 from swath.cli.terminal import is_terminal, open_live_display, print_error, print_facts, print_json_line
 from swath.crawl import fd_limit, seeds
 from swath.crawl.archive import index
 from swath.crawl.fleet import ChildFailed, Fleet
 from swath.crawl.http.connect_to import ConnectTo
 from swath.crawl.job import count_pages
+from swath.crawl.seed_list import Seed
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.urls.scope import build_scope
 from swath.crawl.workspace import Workspace, open_workspace
@@ -38,13 +39,15 @@ class CrawlCommand:
         self._stop = Stop()
         self._workers = settings.workers * settings.processes
 
-    async def run(self, urls: Sequence[str], seeds_file: str | None) -> int:
+    async def run(self, urls: Sequence[str], seeds_file: str | None, *, strict: bool = False) -> int:
         settings = self._settings
         await asyncio.to_thread(_check, settings)
         async with AsyncExitStack() as stack:
             with stop_on_signals(self._stop, asyncio.get_running_loop()):
-                with translate_write_errors(settings.directory):
-                    workspace = await stack.enter_async_context(open_workspace(settings, _read_seeds(urls, seeds_file)))
+                given = read_all_seeds(urls, seeds_file, seeds.SeedRules(settings), strict=strict)
+                workspace = await self._load(stack, given)
+                if workspace is None:
+                    return ExitCode.INTERRUPTED
                 frontier = workspace.frontier
                 fleet = Fleet(settings, frontier, self._stop)
                 before = await frontier.status()
@@ -57,6 +60,28 @@ class CrawlCommand:
                     except ChildFailed:
                         stopped_by = FAILED
             return await self._finish(frontier, fleet, stopped_by, time.monotonic() - began)
+
+    async def _load(self, stack: AsyncExitStack, given: AsyncIterator[Seed]) -> Workspace | None:
+        """Open the workspace and queue the seeds; return None if a signal stopped that."""
+        settings, task = self._settings, asyncio.current_task()
+        assert task is not None
+        progress = SeedProgress(quiet=self._quiet)
+
+        def cancel() -> None:
+            task.cancel()
+
+        self._stop.on_change = cancel
+        try:
+            with progress, translate_write_errors(settings.directory):
+                return await stack.enter_async_context(open_workspace(settings, given, report=progress.report))
+        except asyncio.CancelledError:
+            if self._stop.reason is None:
+                raise
+            task.uncancel()
+            print_error(f"stopped after {progress.describe()}: run the same command again to start the crawl")
+            return None
+        finally:
+            self._stop.on_change = lambda: None
 
     async def _crawl(self, fleet: Fleet) -> str:
         showing = asyncio.create_task(self._show_progress(fleet))
@@ -130,12 +155,8 @@ class CrawlCommand:
         return ExitCode.NEGATIVE if status.waiting or status.dead or stopped_by == FAILED else ExitCode.OK
 
     async def _explain_first_seed(self, frontier: Frontier) -> str:
-        settings = self._settings
-        found = await explain_key(frontier, seeds.read_first_seed(settings.directory))
-        if not str(found.data.get("reason")).startswith("private:"):
-            return found.sentence
-        retry = f"swath dead retry --all --store '{mask_password(settings.store_url)}'"
-        return f"{found.sentence} To crawl such addresses, run `{retry}`, then crawl again with --allow-private"
+        found = await explain_key(frontier, seeds.read_first_seed(self._settings.directory))
+        return found.sentence
 
 
 def _check(settings: CrawlSettings) -> None:
@@ -152,22 +173,3 @@ def _check(settings: CrawlSettings) -> None:
             raise UsageError(f"--exclude-hosts {settings.exclude_hosts}: not UTF-8") from error
     build_scope(settings.scope, include=settings.include, exclude=settings.exclude, excluded_hosts=hosts)
     ConnectTo.parse(settings.connect_to)
-
-
-def _read_seeds(urls: Sequence[str], file: str | None) -> Iterator[str]:
-    yield from seeds.read_seeds(urls)
-    if file == "-":
-        if sys.stdin is None:
-            raise UsageError("--seeds -: standard input is closed")
-        lines = TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")
-        yield from seeds.read_seeds(lines, file="standard input")
-    elif file is not None:
-        yield from seeds.read_seeds(_read_lines(Path(file)), file=file)
-
-
-def _read_lines(path: Path) -> Iterable[str]:
-    try:
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            yield from lines
-    except OSError as error:
-        raise UsageError(f"--seeds {path}: {error.strerror}") from error

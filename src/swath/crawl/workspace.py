@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,8 @@ import swath
 from swath import Frontier, NotAFrontier, UsageError, mask_password
 from swath.crawl import seeds
 from swath.crawl.archive.output import CrawlOutput
+from swath.crawl.reopening import reopen_private
+from swath.crawl.seed_list import Seed
 from swath.crawl.settings import CrawlSettings
 
 NAME_FILE = "archive-name"
@@ -39,17 +41,22 @@ class Workspace:
 
 
 @asynccontextmanager
-async def open_workspace(settings: CrawlSettings, urls: Iterable[str]) -> AsyncIterator[Workspace]:
-    """Open or create the directory and the frontier, truncate output that a crash left, and queue the seeds.
+async def open_workspace(
+    settings: CrawlSettings,
+    given: Iterable[Seed] | AsyncIterable[Seed],
+    *,
+    report: seeds.ReportProgress = seeds.report_nothing,
+) -> AsyncIterator[Workspace]:
+    """Open or create the directory and the frontier, truncate output that a crash left, and queue the given seeds.
 
-    `urls` are seeds as `read_seeds` yields them. A UsageError leaves directory and frontier as they were.
+    A UsageError leaves directory and frontier as they were.
     """
     directory = settings.directory
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
         try:
-            workspace = await _prepare(stack, settings, urls)
+            workspace = await _prepare(stack, settings, given, report)
         except BaseException:
             with suppress(OSError):
                 for path in missing:
@@ -58,7 +65,12 @@ async def open_workspace(settings: CrawlSettings, urls: Iterable[str]) -> AsyncI
         yield workspace
 
 
-async def _prepare(stack: AsyncExitStack, settings: CrawlSettings, urls: Iterable[str]) -> Workspace:
+async def _prepare(
+    stack: AsyncExitStack,
+    settings: CrawlSettings,
+    given: Iterable[Seed] | AsyncIterable[Seed],
+    report: seeds.ReportProgress,
+) -> Workspace:
     directory = settings.directory
     with TemporaryFile("w+", dir=directory) as checked:
         changes = settings.find_changes()
@@ -66,8 +78,7 @@ async def _prepare(stack: AsyncExitStack, settings: CrawlSettings, urls: Iterabl
         resumed = frontier is not None and await _check_is_crawl(frontier, settings)
         if not resumed:
             _refuse_orphans(directory)
-        seeds.check_seeds(settings, urls, checked)
-        if not checked.tell():
+        if not await seeds.check_seeds(settings, given, checked, report=report):
             _check_without_seeds(settings, resumed)
         if frontier is None:
             frontier = await stack.enter_async_context(
@@ -78,7 +89,11 @@ async def _prepare(stack: AsyncExitStack, settings: CrawlSettings, urls: Iterabl
                 committed = await _read_committed_lengths(frontier, settings)
                 await asyncio.to_thread(_truncate_uncommitted, settings, committed)
             await _configure(frontier, settings)
-        seeds.save_seeds(directory, checked)
+            if settings.allow_private:
+                newly_allowed = not (await frontier.facts([SETTINGS_FACT])).get(SETTINGS_FACT, {}).get("allow_private")
+                if reopened := await reopen_private(frontier, newly_allowed=newly_allowed):
+                    changes = [*changes, _describe_reopened(reopened)]
+        await asyncio.to_thread(seeds.save_seeds, directory, checked)
         # Store this before the first seed: a frontier that has items but not this fact does not belong to a crawl.
         out = str(directory.resolve())
         await frontier.learn(
@@ -87,12 +102,17 @@ async def _prepare(stack: AsyncExitStack, settings: CrawlSettings, urls: Iterabl
                 ARCHIVE_FACT_PREFIX + get_archive_name(directory): out,
             }
         )
-        added = await frontier.add(seeds.make_seed_items(settings, checked))
+        added = await seeds.queue_seeds(frontier, settings, checked, report=report)
     settings.save()
     return Workspace(settings, frontier, added, changes, resumed)
 
 
 # the frontier
+
+
+def _describe_reopened(count: int) -> str:
+    are = "URL that --allow-private permits is" if count == 1 else "URLs that --allow-private permits are"
+    return f"{count:,} {are} queued again"
 
 
 async def _open_existing(stack: AsyncExitStack, settings: CrawlSettings) -> Frontier | None:

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 from swath import Frontier, Item, Outcome, retry_while_unavailable
 from swath.crawl.archive.capture import CaptureBuilder
+from swath.crawl.fallback import is_unreachable_form
 from swath.crawl.http.response import Response
 from swath.crawl.http.status import is_busy
 from swath.crawl.ip_lanes import IpLanes
@@ -23,7 +24,7 @@ from swath.crawl.links import LinkFilter
 from swath.crawl.pacing import LanePacing, compute_robots_retry_pause, parse_retry_after
 from swath.crawl.page_fetcher import PageFetcher
 from swath.crawl.parse.page import decode_body
-from swath.crawl.refusal import refuse_page
+from swath.crawl.refusal import PRIVATE, refuse_page
 from swath.crawl.robots.cache import KEY_PREFIX, TOP_PRIORITY, WAIT_SECONDS, CachedRobots, RobotsCache, RobotsRedirect
 from swath.crawl.robots.parser import MAX_BODY
 from swath.crawl.robots.policy import SECOND
@@ -107,8 +108,8 @@ class RobotsGate:
             response = target_lane
         if response.error == "descriptors":  # this machine's fault, not the host's
             return await self._fetcher.settle_failure(item, response)
-        if redirect is None and response.error == "private":  # permanent, and true of the page as well
-            return await self._fetcher.settle_failure(item, response)
+        if redirect is None and (response.error == PRIVATE or is_unreachable_form(item, response)):
+            return await self._fetcher.settle_failure(item, response)  # as if the page had been requested
         known = await self._record(origin, response, lane=lane, redirects=redirect.redirects if redirect else 0)
         if isinstance(known, CachedRobots):
             await self._apply_hints(lane, origin, known, seconds=response.ended - response.started)
