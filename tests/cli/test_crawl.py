@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -138,10 +138,10 @@ def test_an_error_is_one_line(tmp_path: Path, args: tuple[str, ...], said: str) 
     assert result.out == ""
 
 
-def test_a_bad_seed_is_reported_with_its_line(tmp_path: Path) -> None:
+def test_a_strict_list_reports_its_first_bad_line(tmp_path: Path) -> None:
     seeds = tmp_path / "hosts.txt"
     seeds.write_text("# mine\n\nexample.com\nhttp//example.org/x\n")
-    result = run_swath("crawl", "--seeds", str(seeds), "--out", str(tmp_path / "crawl"))
+    result = run_swath("crawl", "--seeds", str(seeds), "--seeds-strict", "--out", str(tmp_path / "crawl"))
     assert result.code == 2
     assert result.err.startswith(f"swath: line 4 of {seeds}: 'http//example.org/x' is not a URL or host name")
     assert result.err.endswith(": did you mean http://example.org/x?\n")
@@ -178,7 +178,7 @@ def test_a_crawl_that_was_killed_while_it_added_seeds_resumes(tmp_path: Path, mo
     """The fact that marks the frontier as a crawl's is stored before the first URL."""
     settings = CrawlSettings(out=str(tmp_path))
 
-    async def some(_settings: CrawlSettings, _new: Path) -> AsyncIterator[Item]:
+    def some(_settings: CrawlSettings, _new: Path) -> Iterator[Item]:
         for number in range(2 * ADD_BUFFER):
             yield Item(f"https://example.com/{number}", "example.com")
         raise ConnectionAbortedError
@@ -209,8 +209,29 @@ def test_a_refused_crawl_leaves_nothing_behind(tmp_path: Path, args: tuple[str, 
     assert list((tmp_path / "mine").iterdir()) == []
 
 
+@pytest.mark.parametrize("more", [(), ("--no-robots",), ("--lane", "ip")], ids=" ".join)
+def test_an_address_that_is_not_public_is_refused_until_it_is_allowed(
+    url: str, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    """It is not a failure, and a later run with --allow-private queues the page again."""
+    words = ("crawl", "https://a.example/x", *more, "--connect-to", "::127.0.0.1:1", "--retries", "0", "--json")
+    result = run_swath(*words, "--out", str(tmp_path), store=url)
+    assert result.code == 1
+    assert "is not a public address; --allow-private permits it" in result.err
+    summary = json.loads(result.out.splitlines()[-1])
+    assert (summary["dead"], summary["robots_fetched"], summary["errors"]) == (0, 0, {})
+    assert summary["refused"] == {"private": 1}
+    assert summary["result"].startswith("nothing was fetched: private: 127.0.0.1 is not a public address")
+    assert summary["next"][-1].endswith(" --allow-private")
+    allowed = run_swath(*words, "--allow-private", "--out", str(tmp_path), store=url)
+    assert "note: 1 URL that --allow-private permits is queued again" in allowed.err
+    assert json.loads(allowed.out.splitlines()[-1])["errors"]
+    again = run_swath(*words, "--allow-private", "--out", str(tmp_path), store=url)
+    assert "queued again" not in again.err
+
+
 def test_seeds_from_standard_input_are_utf_8_in_any_locale(tmp_path: Path) -> None:
-    command = [*COMMAND, "crawl", "--seeds", "-", "--out", str(tmp_path), "-q"]
+    command = [*COMMAND, "crawl", "--seeds", "-", "--out", str(tmp_path), "-q", "--connect-to", "::127.0.0.1:1"]
     subprocess.run(command, input="http://127.0.0.1:8001/ü\n".encode(), env=PLAIN, check=False, timeout=TIMEOUT)
     assert (tmp_path / "seeds.txt").read_text() == "http://127.0.0.1:8001/%C3%BC\n"
 
@@ -230,8 +251,13 @@ def test_export_is_utf_8_in_any_locale(tmp_path: Path) -> None:
 def test_export_omits_empty_fields(tmp_path: Path) -> None:
     closed = ("--connect-to", "::127.0.0.1:1", "--allow-private", "--retries", "0", "--delay", "0s")
     run_swath("crawl", "example.com", *closed, "--out", str(tmp_path))
-    (page,) = map(json.loads, run_swath("export", "--out", str(tmp_path)).out.splitlines())
-    assert (page["kind"], page["failed"], page["attempts"]) == ("page", "refused: connection refused", 1)
+    *forms, page = map(json.loads, run_swath("export", "--out", str(tmp_path)).out.splitlines())
+    assert [form["fallback"] for form in forms] == [
+        "http://example.com/",
+        "https://www.example.com/",
+        "http://www.example.com/",
+    ]
+    assert (page["kind"], page["failed"][:8], page["attempts"]) == ("page", "refused:", 1)
     assert not {"status", "excluded", "rule"} & page.keys()
     assert None not in page.values()
 

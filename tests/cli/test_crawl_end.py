@@ -169,15 +169,6 @@ def test_a_crawl_that_robots_txt_excludes_says_so(tmp_path: Path, robots: int, r
     assert summary["result"] == f"nothing was fetched: {reason} (example.com)"
 
 
-@pytest.mark.parametrize("more", [(), ("--no-robots",), ("--lane", "ip")], ids=" ".join)
-def test_an_address_that_is_not_public_is_given_up_at_once(tmp_path: Path, more: tuple[str, ...]) -> None:
-    ran = crawl(tmp_path, "http://127.0.0.1:8001/", *more, "--json")
-    summary = json.loads(ran.out.splitlines()[-1])
-    assert (ran.code, summary["dead"], summary["robots_fetched"], summary["errors"]) == (1, 1, 0, {"private": 1})
-    assert summary["result"] == "nothing was fetched: private: 127.0.0.1 is not a public address (127.0.0.1)"
-    assert summary["next"][-1] == f"swath crawl --out {tmp_path} --retry-failed --allow-private"
-
-
 def test_commands_to_copy_repeat_what_is_not_saved_and_hide_passwords() -> None:
     store = "postgresql://me:secret@db.example/crawls?schema=news"
     settings = CrawlSettings(

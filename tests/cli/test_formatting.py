@@ -1,7 +1,8 @@
 import pytest
 
-from swath.cli.add_progress import PLAIN_SECONDS, AddProgress
+from swath.cli.add_progress import AddProgress
 from swath.cli.formatting import escape, format_duration, format_limits, format_size, mask_secrets, pluralize
+from swath.cli.progress_line import PLAIN_SECONDS
 
 
 def test_passwords_are_masked_in_any_text() -> None:

@@ -13,6 +13,7 @@ import swath
 from swath import Status, Summary
 from swath.crawl.archive import index
 from swath.crawl.job import CrawlJob
+from swath.crawl.seed_list import Seed
 from swath.crawl.seeds import read_seeds
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.workspace import Workspace, open_workspace
@@ -82,7 +83,7 @@ async def crawl_here(settings: CrawlSettings, seeds: Iterable[str]) -> tuple[Sum
 
 async def prepare(settings: CrawlSettings, urls: Iterable[str]) -> Workspace:
     """Open the workspace of a crawl and close it again, as a run does that ends at once."""
-    async with open_workspace(settings, urls) as workspace:
+    async with open_workspace(settings, map(Seed, urls)) as workspace:
         return workspace
 
 

@@ -63,7 +63,7 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crawled]:
             out=str(made / "out"), scope="domain", delay=DELAY, timeout=1.0, retries=RETRIES, max_size=1_000_000,
             connect_to=(spawned.connect_to,), allow_private=True, exclude=("/century",), max_pages_per_host=80,
         )  # fmt: skip
-        summary, _ = asyncio.run(crawl_here(settings, web.seeds))
+        summary, _ = asyncio.run(crawl_here(settings, [*web.seeds, "h0001.demo.test"]))  # falls back to http
         yield Crawled(web, settings, spawned.requests, summary.stopped_by)
 
 

@@ -137,7 +137,7 @@ SCOPES: list[tuple[Within, dict[str, Any]]] = [
     (lambda url, seed: url == seed, {"scope": "page"}),
     (on_host, {"scope": "host"}),
     (anything, {"scope": "domain", "depth": 1}),
-    (even, {"scope": "host", "include": ("[02468]$",)}),
+    (even, {"scope": "host", "include": ("[02468]$", "test/$")}),
     (not_even, {"scope": "host", "exclude": ("[02468]$",)}),
     (anything, {"scope": "any", "contact": "me@example.org", "exclude": ("outside",)}),
 ]
@@ -265,10 +265,10 @@ def test_many_hosts_require_a_contact(tmp_path: Path, options: tuple[str, ...]) 
     assert not (out / "seeds.txt").exists()
 
 
-def test_a_bad_seed_is_reported_before_anything_is_added(tmp_path: Path) -> None:
+def test_a_strict_list_is_refused_before_anything_is_added(tmp_path: Path) -> None:
     out = tmp_path / "out"
     seeds = "# mine\n\n" + "".join(f"h0.example/{number}\n" for number in range(2_000)) + "mailto:me@example.org\n"
-    ran = swath_command("crawl", "--seeds", "-", "--out", str(out), "--json", stdin=seeds)
+    ran = swath_command("crawl", "--seeds", "-", "--seeds-strict", "--out", str(out), "--json", stdin=seeds)
     assert (ran.code, "line 2,003 of standard input: 'mailto:me@example.org' is not a URL" in ran.err) == (2, True)
     assert not (out / "frontier.db").exists()
 
@@ -293,16 +293,15 @@ def test_seeds_are_streamed(tmp_path: Path) -> None:
 
     def lines() -> Iterator[str]:
         for number in range(SEEDS):
-            yield f"h{number}.example\n"
+            yield f"https://h{number}.example/"
         files = [path for path in Path("/proc/self/fd").glob("*") if os.path.realpath(path).startswith(f"{out}/")]
         assert max(path.stat().st_size for path in files) > SEEDS * 10
 
-    prepared = asyncio.run(prepare(settings, seeds.read_seeds(lines())))
+    prepared = asyncio.run(prepare(settings, lines()))
     assert prepared.added == SEEDS
     with (out / seeds.FILE).open() as kept:
         assert sum(1 for _ in kept) == SEEDS
-    more = seeds.read_seeds(["h1.example", "new.example"])
-    assert asyncio.run(prepare(settings, more)).added == 1
+    assert asyncio.run(prepare(settings, ["https://h1.example/", "https://new.example/"])).added == 1
 
 
 FEW = """

@@ -29,8 +29,13 @@ def crawl(
     ] = None,
     seeds: Annotated[
         str | None,
-        typer.Option("--seeds", metavar="FILE", help="File with more seeds, one per line; - is standard input"),
+        typer.Option(
+            "--seeds", metavar="FILE", help="File with more seeds, one per line or a table; - is standard input"
+        ),
     ] = None,
+    seeds_strict: Annotated[
+        bool, typer.Option("--seeds-strict", help="Refuse a --seeds file with a bad line instead of skipping the line")
+    ] = False,
     fresh: Annotated[
         bool,
         typer.Option("--fresh", help="Discard the crawl in DIR, with its archive and its frontier, and start over"),
@@ -66,7 +71,7 @@ def crawl(
         check_optional_store(values["store"])
         return resolve_settings(given, reset=[EVERYTHING] if fresh else reset or ())
 
-    work = _crawl(settings, urls or [], seeds, fresh=fresh, yes=yes, json=json, quiet=quiet)
+    work = _crawl(settings, urls or [], seeds, strict=seeds_strict, fresh=fresh, yes=yes, json=json, quiet=quiet)
     run_command(values["store"], work, loop=_make_loop)
 
 
@@ -83,7 +88,7 @@ def _build_signature() -> inspect.Signature:
     """Return the signature of `crawl` with one option per setting in the place of `**values`."""
     own = inspect.signature(crawl).parameters
     settings = [_build_option(field) for field in fields(CrawlSettings) if field.name in SETTINGS]
-    before, after = ("ctx", "urls", "seeds"), ("fresh", "yes", "reset", "json", "quiet")
+    before, after = ("ctx", "urls", "seeds", "seeds_strict"), ("fresh", "yes", "reset", "json", "quiet")
     return inspect.Signature([*(own[name] for name in before), *settings, *(own[name] for name in after)])
 
 
@@ -141,6 +146,7 @@ async def _crawl(
     urls: Sequence[str],
     seeds: str | None,
     *,
+    strict: bool,
     fresh: bool,
     yes: bool,
     json: bool,
@@ -152,7 +158,9 @@ async def _crawl(
         raise MissingExtra(MISSING) from error
     resolved = settings()
     try:
-        return await CrawlCommand(resolved, fresh=fresh, yes=yes, json=json, quiet=quiet).run(urls, seeds)
+        return await CrawlCommand(resolved, fresh=fresh, yes=yes, json=json, quiet=quiet).run(
+            urls, seeds, strict=strict
+        )
     except StoreUnavailable as error:
         if lacks_password(resolved):
             error.add_note(

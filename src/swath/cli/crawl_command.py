@@ -3,9 +3,8 @@
 import asyncio
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from swath.cli.exit_codes import ExitCode
 from swath.cli.failed_seeds import FailedSeeds
 from swath.cli.formatting import pluralize
 from swath.cli.interrupts import SignalAnswer, cancel_on_stop
+from swath.cli.seed_input import SeedProgress, read_all_seeds
 from swath.cli.terminal import is_terminal, open_live_display, print_error, print_json_line, print_line
 from swath.crawl import fd_limit, seeds
 from swath.crawl.archive import index
@@ -26,6 +26,7 @@ from swath.crawl.failed_pages import retry_failed_pages
 from swath.crawl.fleet import ChildFailed, Fleet
 from swath.crawl.http.connect_to import ConnectTo
 from swath.crawl.job import GRACE_SECONDS, count_pages
+from swath.crawl.seed_list import Seed
 from swath.crawl.settings import CrawlSettings, list_warnings
 from swath.crawl.urls.scope import build_scope
 from swath.crawl.workspace import Workspace, open_workspace
@@ -49,7 +50,7 @@ class CrawlCommand:
         self._stop = Stop()
         self._failed_seeds = FailedSeeds(json=json)
 
-    async def run(self, urls: Sequence[str], seeds_file: str | None) -> int:
+    async def run(self, urls: Sequence[str], seeds_file: str | None, *, strict: bool = False) -> int:
         settings = self._settings
         await asyncio.to_thread(_check, settings)
         async with AsyncExitStack() as stack:
@@ -61,10 +62,10 @@ class CrawlCommand:
                 quiet=self._quiet,
             )
             with stop_on_signals(self._stop, asyncio.get_running_loop(), on_signal=answer):
-                with translate_write_errors(settings.directory), cancel_on_stop(self._stop):
-                    discard = self._discard_crawl if self._fresh else None
-                    opening = open_workspace(settings, _read_seeds(urls, seeds_file), discard=discard)
-                    workspace = await stack.enter_async_context(opening)
+                given = read_all_seeds(urls, seeds_file, seeds.SeedRules(settings), strict=strict)
+                workspace = await self._load(stack, given)
+                if workspace is None:
+                    return ExitCode.INTERRUPTED
                 frontier = workspace.frontier
                 fleet = Fleet(settings, frontier, self._stop)
                 retried = await retry_failed_pages(frontier) if settings.retry_failed else 0
@@ -81,6 +82,19 @@ class CrawlCommand:
                     except ChildFailed:
                         stopped_by = FAILED
             return await self._finish(frontier, fleet, stopped_by, time.monotonic() - began)
+
+    async def _load(self, stack: AsyncExitStack, given: AsyncIterator[Seed]) -> Workspace | None:
+        """Open the workspace and queue the seeds; return None if a signal stopped that."""
+        settings = self._settings
+        discard = self._discard_crawl if self._fresh else None
+        progress = SeedProgress(quiet=self._quiet)
+        try:
+            with progress, translate_write_errors(settings.directory), cancel_on_stop(self._stop):
+                opening = open_workspace(settings, given, discard=discard, report=progress.report)
+                return await stack.enter_async_context(opening)
+        except KeyboardInterrupt:
+            print_error(f"stopped after {progress.describe()}: run the same command again to start the crawl")
+            return None
 
     async def _discard_crawl(self) -> None:
         """Discard the crawl that the directory holds, after naming what is lost."""
@@ -218,22 +232,3 @@ def _check(settings: CrawlSettings) -> None:
             raise UsageError(f"--exclude-hosts {settings.exclude_hosts}: not UTF-8") from error
     build_scope(settings.scope, include=settings.include, exclude=settings.exclude, excluded_hosts=hosts)
     ConnectTo.parse(settings.connect_to)
-
-
-def _read_seeds(urls: Sequence[str], file: str | None) -> Iterator[str]:
-    yield from seeds.read_seeds(urls)
-    if file == "-":
-        if sys.stdin is None:
-            raise UsageError("--seeds -: standard input is closed")
-        lines = TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")
-        yield from seeds.read_seeds(lines, file="standard input")
-    elif file is not None:
-        yield from seeds.read_seeds(_read_lines(Path(file)), file=file)
-
-
-def _read_lines(path: Path) -> Iterable[str]:
-    try:
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            yield from lines
-    except OSError as error:
-        raise UsageError(f"--seeds {path}: {error.strerror}") from error

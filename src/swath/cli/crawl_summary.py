@@ -14,7 +14,6 @@ from swath.crawl.urls import normalise
 
 NOTHING = "nothing was fetched"
 FAILED = "failed"  # what stopped a crawl whose processes all failed
-MAX_FALLBACKS = 5  # URLs that are tried in place of a seed
 ENDS = {"SIGINT": "stopped", "SIGTERM": "stopped", FAILED: "every process failed"}
 NOT_REPEATED = frozenset({"out", "store", "retry_failed", "max_pages", "max_duration"})  # in the commands to copy
 
@@ -37,15 +36,8 @@ async def describe_end(
 
 
 async def _find_cause(frontier: Frontier, url: str) -> str:
-    """Return why a seed was not fetched, with its host. If other URLs were tried in its place, explain the last one."""
-    found = await explain_key(frontier, url)
-    for _ in range(MAX_FALLBACKS):
-        match found.data.get("result"):
-            case {"fallback": str(other)}:
-                found = await explain_key(frontier, other)
-            case _:
-                break
-    return f"{_get_cause(found)} ({normalise.host(found.key)})"
+    """Return why a seed was not fetched, with its host."""
+    return f"{_get_cause(await explain_key(frontier, url))} ({normalise.host(url)})"
 
 
 def _get_cause(found: Explanation) -> str:
@@ -68,8 +60,9 @@ def list_next_steps(
         yield "continue", _format_crawl(settings)
     if status.dead:
         yield "list the failures", f"swath dead --store {shlex.quote(mask_password(settings.store_url))}"
-        allow = " --allow-private" if result.startswith(f"{NOTHING}: private: ") else ""
-        yield "try them again", f"{_format_crawl(settings)} --retry-failed{allow}"
+        yield "try them again", f"{_format_crawl(settings)} --retry-failed"
+    if result.startswith(f"{NOTHING}: private: "):
+        yield "permit the address", f"{_format_crawl(settings)} --allow-private"
 
 
 def print_summary(settings: CrawlSettings, result: str, rows: Pairs, next_steps: Iterable[tuple[str, str]]) -> None:

@@ -15,6 +15,7 @@ from swath.cli.formatting import escape, format_json
 from swath.cli.options import JSONOption, StoreOption
 from swath.cli.terminal import is_terminal, make_console, print_facts, print_json, print_line
 
+MAX_STEPS = 8  # a crawl tries up to four forms of a URL, and each may be passed on to another lane
 CRAWL_SETTINGS = "crawl settings"  # a crawl stores its settings under this key
 
 
@@ -52,29 +53,45 @@ async def _explain(store: str | None, key: str, lane: str | None, json: bool) ->
 
 
 async def explain_key(frontier: Frontier, key: str, *, lane: str | None = None) -> Explanation:
-    """Explain a key. If the item was passed on to another lane, as a crawl does with pages, explain it there."""
+    """Explain a key. If a crawl passed the page on to another lane or to another form of its URL, explain it there."""
     found = await frontier.explain(key, lane=lane)
-    match found.data.get("result"):
-        case {"passed_on_to": str(passed)} if lane is None:
-            return await frontier.explain(key, lane=passed)
-    return found
+    failed: list[str] = []
+    for _ in range(MAX_STEPS if lane is None else 0):
+        match found.data.get("result"):
+            case {"passed_on_to": str(passed)}:
+                found = await frontier.explain(found.key, lane=passed)
+            case {"fallback": str(form), "error": error}:
+                failed.append(f"{found.key} could not be reached ({error}), so {form} was tried.")
+                found = await frontier.explain(form)
+            case _:
+                break
+    if not failed:
+        return found
+    if found.state == "dead":  # the reason names the other forms
+        failed = [f"{key} could not be reached in any form."]
+    return replace(found, sentence=" ".join([*failed, found.sentence]))
 
 
 async def explain_in_crawl(frontier: Frontier, key: str, *, lane: str | None = None) -> Explanation:
     """Explain a key. If it is unknown and the frontier belongs to a crawl, name the rule that excludes it."""
     found = await explain_key(frontier, key, lane=lane)
-    return await _explain_crawl_rule(frontier, found) if found.state == "unknown" else found
+    return await _explain_for_crawl(frontier, found) if found.state == "unknown" else found
 
 
-async def _explain_crawl_rule(frontier: Frontier, found: Explanation) -> Explanation:
-    """If the frontier belongs to a crawl, add the rule of the crawl that excludes this unknown key."""
+async def _explain_for_crawl(frontier: Frontier, found: Explanation) -> Explanation:
+    """If the frontier belongs to a crawl, explain the page that the key means, or the rule that excludes it."""
     settings = (await frontier.facts([CRAWL_SETTINGS])).get(CRAWL_SETTINGS)
     if settings is None:
         return found
     try:
         from swath.crawl.urls.explain import explain_refusal
+        from swath.crawl.urls.normalise import parse_seed
     except ImportError:  # the crawl ran in another installation, and the extra is missing here
         return found
+    if (url := parse_seed(found.key)) not in (None, found.key):
+        page = await explain_key(frontier, url)
+        if page.state != "unknown":
+            return page
     rule, sentence = explain_refusal(found.key, settings, year=datetime.now(UTC).year)
     return replace(found, sentence=f"{found.sentence} {sentence}", data={"refused": rule})
 

@@ -13,6 +13,8 @@ from swath.crawl.urls import normalise
 from swath.crawl.urls.scope import Scope
 from swath.crawl.urls.traps import find_trap
 
+LaneNamer = Callable[[str], str]
+
 MAX_DECISIONS = 200_000  # URLs that one process remembers: about 60 MB
 
 
@@ -24,7 +26,7 @@ class LinkFilter:
         frontier: Frontier,
         scope: Scope,
         *,
-        lane_of: Callable[[str], str],
+        lane_of: LaneNamer,
         strip_tracking: bool,
         year: int,
         refused: Counter[str],
@@ -42,6 +44,19 @@ class LinkFilter:
     def find_refusal(self, url: str, depth: int) -> str | None:
         """Return why a URL is refused: it is out of scope, or a trap. Return None if it is not refused."""
         return self._scope.find_refusal(url, depth) or find_trap(url, year=self._year)
+
+    def find_exclusion(self, item: Item) -> tuple[str, str] | None:
+        """Return the reason and the rule if the current settings exclude a queued page; None if they do not.
+
+        The settings may have changed since the page was queued. Seeds define the scope, so they are always within it,
+        also if this machine was started before they were added elsewhere.
+        """
+        payload = item.payload or {}
+        depth = payload.get("depth", 0)
+        is_seed = depth == 0 and "from" not in payload
+        url = item.key
+        reason = self._scope.find_seed_refusal(url) if is_seed else self._scope.find_refusal(url, depth)
+        return None if reason is None else (reason, self._scope.describe_rule(reason, url, depth))
 
     def select_new_items(
         self, links: Iterable[str], *, depth: int, referrer: str, **payload: object

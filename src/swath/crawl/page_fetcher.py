@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from swath import Item, Outcome
+from swath.crawl.fallback import FORM_REPEATS, Fallback, describe_forms
 from swath.crawl.http.address import parse_ip_literal
 from swath.crawl.http.fetcher import Fetcher
 from swath.crawl.http.response import FailureKind, Response
 from swath.crawl.pacing import LanePacing, compute_page_retry_pause
-from swath.crawl.refusal import give_up_page
+from swath.crawl.refusal import PRIVATE, give_up_page, refuse_private_page
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
 from swath.crawl.urls import normalise
@@ -24,10 +25,19 @@ UNREACHABLE: Final = frozenset[FailureKind](  # failures that any page of the ho
 class PageFetcher:
     """The fetcher, with the statistics and the retry policy of a crawl."""
 
-    def __init__(self, fetcher: Fetcher, settings: CrawlSettings, *, pacing: LanePacing, stats: CrawlStats) -> None:
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        settings: CrawlSettings,
+        *,
+        pacing: LanePacing,
+        fallback: Fallback,
+        stats: CrawlStats,
+    ) -> None:
         self._fetcher = fetcher
         self._settings = settings
         self._pacing = pacing
+        self._fallback = fallback
         self._stats = stats
 
     async def fetch(self, url: str, lane: str, *, fresh: bool, size: int = 0) -> Response:
@@ -42,21 +52,38 @@ class PageFetcher:
         return await self._fetcher.resolve(url)
 
     async def settle_failure(self, item: Item, response: Response) -> Outcome:
-        """Return the outcome of an item whose request failed: retry, dead letter, or release."""
+        """Return the outcome of an item whose request failed: retry, release, refuse, or `give_up`."""
         assert response.error is not None
         if response.error == "closed":  # the server may not have read the request: repeat it on a new connection
             self._pacing.get(item.lane).closes_connections = True
             return item.release()
+        if response.error == PRIVATE:
+            return refuse_private_page(item, response.detail, stats=self._stats)
         self._stats.errors[response.failure] += 1
         if response.error == "descriptors":
             return item.release(after=DESCRIPTOR_PAUSE)
         sent = response.error not in NOT_SENT
-        if sent:
-            await self._pacing.record_response(item.lane, response.ended - response.started, failed=True)
-        if response.error in PERMANENT or count_failures(item) >= self._settings.retries:
-            return give_up_page(item, response.reason, attempts=count_failures(item) + 1, started=sent)
-        pause = compute_page_retry_pause(count_failures(item), interval=self._pacing.get(item.lane).interval)
+        failures, retries = count_failures(item), self._settings.retries
+        if await self._fallback.find_next_form(item, response.error) is not None:
+            retries = min(retries, FORM_REPEATS)  # a closed port says nothing about the load of the host
+            pause = self._pacing.get(item.lane).interval
+        else:
+            if sent:
+                await self._pacing.record_response(item.lane, response.ended - response.started, failed=True)
+            pause = compute_page_retry_pause(failures, interval=self._pacing.get(item.lane).interval)
+        if response.error in PERMANENT or failures >= retries:
+            return await self.give_up(item, response.reason, attempts=failures + 1, started=sent)
         return item.retry(after=pause, reason=response.reason)
+
+    async def give_up(self, item: Item, reason: str, *, attempts: int, started: bool = True) -> Outcome:
+        """Return the outcome of a page that cannot be fetched: a bare seed falls back, any other page is dead.
+
+        `reason` begins with the kind of error. Pass `started=False` if no request was sent this time.
+        """
+        form = await self._fallback.find_next_form(item, reason.partition(":")[0])
+        if form is not None:
+            return await self._fallback.fall_back(item, form, reason)
+        return give_up_page(item, describe_forms(item, reason), attempts=attempts, started=started)
 
 
 def count_failures(item: Item) -> int:

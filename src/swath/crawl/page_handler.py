@@ -1,7 +1,8 @@
 """PageHandler: the handler of a crawl, called with one item at a time.
 
-The route of a page: `IpLanes` moves it to the lane of its address, the page budgets admit it, `RobotsGate` allows it,
-`PageFetcher` fetches it, and `PageProcessor` archives and parses it.
+The route of a page: `LinkFilter` finds that the settings do not exclude it, `IpLanes` moves it to the lane of its
+address, the page budgets admit it, `RobotsGate` allows it, `PageFetcher` fetches it, and `PageProcessor` archives and
+parses it.
 """
 
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ from datetime import UTC, datetime
 from swath import Dead, Done, Frontier, Item, Outcome, Retry
 from swath.crawl.archive.capture import CaptureBuilder
 from swath.crawl.fact_batcher import FactBatcher
+from swath.crawl.fallback import Fallback
 from swath.crawl.http.fetcher import Fetcher
 from swath.crawl.http.response import Response
 from swath.crawl.http.status import is_busy, is_retryable
@@ -45,8 +47,10 @@ class PageHandler:
         facts = FactBatcher(frontier)
         self._settings = settings
         self._stats = stats
+        self._links = links
         self._pacing = LanePacing(frontier, facts, delay=settings.min_interval)
-        self._fetcher = PageFetcher(fetcher, settings, pacing=self._pacing, stats=stats)
+        fallback = Fallback(frontier, facts, lane_of=links.lane_of)
+        self._fetcher = PageFetcher(fetcher, settings, pacing=self._pacing, fallback=fallback, stats=stats)
         self._ip_lanes = None if host_lanes is None else IpLanes(host_lanes, facts, self._fetcher)
         captures = CaptureBuilder(facts, archiving=settings.warc)
         self._robots = RobotsGate(
@@ -60,12 +64,17 @@ class PageHandler:
             stats=stats,
             ip_lanes=self._ip_lanes,
         )
-        self._processor = PageProcessor(settings, captures=captures, links=links, stats=stats)
+        self._fallback = fallback
+        self._processor = PageProcessor(settings, captures=captures, links=links, fallback=fallback, stats=stats)
         self.pages_left: int | None = settings.max_pages  # how many more pages this process may start
 
     async def __call__(self, item: Item) -> Outcome:
         if self._robots.is_hop(item):
             return await self._robots.follow(item)
+        if (excluded := self._links.find_exclusion(item)) is not None:
+            return refuse_page(item, *excluded, stats=self._stats)
+        if (restarted := await self._fallback.restart(item)) is not None:
+            return restarted
         outcome = await self._handle(item)
         if isinstance(outcome, Dead | Retry) and is_seed(item):
             self._stats.record_seed_failure(outcome)
@@ -84,7 +93,7 @@ class PageHandler:
         fetched = False
         try:
             outcome = await self._visit(item)
-            fetched = isinstance(outcome, Done) and outcome.started
+            fetched = isinstance(outcome, Done) and PAGES in outcome.counters
             return outcome
         finally:
             self._stats.in_flight -= 1

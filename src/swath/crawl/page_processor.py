@@ -6,6 +6,7 @@ from typing import Any, Final
 from swath import Item, Outcome
 from swath.crawl.archive import warc
 from swath.crawl.archive.capture import CaptureBuilder
+from swath.crawl.fallback import TRIED, Fallback
 from swath.crawl.http.redirect_target import find_redirect_target
 from swath.crawl.http.response import Response
 from swath.crawl.links import LinkFilter
@@ -25,11 +26,18 @@ class PageProcessor:
     """Turns the response for a page into the outcome that settles it."""
 
     def __init__(
-        self, settings: CrawlSettings, *, captures: CaptureBuilder, links: LinkFilter, stats: CrawlStats
+        self,
+        settings: CrawlSettings,
+        *,
+        captures: CaptureBuilder,
+        links: LinkFilter,
+        fallback: Fallback,
+        stats: CrawlStats,
     ) -> None:
         self._settings = settings
         self._captures = captures
         self._links = links
+        self._fallback = fallback
         self._stats = stats
 
     async def process(self, item: Item, response: Response) -> Outcome:
@@ -46,6 +54,7 @@ class PageProcessor:
         if target is not None:
             page["redirect"] = target
             discovered = self._follow_redirect(item, target, depth, payload, result)
+            await self._fallback.return_to_form(payload, target)
         elif original is None and 200 <= response.status < 300 and response.body:
             parsed = await self._parse(item.key, response, sitemap=payload.get("kind") == "sitemap")
             page |= {name: getattr(parsed, name) for name in ("title", "canonical", "noindex", "decode_error")}
@@ -88,8 +97,8 @@ class PageProcessor:
             return []
         if (reason := self._links.find_refusal(target, depth)) is not None:
             result["refused"] = reason
-        kind = {"kind": payload["kind"]} if "kind" in payload else {}
-        return self._links.select_new_items([target], depth=depth, referrer=item.key, redirects=redirects, **kind)
+        kept = {name: payload[name] for name in ("kind", TRIED) if name in payload}
+        return self._links.select_new_items([target], depth=depth, referrer=item.key, redirects=redirects, **kept)
 
     def _follow_links(self, item: Item, parsed: ParsedPage, depth: int) -> list[Any]:
         if parsed.nofollow:

@@ -1,51 +1,99 @@
 """Seeds: the URLs a crawl starts from. They are checked, saved in `seeds.txt`, and define the scope of the crawl."""
 
 import fcntl
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from swath import Item, UsageError
+from swath import Frontier, Item, UsageError
+from swath.crawl.fallback import BARE
+from swath.crawl.http.address import is_public, parse_ip_literal
 from swath.crawl.lanes import get_lane_namer
 from swath.crawl.priority import choose_priority
+from swath.crawl.seed_list import BadSeed, Seed, parse_seed
 from swath.crawl.settings import MAX_HOSTS_WITHOUT_CONTACT, CrawlSettings
 from swath.crawl.urls import normalise
 from swath.crawl.urls.scope import NameSet, Scope, build_scope
 
 FILE = "seeds.txt"
-CHUNK = 1_000  # seeds checked at once
+REPORT_EVERY = 1_000  # seeds that are read between two reports of the progress
+ADD_BATCH = 10_000  # seeds that are added at once
+BARE_MARK = "\t"  # ends the line of a bare seed in the file of checked seeds
+
+READ, QUEUED = "read", "queued"
+ReportProgress = Callable[[str, int], None]  # READ or QUEUED, and how many seeds were so far
 
 
-def read_seeds(lines: Iterable[str], *, file: str | None = None) -> Iterator[str]:
-    """Yield the URL of each line, and skip blank lines and comments. `file` is named in error messages."""
-    for number, line in enumerate(lines, 1):
-        text = line.strip()
-        if not text or text.startswith("#"):
-            continue
-        url = normalise.parse_seed(text)
-        if url is None:
-            where = "" if file is None else f"line {number:,} of {file}: "
-            if (port := normalise.find_blocked_port(text)) is not None:
-                raise UsageError(f"{where}{text!r} cannot be crawled: port {port} is blocked, as in browsers")
-            meant = normalise.suggest_seed(text)
-            hint = "" if meant is None else f": did you mean {meant}?"
-            raise UsageError(f"{where}{text!r} is not a URL or host name that can be crawled{hint}")
-        yield url
+def report_nothing(doing: str, count: int, /) -> None:
+    """Do not report progress."""
 
 
-def check_seeds(settings: CrawlSettings, seeds: Iterable[str], checked: TextIO) -> None:
-    """Write the seeds to `checked`, one per line, before any of them is queued.
+class SeedRules:
+    """The settings that a seed must obey before it is queued."""
 
-    Raise UsageError if a seed is not a URL, or if their hosts are too many for a crawl without --contact.
+    def __init__(self, settings: CrawlSettings) -> None:
+        self._scope = build_settings_scope(settings)
+        # --connect-to may replace any host, and a proxy resolves names itself.
+        self._checks_addresses = not settings.allow_private and not settings.connect_to
+        self._checks_names = self._checks_addresses and settings.proxy is None
+
+    def check(self, seed: Seed) -> None:
+        """Raise BadSeed if the settings exclude a seed, or if its address is known and not public."""
+        if (reason := self._scope.find_seed_refusal(seed.url)) is not None:
+            hint = ". Seeds must match, too" if reason == "include" else ""
+            raise BadSeed(f"is excluded: {self._scope.describe_rule(reason, seed.url, 0)}{hint}")
+        host = normalise.host(seed.url)
+        address = parse_ip_literal(host)
+        if address is None:
+            private = self._checks_names and normalise.is_this_machine(host)
+        else:
+            private = self._checks_addresses and not is_public(address)
+        if private:
+            raise BadSeed("has an address that is not public: give --allow-private to crawl it")
+
+
+def read_seeds(texts: Iterable[str], rules: SeedRules | None = None) -> Iterator[Seed]:
+    """Yield the seed of each text. Raise UsageError for the first that is not a seed, or that the rules exclude."""
+    for text in texts:
+        try:
+            seed = parse_seed(text)
+            if rules is not None:
+                rules.check(seed)
+        except BadSeed as error:
+            raise UsageError(f"{text.strip()!r} {error}") from None
+        yield seed
+
+
+async def check_seeds(
+    settings: CrawlSettings, seeds: Iterable[Seed] | AsyncIterable[Seed], checked: TextIO, *, report: ReportProgress
+) -> int:
+    """Write the seeds to `checked`, one per line, before any of them is queued. Return how many there are.
+
+    Raise UsageError if their hosts are too many for a crawl without --contact.
     """
     hosts: set[str] = set()
-    for chunk in _split_into_chunks(seeds):
+    count = 0
+    async for url, bare in _iterate(seeds):
         if settings.contact is None:
-            hosts.update(map(normalise.host, chunk))
+            hosts.add(normalise.host(url))
             if len(hosts) > MAX_HOSTS_WITHOUT_CONTACT:
                 raise UsageError(ask_for_contact(f"the seeds are on more than {MAX_HOSTS_WITHOUT_CONTACT} hosts"))
-        checked.writelines(f"{url}\n" for url in chunk)
+        checked.write(f"{url}{BARE_MARK}\n" if bare else f"{url}\n")
+        count += 1
+        if count % REPORT_EVERY == 0:
+            report(READ, count)
+    report(READ, count)
+    return count
+
+
+async def _iterate(seeds: Iterable[Seed] | AsyncIterable[Seed]) -> AsyncIterator[Seed]:
+    if isinstance(seeds, AsyncIterable):
+        async for seed in seeds:
+            yield seed
+    else:
+        for seed in seeds:
+            yield seed
 
 
 def ask_for_contact(why: str) -> str:
@@ -56,19 +104,14 @@ def ask_for_contact(why: str) -> str:
     )
 
 
-def _split_into_chunks(seeds: Iterable[str]) -> Iterator[list[str]]:
-    each = iter(seeds)
-    while chunk := list(islice(each, CHUNK)):
-        yield chunk
-
-
 def save_seeds(directory: Path, seeds: TextIO) -> None:
     """Append the new seeds to `seeds.txt`."""
     with (directory / FILE).open("a+b") as saved:
         fcntl.flock(saved, fcntl.LOCK_EX)  # another run may start at the same time
         known = NameSet(_read_whole_lines(saved))
         seeds.seek(0)
-        saved.writelines(line.encode() for line in seeds if line.rstrip("\n") not in known)
+        urls = (line.rstrip() for line in seeds)
+        saved.writelines(f"{url}\n".encode() for url in urls if url not in known)
 
 
 def _read_whole_lines(file: BinaryIO) -> Iterator[str]:
@@ -91,14 +134,26 @@ def read_first_seed(directory: Path) -> str:
         return saved.readline().strip()
 
 
-async def make_seed_items(settings: CrawlSettings, seeds: TextIO) -> AsyncIterator[Item]:
-    """Yield an item for each seed of a file."""
+async def queue_seeds(frontier: Frontier, settings: CrawlSettings, checked: TextIO, *, report: ReportProgress) -> int:
+    """Add an item for each seed of a file that `check_seeds` has written; return how many are new."""
+    items = make_seed_items(settings, checked)
+    queued = added = 0
+    report(QUEUED, 0)
+    while batch := list(islice(items, ADD_BATCH)):
+        added += await frontier.add(batch)
+        queued += len(batch)
+        report(QUEUED, queued)
+    return added
+
+
+def make_seed_items(settings: CrawlSettings, checked: TextIO) -> Iterator[Item]:
     lane_of = get_lane_namer(settings.lane)
     priority = choose_priority(settings.priority_by, 0)
-    seeds.seek(0)
-    for line in seeds:
-        url = line.rstrip("\n")
-        yield Item(url, lane_of(url), priority, {"depth": 0})
+    checked.seek(0)
+    for line in checked:
+        url = line.rstrip()
+        payload = {"depth": 0, BARE: True} if line.endswith(f"{BARE_MARK}\n") else {"depth": 0}
+        yield Item(url, lane_of(url), priority, payload)
 
 
 def is_seed(item: Item) -> bool:
@@ -110,14 +165,19 @@ def is_seed(item: Item) -> bool:
 def load_scope(settings: CrawlSettings) -> Scope:
     """Return the scope around all seeds that were ever given for this directory."""
     with (settings.directory / FILE).open() as saved:
-        hosts: Iterable[str] = ()
-        if settings.exclude_hosts is not None:
-            hosts = Path(settings.exclude_hosts).read_text().splitlines()
-        return build_scope(
-            settings.scope,
-            seeds=(line.strip() for line in saved),
-            include=settings.include,
-            exclude=settings.exclude,
-            excluded_hosts=hosts,
-            depth=settings.depth,
-        )
+        return build_settings_scope(settings, (line.strip() for line in saved))
+
+
+def build_settings_scope(settings: CrawlSettings, seeds: Iterable[str] = ()) -> Scope:
+    """Return the scope around some seeds."""
+    hosts: Iterable[str] = ()
+    if settings.exclude_hosts is not None:
+        hosts = Path(settings.exclude_hosts).read_text().splitlines()
+    return build_scope(
+        settings.scope,
+        seeds=seeds,
+        include=settings.include,
+        exclude=settings.exclude,
+        excluded_hosts=hosts,
+        depth=settings.depth,
+    )

@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,8 @@ import swath
 from swath import Frontier, NotAFrontier, UsageError, mask_password
 from swath.crawl import seeds
 from swath.crawl.archive.output import CrawlOutput
+from swath.crawl.reopening import reopen_private
+from swath.crawl.seed_list import Seed
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.settings_file import find_changes, save_settings
 
@@ -42,19 +44,23 @@ class Workspace:
 
 @asynccontextmanager
 async def open_workspace(
-    settings: CrawlSettings, urls: Iterable[str], *, discard: Callable[[], Awaitable[None]] | None = None
+    settings: CrawlSettings,
+    given: Iterable[Seed] | AsyncIterable[Seed],
+    *,
+    discard: Callable[[], Awaitable[None]] | None = None,
+    report: seeds.ReportProgress = seeds.report_nothing,
 ) -> AsyncIterator[Workspace]:
-    """Open or create the directory and the frontier, truncate output that a crash left, and queue the seeds.
+    """Open or create the directory and the frontier, truncate output that a crash left, and queue the given seeds.
 
-    `urls` are seeds as `read_seeds` yields them. `discard` is called after they are checked, to start over. A
-    UsageError before that leaves directory and frontier as they were.
+    `discard` is called after they are checked, to start over. A UsageError before that leaves directory and frontier
+    as they were.
     """
     directory = settings.directory
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
         try:
-            workspace = await _prepare(stack, settings, urls, discard)
+            workspace = await _prepare(stack, settings, given, discard, report)
         except BaseException:
             with suppress(OSError):
                 for path in missing:
@@ -66,17 +72,16 @@ async def open_workspace(
 async def _prepare(
     stack: AsyncExitStack,
     settings: CrawlSettings,
-    urls: Iterable[str],
+    given: Iterable[Seed] | AsyncIterable[Seed],
     discard: Callable[[], Awaitable[None]] | None,
+    report: seeds.ReportProgress,
 ) -> Workspace:
     directory = settings.directory
     with TemporaryFile("w+", dir=directory) as checked:
         changes = find_changes(settings)
         if discard is not None:
-            seeds.check_seeds(settings, urls, checked)
-            if not checked.tell():
+            if not await seeds.check_seeds(settings, given, checked, report=report):
                 raise UsageError("--fresh starts over: give the URLs to start from, or --seeds")
-            urls = ()
             await discard()
         elif (directory / DISCARD_MARKER).exists():
             raise UsageError(f"--fresh was interrupted while it discarded {directory}: run the command with --fresh")
@@ -84,8 +89,7 @@ async def _prepare(
         resumed = frontier is not None and await check_is_crawl(frontier, settings)
         if not resumed:
             _refuse_orphans(directory)
-        seeds.check_seeds(settings, urls, checked)
-        if not checked.tell():
+        if discard is None and not await seeds.check_seeds(settings, given, checked, report=report):
             _check_without_seeds(settings, resumed)
         if frontier is None:
             frontier = await stack.enter_async_context(
@@ -96,7 +100,11 @@ async def _prepare(
                 committed = await read_committed_lengths(frontier, settings)
                 await asyncio.to_thread(_truncate_uncommitted, settings, committed)
             await _configure(frontier, settings)
-        seeds.save_seeds(directory, checked)
+            if settings.allow_private:
+                newly_allowed = not (await frontier.facts([SETTINGS_FACT])).get(SETTINGS_FACT, {}).get("allow_private")
+                if reopened := await reopen_private(frontier, newly_allowed=newly_allowed):
+                    changes = [*changes, _describe_reopened(reopened)]
+        await asyncio.to_thread(seeds.save_seeds, directory, checked)
         # Store this before the first seed: a frontier that has items but not this fact does not belong to a crawl.
         out = str(directory.resolve())
         await frontier.learn(
@@ -105,12 +113,17 @@ async def _prepare(
                 ARCHIVE_FACT_PREFIX + get_archive_name(directory): out,
             }
         )
-        added = await frontier.add(seeds.make_seed_items(settings, checked))
+        added = await seeds.queue_seeds(frontier, settings, checked, report=report)
     save_settings(settings)
     return Workspace(settings, frontier, added, changes, resumed)
 
 
 # the frontier
+
+
+def _describe_reopened(count: int) -> str:
+    are = "URL that --allow-private permits is" if count == 1 else "URLs that --allow-private permits are"
+    return f"{count:,} {are} queued again"
 
 
 async def _open_existing(stack: AsyncExitStack, settings: CrawlSettings) -> Frontier | None:

@@ -22,6 +22,7 @@ from typing import assert_never
 from swath import Frontier, Item, Outcome, retry_while_unavailable
 from swath.crawl.archive.capture import CaptureBuilder
 from swath.crawl.archive.record import Capture
+from swath.crawl.fallback import is_unreachable_form
 from swath.crawl.http.response import Response
 from swath.crawl.http.status import is_busy
 from swath.crawl.ip_lanes import IpLanes
@@ -29,7 +30,7 @@ from swath.crawl.links import LinkFilter
 from swath.crawl.pacing import LanePacing, compute_robots_retry_pause, parse_retry_after
 from swath.crawl.page_fetcher import NOT_SENT, PERMANENT, UNREACHABLE, PageFetcher, count_failures
 from swath.crawl.parse.page import decode_body
-from swath.crawl.refusal import give_up_page, refuse_page
+from swath.crawl.refusal import PRIVATE, refuse_page
 from swath.crawl.robots.cache import (
     KEY_PREFIX,
     TOP_PRIORITY,
@@ -103,7 +104,7 @@ class RobotsGate:
             if self._pacing.is_paced(item.lane):
                 return item.release()  # pages that waited must not all start at once
         if isinstance(known, OriginFailure):
-            return self._settle_unreachable(item, known)
+            return await self._settle_unreachable(item, known)
         if wait := self._compute_seconds_to_retry(known):
             return item.release(started=False, after=wait)
         self._pacing.get(item.lane).crawl_delay = known.robots.get_crawl_delay(self._settings.user_agent)
@@ -126,14 +127,14 @@ class RobotsGate:
             response = target_lane
         if response.error == "descriptors":  # this machine's fault, not the host's
             return await self._fetcher.settle_failure(item, response)
-        if redirect is None and response.error == "private":  # permanent, and true of the page as well
-            return await self._fetcher.settle_failure(item, response)
+        if redirect is None and (response.error == PRIVATE or is_unreachable_form(item, response)):
+            return await self._fetcher.settle_failure(item, response)  # as if the page had been requested
         known = await self._record(origin, response, lane=lane, redirects=redirect.redirects if redirect else 0)
         wait = self._compute_seconds_to_retry(known)
         if wait and self._one_host_per_lane:
             await self._pacing.block(lane, wait)
         if isinstance(known, OriginFailure):
-            return self._settle_failed_request(item, known, wait, sent=response.error not in NOT_SENT)
+            return await self._settle_failed_request(item, known, wait, sent=response.error not in NOT_SENT)
         if isinstance(known, CachedRobots) and response.error is None:
             await self._apply_hints(lane, origin, known, seconds=response.ended - response.started)
         return item.release(output=self._capture(response))
@@ -147,13 +148,13 @@ class RobotsGate:
             return None
         known = await self._cache.get(origin)
         if isinstance(known, OriginFailure):
-            return self._settle_unreachable(item, known)
+            return await self._settle_unreachable(item, known)
         self._failing.discard(origin)
         return None
 
     async def settle_unreachable(self, item: Item, response: Response) -> Outcome:
         """Settle a page whose request failed, if no page of the origin was fetched so far."""
-        if response.error not in UNREACHABLE:
+        if response.error not in UNREACHABLE or is_unreachable_form(item, response):
             return await self._fetcher.settle_failure(item, response)
         origin = normalise.origin(item.key)
         if len(self._failing) >= MAX_FAILING:
@@ -165,23 +166,23 @@ class RobotsGate:
         wait = self._compute_seconds_to_retry(known)
         if wait and self._one_host_per_lane:
             await self._pacing.block(item.lane, wait)
-        return self._settle_failed_request(item, known, wait, sent=response.error not in NOT_SENT)
+        return await self._settle_failed_request(item, known, wait, sent=response.error not in NOT_SENT)
 
     # shared by pages and redirects
 
-    def _settle_failed_request(self, item: Item, failure: OriginFailure, wait: float, *, sent: bool) -> Outcome:
+    async def _settle_failed_request(self, item: Item, failure: OriginFailure, wait: float, *, sent: bool) -> Outcome:
         """Settle the page that needed the request. `wait` is the time until the next one."""
         if failure.is_final:
-            return give_up_page(item, failure.reason, attempts=failure.tries, started=sent)
+            return await self._fetcher.give_up(item, failure.reason, attempts=failure.tries, started=sent)
         if count_failures(item) < self._settings.retries:
             return item.retry(after=wait, reason=failure.reason)
         return item.release(started=sent, after=wait)  # the page has failed before, but the origin has retries left
 
-    def _settle_unreachable(self, item: Item, failure: OriginFailure) -> Outcome:
+    async def _settle_unreachable(self, item: Item, failure: OriginFailure) -> Outcome:
         """Settle a page whose origin cannot be reached, as a request for another page has found. Send no request."""
         if failure.is_final:
             self._stats.errors[failure.kind] += 1
-            return give_up_page(item, failure.reason, attempts=failure.tries, started=False)
+            return await self._fetcher.give_up(item, failure.reason, attempts=failure.tries, started=False)
         return item.release(started=False, after=self._compute_seconds_to_retry(failure))
 
     async def _queue_redirect(self, item: Item, origin: str, redirect: RobotsRedirect, target_lane: str) -> Outcome:

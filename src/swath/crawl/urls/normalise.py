@@ -49,6 +49,8 @@ _ROOTED = re.compile(r"/(?!/)[A-Za-z0-9_~!$&()*+,;=:@/.-]*+(?:\?[A-Za-z0-9_~!$&(
 _SCHEME = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]*://|https?:(?!\d))", re.IGNORECASE)
 _SCHEMES = ("https", "http")
 _THIS_MACHINE = re.compile(r"(?:.+\.)?localhost|127\.[0-9.]+|\[::1\]")
+_SEED_HOST = re.compile(r"[a-z0-9._-]+|\[[0-9a-f:.]+\]")
+_ADDRESS = re.compile(r"[0-9.]+|\[.*\]")
 _LOST_COLON = re.compile(r"[^/.:]+//")
 
 
@@ -112,21 +114,42 @@ def normalise_with_ada(text: str, base: str | None) -> str | None:
 
 
 def parse_seed(text: str) -> str | None:
-    """Parse a line of a seed list: `example.com` means `https://example.com/`, and `localhost:8000` means
-    `http://localhost:8000/`.
+    """Parse a seed: `example.com` means `https://example.com/`, and `localhost:8000` means `http://localhost:8000/`.
 
-    Return None if it is not a URL to crawl, has credentials, or has a typo that would turn its scheme into a host.
+    Return None if it is not a URL to crawl, has credentials, has a typo that would turn its scheme into a host, or has
+    a host with characters that no registry allows, such as the comma of `1,example.com`.
     """
     text = text.strip().lstrip("\ufeff")
     if _SCHEME.match(text):
         url = normalise(text)
-        return None if url is None or host(url) in _SCHEMES else url
+        return None if url is None or host(url) in _SCHEMES or not _SEED_HOST.fullmatch(host(url)) else url
     rest = text.lstrip("/")
     # Without this check, "mailto:someone@example.com" would be a host with credentials.
     if not rest or "@" in rest.partition("/")[0] or _LOST_COLON.match(rest):
         return None
     url = normalise(f"https://{rest}")
-    return normalise(f"http://{rest}") if url is not None and _THIS_MACHINE.fullmatch(host(url)) else url
+    if url is None or not _SEED_HOST.fullmatch(host(url)):
+        return None
+    return normalise(f"http://{rest}") if is_this_machine(host(url)) else url
+
+
+def has_scheme(text: str) -> bool:
+    """Return whether a text begins with a scheme, such as `https://`."""
+    return _SCHEME.match(text.lstrip("\ufeff")) is not None
+
+
+def is_this_machine(name: str) -> bool:
+    """Return whether a host always means this machine, such as `localhost` or `127.0.0.1`."""
+    return _THIS_MACHINE.fullmatch(name) is not None
+
+
+def list_later_forms(url: str) -> list[str]:
+    """Return the forms of a bare host name that are tried after this one: http, then `www.` with https and http."""
+    forms = [url.replace("https:", "http:", 1)] if url.startswith("https:") else []
+    name = host(url)
+    if "." in name and not name.startswith("www.") and not _ADDRESS.fullmatch(name):
+        forms += [f"{scheme}://www.{url.partition('://')[2]}" for scheme in _SCHEMES]
+    return [form for text in forms if (form := normalise(text)) is not None]
 
 
 def suggest_seed(text: str) -> str | None:

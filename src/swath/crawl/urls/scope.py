@@ -98,6 +98,10 @@ class Scope:
         """Return one of `REASONS` if the normalised URL, `depth` links away from a seed, is out of scope; else None."""
         if self.kind != "any" and not self._is_near_seed(url):
             return "scope"
+        return self.find_seed_refusal(url) or ("depth" if self.depth is not None and depth > self.depth else None)
+
+    def find_seed_refusal(self, url: str) -> str | None:
+        """Return one of `REASONS` if a normalised URL is excluded even as a seed; else None."""
         if len(self.excluded_hosts) and self.excluded_hosts.covers(host(url)):
             return "host"
         for pattern in self.exclude:
@@ -105,9 +109,22 @@ class Scope:
                 return "exclude"
         if self.include and not any(pattern.search(url) for pattern in self.include):
             return "include"
-        if self.depth is not None and depth > self.depth:
-            return "depth"
         return None
+
+    def describe_rule(self, reason: str, url: str, depth: int) -> str:
+        """Return the option that refuses a URL for one of `REASONS`, with its value."""
+        match reason:
+            case "scope":
+                return f"--scope {self.kind}: {REASONS[reason]}"
+            case "host":
+                return f"--exclude-hosts: {REASONS[reason]}"
+            case "exclude":
+                pattern = next(one.pattern for one in self.exclude if one.search(url))
+                return f"--exclude {pattern}: this pattern matches it"
+            case "include":
+                return f"--include: {REASONS[reason]}"
+            case _:
+                return f"--depth {self.depth}: it is {depth} links away from a seed"
 
     def _is_near_seed(self, url: str) -> bool:
         name = get_scope_name(url, self.kind)

@@ -1,0 +1,121 @@
+"""Fallback: try the other forms of a seed that was given as a bare host name, as browsers do.
+
+`example.com` is tried as https://example.com/, http://example.com/, https://www.example.com/ and
+http://www.example.com/, until one of them answers. Each form is an item of its own. A form that cannot be reached
+settles as done and discovers the next one. If all fail, the last one is dead. A retry of that one begins with the first
+form again.
+"""
+
+from typing import Any, Final
+
+from swath import DEFAULT_PRIORITY, Done, Frontier, Item, retry_while_unavailable
+from swath.crawl.archive.record import Capture
+from swath.crawl.fact_batcher import FactBatcher
+from swath.crawl.failed_pages import RETRY_FACT
+from swath.crawl.http.response import Response
+from swath.crawl.links import LaneNamer
+from swath.crawl.refusal import build_line
+from swath.crawl.urls.normalise import host, list_later_forms
+
+BARE = "bare"  # in the payload of a seed without a scheme, and of its later forms
+TRIED = "tried"  # in the payload of a later form: each earlier form and why it failed
+FALLBACK = "fallback"  # in the result of a form that cannot be reached: the next form
+FACT_PREFIX = "final form "  # key of the fact that a form has no later ones: this prefix and its URL
+ROUND_PREFIX = (
+    "forms tried "  # key of the fact with the value of RETRY_FACT at the latest round: this and the first form
+)
+FORM_REPEATS = 1  # repeats of a form that cannot be reached, if there is another one
+MAX_REASON = 200  # characters of a reason in a payload
+
+# Failures to reach a host at this form. Every other response, such as a 404, is an answer.
+UNREACHABLE: Final = frozenset(
+    (
+        "dns",
+        "dns-negative",
+        "refused",
+        "unreachable",
+        "timeout",
+        "timeout-connect",
+        "timeout-first-byte",
+        "tls",
+        "reset",
+        "protocol",
+    )
+)
+
+
+class Fallback:
+    """Finds the next form of a bare seed, and settles the form that failed."""
+
+    def __init__(self, frontier: Frontier, facts: FactBatcher, *, lane_of: LaneNamer) -> None:
+        self._frontier = frontier
+        self._facts = facts
+        self._lane_of = lane_of
+
+    async def find_next_form(self, item: Item, error: str) -> str | None:
+        """Return the form to try after this one failed with a kind of error; None if there is none."""
+        if not _is_bare(item) or error not in UNREACHABLE:
+            return None
+        forms = list_later_forms(item.key)
+        if error.startswith("dns"):  # the other scheme has the same name
+            forms = [form for form in forms if host(form) != host(item.key)]
+        if not forms or await self._facts.get(FACT_PREFIX + item.key) is not None:
+            return None
+        return forms[0]
+
+    async def fall_back(self, item: Item, form: str, reason: str) -> Done:
+        """Return the outcome of a form that cannot be reached."""
+        tried = [*item.payload.get(TRIED, ()), [item.key, reason[:MAX_REASON]]]
+        found = {FALLBACK: form, "error": reason}
+        await retry_while_unavailable(lambda: self._frontier.reopen_done(form, result_key=FALLBACK))  # an earlier round
+        return item.done(
+            result=found,
+            discovered=[Item(form, self._lane_of(form), DEFAULT_PRIORITY, {**item.payload, TRIED: tried})],
+            facts={ROUND_PREFIX + tried[0][0]: await self._facts.get(RETRY_FACT)},
+            output=[Capture(build_line(item, found), None)],
+            started=not reason.startswith("dns:"),
+        )
+
+    async def restart(self, item: Item) -> Done | None:
+        """Return the outcome of a later form that was made ready again because all failed; None for any other page.
+
+        The first form is tried again instead, and leads back to this one if it fails.
+        """
+        tried = (item.payload or {}).get(TRIED)
+        if not tried:
+            return None
+        first = tried[0][0]
+        retry = await self._facts.get(RETRY_FACT)
+        if retry == await self._facts.get(ROUND_PREFIX + first):
+            return None
+        await retry_while_unavailable(lambda: self._frontier.reopen_done(first, result_key=FALLBACK))
+        found = {FALLBACK: first, "error": "all forms failed before"}
+        output = [Capture(build_line(item, found), None)]
+        return item.done(result=found, facts={ROUND_PREFIX + first: retry}, output=output, started=False)
+
+    async def return_to_form(self, payload: dict[str, Any], target: str) -> None:
+        """Queue an earlier form again if a later one redirects to it: then it is the only one.
+
+        It is retried like any other page, because it does not fall back again.
+        """
+        if any(url == target for url, _ in payload.get(TRIED, ())):
+            await self._facts.learn({FACT_PREFIX + target: True})
+            await retry_while_unavailable(lambda: self._frontier.reopen_done(target, result_key=FALLBACK))
+
+
+def is_unreachable_form(item: Item, response: Response) -> bool:
+    """Return whether an item is a bare seed whose host cannot be reached at this form."""
+    return _is_bare(item) and response.error in UNREACHABLE
+
+
+def _is_bare(item: Item) -> bool:
+    return BARE in (item.payload or {})
+
+
+def describe_forms(item: Item, reason: str) -> str:
+    """Return the reason why a page is given up. For a bare seed it is that of the first form, and names the others."""
+    tried: list[tuple[str, str]] = (item.payload or {}).get(TRIED, [])
+    if not tried:
+        return reason
+    (first, cause), *others = (*tried, (item.key, reason))
+    return f"{cause} ({first}; then {'; '.join(f'{url} {failed}' for url, failed in others)})"
