@@ -4,6 +4,8 @@ import asyncio
 import socket
 import ssl
 import struct
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -218,3 +220,12 @@ async def test_reports(network: NetworkServer) -> None:
     assert all_hosts.count(PageState.FALLBACK) == 0
     assert {"https://hub.test/", "https://silent.test/"} <= all_hosts.outcomes.keys()
     assert "https://private.test/" not in all_hosts.outcomes
+
+
+def test_a_port_in_use_is_reported_in_one_line() -> None:
+    command = [sys.executable, "-m", "swath.testing.web", "--network", "--port"]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = subprocess.run([*command, f"{port}"], capture_output=True, text=True, check=False, timeout=60)
+    message = f"python -m swath.testing.web: cannot serve on port {port}: Address already in use\n"
+    assert (ran.returncode, ran.stderr) == (1, message)

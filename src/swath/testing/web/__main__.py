@@ -45,7 +45,10 @@ def main() -> None:
     if arguments.cert:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(arguments.cert, arguments.key)
-    asyncio.run(_run(web, arguments, context))
+    try:
+        asyncio.run(_run(web, arguments, context))
+    except OSError as error:
+        parser.exit(1, f"{parser.prog}: cannot serve on port {arguments.port}: {os.strerror(error.errno or 0)}\n")
 
 
 def _make_web(arguments: argparse.Namespace) -> Web:
