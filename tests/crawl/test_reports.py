@@ -161,6 +161,59 @@ def test_export_lists_only_failures_if_asked_to(reported: ReportedCrawl) -> None
     assert set(reported.export_pages("--failed")) == {"https://refused.test/", "https://unknown.test/"}
 
 
+# bare host names
+
+
+def test_bare_host_names_work_as_in_a_browser(reported: ReportedCrawl) -> None:
+    seeds = ("fine.test", "http-only.test", "https-only.test", "www-only.test", "broken-tls.test")
+    ran = reported.crawl(*seeds)
+    reported.check(expect(*seeds), ran)
+    assert ran.code == 0
+
+
+def test_a_bare_host_name_is_an_error_only_if_every_form_fails(reported: ReportedCrawl) -> None:
+    seeds = ("http-only.test", "refused.test", "unknown.test", "silent.test", "fine.test")
+    ran = reported.crawl(*seeds)
+    reported.check(expect(*seeds), ran)
+    assert ran.code == 1
+
+
+@sqlite_only
+def test_a_dead_bare_host_name_names_the_cause_of_each_form(reported: ReportedCrawl) -> None:
+    reported.crawl("refused.test")
+    (reason,) = reported.list_dead().values()
+    for part in ("https://refused.test/ refused", "http://refused.test/ refused", "dns: no such host"):
+        assert part in reason
+
+
+def test_a_bare_host_name_that_comes_back_is_fetched_after_retry_failed(reported: ReportedCrawl) -> None:
+    """Although its later forms, of a name that does not exist, were tried last."""
+    reported.crawl("refused.test", "fine.test")
+    back = ("--connect-to", f"refused.test:443:127.0.0.1:{reported.ports.https}")  # the first rule that matches counts
+    ran = reported.crawl("refused.test", "fine.test", "--retry-failed", *back)
+    assert reported.export_pages().get("https://refused.test/", {}).get("status") == 200
+    assert (ran.code, reported.list_dead()) == (0, {})
+
+
+# private addresses
+
+
+def test_private_addresses_are_excluded_and_fetched_once_they_are_allowed(reported: ReportedCrawl) -> None:
+    seeds = urls("private.test", "fine.test", "unknown.test")
+    ran = reported.crawl(*seeds, private=False)
+    reported.check(expect(*seeds, allow_private=False), ran)
+    assert "--allow-private" in ran.err
+    assert ran.code == 1
+
+
+def test_adding_allow_private_opens_what_was_refused_for_it(reported: ReportedCrawl) -> None:
+    seeds = urls("fine.test", "slow.test")
+    reported.crawl(*seeds, private=False)
+    ran = reported.crawl(*seeds)
+    reported.check(expect(*seeds), ran)
+    assert ran.code == 0
+
+
 # what a person reads
 
 
