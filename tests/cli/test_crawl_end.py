@@ -93,7 +93,7 @@ def test_json_has_an_event_for_a_failed_seed(tmp_path: Path) -> None:
     events = [json.loads(line) for line in ran.out.splitlines()]
     failed = [event for event in events if event["event"] == "seed-failed"]
     assert failed[0]["url"] == "https://example.com/"
-    assert {event["reason"] for event in failed} == {"refused: connection refused"}
+    assert all(event["reason"].startswith("refused: connection refused") for event in failed)
     assert failed[0]["next_attempt_seconds"] > 0
     assert failed[-1]["next_attempt_seconds"] is None
     summary = events[-1]

@@ -54,6 +54,7 @@ def _expect_outcomes(
     hosts: Mapping[str, DemoHost], seed: str, allow_private: bool
 ) -> Iterator[tuple[str, PageOutcome]]:
     forms = [seed] if "://" in seed else [form.format(seed) for form in FORMS]
+    cause = None  # the failure of the first form is that of the seed
     while True:
         url, *forms = forms
         scheme, _, name = url.removesuffix("/").partition("://")
@@ -64,11 +65,12 @@ def _expect_outcomes(
         failure = DNS_FAILURE if host is None else host.find_failure(scheme)
         if failure == DNS_FAILURE:  # the other scheme has the same name
             forms = [form for form in forms if f"://{name}/" not in form]
+        cause = cause or failure
         if failure is None or not forms:
             break
         yield url, PageOutcome(PageState.FALLBACK, forms[0])
     if host is None or failure is not None:
-        yield url, PageOutcome(PageState.FAILED, failure or "")
+        yield url, PageOutcome(PageState.FAILED, cause or "")
     else:
         for target, outcome in host.outcomes.items():
             yield url.removesuffix("/") + target, outcome
