@@ -54,8 +54,8 @@ from swath.runner.handler_errors import HandlerError
 from swath.runner.monitor import RunMonitor
 from swath.runner.output import Output, Sink
 from swath.runner.run import STOP_SECONDS, Summary, Until
+from swath.runner.run_state import RunState
 from swath.runner.shutdown import Stop, stop_on_signals
-from swath.runner.state import RunState
 from swath.runner.store_retry import retry_while_unavailable
 
 __version__ = "0.1.0"

@@ -137,7 +137,7 @@ def test_a_crawl_says_how_long_a_stopped_server_is_away(
         site.answer.set()
         crawl.says("waiting for the store: ", ", store away: ")
         crawl.text = ""
-        crawl.says(", for ", " s\n")  # in a later progress line
+        crawl.says(" (for ", " s)\n")  # in a later progress line
         server.start()
         assert crawl.ends() == 0
     assert "the store answers again after " in crawl.text
@@ -270,7 +270,7 @@ def test_a_backfill_whose_handler_fails_says_why_at_once(
     with running(*words, "--batch", "100", cwd=tmp_path) as backfill:
         said = backfill.says("errors: NameError: name 'foo' is not defined (mine.py:2)", "slice ")
         assert said.count("Traceback (most recent call last)") == 1
-        assert "the handler failed for slice 0: start to " in said
+        assert "the handler failed for 'slice 0: start to " in said
         assert "0 processed" in said
         backfill.signal()
         assert backfill.ends() == 130
@@ -316,7 +316,7 @@ def test_a_scan_whose_check_fails_says_why_at_once(tmp_path: Path, sqlite_table:
     with running(*words, cwd=tmp_path) as scan:
         assert scan.ends() == 1
     assert scan.text.count("Traceback (most recent call last)") == 1
-    assert "the check failed for 0: NameError: name 'foo' is not defined (mine.py:2)" in scan.text
+    assert "the check failed for '0': NameError: name 'foo' is not defined (mine.py:2)" in scan.text
     assert "the check failed 100 times: " in scan.text
     assert re.search(rf"\nerrors\t{BUG}, 500 times, last at \d+\n", scan.text)
     with running(*words, "--fresh", "--json", cwd=tmp_path) as scan:
@@ -497,4 +497,4 @@ def test_rows_bound_and_mask_what_they_show() -> None:
     (row,) = run_view.list_state_rows(
         [RunState("paused", "the frontier is paused until `swath resume`", 90.0)], "postgresql://me:secret@db/x"
     )
-    assert row[1] == "the frontier is paused until `swath resume --store 'postgresql://me:***@db/x'`, for 90 s"
+    assert row[1] == "the frontier is paused until `swath resume --store 'postgresql://me:***@db/x'` (for 90 s)"

@@ -30,11 +30,11 @@ def test_the_first_error_of_a_kind_has_its_traceback_and_the_others_are_counted(
     errors = HandlerErrors(handler="handler")
     for number in range(1, 124):
         errors.record(f"k{number}", f"KeyError: {number}", TRACE)
-    first = "the handler failed for k1: KeyError: 1 (work.py:7); more errors of this kind are only counted"
+    first = "the handler failed for 'k1': KeyError: 1 (work.py:7); more errors of this kind are only counted"
     assert log.lines[0] == f"{first}\n{TRACE.rstrip()}"
     assert log.lines[1:] == [
-        "the handler failed 10 times: KeyError: 1 (work.py:7); last for k10",
-        "the handler failed 100 times: KeyError: 1 (work.py:7); last for k100",
+        "the handler failed 10 times: KeyError: 1 (work.py:7); last for 'k10'",
+        "the handler failed 100 times: KeyError: 1 (work.py:7); last for 'k100'",
     ]
     errors.log_totals()
     errors.log_totals()
@@ -56,7 +56,7 @@ def test_another_type_or_another_place_is_another_kind(log: LogRecorder) -> None
         "timed out after 5 s",
     ]
     assert len(log.lines) == 4
-    assert log.lines[3] == "the check failed for d: timed out after 5 s; more errors of this kind are only counted"
+    assert log.lines[3] == "the check failed for 'd': timed out after 5 s; more errors of this kind are only counted"
 
 
 def test_kinds_and_texts_are_bounded(log: LogRecorder) -> None:
@@ -135,7 +135,7 @@ async def test_an_error_that_a_handler_caught_counts_as_well() -> None:
     async with bench() as b:
         await b.frontier.add(["a", "b"])
         summary = await b.frontier.run(handler, workers=1, monitor=monitor)
-        assert len(b.log.of("the check failed for record a: NameError: foo (work.py:7)")) == 1
+        assert len(b.log.of("the check failed for 'record a': NameError: foo (work.py:7)")) == 1
     assert (summary.errors, summary.done) == ({"NameError: foo (work.py:7)": 2}, 2)
 
 
@@ -161,7 +161,7 @@ def test_a_new_user_sees_a_bug_at_once(tmp_path: Path) -> None:
             said.append(process.stderr.readline())
         process.terminate()
         out, _ = process.communicate(timeout=TIMEOUT)
-    assert said[0].startswith("the handler failed for 0: AttributeError: module 'asyncio' has no attribute 'slep'")
+    assert said[0].startswith("the handler failed for '0': AttributeError: module 'asyncio' has no attribute 'slep'")
     assert "tour.py:11" in said[0]
     assert said[1] == "Traceback (most recent call last):\n"
     assert "stopped_by='SIGTERM', errors={" in out

@@ -16,7 +16,7 @@ from swath.core.errors import StoreFull, StoreUnavailable
 from swath.core.item import Item
 from swath.frontier import Frontier
 from swath.runner import state_watch
-from swath.runner.state import Holder, Outage, RunFacts, StopProgress, Waiting, list_states
+from swath.runner.run_state import Holder, IdleCounts, Outage, RunFacts, StopProgress, list_states
 from swath.runner.state_watch import has_ended
 from tests.bench import bench
 from tests.recorder import PATIENCE
@@ -34,7 +34,7 @@ def waiting(
     *, ready: int = 0, delayed: int = 0, claimed: int = 0, soon: float | None = 3.0, holder: Holder | None = None
 ) -> RunFacts:
     until = None if soon is None else NOW + timedelta(seconds=soon)
-    return RunFacts(100.0, idle_since=90.0, waiting=Waiting(ready, delayed, claimed, NOW, until, holder))
+    return RunFacts(100.0, idle_since=90.0, waiting=IdleCounts(ready, delayed, claimed, NOW, until, holder))
 
 
 def holder(*, ended: bool) -> Holder:
@@ -75,7 +75,10 @@ def holder(*, ended: bool) -> Holder:
             waiting(ready=1, soon=None),
             ["paused: 1 page in lanes that are paused until `swath resume LANE`: see `swath lanes`"],
         ),
-        (waiting(delayed=2, soon=29.1), ["delayed: 2 pages not due yet; the next one may start in 30 s"]),
+        (
+            waiting(delayed=2, soon=29.1),
+            ["delayed: 2 pages to be tried again or started later; the next one may start in 30 s"],
+        ),
         (waiting(claimed=3), ["leased: 3 pages of other workers"]),
         (
             waiting(claimed=3, holder=holder(ended=True)),
@@ -237,7 +240,7 @@ async def test_an_outage_has_a_name_and_its_error_while_it_lasts(error: type[Exc
 
 
 async def test_a_store_that_does_not_answer_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swath.runner.state.SLOW_SECONDS", 0.01)
+    monkeypatch.setattr("swath.runner.run_state.SLOW_SECONDS", 0.01)
     async with bench() as b:
         b.faults.held_up["claim"] = asyncio.Event()
         await b.frontier.add("a")

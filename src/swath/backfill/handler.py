@@ -3,7 +3,7 @@
 import asyncio
 import traceback
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from swath import Item, Outcome, StoreUnavailable, UsageError
 from swath.backfill import timeouts
@@ -20,14 +20,11 @@ RETRY_SECONDS = 1.0  # after the first failure; doubled with each attempt
 PAUSE_SECONDS = 1.0  # before an item that was released during a pause is claimed again
 
 
-class RecordError(Protocol):
-    """Counts an error of a slice."""
-
-    def __call__(self, key: str, reason: str, *, error: str | None) -> None: ...
-
-
 class BackfillHandler:
-    """Handles the items of a backfill. `pause_reason` returns why no slice may start now, or None."""
+    """Handles the items of a backfill. `pause_reason` returns why no slice may start now, or None.
+
+    `record_error` is that of `RunMonitor`.
+    """
 
     def __init__(
         self,
@@ -39,7 +36,7 @@ class BackfillHandler:
         workers: int,
         follower: TailFollower | None,
         pause_reason: Callable[[], str | None],
-        record_error: RecordError,
+        record_error: Callable[..., None],
     ) -> None:
         self._table = table
         self._operation = operation

@@ -43,7 +43,7 @@ def _describe(state: RunState, store: str) -> str:
     if state.name == "paused":
         text = text.replace("`swath resume", f"`swath resume --store '{mask_password(store)}'")
     if state.name in LASTING and state.seconds >= MIN_SHOWN_SECONDS:
-        text += f", for {format_duration(round(state.seconds))}"
+        text += f" (for {format_duration(round(state.seconds))})"
     return text
 
 

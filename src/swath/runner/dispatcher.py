@@ -22,7 +22,7 @@ from swath.runner.lease_keeper import LeaseKeeper
 from swath.runner.monitor import RunMonitor
 from swath.runner.output import Output, Sink
 from swath.runner.poison import UNLIMITED, ClaimLimit, limit_in_flight
-from swath.runner.state import RunFacts
+from swath.runner.run_state import RunFacts
 from swath.runner.store_retry import UNAVAILABLE, StoreRetry
 
 log = logging.getLogger("swath.runner")
@@ -392,7 +392,7 @@ class Dispatcher:
         self._signal = signal
 
     def read_facts(self) -> RunFacts:
-        """Return what this object knows for `RunMonitor`. It is called when somebody looks, not for every item."""
+        """Return facts for `RunMonitor`. They are computed when it is read, not for every item."""
         return RunFacts(
             now=lease_clock(),
             in_flight=self.in_flight.items,

@@ -69,17 +69,17 @@ class HandlerErrors:
         if error.count == 1:
             self._log_first(error, format_trace(cause))
         elif due:
-            log.warning("the %s failed %s times: %s; last for %s", self._handler, f"{error.count:,}", error, key)
+            log.warning("the %s failed %s times: %s; last for '%s'", self._handler, f"{error.count:,}", error, key)
 
     def _log_first(self, error: HandlerError, trace: str | None) -> None:
         end = "" if trace is None else "\n" + _make_printable(trace[-MAX_TRACE_CHARS:].rstrip(), keep="\n")
         log.warning(
-            "the %s failed for %s: %s; more errors of this kind are only counted%s",
+            "the %s failed for '%s': %s; more errors of this kind are only counted%s",
             self._handler, error.key, error, end,
         )  # fmt: skip
 
     def log_totals(self) -> None:
-        """Log the count of each kind of which errors were counted since its last line."""
+        """Log the count of each kind that has grown since its last line."""
         for kind, error in list(self._kinds.items()):
             if error.count > self._logged.get(kind, 0):
                 self._logged[kind] = error.count

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from swath.core.clock import lease_clock
 from swath.runner.handler_errors import HandlerError, HandlerErrors
-from swath.runner.state import RunFacts, RunState, list_states
+from swath.runner.run_state import RunFacts, RunState, list_states
 
 
 class RunMonitor:

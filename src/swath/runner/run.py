@@ -18,8 +18,8 @@ from swath.runner.execution import Handler, Transaction, describe_error
 from swath.runner.handler_errors import count_errors
 from swath.runner.monitor import RunMonitor
 from swath.runner.output import Output, Sink
+from swath.runner.run_state import RunFacts, StopProgress, format_count, format_left
 from swath.runner.shutdown import SIGNAL_NAMES, Stop, stop_on_signals
-from swath.runner.state import RunFacts, StopProgress, format_count, format_left
 from swath.runner.state_watch import StateWatch
 
 log = logging.getLogger("swath.runner")

@@ -11,13 +11,13 @@ from swath.core.clock import as_datetime, lease_clock
 from swath.core.lane import hash_key, locate_lane
 from swath.core.status import summarize_status
 from swath.core.store import Store
-from swath.runner.state import Holder, RunState, StateName, Waiting
+from swath.runner.run_state import Holder, IdleCounts, RunState, StateName
 from swath.runner.store_retry import UNAVAILABLE
 
 log = logging.getLogger("swath.runner")
 
 WATCH_SECONDS = 1.0
-IDLE_SECONDS = 1.0  # without an item to start, after which the run finds out what it waits for
+IDLE_SECONDS = 1.0  # a run that has had no item for this long asks what it waits for
 MAX_PENDING = 100  # items among which a claimed one is looked for
 LOGGED_ELSEWHERE = {"stopping", "store away", "disk full"}
 
@@ -29,7 +29,7 @@ class StateWatch:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._looked: tuple[float, Waiting] | None = None  # for which idle time, and what was found
+        self._looked: tuple[float, IdleCounts] | None = None  # the `idle_since` of the run, and its counts then
         self._logged: dict[StateName, tuple[float, int]] = {}  # when a state began that was logged, and its level
 
     async def watch(self, idle_since: Callable[[], float | None], states: Callable[[], tuple[RunState, ...]]) -> None:
@@ -43,15 +43,15 @@ class StateWatch:
             self.log_changes(states())
             await asyncio.sleep(WATCH_SECONDS)
 
-    def get_waiting(self, idle_since: float | None) -> Waiting | None:
-        """Return what an idle run waits for. What was found before the last claim does not count."""
+    def get_waiting(self, idle_since: float | None) -> IdleCounts | None:
+        """Return the counts for a run that is idle since then; None if they are not known or older."""
         if self._looked is None or self._looked[0] != idle_since:
             return None
         return self._looked[1]
 
-    async def _look(self) -> Waiting:
+    async def _look(self) -> IdleCounts:
         status = summarize_status(await self._store.status())
-        return Waiting(
+        return IdleCounts(
             status.ready,
             status.delayed,
             status.claimed,

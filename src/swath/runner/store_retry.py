@@ -9,7 +9,7 @@ from typing import TypeVar
 from swath.core import events
 from swath.core.clock import lease_clock
 from swath.core.errors import LeaseLost, StoreFull, StoreUnavailable, UsageError
-from swath.runner.state import Outage
+from swath.runner.run_state import Outage
 
 log = logging.getLogger("swath.runner")
 

@@ -28,25 +28,22 @@ class CheckProgress(Protocol):
     abandoned: bool
 
 
-class RecordError(Protocol):
-    """Counts an exception of a user's function. It is called in any thread."""
-
-    def __call__(self, key: str, reason: str, *, error: BaseException) -> None: ...
-
-
 class BadCheck(UsageError):
     """`check` or `fix` is wrong in a way that would repeat for every record."""
 
 
 class Checker:
-    """Calls `check` for records, and `fix` for those with findings. Both may be async functions."""
+    """Calls `check` for records, and `fix` for those with findings. Both may be async functions.
+
+    `record_error` is that of `RunMonitor`. It is called in any thread.
+    """
 
     def __init__(
         self,
         check: Callable[..., Any],
         fix: Callable[..., Any] | None,
         refetch: Refetch,
-        record_error: RecordError,
+        record_error: Callable[..., None],
     ) -> None:
         self._check = check
         self._fix = fix

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 StateName = Literal["stopping", "store away", "disk full", "paused", "throttled", "leased", "pacing", "delayed"]
 
-SLOW_SECONDS = 3.0  # without an answer to a call, after which the store counts as away
+SLOW_SECONDS = 3.0  # a store that has not answered a call for this long counts as away
 
 
 class RunState(NamedTuple):
@@ -45,7 +45,7 @@ class Holder(NamedTuple):
     expires_at: datetime
 
 
-class Waiting(NamedTuple):
+class IdleCounts(NamedTuple):
     """What the store holds while this run has nothing to do."""
 
     ready: int
@@ -67,7 +67,7 @@ class RunFacts(NamedTuple):
     unanswered_since: float | None = None  # the oldest call without an answer
     paused_since: float | None = None
     idle_since: float | None = None
-    waiting: Waiting | None = None
+    waiting: IdleCounts | None = None
 
 
 def list_states(facts: RunFacts, *, noun: str = "item") -> tuple[RunState, ...]:
@@ -106,7 +106,7 @@ def _find_outage(facts: RunFacts) -> Outage | None:
     return Outage("the store does not answer", since, full=False)
 
 
-def _explain_waiting(waiting: Waiting, noun: str) -> Iterator[tuple[StateName, str]]:
+def _explain_waiting(waiting: IdleCounts, noun: str) -> Iterator[tuple[StateName, str]]:
     until = waiting.next_ready_at
     soon = "" if until is None else f"; the next one may start in {format_left((until - waiting.now).total_seconds())}"
     if waiting.claimed:
@@ -118,10 +118,10 @@ def _explain_waiting(waiting: Waiting, noun: str) -> Iterator[tuple[StateName, s
     elif waiting.ready:
         yield "pacing", f"{format_count(waiting.ready, noun)} in lanes that are not ready: see `swath lanes`{soon}"
     if waiting.delayed:
-        yield "delayed", f"{format_count(waiting.delayed, noun)} not due yet{soon}"
+        yield "delayed", f"{format_count(waiting.delayed, noun)} to be tried again or started later{soon}"
 
 
-def _explain_leases(waiting: Waiting, noun: str) -> str:
+def _explain_leases(waiting: IdleCounts, noun: str) -> str:
     items, holder = format_count(waiting.claimed, noun), waiting.holder
     if holder is None:
         return f"{items} of other workers"
