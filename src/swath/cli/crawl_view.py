@@ -99,7 +99,7 @@ def build_panel(
     """Return the live display."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="cyan", no_wrap=True)
-    grid.add_column(overflow="fold")
+    grid.add_column(overflow="ellipsis")
     for name, value in _list_panel_rows(settings, stats, status, workers):
         grid.add_row(name, Text(escape(value)))
     body: list[RenderableType] = [grid]
