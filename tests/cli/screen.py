@@ -31,7 +31,7 @@ class Screen:
     def resize(self, width: int) -> None:
         """Join wrapped rows, and wrap the lines at the new width. The cursor stays at its character."""
         lines: list[str] = []
-        cursor = 0, 0
+        cursor = (0, 0)  # line and column
         for number, (row, wrapped) in enumerate(zip(self._rows, self._wrapped, strict=True)):
             if wrapped:
                 lines[-1] += row

@@ -60,14 +60,12 @@ def test_a_resized_watch_leaves_no_rows_of_the_old_panel(tmp_path: Path) -> None
     terminal = Terminal("status", "--every", "1h", store=store, width=120)
     resizing = Resizing(terminal, 120)
     drawn = resizing.read_drawing()
-    assert drawn[0] == f"sqlite:///{tmp_path}/work.db"
+    above = "".join(row for row in drawn if row[0] not in "╭│╰")  # the store, if the title of the panel is cut off
     for width in (60, 50, 130, 45, 110):
         rows = resizing.resize(width)
         panel = [row for row in rows if row[0] in "╭│╰"]
         assert [row[0] for row in panel] == ["╭", *("│" * (len(panel) - 2)), "╰"], "\n".join(rows)
-        assert [row for row in rows if row not in panel] == [
-            drawn[0][start : start + width] for start in range(0, len(drawn[0]), width)
-        ]
+        assert "".join(row for row in rows if row not in panel) == above
         assert max(map(len, panel)) <= width - 4
     terminal.process.kill()
     terminal.finish()

@@ -107,7 +107,7 @@ def build_panel(
     workers = stats.get("workers", 0)
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="cyan", no_wrap=True)
-    grid.add_column(overflow="fold")
+    grid.add_column(overflow="ellipsis")
     for name, value in _list_panel_rows(settings, stats, status, workers):
         grid.add_row(name, Text(escape(value)))
     for name, value in run_view.list_error_rows(errors, name=HANDLER_ERRORS):

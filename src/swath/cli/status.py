@@ -30,6 +30,7 @@ from swath.cli.status_waits import read_waits
 from swath.cli.store_argument import choose_frontier, find_frontier, list_frontiers, resolve_store
 from swath.cli.terminal import (
     is_terminal,
+    make_console,
     open_live_display,
     print_json,
     print_json_line,
@@ -43,6 +44,7 @@ MIN_WATCH_SECONDS = 0.1
 _NUMBER = re.compile(r"[0-9.]+")
 
 RATE_SAMPLES = 6  # number of samples over which a rate is computed
+TITLE_MARGIN = 30  # columns of a panel's title that are not the store
 COLUMNS = ("frontier", "kind", "waiting", "done", "dead")  # of the list of frontiers
 
 
@@ -115,7 +117,8 @@ async def _watch(store: str | None, every: float | None, partitions: bool, json:
             async for view in views:
                 print_json_line(to_json(view), flush=True)
         elif is_terminal():
-            print_line(mask_password(url))  # in one piece, unlike in a live display
+            if len(url) > make_console().width - TITLE_MARGIN:
+                print_line(mask_password(url))  # the title of the live display is cut off
             with open_live_display(transient=False) as draw:
                 async for view in views:
                     draw(make_live_panel(view, partitions))
