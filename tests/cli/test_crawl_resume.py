@@ -79,6 +79,18 @@ def test_a_crawl_resumes_without_options(site: str, url: str, tmp_path: Path) ->
 
 
 @sqlite_only
+def test_the_index_of_the_archive_exists_only_while_it_is_complete(site: str, url: str, tmp_path: Path) -> None:
+    index, common = tmp_path / "index.cdxj", ("--allow-private", "--delay", "0s")
+    assert crawl(tmp_path, f"{site}2", *common).code == 0
+    assert index.read_text().count("\n") == 2  # with robots.txt
+    assert crawl(tmp_path, site, "--max-pages", "2").code == 1
+    assert not index.exists()
+    assert run_swath("show", f"{site}2", "--headers", "--out", str(tmp_path)).out.startswith("HTTP/1.0 200")
+    assert crawl(tmp_path).code == 0
+    assert index.read_text().count("\n") == 6
+
+
+@sqlite_only
 def test_a_given_option_replaces_the_saved_one_and_the_difference_is_said(site: str, url: str, tmp_path: Path) -> None:
     crawl(tmp_path, site, "--allow-private", "--delay", "10ms", "--exclude", "/1", "--exclude", "/moved")
     changed = crawl(tmp_path, "--delay", "20ms", "--no-allow-private", "--reset", "exclude")

@@ -75,7 +75,8 @@ async def test_a_form_that_cannot_be_reached_is_followed_by_the_next(
     assert [(key, type(one)) for key, one in ended[:-1]] == [(f, t) for f in forms for t in (Retry, Done)]
     following = [one.result["fallback"] for _, one in ended if isinstance(one, Done) and "fallback" in one.result]
     assert following == [*forms, last][1:]
-    assert all(one.result["error"] == f"{kind.partition('-')[0]}: because" for _, one in ended[:-1] if isinstance(one, Done))
+    reason = f"{kind.partition('-')[0]}: because"
+    assert all(one.result["error"] == reason for _, one in ended[:-1] if isinstance(one, Done))
     assert len(asked) == 2 * len(forms) + 1 + robots
 
 

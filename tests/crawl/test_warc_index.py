@@ -26,7 +26,7 @@ def index_of(path: Path) -> Path:
 def test_a_full_file_gets_its_index_and_the_current_one_has_none(tmp_path: Path) -> None:
     archive = Archive(tmp_path)
     archive.settle(*range(20))
-    archive.output.finish_indexes()
+    archive.output._indexer.finish()  # during the crawl, not only at its end
     archive.output.close()
     *full, current = list_warcs(tmp_path)
     assert len(full) > 2
@@ -125,6 +125,7 @@ def test_a_kill_while_an_index_is_written_is_repaired(tmp_path: Path, step: str)
     assert len(list(directory.glob("*.cdxj.new"))) == (step == "before")
     assert len(list(directory.glob("*.cdxj"))) == (step == "after")
     (directory / f"cdxj-{UNIQUE}-left").mkdir()
+    (directory / f"swath-20260101000000000-99999-{UNIQUE}.warc.gz.cdxj.new").touch()  # the file was not committed
     lines = (tmp_path / "committed").read_text().splitlines()
     again = Archive(directory, {name: int(length) for name, length in (line.rsplit(" ", 1) for line in lines)})
     again.settle(*range(1_000, 1_010))
