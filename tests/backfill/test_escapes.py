@@ -4,6 +4,7 @@ import pytest
 
 from swath import UsageError
 from swath.backfill.operations import FunctionOperation, Operation, SetOperation
+from swath.backfill.self_deadlock import NoWatcher
 from swath.backfill.settings import BackfillSettings
 from swath.worker_threads import WorkerThreads
 from tests.tables.conftest import Database, Open, a_database, name, opened, shared  # noqa: F401  fixtures
@@ -25,7 +26,9 @@ async def test_comments(a_database: Database, name: str, opened: Open, how: str)
     changes: dict[str, Operation] = {
         "set": SetOperation(table, "n = n + 1 -- one more", None),
         "where": SetOperation(table, "n = n + 1", "n = 0 -- not yet"),
-        "handler": FunctionOperation(table, handler, "n = 0 -- not yet", seconds=60.0, threads=threads),
+        "handler": FunctionOperation(
+            table, handler, "n = 0 -- not yet", seconds=60.0, threads=threads, watcher=NoWatcher()
+        ),
     }
     second = await table.find_slice_end(2)
     assert second is not None

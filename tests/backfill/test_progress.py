@@ -132,6 +132,13 @@ def test_the_lowest_open_slice_is_where_it_is() -> None:
     assert summarize(TOLD, [], []).complete
 
 
+def test_rows_that_follow_the_end_have_no_share() -> None:
+    """With --follow, nobody knows how many there will be: 100 % would say that the backfill is over."""
+    told = TOLD | {"first_key": ["0"], "upto": ["100"]}
+    assert summarize(told, [PlanStep(3, ("99",), ("100",), 10, 400)], []).share == pytest.approx(0.99)
+    assert summarize(told, [PlanStep(3, ("150",), ("160",), 10, 400)], []).share is None
+
+
 @pytest.mark.parametrize(
     ("first", "here", "last", "share"),
     [

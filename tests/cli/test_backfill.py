@@ -49,7 +49,7 @@ def test_from_a_dry_run_to_the_end(app: Database) -> None:
     again = run_swath(*given)
     assert again.code == 0
     assert "complete" in again.err
-    assert again.facts()["rows"] == "0 processed, 0 changed"
+    assert again.facts()["rows"] == "0 processed, 0 changed by this run"
     assert "slices" not in again.facts()
     assert counters(app) == [(0, 10), (1, 990)]
 

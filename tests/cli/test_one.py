@@ -13,6 +13,7 @@ from swath.cli.db import summarize_check
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.workspace import Workspace
 from swath.scan.counts import Counts
+from swath.scan.progress import ScanProgress
 from tests.cli.conftest import run_swath
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -34,7 +35,7 @@ def several(text: str) -> list[str]:
         crawl_view.format_start(START, STATUS),
         crawl_view.format_line(CRAWL, {"pages": 1}, STATUS),
         crawl_view.explain_limit(CRAWL, {"workers": 1}, STATUS) or "",
-        scan_view.format_line(Counts(records=1), STATUS, rate=1.0),
+        scan_view.format_line(ScanProgress(STATUS, Counts(records=1), None, {"records": 1}), rate=1.0),
         summarize_check(CheckReport(1, items=1)),
         summarize_check(CheckReport(2, items=1, skipped=[1])),
         summarize_check(CheckReport(1, items=1, mismatches=[Mismatch(0, "…")])),

@@ -27,6 +27,7 @@ class Bytes:
 
     def __init__(self, content: bytes, start: int, step: int) -> None:
         self.fault: StreamFault | None = None
+        self.consumed = 0
         self._file = io.BytesIO(content)
         self._file.seek(start)
         self._step = step

@@ -220,7 +220,7 @@ def test_a_directory_that_stays_away_is_resolved_by_a_recheck(tmp_path: Path, mo
     assert [finding["state"] for finding in again.findings if finding["code"] == "vanished"] == ["open", "resolved"]
     assert again.proof.open == {"seen": sum(not key.startswith("2/") for key in keys)}
     monkeypatch.setattr(LocalTree, "list", _vanishing(LocalTree.list, ""))
-    (trouble,) = TreeSource(str(root)).read({"dir": "", "round": 1, "before": {"./": {"unreadable": 1}}})
+    _, trouble = TreeSource(str(root)).read({"dir": "", "round": 1, "before": {"./": {"unreadable": 1}}})
     assert isinstance(trouble, SourceFinding)
 
 

@@ -9,6 +9,7 @@ from swath import Item, Outcome, StoreUnavailable, UsageError
 from swath.backfill import timeouts
 from swath.backfill.operations import HandlerRaised, Operation
 from swath.backfill.ranges import END, PlanStep, Slice, parse_work
+from swath.backfill.self_deadlock import SelfDeadlock
 from swath.backfill.stats import BackfillStats
 from swath.backfill.tail import POLL_SECONDS, TailFollower, delay_step
 from swath.tables.slice_sizer import SliceSizer
@@ -106,6 +107,8 @@ class BackfillHandler:
                 counted = True
             except HandlerRaised as error:
                 return self._retry(item, error, reason=str(error), trace=error.trace)
+            except SelfDeadlock as error:
+                return self._retry(item, error, reason=str(error), trace=traceback.format_exc())
             except REJECTED as error:
                 reason, trace = _describe(error), traceback.format_exc()
                 self._record_error(item.key, reason, error=trace)

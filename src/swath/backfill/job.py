@@ -25,6 +25,7 @@ from swath.backfill.load_signals import LoadSignals
 from swath.backfill.operations import FunctionOperation, Operation, SetOperation, SqlOperation
 from swath.backfill.progress import Progress, read_description, read_progress
 from swath.backfill.ranges import END, PlanStep, parse_work
+from swath.backfill.self_deadlock import DeadlockWatcher, NoWatcher, PostgresWatcher, SqliteWatcher
 from swath.backfill.settings import BackfillSettings
 from swath.backfill.statement import check_key_unchanged
 from swath.backfill.stats import BackfillStats
@@ -57,6 +58,7 @@ class BackfillJob:
         table: Table,
         operation: Operation,
         threads: WorkerThreads,
+        watcher: DeadlockWatcher,
         *,
         stop: Stop,
         report: Callable[[str], None],
@@ -70,6 +72,7 @@ class BackfillJob:
         self.progress: Progress | None = None
         self.throttle: Throttle | None = None
         self._threads = threads
+        self._watcher = watcher
         self._stop = stop
         self._report = report
 
@@ -78,21 +81,23 @@ class BackfillJob:
     async def open(
         cls, settings: BackfillSettings, *, stop: Stop, report: Callable[[str], None]
     ) -> AsyncIterator["BackfillJob"]:
-        """Import the handler of --run and open the table. `report` receives messages about the throttle."""
-        handler = None if settings.run is None else import_function(settings.run, flag="--run")
+        """Open the table and import the handler of --run. `report` receives messages about the throttle."""
         table = await open_table(
             settings.db,
             settings.table,
             key=settings.key,
             connections=2 * settings.workers + SPARE_CONNECTIONS,
         )
+        watcher = _make_watcher(settings, table, lambda: stop.request("self-deadlock"))
         threads = WorkerThreads()
         try:
+            handler = None if settings.run is None else import_function(settings.run, flag="--run")
             if settings.first is not None:
                 table.lower_bound = await table.parse_key(settings.first)
-            operation = _make_operation(settings, table, handler, threads)
-            yield cls(settings, table, operation, threads, stop=stop, report=report)
+            operation = _make_operation(settings, table, handler, threads, watcher)
+            yield cls(settings, table, operation, threads, watcher, stop=stop, report=report)
         finally:
+            watcher.close()
             threads.close()
             await table.close()
 
@@ -179,7 +184,10 @@ class BackfillJob:
         )
 
     async def run(self, frontier: Frontier) -> Summary:
-        """Process all slices, until the backfill is complete or a stop is requested."""
+        """Process all slices, until the backfill is complete or a stop is requested.
+
+        Raise SelfDeadlock if the handler waits for its own slice.
+        """
         settings = self.settings
         throttle = Throttle(frontier, self._make_signals(), slowdown=lambda: self.sizer.slowdown, report=self._report)
         self.throttle = throttle
@@ -196,7 +204,7 @@ class BackfillJob:
 
         background = [asyncio.create_task(throttle.watch()), asyncio.create_task(self._refresh_progress(frontier))]
         try:
-            return await frontier.run(
+            summary = await frontier.run(
                 handler if self.exactly_once else handle_at_least_once,
                 workers=settings.workers,
                 lease=settings.lease,
@@ -212,6 +220,9 @@ class BackfillJob:
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
+        if self._watcher.failure is not None:
+            raise self._watcher.failure
+        return summary
 
     def make_handler(self, *, pause_reason: Callable[[], str | None]) -> BackfillHandler:
         return BackfillHandler(
@@ -287,7 +298,11 @@ def open_frontier(settings: BackfillSettings, *, create: bool = True) -> swath.O
 
 
 def _make_operation(
-    settings: BackfillSettings, table: Table, handler: Callable[..., Any] | None, threads: WorkerThreads
+    settings: BackfillSettings,
+    table: Table,
+    handler: Callable[..., Any] | None,
+    threads: WorkerThreads,
+    watcher: DeadlockWatcher,
 ) -> Operation:
     if settings.set is not None:
         return SetOperation(table, settings.set, settings.where)
@@ -295,7 +310,18 @@ def _make_operation(
         return SqlOperation(table, settings.sql)
     assert handler is not None
     seconds = timeouts.get_time_limit(settings.target_time)
-    return FunctionOperation(table, handler, settings.where, seconds=seconds, threads=threads)
+    return FunctionOperation(table, handler, settings.where, seconds=seconds, threads=threads, watcher=watcher)
+
+
+def _make_watcher(settings: BackfillSettings, table: Table, on_failure: Callable[[], object]) -> DeadlockWatcher:
+    """Return what recognises a handler that waits for itself. Make it before the handler's module is imported."""
+    if settings.run is None:
+        return NoWatcher()
+    if table.kind == "sqlite":
+        return SqliteWatcher(table.label, on_failure=on_failure)
+    from swath.tables.postgres import connect_blocking
+
+    return PostgresWatcher(lambda: connect_blocking(settings.db), on_failure=on_failure)
 
 
 def _describe_differences(before: dict[str, Any], now: dict[str, Any]) -> str:

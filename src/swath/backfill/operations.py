@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from swath import SwathError, UsageError
 from swath.backfill import timeouts
+from swath.backfill.self_deadlock import DeadlockWatcher
 from swath.backfill.statement import build_set_statement, build_sql_statement
 from swath.tables.identifiers import quote_identifier
 from swath.tables.sqlite import call_interruptibly
@@ -89,13 +90,21 @@ class FunctionOperation:
     """
 
     def __init__(
-        self, table: Table, handler: Callable[..., Any], where: str | None, *, seconds: float, threads: WorkerThreads
+        self,
+        table: Table,
+        handler: Callable[..., Any],
+        where: str | None,
+        *,
+        seconds: float,
+        threads: WorkerThreads,
+        watcher: DeadlockWatcher,
     ) -> None:
         self._table = table
         self._handler = handler
         self._where = where
         self._seconds = seconds
         self._threads = threads
+        self._watcher = watcher
         self.blocking = not inspect.iscoroutinefunction(handler)
 
     async def apply(self, connection: Any, *, after: Key | None, upto: Key) -> int:
@@ -117,7 +126,7 @@ class FunctionOperation:
     async def _call(self, rows: Sequence[Row], connection: Any) -> Any:
         limit = asyncio.timeout(self._seconds if len(rows) > 1 else None)
         try:
-            with wrap_handler_errors():
+            with wrap_handler_errors(), self._watcher.watch(connection):
                 async with limit:
                     if isinstance(connection, sqlite3.Connection):
                         with _forbid_commit(connection):
@@ -139,7 +148,7 @@ class FunctionOperation:
                 if not rows:
                     return 0, 0
                 guard = _forbid_commit if isinstance(connection, sqlite3.Connection) else lambda one: one.transaction()
-                with wrap_handler_errors(), guard(connection):
+                with wrap_handler_errors(), self._watcher.watch(connection), guard(connection):
                     return len(rows), self._handler(rows, connection)
             finally:
                 finished.set()

@@ -1,13 +1,11 @@
 """Progress of a backfill, read from its frontier."""
 
-import math
-import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
-from datetime import datetime
+from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 from swath import DeadItem, Frontier, PendingItem
 from swath.backfill.ranges import BEGIN, LANE, Slice, Work, parse_work, to_key
+from swath.tables.key_share import estimate_key_share
 from swath.tables.table import Key
 
 
@@ -21,7 +19,7 @@ class Progress(NamedTuple):
     open: int  # slices that are planned and not done
     dead: int
     complete: bool
-    share: float | None  # of the whole; None: unknown
+    share: float | None  # of the whole; None: unknown, or in the rows that --follow found later
 
 
 async def read_description(frontier: Frontier) -> dict[str, Any] | None:
@@ -58,9 +56,11 @@ def summarize(about: dict[str, Any], pending: list[Work], dead: list[Work]) -> P
     if first is None:
         return Progress(about, upto, upto, about["rows"] or 0, 0, 0, True, 1.0)
     reached = first.lo if isinstance(first, Slice) else first.after
-    share = _estimate_share(about, reached)
+    share = estimate_key_share(reached, first=about["first_key"], last=about["upto"], is_text=about["text_key"])
     if share is None and about["rows"]:
         share = min(0.99, first.before / about["rows"])
+    if share == 1.0:  # beyond the key where it was to end: --follow found new rows, and their number is unknown
+        share = None
     return Progress(
         about=about,
         key=reached,
@@ -71,34 +71,3 @@ def summarize(about: dict[str, Any], pending: list[Work], dead: list[Work]) -> P
         complete=False,
         share=share,
     )
-
-
-def _estimate_share(about: dict[str, Any], reached: Key | None) -> float | None:
-    """Return how far a key is from the first to the last, if keys of this type can be interpolated."""
-    first, last = about["first_key"], about["upto"]
-    if reached is None:
-        return 0.0
-    if first is None or last is None:
-        return None
-    parsers = _PARSERS[1:] if about["text_key"] else _PARSERS
-    low, here, high = (_to_number(value[0], parsers) for value in (first, reached, last))
-    if low is None or here is None or high is None or high <= low:
-        return None
-    return max(0.0, min(1.0, (here - low) / (high - low)))
-
-
-def _to_number(value: Any, parsers: Sequence[Callable[[Any], float]]) -> float | None:
-    for parse in parsers:
-        try:
-            number = float(parse(value))
-        except (TypeError, ValueError, AttributeError, OverflowError):
-            continue
-        return number if math.isfinite(number) else None
-    return None
-
-
-_PARSERS: Sequence[Callable[[Any], float]] = (
-    float,  # not for text keys, which sort "10" before "9"; dates and UUIDs sort alike as text
-    lambda text: datetime.fromisoformat(text).timestamp(),
-    lambda text: uuid.UUID(text).int,
-)

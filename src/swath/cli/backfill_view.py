@@ -62,7 +62,7 @@ def list_facts(job: BackfillJob, *, seconds: float | None = None) -> Iterator[tu
     """Yield names and values for the panel, or for the summary of a run that took `seconds`."""
     stats, progress = job.stats, job.progress
     rate = f"   {get_rate(job, seconds):,.0f}/s" if stats.rows or seconds is None else ""
-    yield "rows", f"{stats.rows:,} processed, {stats.changed:,} changed{rate}"
+    yield "rows", f"{stats.rows:,} processed, {stats.changed:,} changed by this run{rate}"
     if stats.slices or seconds is None:
         size = f", now of about {pluralize(job.sizer.size, 'row')}" if seconds is None else ""
         yield "slices", f"{stats.slices:,}{size}; the longest took {format_duration(stats.longest)}"

@@ -12,6 +12,7 @@ from swath.cli import scan_view as view
 from swath.cli.exit_codes import ExitCode
 from swath.cli.formatting import pluralize
 from swath.cli.interrupts import SignalAnswer, cancel_on_stop
+from swath.cli.scan_progress import progress_to_json
 from swath.cli.terminal import is_terminal, open_live_display, print_error, print_facts, print_json_line, print_line
 from swath.files.errors import translate_write_errors
 from swath.import_path import import_function
@@ -95,26 +96,27 @@ class ScanCommand:
     async def _show_panel(self, job: ScanJob, rate: view.Rate) -> None:
         with open_live_display(transient=True) as draw:
             while True:
-                rate.record(job.counts.records, time.monotonic())
+                rate.record(job, time.monotonic())
                 rows = view.list_run_rows(self._settings, job.monitor.states, job.monitor.errors)
-                draw(view.make_progress_panel(self._settings, job.counts, job.status, rate.current, rows))
+                draw(view.make_progress_panel(job, rate.current, rows))
                 await asyncio.sleep(REFRESH_SECONDS)
 
     async def _show_lines(self, job: ScanJob, rate: view.Rate) -> None:
         timer = run_view.LineTimer(time.monotonic())
         while True:
             await asyncio.sleep(REFRESH_SECONDS)
-            rate.record(job.counts.records, time.monotonic())
+            rate.record(job, time.monotonic())
             states, errors = job.monitor.states, job.monitor.errors
             if not timer.is_due(time.monotonic(), states, errors):
                 continue
             if self._json:
-                about = view.progress_to_json(job.counts, job.status, rate.current) | run_view.to_json(states, errors)
+                known = {} if job.progress is None else progress_to_json(job.progress)
+                about = {"rate": rate.current, "unsettled": job.unsettled, **known} | run_view.to_json(states, errors)
                 print_json_line({"event": "progress", **about})
                 sys.stdout.flush()
             else:
                 rows = view.list_run_rows(self._settings, states, errors)
-                print_line(view.format_line(job.counts, job.status, rate.current, rows))
+                print_line(view.format_line(job.progress, rate.current, rows, unsettled=job.unsettled))
 
     async def _finish(self, job: ScanJob, stopped_by: str, seconds: float) -> int:
         settings = self._settings

@@ -2,36 +2,45 @@
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from rich.console import RenderableType
+from rich.progress_bar import ProgressBar
 
-from swath import HandlerError, RunState, Status
+from swath import HandlerError, RunState
 from swath.cli import run_view
 from swath.cli.formatting import format_duration, format_size, pluralize
+from swath.cli.scan_progress import describe_read, describe_records, describe_share, list_progress
 from swath.cli.terminal import make_panel
 from swath.scan.counts import Counts
+from swath.scan.job import ScanJob
+from swath.scan.progress import ScanProgress
 from swath.scan.report import ScanReport
 from swath.scan.settings import ScanSettings
 from swath.scan.workspace import PreparedScan
 
 WINDOW_SECONDS = 10.0  # of the current rate
 MAX_CODES = 6  # in a line
+BAR_WIDTH = 60
 
 
 class Rate:
-    """Records per second, over the last seconds."""
+    """Records per second of this and other processes, over the last seconds."""
 
     def __init__(self) -> None:
         self.current = 0.0
         self._samples: deque[tuple[float, int]] = deque()
 
-    def record(self, records: int, moment: float) -> None:
+    def record(self, job: ScanJob, moment: float) -> None:
+        """Take a sample. Records that are not settled yet count, so that the rate does not follow whole slices."""
+        if job.progress is None:
+            return
+        counts = job.progress.counts
+        records = counts.records + counts.rechecked + job.unsettled
         self._samples.append((moment, records))
         while len(self._samples) > 2 and moment - self._samples[0][0] > WINDOW_SECONDS:
             self._samples.popleft()
         since, before = self._samples[0]
-        self.current = (records - before) / (moment - since) if moment > since else 0.0
+        self.current = max(0.0, (records - before) / (moment - since)) if moment > since else 0.0
 
 
 def describe_start(prepared: PreparedScan, before: ScanReport) -> str:
@@ -59,28 +68,6 @@ def describe_end(report: ScanReport) -> str:
     return "everything was scanned" if report.complete else "stopped"
 
 
-def format_line(counts: Counts, status: Status | None, rate: float, run_rows: Sequence[tuple[str, str]] = ()) -> str:
-    """Return the progress as one line, for logs. `run_rows` are those of `list_run_rows`."""
-    parts = [pluralize(counts.records, "record"), f"{rate:,.0f}/s", format_size(counts.bytes)]
-    if status is not None:
-        parts.append(f"{pluralize(status.waiting, 'slice')} waiting")
-    parts.append(f"open: {_format_codes(counts)}")
-    parts += run_view.format_rows(run_rows)
-    return ", ".join(parts)
-
-
-def progress_to_json(counts: Counts, status: Status | None, rate: float) -> dict[str, Any]:
-    """Return the fields of a progress event of --json."""
-    return {
-        "records": counts.records,
-        "bytes": counts.bytes,
-        "rate": rate,
-        "open": dict(counts.open),
-        "waiting": None if status is None else status.waiting,
-        "dead": None if status is None else status.dead,
-    }
-
-
 def list_run_rows(
     settings: ScanSettings, states: Sequence[RunState], errors: Sequence[HandlerError]
 ) -> list[tuple[str, str]]:
@@ -88,20 +75,39 @@ def list_run_rows(
     return [*run_view.list_error_rows(errors), *run_view.list_state_rows(states, settings.store_url)]
 
 
-def make_progress_panel(
-    settings: ScanSettings,
-    counts: Counts,
-    status: Status | None,
-    rate: float,
-    run_rows: Sequence[tuple[str, str]] = (),
-) -> RenderableType:
+def format_line(
+    progress: ScanProgress | None, rate: float, run_rows: Sequence[tuple[str, str]] = (), *, unsettled: int = 0
+) -> str:
+    """Return the progress as one line, for logs. `run_rows` are those of `list_run_rows`."""
+    if progress is None:
+        return ", ".join(["no progress yet", *run_view.format_rows(run_rows)])
+    parts = [describe_records(progress, noun="record"), f"{rate:,.0f}/s", describe_read(progress)]
+    parts.append(describe_share(progress) if progress.share is not None else f"share {describe_share(progress)}")
+    if (seconds := progress.seconds_left) is not None:
+        parts.append(f"about {format_duration(seconds)} left")
+    if unsettled:
+        parts.append(f"{pluralize(unsettled, 'record')} not settled yet")
+    parts.append(f"{pluralize(progress.status.waiting, 'slice')} waiting")
+    parts.append(f"open: {_format_codes(progress.counts)}")
+    return ", ".join(filter(None, [*parts, *run_view.format_rows(run_rows)]))
+
+
+def make_progress_panel(job: ScanJob, rate: float, run_rows: Sequence[tuple[str, str]] = ()) -> RenderableType:
     """Return the live display. `run_rows` are those of `list_run_rows`."""
-    rows = [("records", f"{counts.records:,}   {rate:,.0f}/s now"), ("read", format_size(counts.bytes))]
-    if status is not None:
+    progress = job.progress
+    rows: list[tuple[str, str]] = []
+    bar = None
+    if progress is not None:
+        status = progress.status
+        rows += list_progress(progress, rate=rate)
+        if job.unsettled:
+            rows.append(("not settled", f"{pluralize(job.unsettled, 'record')} in running slices"))
         rows.append(("slices", f"{status.done:,} done, {status.waiting:,} waiting, {status.dead:,} dead"))
-    rows.append(("open", _format_codes(counts)))
+        rows.append(("open", _format_codes(progress.counts)))
+        if progress.share is not None:
+            bar = ProgressBar(total=1.0, completed=progress.share, width=BAR_WIDTH)
     rows += run_rows
-    return make_panel(f"scanning {settings.get_identity()['source']}", rows)
+    return make_panel(f"scanning {job.settings.get_identity()['source']}", rows, footer=bar)
 
 
 def list_facts(report: ScanReport, seconds: float) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from swath import Frontier
-from swath.cli.formatting import format_json, format_size, pluralize
+from swath.cli.formatting import format_json, pluralize
 
 CRAWL_SETTINGS = "crawl settings"  # keys of facts
 SCAN = "scan"
@@ -73,28 +73,29 @@ async def _read_crawl(frontier: Frontier) -> JobView:
 
 
 async def _read_scan(frontier: Frontier) -> JobView:
-    from swath.scan.counts import sum_counters
+    from swath.cli.scan_progress import list_progress, progress_to_json
+    from swath.scan.progress import read_progress
 
     facts = await frontier.facts([SCAN, SCAN_ENDED])
-    settings, counts = facts[SCAN]["settings"], sum_counters(await frontier.counters())
+    progress = await read_progress(frontier)
+    assert progress is not None
+    settings, counts = facts[SCAN]["settings"], progress.counts
     how = f"against {settings['against']}" if settings["against"] else f"with {settings['check']}"
     found = ", ".join(f"{code} {number:,}" for code, number in counts.open.most_common())
     pairs = [
         ("scan", f"{settings['source']} {how}"),
-        ("records", f"{counts.records:,} checked" + (f", {format_size(counts.bytes)} read" if counts.bytes else "")),
+        *list_progress(progress),
         ("findings", f"{pluralize(counts.open.total(), 'open finding')}: {found}" if found else "none open"),
     ]
     data = {
         "source": settings["source"],
         "against": settings["against"],
         "check": settings["check"],
-        "records": counts.records,
-        "bytes": counts.bytes,
-        "open": dict(counts.open),
+        **progress_to_json(progress),
         "began": facts[SCAN]["began"],
         "ended": facts.get(SCAN_ENDED),
     }
-    return JobView(Kind.SCAN, "slices", pairs, data)
+    return JobView(Kind.SCAN, "slices", pairs, data, progress.share)
 
 
 async def _read_backfill(frontier: Frontier) -> JobView:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 MAX_CODES = 200  # counters per output and kind; findings with further codes are counted together
 OTHERS = "(others)"
-TOTALS = ("records", "bytes", "skipped", "rechecked")
+READ = ("records", "bytes", "skipped", "compressed", "listed", "folders_found", "folders_listed")
+TOTALS = (*READ, "rechecked")
 BY_CODE = ("opened", "closed", "fixed")
 _PREFIX = "scan."
 
@@ -23,6 +24,10 @@ class Counts:
     records: int = 0
     bytes: int = 0
     skipped: int = 0
+    compressed: int = 0  # bytes of a compressed file
+    listed: int = 0  # entries of directories, except directories
+    folders_found: int = 0  # below the first
+    folders_listed: int = 0
     rechecked: int = 0
     opened: Counter[str] = field(default_factory=Counter)
     closed: Counter[str] = field(default_factory=Counter)  # of those opened: fixed or resolved later

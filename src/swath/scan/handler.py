@@ -53,6 +53,12 @@ class ScanHandler:
         self._slots = CheckSlots(workers)
         self._async_slots = asyncio.Semaphore(workers)
         self._hung = 0
+        self._running: set[ItemScan] = set()
+
+    @property
+    def unsettled(self) -> int:
+        """Records of the running slices that were read so far."""
+        return sum(scan.counts.records + scan.counts.rechecked for scan in self._running)
 
     async def __call__(self, item: Item) -> Outcome:
         hung: set[str] = set()
@@ -105,6 +111,7 @@ class ScanHandler:
         else:
             running = asyncio.ensure_future(self._threads.run(partial(scan.run, self._slots)))
         seen, since = (scan.current, scan.steps), time.monotonic()
+        self._running.add(scan)
         try:
             while not running.done():
                 await asyncio.wait((running,), timeout=min(WATCH_SECONDS, self._timeout / 4))
@@ -117,6 +124,7 @@ class ScanHandler:
             return running.result()
         finally:
             scan.abandoned = True
+            self._running.discard(scan)
             self._slots.release(scan)
             running.cancel()
 

@@ -8,7 +8,7 @@ from typing import Any
 from swath import Item
 from swath.scan.check_slots import CheckSlots
 from swath.scan.checker import Checker
-from swath.scan.counts import Counts
+from swath.scan.counts import READ, Counts
 from swath.scan.finding import (
     Finding,
     FindingEvent,
@@ -107,9 +107,10 @@ class ItemScan:
         match step:
             case Item():
                 self.discovered.append(step)
-            case ReadCounts(records, size, skipped):
-                self._count(records, size)
-                self.counts.skipped += skipped
+            case ReadCounts():
+                self._count(step.records, step.bytes)
+                for name in READ[2:]:
+                    setattr(self.counts, name, getattr(self.counts, name) + getattr(step, name))
             case SourceFinding(key, finding, records):
                 self._count(records)
                 self._report(key, make_open_events([finding]))

@@ -6,13 +6,14 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import swath
-from swath import RunMonitor, Status, Stop, Summary
+from swath import RunMonitor, Stop, Summary
 from swath.gc_tuning import collect_garbage_rarely
 from swath.scan import workspace
 from swath.scan.checker import Checker
-from swath.scan.counts import CounterNames, Counts, sum_counters
+from swath.scan.counts import CounterNames
 from swath.scan.handler import ScanHandler
 from swath.scan.output import FindingsOutput
+from swath.scan.progress import SAMPLES, ScanProgress, read_progress, sample_share
 from swath.scan.settings import ScanSettings
 from swath.scan.sources.source import Source
 from swath.worker_threads import WorkerThreads
@@ -22,7 +23,7 @@ REFRESH_SECONDS = 0.5  # between reads of the frontier's status and counters
 
 
 class ScanJob:
-    """One process of a scan. `status` and `counts` cover all processes and are refreshed while it runs."""
+    """One process of a scan. `progress` covers all processes and is refreshed while it runs."""
 
     def __init__(
         self,
@@ -35,11 +36,16 @@ class ScanJob:
     ) -> None:
         self.settings = settings
         self.stop = stop or Stop()
-        self.status: Status | None = None
-        self.counts = Counts()
         self.monitor = RunMonitor(noun="slice", handler="check")
+        self.progress: ScanProgress | None = None
+        self._handler: ScanHandler | None = None
         self._source = source
         self._checker = None if check is None else Checker(check, fix, source.fetch, self.monitor.record_error)
+
+    @property
+    def unsettled(self) -> int:
+        """Records that this process has read in its running slices."""
+        return 0 if self._handler is None else self._handler.unsettled
 
     async def run(self, prepared: workspace.PreparedScan) -> Summary:
         """Scan until everything is settled or a stop is requested."""
@@ -52,7 +58,7 @@ class ScanJob:
             await asyncio.to_thread(output.restore, await frontier.outputs())
             threads = WorkerThreads()
             stack.callback(threads.close)
-            handler = ScanHandler(
+            handler = self._handler = ScanHandler(
                 self._source,
                 self._checker,
                 CounterNames(prepared.mark, await frontier.counters()),
@@ -86,8 +92,15 @@ class ScanJob:
     async def _refresh(self, frontier: swath.Frontier) -> None:
         while True:
             try:
-                self.status = await frontier.status()
-                self.counts = sum_counters(await frontier.counters())
+                await self._read_progress(frontier)
             except swath.StoreUnavailable:
                 pass  # the runner reports it and waits
             await asyncio.sleep(REFRESH_SECONDS)
+
+    async def _read_progress(self, frontier: swath.Frontier) -> None:
+        """Read the progress, and record samples of it for every reader."""
+        progress = await read_progress(frontier)
+        assert progress is not None
+        self.progress = progress
+        if (samples := sample_share(progress)) is not None:
+            await frontier.learn({SAMPLES: samples})

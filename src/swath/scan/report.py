@@ -11,6 +11,7 @@ from swath import Status
 from swath.scan import workspace
 from swath.scan.counts import Counts, sum_counters
 from swath.scan.open_findings import OpenFindings, pick_examples, read_findings
+from swath.scan.progress import ENDED, RECHECK, SCAN
 from swath.scan.settings import ScanSettings
 
 Examples = Mapping[str, list[tuple[str, str]]]
@@ -76,15 +77,15 @@ async def read_report(settings: ScanSettings, *, with_examples: bool = False) ->
         status = await frontier.status()
         counters = await frontier.counters()
         lengths = await frontier.outputs()
-        facts = await frontier.facts([workspace.SCAN, workspace.ENDED, workspace.RECHECK])
-    recheck = facts.get(workspace.RECHECK, {"round": 0, "ended": True})
-    ended = facts.get(workspace.ENDED) if recheck["ended"] else None
+        facts = await frontier.facts([SCAN, ENDED, RECHECK])
+    recheck = facts.get(RECHECK, {"round": 0, "ended": True})
+    ended = facts.get(ENDED) if recheck["ended"] else None
     length = lengths.get(workspace.get_output_name(settings), 0)
     return ScanReport(
         settings,
         sum_counters(counters),
         len(lengths),
-        facts[workspace.SCAN]["began"],
+        facts[SCAN]["began"],
         recheck.get("at", ended) if ended else None,
         recheck["round"],
         status,

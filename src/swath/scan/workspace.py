@@ -14,12 +14,10 @@ from swath.files.append_file import AppendFile
 from swath.scan.finding import make_line_prefix
 from swath.scan.open_findings import OpenFindings, read_findings
 from swath.scan.path_keys import path_to_key
+from swath.scan.progress import ENDED, RECHECK, SCAN
 from swath.scan.settings import ScanSettings, list_differences
 from swath.scan.sources.source import Source, make_item
 
-SCAN = "scan"  # keys of facts
-ENDED = "scan ended"
-RECHECK = "recheck"
 RECHECK_KEYS = 200  # per item
 RECHECK_BYTES = 150_000  # of keys and codes per item
 MAX_ATTEMPTS = 5
@@ -88,7 +86,14 @@ async def _read_scan(frontier: Frontier, settings: ScanSettings, source: Source)
 
 async def _start(frontier: Frontier, settings: ScanSettings, source: Source) -> dict[str, Any]:
     state = dict(await asyncio.to_thread(source.snapshot))
-    known = {"settings": settings.get_identity(), "state": state, "began": format_now(), "planned": False}
+    size = await asyncio.to_thread(source.measure, state)
+    known = {
+        "settings": settings.get_identity(),
+        "state": state,
+        "size": size,
+        "began": format_now(),
+        "planned": False,
+    }
     await frontier.learn({SCAN: known})
     return known
 

@@ -221,13 +221,7 @@ class PostgresTable:
             pass  # the server is gone, and so are its sessions
 
     def _connect_blocking(self) -> psycopg.Connection[Any]:
-        connection = psycopg.connect(
-            self._dsn,
-            autocommit=True,
-            prepare_threshold=None,
-            connect_timeout=CONNECT_TIMEOUT_SECONDS,
-            application_name=APPLICATION_NAME,
-        )
+        connection = connect_blocking(self._dsn)
         register_lenient_loaders(connection)
         return connection
 
@@ -264,6 +258,17 @@ class PostgresTable:
 
     def _list_key_texts(self) -> str:
         return ", ".join(f"CAST(t.{_quote(name)} AS text)" for name in self.description.key_names)
+
+
+def connect_blocking(dsn: str) -> psycopg.Connection[Any]:
+    """Open a session of swath's own, in autocommit mode."""
+    return psycopg.connect(
+        dsn,
+        autocommit=True,
+        prepare_threshold=None,
+        connect_timeout=CONNECT_TIMEOUT_SECONDS,
+        application_name=APPLICATION_NAME,
+    )
 
 
 class PostgresReader:

@@ -14,7 +14,7 @@ from swath import Item
 from swath.scan.finding import Finding
 from swath.scan.record import Record
 from swath.scan.sources.line_reader import MAX_LINE, Line, LineReader
-from swath.scan.sources.source import ReadCounts, ReadStep, Source, SourceFinding, Task, make_item
+from swath.scan.sources.source import ReadCounts, ReadStep, Source, SourceFinding, SourceSize, Task, make_item
 from swath.scan.sources.source_file import SourceFile
 from swath.scan.sources.streams import CompressedStream, PlainStream, open_gzip, open_zstd
 
@@ -44,6 +44,9 @@ class JsonLinesSource(Source):
 
     def snapshot(self) -> Mapping[str, Any]:
         return self._file.snapshot()
+
+    def measure(self, snapshot: Mapping[str, Any]) -> SourceSize:
+        return {"compressed": snapshot["size"]} if self._compressed else {"bytes": snapshot["size"]}
 
     def explain_change(self, before: Mapping[str, Any]) -> str | None:
         return self._file.explain_change(before)
@@ -91,7 +94,9 @@ class JsonLinesSource(Source):
 
     def _read_section(self, start: int) -> Iterator[ReadStep]:
         lines = self._open_at(start)
+        before = lines.stream.consumed
         yield from _read_records(lines.read_until(start + SECTION))
+        yield ReadCounts(compressed=lines.stream.consumed - before)
         if lines.stream.fault is not None and lines.at_end:
             yield SourceFinding(str(lines.offset), Finding(*lines.stream.fault), records=0)
         if lines.at_end:

@@ -12,7 +12,7 @@ from swath.scan.parquet_output import import_pyarrow
 from swath.scan.record import Record
 from swath.scan.sources.filesystems import explain_read_errors
 from swath.scan.sources.row_dicts import make_row_builder
-from swath.scan.sources.source import ReadStep, Source, SourceFinding, Task, make_item
+from swath.scan.sources.source import ReadStep, Source, SourceFinding, SourceSize, Task, make_item
 from swath.scan.sources.source_file import SourceFile
 
 BATCH = 5_000  # rows held as Python values at once
@@ -39,6 +39,9 @@ class ParquetSource(Source):
                     return {"rows": file.metadata.num_rows, "groups": file.num_row_groups}
             except arrow.ArrowInvalid as error:
                 raise UsageError(f"{self._file.source} is not a Parquet file: {error}") from error
+
+    def measure(self, snapshot: Mapping[str, Any]) -> SourceSize:
+        return {"records": snapshot["rows"]}
 
     def explain_change(self, before: Mapping[str, Any]) -> str | None:
         now = self.snapshot()

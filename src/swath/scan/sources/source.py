@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from swath import Item
 from swath.scan.finding import Finding
@@ -22,15 +22,32 @@ class SourceFinding(NamedTuple):
 
 
 class ReadCounts(NamedTuple):
-    """Records that were read but not yielded, bytes that no record counts, and skipped entries."""
+    """Numbers of what was read besides the records that are yielded, and of what was found."""
 
-    records: int = 0
-    bytes: int = 0
-    skipped: int = 0
+    records: int = 0  # that were not yielded
+    bytes: int = 0  # that no record counts
+    skipped: int = 0  # entries that are not records
+    compressed: int = 0  # bytes of a compressed file
+    listed: int = 0  # entries of directories, except directories
+    folders_found: int = 0
+    folders_listed: int = 0
 
 
 # A list of records (Record, RowRecord or FileRecord), a finding, counts, or an item with another part to read.
 ReadStep = list[Any] | SourceFinding | ReadCounts | Item
+
+
+class SourceSize(TypedDict, total=False):
+    """The size of a source when its scan starts, as far as it is known. The share of the progress refers to it."""
+
+    records: int
+    about_records: int | None  # an estimate
+    bytes: int
+    compressed: int  # bytes of the compressed file
+    first_key: tuple[Any, ...] | None
+    last_key: tuple[Any, ...] | None
+    text_key: bool
+    listing: bool  # the size is known once every directory is listed
 
 
 class Source(ABC):
@@ -44,6 +61,10 @@ class Source(ABC):
     @abstractmethod
     def snapshot(self) -> Mapping[str, Any]:
         """Return what must not change while a scan runs. Raise UsageError if the source cannot be read."""
+
+    def measure(self, snapshot: Mapping[str, Any]) -> SourceSize:
+        """Return what is known of the size of the source, without reading it."""
+        return {}
 
     @abstractmethod
     def explain_change(self, before: Mapping[str, Any]) -> str | None:

@@ -18,9 +18,13 @@ class StreamFault(NamedTuple):
 
 
 class Stream(Protocol):
-    """Bytes from an offset on. After `read` has returned nothing, `fault` tells whether the stream ended early."""
+    """Bytes from an offset on. After `read` has returned nothing, `fault` tells whether the stream ended early.
+
+    `consumed` is the number of bytes read from the file.
+    """
 
     fault: StreamFault | None
+    consumed: int
 
     def read(self) -> bytes:
         """Return more bytes, or an empty string at the end."""
@@ -34,12 +38,15 @@ class PlainStream:
 
     def __init__(self, file: IO[bytes], start: int) -> None:
         self.fault: StreamFault | None = None
+        self.consumed = 0
         self._file = file
         if start:
             file.seek(start)
 
     def read(self) -> bytes:
-        return self._file.read(CHUNK)
+        data = self._file.read(CHUNK)
+        self.consumed += len(data)
+        return data
 
     def close(self) -> None:
         self._file.close()
@@ -55,6 +62,7 @@ class CompressedStream:
         self, file: IO[bytes], make_decompressor: Callable[[], Any], error: type[Exception], *, name: str
     ) -> None:
         self.fault: StreamFault | None = None
+        self.consumed = 0
         self._file = file
         self._make_decompressor = make_decompressor
         self._error = error
@@ -64,7 +72,10 @@ class CompressedStream:
 
     def read(self) -> bytes:
         while self.fault is None:
-            compressed = self._rest or self._file.read(COMPRESSED_CHUNK)
+            compressed = self._rest
+            if not compressed:
+                compressed = self._file.read(COMPRESSED_CHUNK)
+                self.consumed += len(compressed)
             self._rest = b""
             if not compressed:
                 if self._current is not None:

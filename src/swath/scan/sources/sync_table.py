@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from swath import UsageError, mask_password
 from swath.scan.sources.row_keys import format_row_key, parse_row_key
+from swath.scan.sources.source import SourceSize
 from swath.sync.portal import Portal
 from swath.tables.identifiers import quote_identifier
 from swath.tables.open import MAX_CONNECTIONS, open_table
@@ -56,6 +57,15 @@ class SyncTable:
     @property
     def names(self) -> Sequence[str]:
         return [column.name for column in self.table.description.columns]
+
+    def measure(self) -> SourceSize:
+        """Return the first and the last key, and an estimate of the number of rows."""
+        return {
+            "about_records": self._portal.call(self.table.estimate_rows()),
+            "first_key": self._portal.call(self.table.find_first_key()),
+            "last_key": self._portal.call(self.table.find_last_key()),
+            "text_key": self.table.description.key[0].is_text,
+        }
 
     def find_slice_end(self, limit: int, *, after: Key | None) -> tuple[Key, int] | None:
         """Return the key of the last of the next `limit` rows, and their number."""

@@ -7,7 +7,7 @@ from swath import Item
 from swath.scan.sources.row_dicts import make_row_builder
 from swath.scan.sources.row_keys import format_row_key
 from swath.scan.sources.slice_plan import make_plan_item, parse_slice, plan_slices
-from swath.scan.sources.source import ReadStep, Source, Task
+from swath.scan.sources.source import ReadStep, Source, SourceSize, Task
 from swath.scan.sources.sync_table import MAX_READ, KeyRange, SyncTable
 from swath.tables.slice_sizer import LARGEST, SliceSizer
 from swath.tables.table import Key, TableRow
@@ -70,6 +70,9 @@ class TableSource(Source):
 
     def snapshot(self) -> Mapping[str, Any]:
         return {"key": list(self._rows.table.description.key_names)}
+
+    def measure(self, snapshot: Mapping[str, Any]) -> SourceSize:
+        return self._rows.measure()
 
     def explain_change(self, before: Mapping[str, Any]) -> str | None:
         now = self.snapshot()

@@ -13,7 +13,7 @@ from swath.scan.finding import Finding
 from swath.scan.sources.key_order import check_order
 from swath.scan.sources.row_keys import format_row_key, parse_row_key
 from swath.scan.sources.slice_plan import make_plan_item, parse_slice, plan_slices
-from swath.scan.sources.source import ReadCounts, ReadStep, Source, SourceFinding, Task
+from swath.scan.sources.source import ReadCounts, ReadStep, Source, SourceFinding, SourceSize, Task
 from swath.scan.sources.sync_table import KeyRange, SyncTable
 from swath.tables.table import Key, TableRow
 
@@ -48,6 +48,26 @@ class TableComparison(Source):
         self._columns = _choose_columns(self._asked, self._here, self._there)
         check_order(self._here, self._there)
         return {"key": list(self._here.table.description.key_names), "columns": list(self._columns)}
+
+    def measure(self, snapshot: Mapping[str, Any]) -> SourceSize:
+        """Return the size of both sides together, with keys in the form of the source."""
+        here, there = self._here.measure(), self._there.measure()
+        rows = [size["about_records"] for size in (here, there) if size["about_records"] is not None]
+        return {
+            "about_records": max(rows, default=None),
+            "first_key": self._choose_key(here["first_key"], there["first_key"], later=False),
+            "last_key": self._choose_key(here["last_key"], there["last_key"], later=True),
+            "text_key": here["text_key"],
+        }
+
+    def _choose_key(self, here: Key | None, there: Key | None, *, later: bool) -> Key | None:
+        """Return the earlier or the later of a key of the source and a key of the other side."""
+        if there is None:
+            return here
+        converted = self._convert_to_source(self._there, there)
+        if here is None or self._here.is_after(converted, here) is later:
+            return converted
+        return here
 
     def explain_change(self, before: Mapping[str, Any]) -> str | None:
         now = self.snapshot()

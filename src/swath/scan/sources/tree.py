@@ -15,7 +15,7 @@ from swath.scan.finding import Finding
 from swath.scan.path_keys import key_to_path, path_to_key
 from swath.scan.record import FileRecord, get_error_text, get_finding_code
 from swath.scan.sources.filesystems import DirectoryEntry, FileTree, explain_read_errors, open_tree
-from swath.scan.sources.source import ReadCounts, ReadStep, Source, SourceFinding, Task, make_item
+from swath.scan.sources.source import ReadCounts, ReadStep, Source, SourceFinding, SourceSize, Task, make_item
 
 MAX_ENTRIES = 50_000  # of a directory held in memory; a larger one is split into parts of this size
 RECORDS_PER_STEP = 50
@@ -47,6 +47,9 @@ class TreeSource(Source):
         with explain_read_errors(self._source):
             next(iter(self.tree.list("")), None)
         return {}
+
+    def measure(self, snapshot: Mapping[str, Any]) -> SourceSize:
+        return {"listing": True}
 
     def explain_change(self, before: Mapping[str, Any]) -> str | None:
         return None  # keys are paths, which still name the same files
@@ -90,12 +93,14 @@ class TreeSource(Source):
             try:
                 found = self._list_entries(path, part)
             except OSError as error:
+                yield ReadCounts(folders_listed=1)
                 yield self._make_finding(make_folder_key(path), error, None if part is None else {"bucket": part})
                 continue
             if isinstance(found, int):
                 yield from make_bucket_items(path, found)
                 continue
             files = [entry for entry in found if entry.kind != "dir"]
+            yield ReadCounts(listed=len(files), folders_found=len(found) - len(files), folders_listed=1)
             folders += [join_path(path, entry.name) for entry in reversed(found) if entry.kind == "dir"]
             left -= 1 + len(files)
             done = 0
@@ -172,12 +177,13 @@ def make_folder_item(path: str) -> Item:
     return make_item(make_folder_key(path), {"dir": path_to_key(path)})
 
 
-def make_bucket_items(path: str, count: int) -> Iterator[Item]:
+def make_bucket_items(path: str, count: int) -> Iterator[Item | ReadCounts]:
     """Split a directory with very many entries by the hash of their names. Each part lists the directory again.
 
     Memory stays bounded, and a name belongs to the same part even if others are added or removed.
     """
     number = -(-count // MAX_ENTRIES)
+    yield ReadCounts(folders_found=number, folders_listed=1)
     for one in range(number):
         yield make_item(
             f"{make_folder_key(path)} part {one + 1} of {number}", {"dir": path_to_key(path), "bucket": [one, number]}

@@ -10,7 +10,7 @@ from swath.scan.path_keys import key_to_path, path_to_key
 from swath.scan.record import get_error_text
 from swath.scan.sources import tree
 from swath.scan.sources.filesystems import DirectoryEntry, FileTree, open_tree
-from swath.scan.sources.source import ReadCounts, ReadStep, Source, SourceFinding, Task, make_item
+from swath.scan.sources.source import ReadCounts, ReadStep, Source, SourceFinding, SourceSize, Task, make_item
 from swath.scan.sources.table_comparison import DIFFERENT, MISSING_HERE, MISSING_THERE
 from swath.scan.sources.tree import (
     filter_bucket,
@@ -50,6 +50,9 @@ class TreeComparison(Source):
     def snapshot(self) -> Mapping[str, Any]:
         return {"columns": list(self._columns)}
 
+    def measure(self, snapshot: Mapping[str, Any]) -> SourceSize:
+        return {"listing": True}
+
     def explain_change(self, before: Mapping[str, Any]) -> str | None:
         return None  # keys are paths, which still name the same files
 
@@ -83,6 +86,7 @@ class TreeComparison(Source):
                 found = [self._list_entries(number, path, part) for number in (0, 1)]
             except _SideFailed as side:
                 data = None if part is None else {"bucket": part}
+                yield ReadCounts(folders_listed=1)
                 yield self._make_finding(make_folder_key(path), side, data)
                 continue
             if any(entries is None for entries in found):
@@ -90,12 +94,14 @@ class TreeComparison(Source):
                 continue
             entries = [entry for side in found for entry in side or ()]
             names = sorted({entry.name for entry in entries if entry.kind != "dir"})
+            below = sorted({join_path(path, entry.name) for entry in entries if entry.kind == "dir"})
+            yield ReadCounts(listed=len(names), folders_found=len(below), folders_listed=1)
             left -= 1 + len(names)
             if left < 0 and len(names) > tree.FILES_PER_ITEM:
                 yield from _make_file_items(path, names, part)
             else:
                 yield from self._compare_names(path, names)
-            folders += sorted({join_path(path, entry.name) for entry in entries if entry.kind == "dir"})
+            folders += below
         yield from map(make_folder_item, folders)
 
     def _list_entries(self, number: int, path: str, bucket: Sequence[int] | None) -> list[DirectoryEntry] | None:
