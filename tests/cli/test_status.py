@@ -223,7 +223,8 @@ def test_a_backfill_shows_keys_and_a_scan_shows_records(tmp_path: Path, monkeypa
     (tmp_path / "checks.py").write_text("def check(row):\n    pass\n")
     run_swath("scan", "--source", "sqlite:///app.db#users", "--check", "checks:check")
     shown = render("findings.jsonl")
-    assert "scan sqlite:///app.db#users with checks:check records 100 checked" in shown
+    assert "scan sqlite:///app.db#users with checks:check records 100" in shown
+    assert "share 100.0%" in shown
     assert "findings none open" in shown
     assert "slices settled" in shown
     data = run_swath("status", "findings.jsonl", "--json").json()

@@ -107,8 +107,8 @@ class BackfillHandler:
                 counted = True
             except HandlerRaised as error:
                 return self._retry(item, error, reason=str(error), trace=error.trace)
-            except SelfDeadlock as error:
-                return self._retry(item, error, reason=str(error), trace=traceback.format_exc())
+            except SelfDeadlock as error:  # not counted as an error: it ends the run, and says so then
+                return _retry_later(item, str(error), traceback.format_exc())
             except REJECTED as error:
                 reason, trace = _describe(error), traceback.format_exc()
                 self._record_error(item.key, reason, error=trace)
@@ -132,7 +132,7 @@ class BackfillHandler:
     def _retry(self, item: Item, error: Exception, *, reason: str | None = None, trace: str | None = None) -> Outcome:
         reason, trace = reason or _describe(error), trace or traceback.format_exc()
         self._record_error(item.key, reason, error=trace)
-        return item.retry(after=RETRY_SECONDS * 2**item.attempts, reason=reason, error=trace)
+        return _retry_later(item, reason, trace)
 
     async def _shorten(self, work: Slice, rows: int) -> tuple[Key, int]:
         """Return the key of the last of the slice's first `rows` rows, and how many there are."""
@@ -140,6 +140,10 @@ class BackfillHandler:
         if end is None or end.rows < rows:
             return work.hi, 0 if end is None else end.rows
         return end.key, end.rows
+
+
+def _retry_later(item: Item, reason: str, trace: str) -> Outcome:
+    return item.retry(after=RETRY_SECONDS * 2**item.attempts, reason=reason, error=trace)
 
 
 def _describe(error: Exception) -> str:
