@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import logging
+import multiprocessing
 import os
 import re
 import resource
@@ -23,6 +25,7 @@ import pytest
 import swath as library
 from swath import Frontier, RunState
 from swath.cli import crawl_view, run_view
+from swath.crawl import fleet
 from swath.crawl.fleet import merge_states, sum_errors
 from swath.crawl.settings import CrawlSettings
 from tests.cli.conftest import TIMEOUT, look, on
@@ -374,6 +377,8 @@ def test_a_crawl_on_a_terminal_answers_above_its_panel(site: Site, tmp_path: Pat
     terminal.read_until(lambda text: "in flight  1 of" in text)
     terminal.process.send_signal(signal.SIGINT)
     terminal.read_until(lambda text: STOPPING in text)
+    before = terminal.raw[: terminal.raw.index(STOPPING.rstrip())]
+    assert before.endswith("\x1b[2K"), "it was written into the panel"
     terminal.read_until(lambda text: "stopping: 1 page in flight, at most " in text.replace(STOPPING, ""))
     site.answer.set()
     assert terminal.finish() == 130
@@ -464,6 +469,25 @@ def test_states_of_several_processes_are_one_list() -> None:
     assert merge_states([[away], [], [longer]]) == [longer]
     assert merge_states([[leased], []]) == []  # the other process works on these items
     assert merge_states([[leased], [pacing]]) == [leased, pacing]
+
+
+def test_a_child_process_logs_through_its_parent() -> None:
+    """Above the parent's panel."""
+    here, there = multiprocessing.Pipe()
+    logger = logging.getLogger("swath.runner")
+
+    async def work() -> None:
+        forwarder = fleet.LogForwarder(there, asyncio.get_running_loop())
+        logger.addHandler(forwarder)
+        logger.info("not this")
+        logger.warning("waiting for %s", "the store")
+        logger.removeHandler(forwarder)
+        await asyncio.sleep(0)
+
+    with here, there:
+        asyncio.run(work())
+        assert here.recv() == ("log", ("swath.runner", logging.WARNING, "waiting for the store"))
+        assert not here.poll()
 
 
 def test_errors_of_several_processes_add_up() -> None:

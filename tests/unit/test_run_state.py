@@ -12,6 +12,7 @@ import pytest
 
 import swath
 from swath import RunMonitor
+from swath.core import events
 from swath.core.errors import StoreFull, StoreUnavailable
 from swath.core.item import Item
 from swath.frontier import Frontier
@@ -262,6 +263,22 @@ async def test_a_run_that_stops_says_so_until_it_has_ended() -> None:
         gate.open.set()
         await running
         assert monitor.states == ()
+
+
+async def test_what_a_run_waited_for_before_its_last_item_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with bench() as b:
+        await b.frontier.add(Item("later", not_before=datetime(2040, 1, 1, tzinfo=UTC)))
+        gate = Gate()
+        running, monitor = start(b.frontier, gate)
+        await shows(monitor, "delayed")
+        monkeypatch.setattr(state_watch, "WATCH_SECONDS", 1_000.0)
+        await b.frontier.add("now")
+        await gate.started.wait()
+        gate.open.set()
+        await b.seen.saw(events.Settled)
+        await b.faults.saw("claim", b.faults.calls["claim"] + 2)  # it is idle again
+        assert monitor.states == ()
+        await end(running)
 
 
 async def test_a_busy_run_asks_the_store_nothing_for_its_states(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -248,7 +248,7 @@ def _send(pipe: Connection, kind: str, value: object) -> None:
         pass  # the parent has exited
 
 
-class _LogForwarder(logging.Handler):
+class LogForwarder(logging.Handler):
     """Sends what swath logs to the parent, which may have a live display on the terminal."""
 
     def __init__(self, pipe: Connection, loop: asyncio.AbstractEventLoop) -> None:
@@ -266,7 +266,7 @@ class _LogForwarder(logging.Handler):
 
 async def _crawl(settings: CrawlSettings, number: int, pipe: Connection) -> Summary:
     logger = logging.getLogger("swath")
-    logger.addHandler(_LogForwarder(pipe, asyncio.get_running_loop()))
+    logger.addHandler(LogForwarder(pipe, asyncio.get_running_loop()))
     logger.propagate = False
     async with swath.open(settings.store_url, create=False) as frontier:
         return await _crawl_and_report(CrawlJob(settings, frontier, number=number), pipe)
