@@ -61,7 +61,7 @@ class _ReflowingLive(Live):
         if shape is not None and self.drawn_widths:
             width = max(1, self.console.width)
             rows = sum(max(1, -(-drawn // width)) for drawn in self.drawn_widths[: shape[1]])
-            self._live_render._shape = (shape[0], min(rows, self.console.height))
+            self._live_render._shape = (shape[0], rows)
 
 
 class _Measured:
