@@ -35,6 +35,7 @@ class JobView:
     pairs: Sequence[tuple[str, str]] = ()  # names and values for people
     data: Mapping[str, Any] = field(default_factory=dict)  # for --json
     share: float | None = None  # of the job that is done, if that is not the share of settled items
+    share_of: str = ""  # what the share is of, such as `of the keys are covered`
 
 
 PLAIN = JobView(Kind.PLAIN)
@@ -84,7 +85,7 @@ async def _read_scan(frontier: Frontier) -> JobView:
     found = ", ".join(f"{code} {number:,}" for code, number in counts.open.most_common())
     pairs = [
         ("scan", f"{settings['source']} {how}"),
-        *list_progress(progress),
+        *((name, value) for name, value in list_progress(progress) if name != "share" or progress.share is None),
         ("findings", f"{pluralize(counts.open.total(), 'open finding')}: {found}" if found else "none open"),
     ]
     data = {
@@ -95,7 +96,7 @@ async def _read_scan(frontier: Frontier) -> JobView:
         "began": facts[SCAN]["began"],
         "ended": facts.get(SCAN_ENDED),
     }
-    return JobView(Kind.SCAN, "slices", pairs, data, progress.share)
+    return JobView(Kind.SCAN, "slices", pairs, data, progress.share, "of the source is scanned")
 
 
 async def _read_backfill(frontier: Frontier) -> JobView:
@@ -123,7 +124,7 @@ async def _read_backfill(frontier: Frontier) -> JobView:
         "dead": progress.dead,
         "complete": progress.complete,
     }
-    return JobView(Kind.BACKFILL, "slices", pairs, data, progress.share)
+    return JobView(Kind.BACKFILL, "slices", pairs, data, progress.share, "of the keys are covered")
 
 
 def _format_key(key: Sequence[Any]) -> str:

@@ -330,8 +330,7 @@ def _compute_settled_share(status: Status) -> float | None:
 
 def _make_progress(view: StatusView) -> Table | None:
     """Return a bar with the share of the job that is done."""
-    status, share = view.status, view.job.share
-    text = "of the keys are covered"
+    status, share, text = view.status, view.job.share, view.job.share_of
     if share is None:
         share = _compute_settled_share(status)
         text = f"of {status.waiting + status.done + status.dead:,} {view.job.noun} settled"
