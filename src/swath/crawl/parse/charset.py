@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 import endec
+from endec.exceptions import EncodeError
 
 PRESCAN = 1_024  # bytes in which the standard looks for a declaration
 MAX_HEAD = 32 * 1024  # bytes in which browsers look for one if the head is longer
@@ -23,6 +24,8 @@ LABELS_CACHED = 256
 FALLBACK = "windows-1252"
 CHUNK = 64 * 1024  # bytes per call: endec holds the GIL until it returns
 
+_UNICODE = frozenset({"utf-8", "utf-16le", "utf-16be"})  # a query is then UTF-8
+_NOT_ASCII = re.compile(r"[^\x00-\x0d\x10-\x1a\x1c-\x7f]+")  # and what switches character sets in ISO-2022-JP
 _STATEFUL = frozenset({"iso-2022-jp", "utf-16le", "utf-16be"})
 # Names of the Encoding standard that differ from the name of the Python codec, which feeds are decoded with in chunks.
 _CODECS = {
@@ -123,6 +126,33 @@ def _split_at_spaces(body: bytes, name: str) -> Iterator[bytes]:
             end = space if space > start else end  # text without a space in 64 KB is not text
         yield body[start:end]
         start = end
+
+
+def encode_query(url: str, name: str) -> str:
+    """Percent-encode the characters in the query of a link in the encoding of its page, as browsers do.
+
+    The server that wrote the page expects its own encoding there. A character that the encoding lacks becomes a
+    character reference.
+    """
+    head, mark, query = url.partition("?")
+    if name in _UNICODE or not _NOT_ASCII.search(query):
+        return url
+    query, fragment_mark, fragment = query.partition("#")
+    encoded = _NOT_ASCII.sub(lambda run: "".join(_percent_encode(run[0], name)), query)
+    return head + mark + encoded + fragment_mark + fragment
+
+
+def _percent_encode(text: str, name: str) -> Iterator[str]:
+    try:
+        octets = endec.encode(text, name)
+    except EncodeError:
+        if len(text) == 1:
+            yield f"%26%23{ord(text) if ord(text) > 0x7F else 0xFFFD}%3B"
+        else:
+            for character in text:
+                yield from _percent_encode(character, name)
+    else:
+        yield "".join(chr(octet) if 0x20 < octet < 0x7F else f"%{octet:02X}" for octet in octets)
 
 
 def charset_from_header(content_type: str | None) -> str | None:
