@@ -88,7 +88,7 @@ async def test_new_limits_apply_to_what_was_queued_before(tmp_path: Path) -> Non
         async with swath.open(f"sqlite:///{out}/frontier.db", create=False) as frontier:
             assert await reopen_refused(frontier, "include") == 0
             assert await reopen_refused(frontier, "exclude") == 2
-        third = await _run(*words)
+        third = await _run(*words, "--reset", "exclude", "--reset", "include")
         assert (third.code, third.summary["pages"]) == (0, 2)
 
 
