@@ -7,6 +7,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from swath.frontier import Frontier
 from swath.runner import state_watch
 from swath.runner.run_state import Holder, IdleCounts, Outage, RunFacts, StopProgress, list_states
 from swath.runner.state_watch import has_ended
+from swath.runner.store_retry import StoreRetry
 from tests.bench import bench
 from tests.recorder import PATIENCE
 from tests.unit.test_runner_outages import Gate
@@ -115,6 +117,21 @@ def test_a_worker_has_ended_if_its_process_of_this_machine_has() -> None:
     assert has_ended(f"{host}:{10**30}:abc123")
     assert not has_ended(f"elsewhere:{child.pid}:abc123")
     assert not has_ended("a name that the user chose")
+
+
+class ChangedMeanwhile(dict[object, float]):
+    """Calls of a run to which another thread adds one while they are listed."""
+
+    def values(self) -> Any:
+        found = iter(super().values())
+        self[object()] = 99.0
+        yield from found
+
+
+def test_another_thread_may_read_when_the_oldest_call_was_sent() -> None:
+    retry = StoreRetry(lambda event: None)
+    retry._calls = ChangedMeanwhile({"settle": 5.0})
+    assert retry.unanswered_since == 5.0
 
 
 # runs
