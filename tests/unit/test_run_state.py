@@ -265,6 +265,24 @@ async def test_a_store_that_does_not_answer_is_away(monkeypatch: pytest.MonkeyPa
         running, monitor = start(b.frontier)
         await shows(monitor, "store away")
         assert monitor.states[0].detail == "the store does not answer"
+        await b.log.saw("store away: the store does not answer")
+        b.faults.held_up.pop("claim").set()
+        await b.log.saw("no longer store away, after")
+        await end(running)
+
+
+async def test_an_idle_run_logs_that_the_store_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swath.runner.run_state.SLOW_SECONDS", 0.01)
+    async with bench() as b:
+        await b.frontier.add(Item("a", "one"))
+        await b.frontier.block("one", seconds=60)
+        running, monitor = start(b.frontier)
+        await shows(monitor, "pacing")
+        hangs = b.faults.held_up["status"] = b.faults.held_up["claim"] = asyncio.Event()
+        await b.faults.saw("status", b.faults.calls["status"] + 1)
+        await b.frontier.add("b")
+        await b.log.saw("store away: the store does not answer")
+        hangs.set()
         await end(running)
 
 
