@@ -1,6 +1,7 @@
 """ShowCommand: find the capture of a URL, and print it."""
 
 import asyncio
+import shlex
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -194,7 +195,7 @@ def _print_body(body: bytes, content_type: str | None, url: str) -> None:
             return
         kind = parse_media_type(content_type) or "unknown type"
         size = format_size(len(body))
-        print_note(f"{kind}, {size}: not text. To save it, run `swath show '{url}' --body > FILE`")
+        print_note(f"{kind}, {size}: not text. To save it, run `swath show {shlex.quote(url)} --body > FILE`")
         return
     text, _ = decode_text(body, content_type)
     if is_terminal():
