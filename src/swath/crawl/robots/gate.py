@@ -303,8 +303,9 @@ class RobotsGate:
                 self._pacing.get(lane).crawl_delay = delay
                 await self._pacing.record_response(lane, seconds, failed=False)
         if self._settings.sitemaps and known.robots.sitemaps:
-            urls = [url for text in known.robots.sitemaps if (url := normalise.normalise(text)) is not None]
-            items = self._links.select_new_items(urls, depth=0, referrer=f"{origin}/robots.txt", kind="sitemap")
+            base = f"{origin}/robots.txt"
+            urls = [url for text in known.robots.sitemaps if (url := normalise.normalise(text, base)) is not None]
+            items = self._links.select_new_items(urls, depth=0, referrer=base, kind="sitemap")
             if items:
                 await retry_while_unavailable(lambda: self._frontier.add(items))
 
