@@ -174,7 +174,9 @@ async def test_a_form_that_cannot_be_reached_is_not_a_page_for_max_pages() -> No
 async def test_a_long_reason_is_shortened() -> None:
     async with handling(failing("tls"), delay=0.0, retries=0, robots=False) as (_, handler, _):
         page = Item("https://a.example/", "a.example", payload=BARE, partition=0, position=1)
-        outcome = await handler._fetcher._fallback.fall_back(page, "http://a.example/", "tls: " + "x" * 9_999)
+        outcome = await handler._fetcher._fallback.fall_back(
+            page, "http://a.example/", "tls: " + "x" * 9_999, started=True
+        )
     (form,) = outcome.discovered
     assert isinstance(form, Item)
     assert len(form.payload["tried"][0][1]) == MAX_REASON

@@ -63,8 +63,8 @@ class Fallback:
             return None
         return forms[0]
 
-    async def fall_back(self, item: Item, form: str, reason: str) -> Done:
-        """Return the outcome of a form that cannot be reached."""
+    async def fall_back(self, item: Item, form: str, reason: str, *, started: bool) -> Done:
+        """Return the outcome of a form that cannot be reached. `started` says whether a request was sent this time."""
         tried = [*item.payload.get(TRIED, ()), [item.key, reason[:MAX_REASON]]]
         found = {FALLBACK: form, "error": reason}
         await retry_while_unavailable(lambda: self._frontier.reopen_done(form, result_key=FALLBACK))  # an earlier round
@@ -73,7 +73,7 @@ class Fallback:
             discovered=[Item(form, self._lane_of(form), DEFAULT_PRIORITY, {**item.payload, TRIED: tried})],
             facts={ROUND_PREFIX + tried[0][0]: await self._facts.get(RETRY_FACT)},
             output=[Capture(build_line(item, found), None)],
-            started=not reason.startswith("dns:"),
+            started=started,
         )
 
     async def restart(self, item: Item) -> Done | None:
