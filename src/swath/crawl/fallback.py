@@ -8,7 +8,7 @@ form again.
 
 from typing import Any, Final
 
-from swath import DEFAULT_PRIORITY, Done, Frontier, Item, retry_while_unavailable
+from swath import Done, Frontier, Item, retry_while_unavailable
 from swath.crawl.archive.record import Capture
 from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.failed_pages import RETRY_FACT
@@ -70,7 +70,7 @@ class Fallback:
         await retry_while_unavailable(lambda: self._frontier.reopen_done(form, result_key=FALLBACK))  # an earlier round
         return item.done(
             result=found,
-            discovered=[Item(form, self._lane_of(form), DEFAULT_PRIORITY, {**item.payload, TRIED: tried})],
+            discovered=[Item(form, self._lane_of(form), item.priority, {**item.payload, TRIED: tried})],
             facts={ROUND_PREFIX + tried[0][0]: await self._facts.get(RETRY_FACT)},
             output=[Capture(build_line(item, found), None)],
             started=started,
@@ -82,7 +82,7 @@ class Fallback:
         The first form is tried again instead, and leads back to this one if it fails.
         """
         tried = (item.payload or {}).get(TRIED)
-        if not tried:
+        if not tried or not _is_bare(item):  # the target of a redirect is a page of its own, and has the forms, too
             return None
         first = tried[0][0]
         retry = await self._facts.get(RETRY_FACT)
