@@ -99,10 +99,15 @@ async def slow_in_sqlite(rows: Sequence[dict[str, Any]], connection: sqlite3.Con
 
 def slow_in_sqlite_plainly(rows: Sequence[dict[str, Any]], connection: sqlite3.Connection) -> None:
     """One statement that takes several milliseconds for each row, on a loaded machine hardly more."""
-    connection.create_function("pause", 1, lambda key: time.sleep(0.012) or 0)
+    connection.create_function("pause", 1, _pause)
     connection.execute(
         f"UPDATE {rows[0]['own']} SET n = n + 1 + pause(id) WHERE id BETWEEN ? AND ?", (rows[0]["id"], rows[-1]["id"])
     )
+
+
+def _pause(key: int) -> int:
+    time.sleep(0.012)
+    return 0
 
 
 async def swallowing(rows: Sequence[dict[str, Any]], connection: sqlite3.Connection) -> None:
