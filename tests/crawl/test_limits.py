@@ -286,6 +286,14 @@ async def test_a_machine_that_joins_needs_the_seeds(tmp_path: Path) -> None:
     assert (tmp_path / "two" / seeds.FILE).read_text() == "https://h0.example/\n"
 
 
+def test_a_machine_that_joins_without_seeds_says_what_became_of_the_crawl(tmp_path: Path) -> None:
+    words = ["--store", f"sqlite:///{tmp_path}/frontier.db", "--scope", "any", "--contact", "me@example.org"]
+    words += ["--delay", "0s", "--retries", "0", "--connect-to", "::127.0.0.1:1", "--allow-private", "--json"]
+    assert swath_command("crawl", "https://down.example/", "--out", str(tmp_path / "one"), *words).code == 1
+    joined = swath_command("crawl", "--out", str(tmp_path / "two"), *words)
+    assert (joined.code, joined.summary["result"]) == (1, "nothing was fetched, 1 failed"), joined.err
+
+
 def test_seeds_are_streamed(tmp_path: Path) -> None:
     """Line by line into a file, and from there into the frontier: a list of millions is never in memory."""
     out = tmp_path / "out"

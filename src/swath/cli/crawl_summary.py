@@ -23,8 +23,9 @@ async def describe_end(
 ) -> str:
     """Return what became of the crawl, such as `complete, 3 failed`."""
     if not status.waiting and not total_pages:
-        cause = await _find_cause(frontier, seeds.read_first_seed(settings.directory))
-        return f"{NOTHING}: {cause}" + (f", {status.dead:,} failed" if status.dead > 1 else "")
+        seed = seeds.read_first_seed(settings.directory)
+        cause = f": {await _find_cause(frontier, seed)}" if seed else ""  # a machine that joins may have no seeds
+        return f"{NOTHING}{cause}" + (f", {status.dead:,} failed" if status.dead > bool(seed) else "")
     parts = [
         ENDS.get(stopped_by, f"stopped by --{stopped_by}") if status.waiting or stopped_by == FAILED else "complete"
     ]
