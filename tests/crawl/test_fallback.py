@@ -12,6 +12,7 @@ from swath.crawl.fallback import MAX_REASON
 from swath.crawl.http.response import FailureKind, Response, make_failure
 from swath.crawl.seeds import load_scope, read_seeds
 from swath.crawl.settings import CrawlSettings
+from swath.crawl.stats import NAMED_SEEDS, sum_stats
 from swath.crawl.workspace import open_workspace
 from swath.frontier import Frontier
 from tests.crawl.driving import Ran, explained, swath_command
@@ -189,6 +190,43 @@ async def test_a_retry_begins_with_the_first_form_and_ends(lane: str) -> None:
         assert actor.asked[-1] == "https://a.example/"
 
 
+async def test_a_form_that_waits_for_a_retry_of_the_first_is_not_lost() -> None:
+    """The first form fails again before the last one is settled, which has made it ready."""
+    async with handling(failing("dns-negative"), delay=0.0, retries=0) as (frontier, handler, actor):
+        await frontier.add(Item("https://a.example/", "a.example", 3, BARE))
+        await drain(frontier, handler)
+        await retry_failed_pages(frontier)
+        claim = await frontier.claim(limit=1)
+        assert claim is not None
+        assert claim.items[0].key == "https://www.a.example/"
+        restarted = await handler(claim.items[0])
+        other = await frontier.claim(limit=1)
+        assert other is not None
+        waiting = await handler(other.items[0])
+        assert isinstance(waiting, Release)
+        await settle(claim, restarted)
+        await settle(other, waiting._replace(after=0.0))
+        ended = await drain(frontier, handler)
+        assert isinstance(ended[-1][1], Dead)
+        assert actor.asked[-1] == "https://www.a.example/robots.txt"
+
+
+async def test_the_forms_of_a_name_are_one_failed_seed() -> None:
+    _, _, _, handler = await visit(failing("refused"))
+    stats = handler._stats
+    assert [failure[0] for failure in stats.as_dict()["seed_failures"]] == ["https://a.example/"]
+    failure = stats.seed_failures["https://a.example/"]
+    assert failure.next_attempt_seconds is None
+    retried = failure._replace(next_attempt_seconds=1.0)
+    for both in ([failure, retried], [retried, failure]):  # of two processes
+        assert sum_stats([{"seed_failures": [one]} for one in both]) == {"seed_failures": [failure]}
+    stats.seed_failures = {f"{number}": failure for number in range(NAMED_SEEDS)}
+    for first in ("https://b.example/", "http://www.b.example/"):
+        item = Item(first, "b.example", 3, {**BARE, "tried": [["https://b.example/", ""]]} if "www" in first else BARE)
+        stats.record_seed_failure("https://b.example/", item.retry(reason="refused"))
+    assert stats.other_seed_failures == 1
+
+
 async def test_a_redirect_from_a_later_form_is_retried_for_itself() -> None:
     """Failed pages are made ready again while it is queued: it is a page of its own, and not lost."""
 
@@ -232,6 +270,7 @@ async def test_a_long_reason_is_shortened() -> None:
         outcome = await handler._fetcher._fallback.fall_back(
             page, "http://a.example/", "tls: " + "x" * 9_999, started=True
         )
+    assert isinstance(outcome, Done)
     (form,) = outcome.discovered
     assert isinstance(form, Item)
     assert len(form.payload["tried"][0][1]) == MAX_REASON

@@ -8,7 +8,7 @@ form again.
 
 from typing import Any, Final
 
-from swath import Done, Frontier, Item, retry_while_unavailable
+from swath import Done, Frontier, Item, Release, retry_while_unavailable
 from swath.crawl.archive.record import Capture
 from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.failed_pages import RETRY_FACT
@@ -25,6 +25,7 @@ ROUND_PREFIX = (
     "forms tried "  # key of the fact with the value of RETRY_FACT at the latest round: this and the first form
 )
 FORM_REPEATS = 1  # repeats of a form that cannot be reached, if there is another one
+RECHECK_SECONDS = 1.0  # while another worker settles the next form
 MAX_REASON = 200  # characters of a reason in a payload
 
 # Failures to reach a host at this form. Every other response, such as a 404, is an answer.
@@ -63,18 +64,25 @@ class Fallback:
             return None
         return forms[0]
 
-    async def fall_back(self, item: Item, form: str, reason: str, *, started: bool) -> Done:
+    async def fall_back(self, item: Item, form: str, reason: str, *, started: bool) -> Done | Release:
         """Return the outcome of a form that cannot be reached. `started` says whether a request was sent this time."""
         tried = [*item.payload.get(TRIED, ()), [item.key, reason[:MAX_REASON]]]
         found = {FALLBACK: form, "error": reason}
-        await retry_while_unavailable(lambda: self._frontier.reopen_done(form, result_key=FALLBACK))  # an earlier round
+        retry = await self._facts.get(RETRY_FACT)
+        # An earlier round may have settled the form with FALLBACK, or be about to, in `restart`.
+        reopened = await retry_while_unavailable(lambda: self._frontier.reopen_done(form, result_key=FALLBACK))
+        if not reopened and retry is not None and await self._is_claimed(form):
+            return item.release(started=started, after=RECHECK_SECONDS)
         return item.done(
             result=found,
             discovered=[Item(form, self._lane_of(form), item.priority, {**item.payload, TRIED: tried})],
-            facts={ROUND_PREFIX + tried[0][0]: await self._facts.get(RETRY_FACT)},
+            facts={ROUND_PREFIX + tried[0][0]: retry},
             output=[Capture(build_line(item, found), None)],
             started=started,
         )
+
+    async def _is_claimed(self, url: str) -> bool:
+        return (await retry_while_unavailable(lambda: self._frontier.explain(url))).state == "claimed"
 
     async def restart(self, item: Item) -> Done | None:
         """Return the outcome of a later form that was made ready again because all failed; None for any other page.
@@ -110,6 +118,12 @@ def is_unreachable_form(item: Item, response: Response) -> bool:
 
 def _is_bare(item: Item) -> bool:
     return BARE in (item.payload or {})
+
+
+def get_first_form(item: Item) -> str:
+    """Return the URL of a seed: for a later form of a bare host name, that of the first one."""
+    tried = (item.payload or {}).get(TRIED)
+    return tried[0][0] if tried else item.key
 
 
 def describe_forms(item: Item, reason: str) -> str:

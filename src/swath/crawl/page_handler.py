@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from swath import Dead, Done, Frontier, Item, Outcome, Retry
 from swath.crawl.archive.capture import CaptureBuilder
 from swath.crawl.fact_batcher import FactBatcher
-from swath.crawl.fallback import Fallback
+from swath.crawl.fallback import Fallback, get_first_form
 from swath.crawl.http.fetcher import Fetcher
 from swath.crawl.http.response import Response
 from swath.crawl.http.status import is_busy, is_retryable
@@ -77,7 +77,7 @@ class PageHandler:
             return restarted
         outcome = await self._handle(item)
         if isinstance(outcome, Dead | Retry) and is_seed(item):
-            self._stats.record_seed_failure(outcome)
+            self._stats.record_seed_failure(get_first_form(item), outcome)
         return outcome
 
     async def _handle(self, item: Item) -> Outcome:

@@ -39,7 +39,7 @@ class CrawlStats:
     errors: Counter[str] = field(default_factory=Counter)  # by kind
     refused: Counter[str] = field(default_factory=Counter)  # links and pages that were not fetched, by reason
     slow: dict[str, float] = field(default_factory=dict)  # host -> seconds of its slow responses
-    seed_failures: dict[str, "SeedFailure"] = field(default_factory=dict)  # the latest of the first NAMED_SEEDS
+    seed_failures: dict[str, SeedFailure] = field(default_factory=dict)  # the latest of the first NAMED_SEEDS
     other_seed_failures: int = 0  # further seeds that failed
     _window: deque[tuple[float, int]] = field(default_factory=deque)
 
@@ -60,12 +60,11 @@ class CrawlStats:
                 del self.slow[fastest]
                 self.slow[host] = seconds
 
-    def record_seed_failure(self, outcome: Dead | Retry) -> None:
-        """Remember that a seed failed. Called for each attempt of a seed that failed."""
-        url = outcome.item.key
+    def record_seed_failure(self, url: str, outcome: Dead | Retry) -> None:
+        """Remember that a seed failed. Called for each attempt of a seed, or of a form of it, that failed."""
         if url in self.seed_failures or len(self.seed_failures) < NAMED_SEEDS:
             self.seed_failures[url] = SeedFailure(url, outcome.reason, _get_pause(outcome))
-        elif not outcome.item.attempts:
+        elif not outcome.item.attempts and (url == outcome.item.key or isinstance(outcome, Dead)):
             self.other_seed_failures += 1
 
     def rate(self, now: float | None = None) -> float:
@@ -97,6 +96,16 @@ class CrawlStats:
         }
 
 
+def _merge_seed_failures(failures: Sequence[SeedFailure]) -> list[SeedFailure]:
+    """Return one failure of each seed: the final one if there is one."""
+    latest: dict[str, SeedFailure] = {}
+    for failure in failures:
+        known = latest.get(failure.url)
+        if known is None or known.next_attempt_seconds is not None:
+            latest[failure.url] = failure
+    return list(latest.values())
+
+
 def _get_pause(outcome: Dead | Retry) -> float | None:
     return outcome.after if isinstance(outcome, Retry) else None
 
@@ -112,7 +121,7 @@ def sum_stats(stats: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 case dict():
                     total[name] = dict(Counter(total.get(name, {})) + Counter(value))
                 case list():
-                    total[name] = [*total.get(name, []), *value]
+                    total[name] = _merge_seed_failures([*total.get(name, []), *value])
                 case _ if name == "seconds":
                     total[name] = max(total.get(name, 0.0), value)
                 case _:
