@@ -3,7 +3,7 @@
 import asyncio
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import islice
 from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
@@ -115,6 +115,23 @@ async def test_seeds_that_a_killed_start_has_not_queued_are_queued_by_the_next(
         assert {item.key: "bare" in item.payload for item in claim.items} == dict(names)
     assert (tmp_path / "out" / seeds.FILE).read_text().split() == [seed.url for seed in names]
     assert not (tmp_path / "out" / seeds.UNQUEUED_FILE).exists()
+
+
+async def test_starts_at_the_same_time_queue_the_seeds_of_each(tmp_path: Path) -> None:
+    """One of them is refused later, when it finds the other one's lock."""
+    settings = CrawlSettings(out=str(tmp_path / "out"), contact="me@example.org")
+
+    async def give(first: int) -> AsyncIterator[Seed]:
+        for url in _seeds(first, first + 3):
+            await asyncio.sleep(0.01)
+            yield Seed(url)
+
+    async def start(first: int) -> None:
+        async with open_workspace(settings, give(first)):
+            pass
+
+    await asyncio.gather(start(0), start(3))
+    assert (await read_status(settings)).waiting == 6
 
 
 def _stop_after(count: int) -> Callable[..., Iterator[Item]]:

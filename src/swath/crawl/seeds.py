@@ -1,9 +1,9 @@
 """Seeds: the URLs a crawl starts from. They are checked, saved in `seeds.txt`, and define the scope of the crawl."""
 
 import fcntl
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from io import StringIO
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
@@ -107,12 +107,16 @@ def ask_for_contact(why: str) -> str:
     )
 
 
-def save_seeds(directory: Path) -> None:
-    """Append the seeds that are not queued yet to `seeds.txt`, unless it has them."""
-    with (directory / FILE).open("a+b") as saved, _open_unqueued(directory) as unqueued:
+def save_seeds(directory: Path, files: Sequence[TextIO]) -> None:
+    """Append the new seeds of files that `check_seeds` has written to `seeds.txt`.
+
+    Until `queue_seeds` has added all of them, another file has them, too.
+    """
+    with (directory / FILE).open("a+b") as saved:
         fcntl.flock(saved, fcntl.LOCK_EX)  # another run may start at the same time
+        replace_file(directory / UNQUEUED_FILE, _read_lines(files))
         known = NameSet(_read_whole_lines(saved))
-        urls = (line.rstrip() for line in unqueued)
+        urls = (line.rstrip() for line in _read_lines(files))
         saved.writelines(f"{url}\n".encode() for url in urls if url not in known)
 
 
@@ -136,43 +140,40 @@ def read_first_seed(directory: Path) -> str:
         return saved.readline().strip()
 
 
-def save_unqueued(directory: Path, checked: TextIO, *, resumed: bool) -> None:
-    """Copy the seeds that `check_seeds` has written to a file that exists until `queue_seeds` has added all of them.
-
-    Seeds of an earlier start of a resumed crawl, which was killed before that, stay in the file.
-    """
-    checked.seek(0)
-    with _open_unqueued(directory) if resumed else StringIO() as earlier:
-        replace_file(directory / UNQUEUED_FILE, chain(earlier, checked))
-
-
-def _open_unqueued(directory: Path) -> TextIO:
+def open_unqueued(directory: Path) -> TextIO:
+    """Open the seeds that an earlier start has not queued because it was killed."""
     try:
         return (directory / UNQUEUED_FILE).open()
     except FileNotFoundError:
         return StringIO()
 
 
-async def queue_seeds(frontier: Frontier, settings: CrawlSettings, *, report: ReportProgress) -> int:
-    """Add an item for each seed that is not queued yet, also those of a start that was killed; return how many are
-    new."""
+def _read_lines(files: Sequence[TextIO]) -> Iterator[str]:
+    for file in files:
+        file.seek(0)
+        yield from file
+
+
+async def queue_seeds(
+    frontier: Frontier, settings: CrawlSettings, files: Sequence[TextIO], *, report: ReportProgress
+) -> int:
+    """Add an item for each seed of files that `check_seeds` has written; return how many are new."""
+    items = make_seed_items(settings, _read_lines(files))
     queued = added = 0
     report(QUEUED, 0)
-    with _open_unqueued(settings.directory) as unqueued:
-        items = make_seed_items(settings, unqueued)
-        while batch := list(islice(items, ADD_BATCH)):
-            added += await frontier.add(batch)
-            queued += len(batch)
-            report(QUEUED, queued)
+    while batch := list(islice(items, ADD_BATCH)):
+        added += await frontier.add(batch)
+        queued += len(batch)
+        report(QUEUED, queued)
     (settings.directory / UNQUEUED_FILE).unlink(missing_ok=True)
     return added
 
 
-def make_seed_items(settings: CrawlSettings, checked: TextIO) -> Iterator[Item]:
-    """Yield the items of seeds in the format of `check_seeds`."""
+def make_seed_items(settings: CrawlSettings, lines: Iterable[str]) -> Iterator[Item]:
+    """Yield the items of lines that `check_seeds` has written."""
     lane_of = get_lane_namer(settings.lane)
     priority = choose_priority(settings.priority_by, 0)
-    for line in checked:
+    for line in lines:
         url = line.rstrip()
         payload = {"depth": 0, BARE: True} if line.endswith(f"{BARE_MARK}\n") else {"depth": 0}
         yield Item(url, lane_of(url), priority, payload)
