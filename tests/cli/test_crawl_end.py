@@ -72,11 +72,18 @@ def test_a_mistyped_seed_is_named_and_the_crawl_fails_in_seconds(tmp_path: Path,
     assert lines[-1] == "swath: nothing was fetched: dns: no such host (exmaple.onion)"
     assert ["result", "nothing was fetched: dns: no such host (exmaple.onion)"] in rows(ran)
     assert ["errors", "dns 1"] in rows(ran)
+    assert ["next", f"swath dead --store {out}"] in rows(ran)
     dead = run_swath("dead", "--json", store=f"sqlite:///{out}/frontier.db").json_lines()
     assert [(one["key"], one["reason"]) for one in dead] == [(MISTYPED, "dns: no such host")]
     (line,) = map(json.loads, run_swath("export", "--out", str(out)).out.splitlines())
     assert (line["url"], line["failed"], line["attempts"]) == (MISTYPED, "dns: no such host", 1)
     assert "excluded" not in line
+
+
+def test_the_result_names_a_mistyped_host_once(tmp_path: Path) -> None:
+    ran = crawl(tmp_path / "out", "exmaple.onion")
+    forms = "https://exmaple.onion/, https://www.exmaple.onion/"
+    assert ["result", f"nothing was fetched: dns: no such host ({forms})"] in rows(ran)
 
 
 def test_only_the_first_failed_seeds_are_named(tmp_path: Path) -> None:

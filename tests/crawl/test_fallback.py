@@ -88,8 +88,7 @@ async def test_it_is_an_error_when_every_form_fails() -> None:
     assert key == "http://www.a.example/"
     assert isinstance(outcome, Dead)
     assert outcome.reason == (
-        "tls: because (https://a.example/; then http://a.example/ tls: because; https://www.a.example/ tls: because; "
-        "http://www.a.example/ tls: because)"
+        "tls: because (https://a.example/, http://a.example/, https://www.a.example/, http://www.a.example/)"
     )
     assert [type(one).__name__ for _, one in ended] == ["Retry", "Done"] * 3 + ["Retry"] * 3 + ["Dead"]
 

@@ -127,9 +127,11 @@ def get_first_form(item: Item) -> str:
 
 
 def describe_forms(item: Item, reason: str) -> str:
-    """Return the reason why a page is given up. For a bare seed it is that of the first form, and names the others."""
+    """Return the reason why a page is given up. For a bare seed it has each cause, with the forms that failed so."""
     tried: list[tuple[str, str]] = (item.payload or {}).get(TRIED, [])
     if not tried:
         return reason
-    (first, cause), *others = (*tried, (item.key, reason))
-    return f"{cause} ({first}; then {'; '.join(f'{url} {failed}' for url, failed in others)})"
+    forms_by_cause: dict[str, list[str]] = {}
+    for url, cause in (*tried, (item.key, reason)):
+        forms_by_cause.setdefault(cause, []).append(url)
+    return "; ".join(f"{cause} ({', '.join(forms)})" for cause, forms in forms_by_cause.items())
