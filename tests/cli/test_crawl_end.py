@@ -134,11 +134,12 @@ def test_the_commands_for_the_next_steps_can_be_copied(tmp_path: Path) -> None:
     commands = {
         name: shlex.split(line.split("swath ", 1)[1])
         for line in terminal.text.splitlines()
-        for name in ("export the pages:", "list the failures:", "try them again:")
+        for name in ("export the pages:", "show a page:", "list the failures:", "try them again:")
         if line.startswith(name)
     }
-    assert len(commands) == 3, terminal.text
+    assert len(commands) == 4, terminal.text
     assert run_swath(*commands["export the pages:"][:1], *commands["export the pages:"][2:]).code == 0
+    assert "<a href=/next>next</a>" in run_swath(*commands["show a page:"]).out
     assert "dns: no such host" in run_swath(*commands["list the failures:"]).out
     assert "1 failed page made ready again" in run_swath(*commands["try them again:"]).err
     assert "complete, 1 failed" in terminal.text

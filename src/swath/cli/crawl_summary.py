@@ -58,6 +58,8 @@ def list_next_steps(
     """Yield what the user may want to do next, and the command for it."""
     if total_pages:
         yield "export the pages", f"swath export pages.csv --out {shlex.quote(settings.out)}"
+        seed = seeds.read_first_seed(settings.directory)
+        yield "show a page", f"swath show {shlex.quote(seed)} --out {shlex.quote(settings.out)}"
     if status.waiting:
         yield "continue", _format_crawl(settings)
     if status.dead:
