@@ -54,7 +54,7 @@ def crawl(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         closed = ("--connect-to", "127.0.0.2:9000:127.0.0.1:1")
         assert run_swath("crawl", "http://127.0.0.2:9000/", "--no-robots", *closed, *common).code == 1
         ran = run_swath("crawl", seed, "--robots", "--out", str(out))
-        assert "1 dead" in ran.out, ran.err
+        assert "complete, 1 failed" in ran.out, ran.err
         server.shutdown()
     assert (out / index.FILE).exists()
     if request.param == "page list":

@@ -45,9 +45,9 @@ def show(
     Exits with 1 if the archive does not have the page, and says why as far as the crawl knows.
 
     Examples:
-        swath show https://example.com/page
-        swath show example.com --headers --out crawl
-        swath show https://example.com/photo.jpg --body > photo.jpg
+        swath show https://example.com/about
+        swath show example.com --headers --out news
+        swath show https://example.com/logo.png --body > logo.png
     """
     run_command(store, _show(url, out, store, headers, body, raw, time, all_captures, json))
 

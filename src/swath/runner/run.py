@@ -210,6 +210,8 @@ class _Run:
         try:
             return await asyncio.shield(self._end), None
         except asyncio.CancelledError as cancelled:
+            if self._stop.abort_error is not None:
+                raise self._stop.abort_error from None
             return "cancelled", cancelled
 
     # The end
