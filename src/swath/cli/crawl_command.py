@@ -226,6 +226,8 @@ def _check(settings: CrawlSettings) -> None:
     if settings.exclude_hosts is not None:
         try:
             hosts = Path(settings.exclude_hosts).read_text().splitlines()
+            if not Path(settings.exclude_hosts).is_file():
+                raise UsageError(f"--exclude-hosts {settings.exclude_hosts} is read again later: give a regular file")
         except OSError as error:
             raise UsageError(f"--exclude-hosts {settings.exclude_hosts}: {error.strerror or error}") from error
         except UnicodeDecodeError as error:
