@@ -33,6 +33,8 @@ from swath.crawl.workspace import Workspace, open_workspace
 from swath.files.errors import translate_write_errors
 
 REFRESH_SECONDS = 0.5
+RUN_AGAIN = "run the same command again to continue"
+_HOW_TO_CONTINUE = {"max-pages": "run it with a higher --max-pages, or without it, to continue"}  # by what stopped it
 
 
 class CrawlCommand:
@@ -198,7 +200,7 @@ class CrawlCommand:
             ]
             print_summary(settings, result, rows, next_steps)
         if (self._quiet or self._json or not is_terminal()) and (status.waiting or not total_pages):
-            hint = ": run the same command again to continue" if status.waiting else ""
+            hint = f": {_HOW_TO_CONTINUE.get(stopped_by, RUN_AGAIN)}" if status.waiting else ""
             print_error(f"{result}{hint}")
         if stopped_by in ("SIGINT", "SIGTERM"):
             return ExitCode.INTERRUPTED
