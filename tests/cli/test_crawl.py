@@ -344,7 +344,7 @@ def test_the_panel_shows_when_every_host_waits() -> None:
 def test_the_panel_says_when_every_host_is_paused() -> None:
     text = shown(CrawlSettings(out="crawl"), {}, status(ready=1, lanes=44, wait=16.53))
     assert "next one ready in 16.5 s" in text
-    assert "every host with URLs left is paused" in text
+    assert "throttled: every host with URLs left asked for a pause or a longer delay, fails or is slow" in text
 
 
 def test_the_panel_does_not_show_a_lease_as_a_wait() -> None:
