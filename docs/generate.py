@@ -98,24 +98,26 @@ def _describe_command(path: tuple[str, ...], command: Any) -> list[str]:
 def _list_usage(params: list[Any]) -> Iterator[str]:
     for param in params:
         if param.param_type_name == "argument":
-            yield param.metavar if param.required else f"[{_get_name(param)}]"
+            optional = not param.required and not param.metavar.startswith("[")
+            yield f"[{param.metavar}]" if optional else param.metavar
     yield "[OPTIONS]"
 
 
 def _get_name(param: Any) -> str:
     """Return the name of an argument without the brackets that mark it as optional."""
-    return str(param.metavar.strip("[]"))
+    name = str(param.metavar)
+    return name[1:-1] if name.startswith("[") and name.find("]") == len(name) - 1 else name
 
 
 def _format_name(param: Any) -> str:
     if param.param_type_name == "argument":
-        return f"`{_get_name(param)}`"
-    value = "" if param.is_flag else " " + param.metavar.replace("|", "\\|")
+        return f"`{_escape_cell(_get_name(param))}`"
+    value = "" if param.is_flag else f" {_escape_cell(param.metavar)}"
     return ", ".join(f"`{name}{value}`" for name in (*param.opts, *param.secondary_opts))
 
 
 def _format_help(param: Any) -> str:
-    text: str = param.help.replace("|", "\\|")
+    text = _escape_cell(param.help)
     if param.envvar:
         text += f" (`{param.envvar}`)"
     default = param.show_default if isinstance(param.show_default, str) else param.default
@@ -124,6 +126,10 @@ def _format_help(param: Any) -> str:
     elif default not in (None, False) and param.show_default:
         text += f" (default: {default})"
     return text
+
+
+def _escape_cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def error_reference() -> str:

@@ -4,6 +4,8 @@ Runners for web-platform-tests, google/robotstxt, crawler-commons, publicsuffix.
 here, so they keep working when a function moves or gets another name inside swath. A name in this module never changes.
 """
 
+from typing import Any
+
 from swath.crawl.http.address import is_public as public
 from swath.crawl.http.address import parse_ip_literal as literal
 from swath.crawl.http.connect_to import split_url as split
@@ -21,7 +23,18 @@ from swath.crawl.parse.page import ParsedPage as Read
 from swath.crawl.parse.page import parse_page as read
 from swath.crawl.robots.parser import RobotsTxt
 from swath.crawl.urls.normalise import BLOCKED_PORTS, MAX_URL, host, normalise, normalise_all, site, surt
-from swath.crawl.urls.scope import build_scope as scope_of
+from swath.crawl.urls.scope import Scope, build_scope
+
+
+def scope_of(kind: str, **settings: Any) -> "SuiteScope":
+    return SuiteScope(build_scope(kind, **settings))
+
+
+class SuiteScope:
+    """A scope with the method name that the runners know."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.reason = scope.find_refusal
 
 
 class Robots(RobotsTxt):

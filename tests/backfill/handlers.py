@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import sqlite3
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -97,12 +98,16 @@ async def slow_in_sqlite(rows: Sequence[dict[str, Any]], connection: sqlite3.Con
 
 
 def slow_in_sqlite_plainly(rows: Sequence[dict[str, Any]], connection: sqlite3.Connection) -> None:
-    """One statement that takes several milliseconds for each row."""
-    long = "WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 150000 + 0 * id)"
+    """One statement that takes several milliseconds for each row, on a loaded machine hardly more."""
+    connection.create_function("pause", 1, _pause)
     connection.execute(
-        f"UPDATE {rows[0]['own']} SET n = n + 1 + 0 * ({long} SELECT count(*) FROM c) WHERE id BETWEEN ? AND ?",
-        (rows[0]["id"], rows[-1]["id"]),
+        f"UPDATE {rows[0]['own']} SET n = n + 1 + pause(id) WHERE id BETWEEN ? AND ?", (rows[0]["id"], rows[-1]["id"])
     )
+
+
+def _pause(key: int) -> int:
+    time.sleep(0.012)
+    return 0
 
 
 async def swallowing(rows: Sequence[dict[str, Any]], connection: sqlite3.Connection) -> None:

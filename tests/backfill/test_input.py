@@ -89,6 +89,15 @@ async def test_a_backfill_is_not_changed_while_it_goes_on(a_database: Database, 
         assert start.resumed
 
 
+async def test_an_option_that_a_backfill_was_started_without_is_named(a_database: Database, table: str) -> None:
+    sql = f"update {table} set n = 1 where id between :lo and :hi"
+    async with ready(settings_of(a_database, table, set=None, sql=sql)):
+        pass
+    with pytest.raises(UsageError, match=r"was started with --sql 'update .*', without --set\. Repeat"):
+        async with ready(settings_of(a_database, table)):
+            pass
+
+
 async def test_a_name_that_leads_to_another_table_is_another_backfill(server: Database, name: str) -> None:
     """Each tenant has a table of this name, and their search paths tell which one is meant."""
     tenants = []

@@ -2,11 +2,12 @@
 
 import asyncio
 from pathlib import Path
+from typing import cast
 
 import psycopg
 import pytest
 
-from swath import StoreUnavailable, UsageError
+from swath import Frontier, StoreFull, StoreUnavailable, UsageError
 from swath.backfill import throttle
 from swath.backfill.load_signals import LoadSignals, Overload
 from swath.backfill.ranges import LANE
@@ -207,3 +208,34 @@ async def test_a_lag_that_cannot_be_read_any_more_is_a_pause(a_database: Databas
         again = (f"CREATE TABLE {table}_lag (seconds real)", f"INSERT INTO {table}_lag VALUES (0)")
         await asyncio.to_thread(a_database.do, *again)
         await moves(job)
+
+
+class FullStore:
+    """A frontier whose first write finds no room."""
+
+    def __init__(self) -> None:
+        self.blocks = asyncio.Queue[str]()
+
+    async def block(self, lane: str, *, seconds: float) -> None:
+        self.blocks.put_nowait(lane)
+        if self.blocks.qsize() == 1:
+            raise StoreFull("the disk is full")
+
+
+class BusySignals:
+    async def check(self, *, slowdown: float) -> Overload:
+        return PAUSED
+
+
+async def test_a_full_store_does_not_end_the_throttle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the pause would never end."""
+    monkeypatch.setattr(throttle, "CHECK_SECONDS", 0.001)
+    store = FullStore()
+    signals, frontier = cast(LoadSignals, BusySignals()), cast(Frontier, store)
+    watching = asyncio.create_task(
+        Throttle(frontier, signals, slowdown=lambda: 1.0, report=lambda message: None).watch()
+    )
+    await until(lambda: store.blocks.qsize() >= 2 or watching.done())
+    assert not watching.done()
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)

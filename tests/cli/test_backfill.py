@@ -4,9 +4,13 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from swath.backfill.progress import Progress
+from swath.cli.backfill_view import estimate_seconds_left
 from tests.cli.conftest import add, look, run_swath
 from tests.tables.conftest import Database
 
@@ -125,3 +129,11 @@ def test_a_frontier_of_other_work_is_left_as_it_is(url: str, tmp_path: Path, com
     assert set(tmp_path.iterdir()) == there
     assert (look(url).ready, look(url).max_attempts) == (1, 9)
     assert run_swath("status", "--store", url).code == 0
+
+
+@pytest.mark.parametrize(("rows", "left"), [(0, None), (50, 45.0)])
+def test_the_time_left_is_unknown_before_the_first_slice_is_covered(rows: int, left: float | None) -> None:
+    """The key moves within a slice that was shortened, but the count of rows does not."""
+    job: Any = SimpleNamespace(stats=SimpleNamespace(rate=10.0))
+    progress = Progress({}, (100,), (1_000,), rows, open=5, dead=0, complete=False, share=0.1)
+    assert estimate_seconds_left(job, progress) == left

@@ -72,11 +72,18 @@ def test_a_mistyped_seed_is_named_and_the_crawl_fails_in_seconds(tmp_path: Path,
     assert lines[-1] == "swath: nothing was fetched: dns: no such host (exmaple.onion)"
     assert ["result", "nothing was fetched: dns: no such host (exmaple.onion)"] in rows(ran)
     assert ["errors", "dns 1"] in rows(ran)
+    assert ["next", f"swath dead --store {out}"] in rows(ran)
     dead = run_swath("dead", "--json", store=f"sqlite:///{out}/frontier.db").json_lines()
     assert [(one["key"], one["reason"]) for one in dead] == [(MISTYPED, "dns: no such host")]
     (line,) = map(json.loads, run_swath("export", "--out", str(out)).out.splitlines())
     assert (line["url"], line["failed"], line["attempts"]) == (MISTYPED, "dns: no such host", 1)
     assert "excluded" not in line
+
+
+def test_the_result_names_a_mistyped_host_once(tmp_path: Path) -> None:
+    ran = crawl(tmp_path / "out", "exmaple.onion")
+    forms = "https://exmaple.onion/, https://www.exmaple.onion/"
+    assert ["result", f"nothing was fetched: dns: no such host ({forms})"] in rows(ran)
 
 
 def test_only_the_first_failed_seeds_are_named(tmp_path: Path) -> None:
@@ -89,11 +96,11 @@ def test_only_the_first_failed_seeds_are_named(tmp_path: Path) -> None:
 
 
 def test_json_has_an_event_for_a_failed_seed(tmp_path: Path) -> None:
-    ran = crawl(tmp_path / "out", "example.com", *CLOSED, "--retries", "1", "--json")
+    ran = crawl(tmp_path / "out", "https://example.com/", *CLOSED, "--retries", "1", "--json")
     events = [json.loads(line) for line in ran.out.splitlines()]
     failed = [event for event in events if event["event"] == "seed-failed"]
     assert failed[0]["url"] == "https://example.com/"
-    assert all(event["reason"].startswith("refused: connection refused") for event in failed)
+    assert {event["reason"] for event in failed} == {"refused: connection refused"}
     assert failed[0]["next_attempt_seconds"] > 0
     assert failed[-1]["next_attempt_seconds"] is None
     summary = events[-1]

@@ -18,6 +18,7 @@ from swath.crawl.archive.output import CrawlOutput
 from tests.cli import discarding
 from tests.cli.conftest import COMMAND, TIMEOUT, Result, environment, look, on, run_swath, sqlite_only
 
+SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"  # a live line hides the cursor
 COMMON = ("--allow-private", "--delay", "0s", "--no-robots")
 
 
@@ -108,6 +109,7 @@ def test_fresh_asks_on_a_terminal(site: str, url: str, tmp_path: Path, answer: s
     seen = ""
     while "[y/N]" not in seen:
         seen += os.read(ours, 1_000).decode()
+    assert seen.rfind(SHOW_CURSOR) >= seen.rfind(HIDE_CURSOR), "a line that changes is drawn over the question"
     os.write(ours, answer.encode())
     threading.Thread(target=drain, args=(ours,), daemon=True).start()
     process.communicate(timeout=TIMEOUT)

@@ -19,7 +19,7 @@ from swath.crawl.settings import CrawlSettings
 from swath.crawl.settings_file import FILE
 from tests.cli.conftest import COMMAND, TIMEOUT, Result, environment, look, run_swath, sqlite_only, where
 
-LINKS = {"/": ["/1", "/moved"], "/1": ["/2"]}
+LINKS = {"/": ["/1$", "/moved"], "/1": ["/2"]}
 REDIRECTS = {"/moved": "/moved-1"}
 
 
@@ -92,7 +92,7 @@ def test_the_index_of_the_archive_exists_only_while_it_is_complete(site: str, ur
 
 @sqlite_only
 def test_a_given_option_replaces_the_saved_one_and_the_difference_is_said(site: str, url: str, tmp_path: Path) -> None:
-    crawl(tmp_path, site, "--allow-private", "--delay", "10ms", "--exclude", "/1", "--exclude", "/moved")
+    crawl(tmp_path, site, "--allow-private", "--delay", "10ms", "--exclude", "/1$", "--exclude", "/moved")
     changed = crawl(tmp_path, "--delay", "20ms", "--no-allow-private", "--reset", "exclude")
     assert "note: --delay was 0.01 before and is now 0.02" in changed.err
     assert "note: --allow-private was true before and is now false (the default)" in changed.err

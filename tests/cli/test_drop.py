@@ -143,11 +143,11 @@ def test_control_characters_in_keys_are_escaped(url: str, swath: Run) -> None:
     assert "\x1b" not in result.out + result.err
 
 
-def ask(url: str, answer: str | None) -> tuple[int, str]:
+def ask(url: str, answer: str | None, *options: str) -> tuple[int, str]:
     """Answer the question on a terminal, or interrupt it; return the exit code and what stands on the screen."""
     ours, theirs = pty.openpty()
     command = subprocess.Popen(
-        [*COMMAND, "drop", "--lane", "tired"],
+        [*COMMAND, "drop", "--lane", "tired", *options],
         stdin=theirs, stdout=theirs, stderr=theirs,
         env=environment(SWATH_STORE=url, TERM="dumb", COLUMNS="100"),
     )  # fmt: skip
@@ -182,3 +182,13 @@ def test_a_question_on_a_terminal(url: str) -> None:
     code, screen = ask(url, "y\n")
     assert (code, look(url).done) == (0, 7)
     assert "7 items dropped." in screen
+
+
+@sqlite_only
+def test_a_question_says_how_many_items_also_with_json(url: str) -> None:
+    fill(url)
+    code, screen = ask(url, "y\n", "--json")
+    assert (code, look(url).done) == (0, 7)
+    before, _, after = screen.partition("[y/N]")
+    assert "7 items of lane tired are waiting: 5 ready" in before
+    assert '"dropped": 7' in after

@@ -29,6 +29,12 @@ def test_each_event_says_what_it_is() -> None:
     assert [row for row in rows if not re.match(r"\| `swath\.events\.(\w+)` \| (?!\1\()\w.*[.] \| `\w+`", row)] == []
 
 
+def test_each_option_is_a_row_with_two_cells() -> None:
+    rows = [line for line in generate.cli_reference().splitlines() if line.startswith("| `")]
+    assert [row for row in rows if len(re.findall(r"(?<!\\)[|]", row)) != 3] == []
+    assert [row for row in rows if (name := row.split("`")[1]).count("[") != name.count("]")] == []
+
+
 @pytest.mark.parametrize("path", [(), *(path[1:] for path, _ in generate.list_commands())], ids=" ".join)
 def test_a_flag_is_shown_without_a_value(path: tuple[str, ...]) -> None:
     shown = CliRunner().invoke(app, [*path, "--help"], terminal_width=100)

@@ -3,6 +3,7 @@
 import gzip
 import os
 import pty
+import shlex
 import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from swath.cli import show_command
 from swath.crawl.archive import index, lookup
 from swath.crawl.archive.cdxj import IndexEntry, sort_lines
 from swath.crawl.urls import normalise
@@ -52,7 +54,7 @@ def crawl(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         closed = ("--connect-to", "127.0.0.2:9000:127.0.0.1:1")
         assert run_swath("crawl", "http://127.0.0.2:9000/", "--no-robots", *closed, *common).code == 1
         ran = run_swath("crawl", seed, "--robots", "--out", str(out))
-        assert "1 dead" in ran.out, ran.err
+        assert "complete, 1 failed" in ran.out, ran.err
         server.shutdown()
     assert (out / index.FILE).exists()
     if request.param == "page list":
@@ -133,6 +135,16 @@ def test_nothing_from_the_archive_controls_a_terminal(out: Path, seed: str) -> N
     assert "PNG" not in image
     assert "image/png, 15 bytes: not text. To save it, run `swath show" in " ".join(image.split())
     assert "may control a terminal: redirect it to a file" in " ".join(show_on_terminal(out, seed, "--raw").split())
+
+
+def test_a_url_in_a_command_to_copy_is_one_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes: list[str] = []
+    monkeypatch.setattr(show_command, "is_terminal", lambda: True)
+    monkeypatch.setattr(show_command, "print_note", notes.append)
+    url = "http://example.com/';reboot;'"
+    show_command._print_body(IMAGE, "image/png", url)
+    command = notes[0].partition("`")[2].rstrip("`")
+    assert shlex.split(command) == ["swath", "show", url, "--body", ">", "FILE"]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import codecs
 import random
 import time
 
+import endec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 from swath.crawl.parse import charset
 from swath.crawl.parse.charset import (
     _NAMES,
-    CHUNK,
     LABELS_CACHED,
+    MAX_HEAD,
     PRESCAN,
     _encoding_from_label,
     decode_text,
@@ -82,7 +83,11 @@ def test_a_body_is_decoded(body: bytes, content_type: str | None, text: str, nam
         (b"<?xml version='1.0' encoding='koi8-r'?>", "koi8-r"),
         (b"<p>text</p><?xml version='1.0' encoding='koi8-r'?>", None),
         (b" " * (PRESCAN - 22) + b"<meta charset=koi8-r>", "koi8-r"),
-        (b" " * PRESCAN + b"<meta charset=koi8-r>", None),
+        (b" " * PRESCAN + b"<meta charset=koi8-r>", "koi8-r"),
+        (b"<head>" + b" " * PRESCAN + b"<title>t</title><meta charset=koi8-r>", "koi8-r"),
+        (b"<head>" + b" " * PRESCAN + b"</head><meta charset=koi8-r>", None),
+        (b"<head>" + b" " * PRESCAN + b"<p><meta charset=koi8-r>", None),
+        (b" " * MAX_HEAD + b"<meta charset=koi8-r>", None),
     ],
 )
 def test_a_page_says_what_it_is_in(head: bytes, name: str | None) -> None:
@@ -110,6 +115,13 @@ def test_a_page_says_what_it_is_in(head: bytes, name: str | None) -> None:
         ("l6", "iso-8859-10"),
         ("iso-8859-8-i", "iso-8859-8-i"),
         ("iso-8859-8-e", "iso-8859-8"),
+        ("csISOLatin3", "iso-8859-3"),
+        ("iso-ir-110", "iso-8859-4"),
+        ("csiso88596i", "iso-8859-6"),
+        ("csiso88598e", "iso-8859-8"),
+        ("iso-ir-157", "iso-8859-10"),
+        ("csisolatin9", "iso-8859-15"),
+        ("csksc56011987", "euc-kr"),
         ("iso-8859-12", None),
         ("windows-1259", None),
         ("rot13", None),
@@ -124,7 +136,7 @@ def test_labels_mean_what_the_standard_says(label: str, name: str | None) -> Non
     assert encoding_from_label(label) == name
 
 
-def test_python_reads_every_encoding() -> None:
+def test_every_encoding_can_be_decoded() -> None:
     parts = [*range(2, 9), 10, 13, 14, 15, 16]
     names = {
         *_NAMES.values(),
@@ -133,6 +145,7 @@ def test_python_reads_every_encoding() -> None:
     }
     for name in names:
         assert isinstance(b"\xff<a>".decode(get_python_codec(name), "replace"), str)
+        assert decode_text(b"<a>\0", f"text/html; charset={name}")[1] == name
 
 
 @settings(deadline=None)
@@ -163,23 +176,37 @@ def test_unknown_labels_do_not_pile_up() -> None:
 
 
 async def test_decoding_in_a_thread_leaves_time_to_others() -> None:
-    """Also where every byte is an error: the codec would not be interrupted before its end."""
-    decoding = asyncio.ensure_future(
-        asyncio.to_thread(decode_text, b"\x81" * (50 * CHUNK), "text/html; charset=windows-1252")
-    )
+    """Also if every byte is an error."""
+    size = 15_000_000
+    decoding = asyncio.ensure_future(asyncio.to_thread(decode_text, b"\x81 " * size, "text/html; charset=big5"))
     turns = 0
     while not decoding.done():
         await asyncio.sleep(0.001)
         turns += 1
-    assert (await decoding)[0] == "\ufffd" * (50 * CHUNK)
+    assert (await decoding)[0] == "\ufffd " * size
     assert turns > 10
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "text"),
+    [
+        ("euc-jp", b"\xad\xa1\xfc\xe2\xa1\xc1", "①髙～"),  # noqa: RUF001
+        ("iso-2022-jp", b"\x1b$B-!\x1b(B", "①"),
+        ("big5", b"\xa1\x45\xa1\xe3", "‧～"),  # noqa: RUF001
+        ("koi8-u", b"\xae", "ў"),
+    ],
+)
+def test_characters_are_those_of_the_standard(name: str, body: bytes, text: str) -> None:
+    """Python's codecs do not know these, or map them to other characters."""
+    assert decode_text(body, f"text/html; charset={name}") == (text, name)
 
 
 @pytest.mark.parametrize("name", sorted(set(_NAMES.values())))
 def test_a_long_body_is_decoded_like_a_short_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(name)
-    for _ in range(100):
-        pieces = (draw.randbytes(1), b"\x1b$B", b"\x1b$((((((((")
-        body = b"".join(draw.choice(pieces) for _ in range(draw.randrange(30)))
-        monkeypatch.setattr(charset, "CHUNK", draw.randint(1, 9))
-        assert charset._decode_with(body, name) == body.decode(get_python_codec(name), "replace"), body
+    sample = "ab \n<é日本ю한>" * 20
+    body = endec.encode(sample, name, "xmlcharrefreplace") if not name.startswith("utf-16") else sample.encode(name)
+    whole = decode_text(body, f"text/html; charset={name}")
+    for _ in range(50):
+        monkeypatch.setattr(charset, "CHUNK", draw.randint(20, 200))
+        assert decode_text(body, f"text/html; charset={name}") == whole

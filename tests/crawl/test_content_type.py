@@ -23,6 +23,7 @@ XML = b'<?xml version="1.0"?>\n<!-- made by hand -->\n'
         ("text/html", b"<p><rss>", "html"),
         ("application/rss+xml", b"", "feed"),
         ("application/atom+xml; charset=utf-8", b"", "feed"),
+        ("text/rss+xml", b"", "feed"),
         ("application/xml", XML + b"<urlset xmlns='x'>", "sitemap"),
         ("text/xml", b"\xef\xbb\xbf" + XML + b"<sitemapindex>", "sitemap"),
         ("text/xml", "<sitemapindex>".encode("utf-16"), "sitemap"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import swath
-from swath.core.item import Done, Item
+from swath.core.item import Done, Item, Release
 from swath.crawl.http.response import Response, make_failure
 from swath.crawl.links import LinkFilter
 from swath.crawl.pacing import MIN_FAILING_INTERVAL
@@ -88,7 +88,7 @@ async def test_new_limits_apply_to_what_was_queued_before(tmp_path: Path) -> Non
         async with swath.open(f"sqlite:///{out}/frontier.db", create=False) as frontier:
             assert await reopen_refused(frontier, "include") == 0
             assert await reopen_refused(frontier, "exclude") == 2
-        third = await _run(*words)
+        third = await _run(*words, "--reset", "exclude", "--reset", "include")
         assert (third.code, third.summary["pages"]) == (0, 2)
 
 
@@ -123,6 +123,27 @@ async def test_pages_at_private_addresses_are_refused_without_waiting(robots: bo
         assert await reopen_private(frontier, newly_allowed=True) == 12
         assert (await frontier.status()).ready == 12
         assert await reopen_private(frontier, newly_allowed=False) == 0
+
+
+async def test_allowing_private_addresses_retries_a_robots_txt_that_leads_to_one() -> None:
+    """Otherwise the pages would die again of the failure that the origin had before."""
+
+    def say(url: str) -> Response:
+        if url == "http://a.example/robots.txt":
+            return answered(url, 302, Location="http://a.example/rules")
+        return private(url)
+
+    async with handling(say, delay=0.0) as (frontier, handler, actor):
+        await frontier.add(Item("http://a.example/", "a.example", 3, link(1)))
+        while not (await frontier.status()).dead:
+            claim = await frontier.claim(limit=1)
+            assert claim is not None
+            await settle(claim, await handler(claim.items[0]))
+        assert await reopen_private(frontier, newly_allowed=True) == 1
+        claim = await frontier.claim(limit=1)
+        assert claim is not None
+        assert isinstance(await handler(claim.items[0]), Release)
+        assert actor.asked == [f"http://a.example/{name}" for name in ("robots.txt", "rules", "robots.txt")]
 
 
 async def test_allowing_private_addresses_reopens_dead_pages_of_earlier_versions(tmp_path: Path) -> None:

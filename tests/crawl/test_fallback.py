@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from swath.core.item import Dead, Done, Item, Outcome, Release, Retry
+from swath.crawl.failed_pages import retry_failed_pages
 from swath.crawl.fallback import MAX_REASON
 from swath.crawl.http.response import FailureKind, Response, make_failure
 from swath.crawl.seeds import load_scope, read_seeds
@@ -86,8 +87,7 @@ async def test_it_is_an_error_when_every_form_fails() -> None:
     assert key == "http://www.a.example/"
     assert isinstance(outcome, Dead)
     assert outcome.reason == (
-        "tls: because (https://a.example/; then http://a.example/ tls: because; https://www.a.example/ tls: because; "
-        "http://www.a.example/ tls: because)"
+        "tls: because (https://a.example/, http://a.example/, https://www.a.example/, http://www.a.example/)"
     )
     assert [type(one).__name__ for _, one in ended] == ["Retry", "Done"] * 3 + ["Retry"] * 3 + ["Dead"]
 
@@ -164,6 +164,60 @@ async def test_a_later_form_that_leads_back_makes_the_earlier_one_a_page(lane: s
         assert isinstance(last, Dead)
 
 
+@pytest.mark.parametrize("lane", ["host", "domain", "ip"])
+async def test_a_retry_begins_with_the_first_form_and_ends(lane: str) -> None:
+    """It fetches one form if the host is back, and fails once more if it is not. Each round tries each form."""
+    up = False
+
+    def say(url: str) -> Response:
+        found: Response = failing("refused", up="http" if up else "none")(url)
+        return found
+
+    async with handling(say, delay=0.0, retries=0, lane=lane) as (frontier, handler, actor):
+        actor.names = {"a.example": ["8.8.8.8"], "www.a.example": ["9.9.9.9"]}
+        await frontier.add(Item("https://a.example/", "a.example", 3, BARE))
+        for rounds in (1, 2, 3):
+            await drain(frontier, handler)
+            assert (await frontier.status()).dead == 1
+            assert len(actor.asked) == 4 * rounds
+            await retry_failed_pages(frontier)
+        up = True
+        await drain(frontier, handler)
+        status = await frontier.status()
+        assert (status.dead, (await frontier.counters())["pages"]) == (0, 1)
+        assert actor.asked[-1] == "https://a.example/"
+
+
+async def test_a_redirect_from_a_later_form_is_retried_for_itself() -> None:
+    """Failed pages are made ready again while it is queued: it is a page of its own, and not lost."""
+
+    def say(url: str) -> Response:
+        if url == "http://a.example/":
+            return answered(url, 302, Location="http://a.example/home")
+        found: Response = failing("refused", up="http:")(url)
+        return found
+
+    async with handling(say, delay=0.0, retries=0) as (frontier, handler, actor):
+        await frontier.add(Item("https://a.example/", "a.example", 3, BARE))
+        while actor.asked[-1:] != ["http://a.example/"]:
+            claim = await frontier.claim(limit=1)
+            if claim is not None:
+                outcome = await handler(claim.items[0])
+                await settle(claim, outcome._replace(after=0.0) if isinstance(outcome, Retry | Release) else outcome)
+        await retry_failed_pages(frontier)
+        ((key, last),) = await drain(frontier, handler)
+        assert key == "http://a.example/home"
+        assert isinstance(last, Done)
+        assert last.result == {"status": 200}
+
+
+async def test_a_later_form_has_the_priority_of_the_seed() -> None:
+    async with handling(failing("tls"), delay=0.0, retries=0, robots=False) as (_, handler, _):
+        outcome = await handler(Item("https://a.example/", "a.example", 7, BARE, partition=0, position=1))
+        assert isinstance(outcome, Done)
+        assert [form.priority for form in outcome.discovered if isinstance(form, Item)] == [7]
+
+
 async def test_a_form_that_cannot_be_reached_is_not_a_page_for_max_pages() -> None:
     async with handling(failing("tls"), delay=0.0, retries=0, robots=False, max_pages=1) as (_, handler, _):
         outcome = await handler(Item("https://a.example/", "a.example", payload=BARE, partition=0, position=1))
@@ -174,7 +228,9 @@ async def test_a_form_that_cannot_be_reached_is_not_a_page_for_max_pages() -> No
 async def test_a_long_reason_is_shortened() -> None:
     async with handling(failing("tls"), delay=0.0, retries=0, robots=False) as (_, handler, _):
         page = Item("https://a.example/", "a.example", payload=BARE, partition=0, position=1)
-        outcome = await handler._fetcher._fallback.fall_back(page, "http://a.example/", "tls: " + "x" * 9_999)
+        outcome = await handler._fetcher._fallback.fall_back(
+            page, "http://a.example/", "tls: " + "x" * 9_999, started=True
+        )
     (form,) = outcome.discovered
     assert isinstance(form, Item)
     assert len(form.payload["tried"][0][1]) == MAX_REASON

@@ -49,6 +49,9 @@ ATOM = """<feed xmlns="http://www.w3.org/2005/Atom"><title>Notes</title>
 <entry><title>One</title><link href="/1"/><link rel="edit" href="/edit/1"/></entry>
 <entry><link rel="alternate" type="text/html" href="/2"/></entry></feed>"""
 
+BASED = """<feed xmlns="http://www.w3.org/2005/Atom" xml:base="/posts/"><link href="./"/>
+<entry xml:base="2024/"><link href="one"/></entry><entry xml:base="mailto:x"><link href="two"/></entry></feed>"""
+
 RDF = """<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/">
 <channel rdf:about="https://example.com/"><title>Old</title><link>https://example.com/</link></channel>
 <item rdf:about="x"><title>One</title><link>https://example.com/1</link></item></rdf:RDF>"""
@@ -70,6 +73,7 @@ def links(reading: ParsedDocument) -> list[tuple[str, str]]:
         ),
         (ATOM, "Notes", [("/", "alternate"), ("/atom?2", "next"), ("/1", "entry"), ("/2", "entry")]),
         (RDF, "Old", [("/", "alternate"), ("/1", "entry")]),
+        (BASED, "", [("/posts/", "alternate"), ("/posts/2024/one", "entry"), ("/posts/two", "entry")]),
     ],
 )
 def test_each_kind_is_read(text: str, title: str, expected: list[tuple[str, str]]) -> None:

@@ -330,3 +330,27 @@ def test_links_keep_their_order(hrefs: list[str]) -> None:
 
 def test_the_selector_names_what_the_scanner_knows() -> None:
     assert set(SELECTOR.split(",")) == elements_module.NAMES
+
+
+@pytest.mark.parametrize(
+    ("charset", "href", "link"),
+    [
+        ("windows-1251", "/pп?q=тест#т", "/p%D0%BF?q=%F2%E5%F1%F2"),
+        ("shift_jis", "?q=日本", "/?q=%93%FA%96{"),
+        ("iso-8859-2", "?q=¢é&r", "/?q=%26%23162%3B%E9&r"),
+        ("iso-2022-jp", "?‾a", "/?%1B(J~%1B(Ba"),
+        ("utf-8", "?q=é", "/?q=%C3%A9"),
+        ("utf-16le", "?q=é", "/?q=%C3%A9"),
+    ],
+)
+def test_a_query_is_in_the_charset_of_the_page(charset: str, href: str, link: str) -> None:
+    """As browsers send it: the server that wrote the page expects its own encoding."""
+    page = f"<a href='{href}'><link rel=canonical href='{href}'>"
+    found = parse_html(page, "http://e.test/", charset=charset)
+    assert [one.url for one in found.links] == [f"http://e.test{link}"]
+    assert found.canonical == f"http://e.test{link}"
+
+
+@pytest.mark.parametrize("content", ["1url=foo", "1x;url=foo", "1e0; url=foo"])
+def test_a_refresh_without_a_separator_is_none(content: str) -> None:
+    assert parse_html(f"<meta http-equiv=refresh content='{content}'>", "http://e.test/").links == ()

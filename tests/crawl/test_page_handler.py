@@ -78,7 +78,7 @@ async def test_the_target_of_a_robots_txt_redirect_is_retried() -> None:
 @pytest.mark.parametrize("lane", ["host", "domain"])
 async def test_a_redirected_robots_txt_applies_to_its_own_host(lane: str) -> None:
     """Its Crawl-delay and sitemaps apply. The response time of the other host does not slow this one down."""
-    body = b"Sitemap: http://a.example/map.xml\nUser-agent: *\nDisallow: /private\nCrawl-delay: 20\n"
+    body = b"Sitemap: http://a.example/map.xml\nSitemap: more.xml\nUser-agent: *\nDisallow: /private\nCrawl-delay: 20\n"
 
     def say(url: str) -> Response:
         if "a.example" in url:
@@ -93,7 +93,8 @@ async def test_a_redirected_robots_txt_applies_to_its_own_host(lane: str) -> Non
         assert claim is not None
         assert [redirect.lane for redirect in claim.items] == ["b.example"]
         await settle(claim, await handler(claim.items[0]))
-        assert (await frontier.explain("http://a.example/map.xml", lane="a.example")).state == "ready"
+        for sitemap in ("map.xml", "more.xml"):
+            assert (await frontier.explain(f"http://a.example/{sitemap}", lane="a.example")).state == "ready"
         intervals = {status.lane: status.min_interval async for status in frontier.lanes()}
         assert intervals == {"a.example": 20.0, "b.example": 1.0}
 

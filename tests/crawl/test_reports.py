@@ -183,8 +183,8 @@ def test_a_dead_bare_host_name_names_the_cause_of_each_form(reported: ReportedCr
     reported.crawl("refused.test")
     (reason,) = reported.list_dead().values()
     assert reason == (
-        "refused: connection refused (https://refused.test/; then http://refused.test/ refused: connection refused; "
-        "https://www.refused.test/ dns: no such host)"
+        "refused: connection refused (https://refused.test/, http://refused.test/); "
+        "dns: no such host (https://www.refused.test/)"
     )
 
 

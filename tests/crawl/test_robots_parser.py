@@ -165,6 +165,8 @@ def test_the_rule_is_told_as_it_was_written() -> None:
         ("my-swath", False),
         ("Mozilla swath", False),
         ("*", False),
+        ("* (all robots)", False),
+        ("*\tfoo", False),
         ("*swath", False),
         ("", False),
     ],
@@ -172,7 +174,7 @@ def test_the_rule_is_told_as_it_was_written() -> None:
 def test_the_product_token_matches_exactly(line: str, ours: bool) -> None:
     text = f"User-agent: {line}\nDisallow: /ours\n\nUser-agent: *\nDisallow: /all\n"
     for agent in ("swath", "Swath", "swath/2.0"):
-        assert allowed(text, "/ours", agent) == (not ours and line != "*")
+        assert allowed(text, "/ours", agent) == (not ours and line[:2].strip() != "*")
         assert allowed(text, "/all", agent) == ours
 
 

@@ -199,6 +199,24 @@ async def test_earlier_rules_apply_while_robots_txt_cannot_be_requested(hours: i
     assert actor.asked == [ROBOTS, "http://a.example/"][: 1 + applies]
 
 
+async def test_a_request_that_fails_is_one_error_also_if_earlier_rules_apply() -> None:
+    async with handling(failing("refused"), delay=0.0, retries=0, robots=False) as (frontier, handler, _):
+        rules = policy_from_response(200, now=time.time_ns() // 1_000)
+        await frontier.learn({FACT: rules.to_json()})
+        assert isinstance(await handler(page()), Dead)
+        assert handler._stats.errors == {"refused": 1}
+
+
+async def test_a_form_of_a_bare_seed_that_sends_no_request_does_not_use_a_turn() -> None:
+    async with handling(failing("refused"), delay=0.0, retries=0) as (_, handler, actor):
+        assert isinstance(await handler(page("other")), Dead)
+        bare = page()._replace(payload={"depth": 0, "bare": True})
+        outcome = await handler(bare)
+        assert isinstance(outcome, Done)
+        assert (outcome.result or {})["fallback"] == "https://www.a.example/"
+        assert (outcome.started, actor.asked) == (False, [ROBOTS])
+
+
 def leading_away(url: str) -> Response:
     if url == ROBOTS:
         return answered(url, 302, Location="http://b.example/rules")

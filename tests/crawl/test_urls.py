@@ -345,7 +345,9 @@ def test_session_ids_are_stripped(url: str, left: str) -> None:
         ("http://e.com/%28a%29%2520b", "com,e)/(a)%20b"),
         ("http://e.com/%C3%BC", "com,e)/%c3%bc"),
         ("http://1.2.3.4/", "4,3,2,1)/"),
-        ("http://[2001:db8::1]:81/x", "[2001:db8::1]:81)/x"),
+        ("http://[2001:db8::1]:81/x", "2001:db8::1:81)/x"),
+        ("http://e.com/a//b///", "com,e)/a/b"),
+        ("http://e.com/%2F/", "com,e)/"),
     ],
 )
 def test_keys_of_the_index(url: str, key: str) -> None:

@@ -4,17 +4,23 @@ import asyncio
 import os
 import secrets
 from collections.abc import Callable, Iterator
+from itertools import islice
 from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from swath.core.errors import UsageError
+from swath.core.item import Item
 from swath.crawl import seeds, workspace
 from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.archive.record import Capture
+from swath.crawl.seed_list import Seed
 from swath.crawl.settings import CrawlSettings
+from swath.crawl.settings_file import resolve_settings
+from swath.crawl.workspace import open_workspace
 from swath.files.errors import OutputBusy
 from tests.crawl.driving import prepare, read_status, swath_command
 from tests.recorder import PATIENCE
@@ -85,6 +91,40 @@ def test_a_partial_seed_from_a_crash_is_truncated(tmp_path: Path, end: int) -> N
     os.truncate(kept, end)
     asyncio.run(prepare(settings, _seeds(0, 1_000)))
     assert kept.read_text().splitlines() == _seeds(0, 1_000)
+
+
+async def test_seeds_that_a_killed_start_has_not_queued_are_queued_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if that one gives neither the seeds nor the settings again."""
+    monkeypatch.setattr(seeds, "ADD_BATCH", 10)
+    out = str(tmp_path / "out")
+    names = [Seed(f"https://h{number}.example/", bare=number % 2 == 0) for number in range(30)]
+    for given in (names[:20], names[20:]):  # two such starts, one after the other
+        with monkeypatch.context() as patch:
+            patch.setattr(seeds, "make_seed_items", _stop_after(12))
+            with pytest.raises(ConnectionAbortedError):
+                async with open_workspace(CrawlSettings(out=out, contact="me@example.org", scope="domain"), given):
+                    pass
+    settings = resolve_settings({"out": out})
+    assert (settings.scope, settings.contact) == ("domain", "me@example.org")
+    async with open_workspace(settings, []) as opened:
+        assert opened.added == 20
+        claim = await opened.frontier.claim(limit=100)
+        assert claim is not None
+        assert {item.key: "bare" in item.payload for item in claim.items} == dict(names)
+    assert (tmp_path / "out" / seeds.FILE).read_text().split() == [seed.url for seed in names]
+    assert not (tmp_path / "out" / seeds.UNQUEUED_FILE).exists()
+
+
+def _stop_after(count: int) -> Callable[..., Iterator[Item]]:
+    plain = seeds.make_seed_items
+
+    def make(*args: Any) -> Iterator[Item]:
+        yield from islice(plain(*args), count)
+        raise ConnectionAbortedError
+
+    return make
 
 
 def test_a_refused_run_does_not_disturb_one_that_starts(tmp_path: Path) -> None:

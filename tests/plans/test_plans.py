@@ -220,12 +220,10 @@ async def test_a_part_of_a_claim_is_settled_without_the_rest(loaded: tuple[Loade
         assert cost.entries["claimed_pkey"] <= most
 
 
-@pytest.mark.parametrize("mode", ["auto", "force_custom_plan", "force_generic_plan"])
-async def test_a_drop_looks_at_no_more_than_its_items(loaded: tuple[Loaded, Loaded], mode: str) -> None:
+async def test_a_drop_looks_at_no_more_than_its_items(loaded: tuple[Loaded, Loaded]) -> None:
     """Ready and delayed items of many lanes, one of which holds the checkpoint back."""
 
-    async def cost(frontier: Loaded) -> Cost:
-        worker = await frontier.worker(mode)
+    async def cost(worker: Worker) -> Cost:
         total = Cost()
         for _ in range(ROUNDS):
             rows = await worker.trial.store.pending(limit=20 * BATCH, after=(0, 0))
@@ -235,9 +233,12 @@ async def test_a_drop_looks_at_no_more_than_its_items(loaded: tuple[Loaded, Load
             total += worker.meter.take()
         return total
 
-    less, more = await cost(loaded[0]), await cost(loaded[1])
-    looked_at_little(more, "drop")
-    grew_little(less, more, "drop")
+    modes = ("auto", "force_custom_plan", "force_generic_plan")
+    # A worker begins with a round that moves the checkpoint by one position: all of them begin before the first drop.
+    for little, large in [(await loaded[0].worker(mode), await loaded[1].worker(mode)) for mode in modes]:
+        less, more = await cost(little), await cost(large)
+        looked_at_little(more, "drop")
+        grew_little(less, more, "drop")
 
 
 async def test_the_items_of_a_lane_are_read_by_its_index(loaded: tuple[Loaded, Loaded]) -> None:

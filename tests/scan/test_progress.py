@@ -40,6 +40,7 @@ from swath.scan.sources.filesystems import LocalTree
 from swath.scan.sources.registry import open_source
 from swath.scan.sources.tree import TreeSource
 from tests.cli.conftest import run_swath
+from tests.recorder import PATIENCE
 from tests.scan.driving import settings_of
 from tests.tables.conftest import Database, a_database, name, shared  # noqa: F401  fixtures
 
@@ -278,6 +279,36 @@ async def test_a_scan_records_samples_for_everybody(tmp_path: Path, monkeypatch:
     await run(settings, after=1)
     async with opened(settings) as frontier:
         assert SAMPLES in await frontier.facts([SAMPLES])
+
+
+async def test_the_progress_continues_after_a_full_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learn, calls = swath.Frontier.learn, asyncio.Semaphore(0)
+
+    async def fail_once(frontier: swath.Frontier, facts: Any) -> None:
+        calls.release()
+        if not failed:
+            failed.append(facts)
+            raise swath.StoreFull("database or disk is full")
+        await learn(frontier, facts)
+
+    failed: list[Any] = []
+    settings = settings_of(write_lines(tmp_path / "all.jsonl"), tmp_path / "f.jsonl", check="odd", workers=1)
+    source = await asyncio.to_thread(open_source, settings)
+    prepared = await workspace.prepare(settings, source)
+    monkeypatch.setattr("swath.scan.job.REFRESH_SECONDS", 0.01)
+    monkeypatch.setattr(swath.Frontier, "learn", fail_once)
+    stop, may_end = Stop(), threading.Event()
+    job = ScanJob(settings, source, check=lambda record: may_end.wait(60) and None, fix=None, stop=stop)
+    running = asyncio.create_task(job.run(prepared))
+    try:
+        async with asyncio.timeout(PATIENCE):
+            for _ in range(2):
+                await calls.acquire()
+    finally:
+        may_end.set()
+        await running
+        source.close()
+    assert failed
 
 
 async def test_the_command_and_status_show_the_same_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

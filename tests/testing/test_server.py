@@ -206,6 +206,14 @@ def process(*arguments: str, **more: Any) -> Iterator[tuple[subprocess.Popen[str
                 it.kill()
 
 
+def test_an_unknown_kind_of_fault_is_an_error_of_the_command() -> None:
+    command = [sys.executable, "-m", "swath.testing.web", "--only", "bogus"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert "error: unknown kinds of faults: bogus. Use some of statuses, " in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_process_serves_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     path = tmp_path / "requests.jsonl"

@@ -70,6 +70,12 @@ def test_kinds_and_texts_are_bounded(log: LogRecorder) -> None:
     assert max(map(len, log.lines)) < 10_000
 
 
+def test_a_long_reason_is_not_kept_as_the_name_of_a_kind(log: LogRecorder) -> None:
+    errors = HandlerErrors(handler="handler")
+    errors.record("k", "x" * 10_000, None)
+    assert [len(name) for name, _ in errors._kinds] == [MAX_REASON_CHARS]
+
+
 def test_texts_from_outside_cannot_control_a_terminal(log: LogRecorder) -> None:
     errors = HandlerErrors(handler="handler")
     errors.record("\x1b[2J", "ValueError: \x1b]0;owned\x07\u202e", TRACE + "ValueError: \x9b2J")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from swath.frontier import Frontier
 from swath.runner import state_watch
 from swath.runner.run_state import Holder, IdleCounts, Outage, RunFacts, StopProgress, list_states
 from swath.runner.state_watch import has_ended
+from swath.runner.store_retry import StoreRetry
 from tests.bench import bench
 from tests.recorder import PATIENCE
 from tests.unit.test_runner_outages import Gate
@@ -115,6 +117,21 @@ def test_a_worker_has_ended_if_its_process_of_this_machine_has() -> None:
     assert has_ended(f"{host}:{10**30}:abc123")
     assert not has_ended(f"elsewhere:{child.pid}:abc123")
     assert not has_ended("a name that the user chose")
+
+
+class ChangedMeanwhile(dict[object, float]):
+    """Calls of a run to which another thread adds one while they are listed."""
+
+    def values(self) -> Any:
+        found = iter(super().values())
+        self[object()] = 99.0
+        yield from found
+
+
+def test_another_thread_may_read_when_the_oldest_call_was_sent() -> None:
+    retry = StoreRetry(lambda event: None)
+    retry._calls = ChangedMeanwhile({"settle": 5.0})
+    assert retry.unanswered_since == 5.0
 
 
 # runs
@@ -248,6 +265,24 @@ async def test_a_store_that_does_not_answer_is_away(monkeypatch: pytest.MonkeyPa
         running, monitor = start(b.frontier)
         await shows(monitor, "store away")
         assert monitor.states[0].detail == "the store does not answer"
+        await b.log.saw("store away: the store does not answer")
+        b.faults.held_up.pop("claim").set()
+        await b.log.saw("no longer store away, after")
+        await end(running)
+
+
+async def test_an_idle_run_logs_that_the_store_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swath.runner.run_state.SLOW_SECONDS", 0.01)
+    async with bench() as b:
+        await b.frontier.add(Item("a", "one"))
+        await b.frontier.block("one", seconds=60)
+        running, monitor = start(b.frontier)
+        await shows(monitor, "pacing")
+        hangs = b.faults.held_up["status"] = b.faults.held_up["claim"] = asyncio.Event()
+        await b.faults.saw("status", b.faults.calls["status"] + 1)
+        await b.frontier.add("b")
+        await b.log.saw("store away: the store does not answer")
+        hangs.set()
         await end(running)
 
 

@@ -3,10 +3,14 @@
 import asyncio
 import gc
 import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import swath
 from swath.core import events
 from swath.core.item import Item
 from swath.core.store import ClaimReply
@@ -278,3 +282,38 @@ async def test_a_signal_that_is_handled_outside_of_python_is_left_alone(monkeypa
         await b.frontier.add("a")
         assert (await b.frontier.run(nothing)).done == 1
     assert installed == [signal.SIGINT, signal.SIGINT]
+
+
+TWO_SIGNALS = """
+import asyncio, os, signal, sys, swath
+
+async def main():
+    stop, loop, started = swath.Stop(), asyncio.get_running_loop(), asyncio.Event()
+
+    def answer(name, first):  # the second signal comes before the loop has got the first one
+        if first:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    async def handler(item):
+        loop.call_soon(os.kill, os.getpid(), signal.SIGINT)
+        await asyncio.Event().wait()
+
+    async with swath.open(sys.argv[1]) as frontier:
+        await frontier.add("k")
+        with swath.stop_on_signals(stop, loop, on_signal=answer):
+            await frontier.run(handler, handle_signals=False, stop=stop)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_second_signal_leaves_the_items_to_their_lease_although_the_loop_ends(tmp_path: Path) -> None:
+    """Python cancels all tasks when the loop ends, and none of them may settle an item as failed then."""
+    store = f"sqlite:///{tmp_path}/work.db"
+    ran = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", TWO_SIGNALS, store], capture_output=True, text=True, check=False
+    )
+    assert ran.stderr.rstrip().endswith("KeyboardInterrupt")
+    async with swath.open(store, create=False) as frontier:
+        found = await frontier.explain("k")
+    assert (found.state, found.data["attempts"]) == ("claimed", 0), ran.stderr

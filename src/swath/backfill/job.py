@@ -325,9 +325,11 @@ def _make_watcher(settings: BackfillSettings, table: Table, on_failure: Callable
 
 
 def _describe_differences(before: dict[str, Any], now: dict[str, Any]) -> str:
-    """Return the flags of `before` that differ from those of `now`, with their values."""
+    """Return the flags of `before` that differ from those of `now`, with their values, and those that it lacks."""
     changed = [name for name in before | now if before.get(name) != now.get(name)]
-    return ", ".join(f"{_to_flag(name)} {before.get(name)!r}" for name in changed)
+    given = [f"{_to_flag(name)} {before[name]!r}" for name in changed if before.get(name) is not None]
+    missing = [_to_flag(name) for name in changed if before.get(name) is None]
+    return ", ".join([*given, *(["without " + " and ".join(missing)] if missing else [])])
 
 
 def _to_flag(name: str) -> str:

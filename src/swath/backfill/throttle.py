@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from swath import Frontier, StoreUnavailable, UsageError
+from swath import Frontier, StoreFull, StoreUnavailable, UsageError
 from swath.backfill.load_signals import LoadSignals, Overload
 from swath.backfill.ranges import LANE
 
@@ -51,7 +51,7 @@ class Throttle:
         while True:
             try:
                 await self._check()
-            except StoreUnavailable as error:
+            except (StoreUnavailable, StoreFull) as error:
                 log.debug("cannot check the database's load: %s", error)
             await asyncio.sleep(CHECK_SECONDS)
 

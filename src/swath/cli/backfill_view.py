@@ -47,7 +47,8 @@ def format_key(key: Key | None) -> str:
 
 
 def estimate_seconds_left(job: BackfillJob, progress: Progress) -> float | None:
-    if not job.stats.rate or not progress.share or progress.share >= 1:
+    """Return an estimate, or None if it is unknown, also while only a part of the first slice is covered."""
+    if not job.stats.rate or not progress.rows or not progress.share or progress.share >= 1:
         return None
     rows = progress.rows * (1 - progress.share) / progress.share
     return rows / job.stats.rate

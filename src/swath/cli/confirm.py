@@ -4,7 +4,7 @@ import signal
 import sys
 
 from swath import UsageError
-from swath.cli.terminal import is_terminal
+from swath.cli.terminal import is_terminal, print_question
 
 
 def confirm(question: str, *, refusal: str, advice: str) -> bool:
@@ -14,7 +14,7 @@ def confirm(question: str, *, refusal: str, advice: str) -> bool:
     """
     if not is_terminal(sys.stdin) or not is_terminal(sys.stderr):
         raise UsageError(f"{refusal}: there is no terminal to ask on, so {advice}")
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    print_question(question)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # the event loop does not run during the question
     try:
         answer = sys.stdin.readline()

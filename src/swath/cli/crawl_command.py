@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +89,8 @@ class CrawlCommand:
     async def _load(self, stack: AsyncExitStack, given: AsyncIterator[Seed]) -> Workspace | None:
         """Open the workspace and queue the seeds; return None if a signal stopped that."""
         settings = self._settings
-        discard = self._discard_crawl if self._fresh else None
         progress = SeedProgress(quiet=self._quiet)
+        discard = partial(self._discard_crawl, progress) if self._fresh else None
         try:
             with progress, translate_write_errors(settings.directory), cancel_on_stop(self._stop):
                 opening = open_workspace(settings, given, discard=discard, report=progress.report)
@@ -98,15 +99,17 @@ class CrawlCommand:
             print_error(f"stopped after {progress.describe()}: run the same command again to start the crawl")
             return None
 
-    async def _discard_crawl(self) -> None:
+    async def _discard_crawl(self, progress: SeedProgress) -> None:
         """Discard the crawl that the directory holds, after naming what is lost."""
         contents = await read_contents(self._settings)
-        if contents is not None:
+        if contents is None:
+            return
+        with progress.hide():
             if not self._yes or not self._quiet:
                 print_error(f"--fresh discards {view.format_contents(contents)}")
             if not self._yes:
                 _confirm_discard()
-            await discard_crawl(self._settings)
+        await discard_crawl(self._settings)
 
     async def _crawl(self, fleet: Fleet) -> str:
         watching = [asyncio.create_task(work) for work in (self._show_progress(fleet), self._report_seeds(fleet))]

@@ -36,8 +36,9 @@ async def describe_end(
 
 
 async def _find_cause(frontier: Frontier, url: str) -> str:
-    """Return why a seed was not fetched, with its host."""
-    return f"{_get_cause(await explain_key(frontier, url))} ({normalise.host(url)})"
+    """Return why a seed was not fetched, with its host unless the cause names it."""
+    cause, host = _get_cause(await explain_key(frontier, url)), normalise.host(url)
+    return cause if host in cause else f"{cause} ({host})"
 
 
 def _get_cause(found: Explanation) -> str:
@@ -59,7 +60,8 @@ def list_next_steps(
     if status.waiting:
         yield "continue", _format_crawl(settings)
     if status.dead:
-        yield "list the failures", f"swath dead --store {shlex.quote(mask_password(settings.store_url))}"
+        where = settings.out if settings.store is None else mask_password(settings.store)
+        yield "list the failures", f"swath dead --store {shlex.quote(where)}"
         yield "try them again", f"{_format_crawl(settings)} --retry-failed"
     if result.startswith(f"{NOTHING}: private: "):
         yield "permit the address", f"{_format_crawl(settings)} --allow-private"

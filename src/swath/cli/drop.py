@@ -63,22 +63,25 @@ def drop(
         run_command(store, _undo(store, selection, dry_run, json))
         return
     counts = Counts()
-    run_command(store, _count(store, selection, counts, silent=json))
+    run_command(store, _count(store, selection, counts))
+    text = counts.describe(selection)
+    if not json:
+        print_line(text)
     if dry_run:
         if json:
             print_json(counts.as_dict())
-    elif yes or _confirm():
+    elif yes or _confirm(f"{text} Drop them?" if json else "Drop them?"):
         run_command(store, _drop(store, selection, json))
     else:
         print_error("nothing was dropped")
         raise typer.Exit(ExitCode.NEGATIVE)
 
 
-def _confirm() -> bool:
+def _confirm(question: str) -> bool:
     """Ask the user. The question stands outside the event loop, where Ctrl-C ends it at once."""
     try:
         return confirm(
-            "Drop them?",
+            question,
             refusal="nothing was dropped",
             advice="add --yes to drop these items, or --dry-run to only count them",
         )
@@ -171,8 +174,8 @@ class Counts:
         return f"{text}."
 
 
-async def _count(store: str | None, selection: Selection, counts: Counts, *, silent: bool) -> int:
-    """Count the selected items, and print what would happen. Take in discovered items first, so that they count."""
+async def _count(store: str | None, selection: Selection, counts: Counts) -> int:
+    """Count the selected items. Take in discovered items first, so that they count."""
     async with open_frontier(store) as frontier:
         if not await _check_lanes(frontier, selection):
             return ExitCode.NEGATIVE
@@ -185,12 +188,9 @@ async def _count(store: str | None, selection: Selection, counts: Counts, *, sil
                     async for item in frontier.pending(lane=lane, revisits=True):
                         if selection.matches(item):
                             counts.add(item.state, revisit=item.revisit)
-    text = counts.describe(selection)
     if not counts.waiting:
-        print_error(text)
+        print_error(counts.describe(selection))
         return ExitCode.NEGATIVE
-    if not silent:
-        print_line(text)
     return ExitCode.OK
 
 

@@ -32,7 +32,7 @@ MEANINGS = {
     ExitCode.STORE: "the store is unreachable, busy or full: try again",
     ExitCode.SCHEMA: "the store has another format, or is not a swath store",
     ExitCode.TAKEN_OVER: "another process has taken over the work",
-    ExitCode.INTERRUPTED: "stopped with Ctrl-C",
+    ExitCode.INTERRUPTED: "stopped with Ctrl-C or SIGTERM",
 }
 
 _CODES: tuple[tuple[type[SwathError], ExitCode], ...] = (

@@ -61,7 +61,7 @@ def export(
             envvar="SWATH_STORE",
             show_envvar=True,
             metavar="STORE",
-            show_default="frontier.db in DIR",
+            show_default="that of the crawl in DIR",
             help="Frontier of the crawl",
         ),
     ] = None,

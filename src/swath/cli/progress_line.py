@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from swath.cli.terminal import is_terminal, make_console
+from swath.cli.terminal import is_terminal, make_console, print_error
 
 PLAIN_SECONDS = 10.0
 
@@ -38,4 +38,4 @@ class ProgressLine:
             self._live.update(self._task, description=text, completed=completed)
         elif self._clock() >= self._next_line:
             self._next_line = self._clock() + PLAIN_SECONDS
-            print(f"swath: {text}", file=sys.stderr, flush=True)
+            print_error(text)

@@ -118,6 +118,18 @@ class SeedProgress:
         if self._line is not None:
             self._line.stop()
 
+    @contextmanager
+    def hide(self) -> Iterator[None]:
+        """Show nothing while the user is asked a question."""
+        if self._line is None:
+            yield
+            return
+        self._line.stop()
+        try:
+            yield
+        finally:
+            self._line.start()
+
     def report(self, doing: str, count: int) -> None:
         """Show that `count` seeds were read or queued so far."""
         if doing == READ:

@@ -19,7 +19,7 @@ def show(
             "--store",
             envvar="SWATH_STORE",
             show_envvar=True,
-            metavar="URL",
+            metavar="STORE",
             show_default="that of the crawl in DIR",
             help="Frontier of the crawl",
         ),
@@ -43,6 +43,11 @@ def show(
     """Print an archived page: its status line, its headers and its decoded body.
 
     Exits with 1 if the archive does not have the page, and says why as far as the crawl knows.
+
+    Examples:
+        swath show https://example.com/about
+        swath show example.com --headers --out news
+        swath show https://example.com/logo.png --body > logo.png
     """
     run_command(store, _show(url, out, store, headers, body, raw, time, all_captures, json))
 

@@ -1,6 +1,7 @@
 """ShowCommand: find the capture of a URL, and print it."""
 
 import asyncio
+import shlex
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from swath import Frontier, UsageError
 from swath.cli.exit_codes import ExitCode
 from swath.cli.explain import explain_in_crawl
 from swath.cli.formatting import escape, format_size, format_time, pluralize
-from swath.cli.terminal import is_terminal, print_error, print_json_line, print_note, print_rows
+from swath.cli.terminal import is_terminal, print_error, print_json_line, print_line, print_note, print_rows
 from swath.crawl.archive.cdxj import IndexEntry
 from swath.crawl.archive.lookup import find_captures, find_lines
 from swath.crawl.archive.warc_reader import ArchivedResponse, read_response
@@ -125,7 +126,7 @@ class ShowCommand:
             where = response.fields.get("warc-refers-to-target-uri", "another page")
             raise UsageError(f"the body is that of {where}, which is not in {self._directory}: see other directories")
         if self._part == "page":
-            print()
+            print_line("")
         if self._part == "raw":
             _write_bytes(source.body)
             return
@@ -183,7 +184,7 @@ async def _list_rows(captures: Sequence[IndexEntry]) -> AsyncIterator[Sequence[s
 
 def _print_head(response: ArchivedResponse) -> None:
     for line in response.head.decode("latin-1").splitlines():
-        print(escape(line, keep="\t"))
+        print_line(line, keep="\t")
 
 
 def _print_body(body: bytes, content_type: str | None, url: str) -> None:
@@ -194,7 +195,7 @@ def _print_body(body: bytes, content_type: str | None, url: str) -> None:
             return
         kind = parse_media_type(content_type) or "unknown type"
         size = format_size(len(body))
-        print_note(f"{kind}, {size}: not text. To save it, run `swath show '{url}' --body > FILE`")
+        print_note(f"{kind}, {size}: not text. To save it, run `swath show {shlex.quote(url)} --body > FILE`")
         return
     text, _ = decode_text(body, content_type)
     if is_terminal():

@@ -55,9 +55,14 @@ def is_terminal(stream: TextIO | None = None) -> bool:
 # Text
 
 
-def print_line(text: str, *, stderr: bool = False) -> None:
-    """Print a text with its line breaks, and flush it: a reader may wait for it."""
-    print(escape(text, keep="\n"), file=sys.stderr if stderr else sys.stdout, flush=True)
+def print_line(text: str, *, stderr: bool = False, keep: str = "\n") -> None:
+    """Print a text with its line breaks, and flush it: a reader may wait for it. Escape what is not in `keep`."""
+    print(escape(text, keep=keep), file=sys.stderr if stderr else sys.stdout, flush=True)
+
+
+def print_question(text: str) -> None:
+    """Print a question to standard error, with the cursor behind it."""
+    print(f"{escape(text)} [y/N] ", end="", file=sys.stderr, flush=True)
 
 
 def print_error(message: str) -> None:

@@ -95,4 +95,4 @@ def _remove_files(directory: Path) -> None:
 
 
 def _list_small_files() -> list[str]:
-    return [index.FILE, settings_file.FILE, seeds.FILE]
+    return [index.FILE, settings_file.FILE, seeds.FILE, seeds.UNQUEUED_FILE]

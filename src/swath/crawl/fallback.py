@@ -8,7 +8,7 @@ form again.
 
 from typing import Any, Final
 
-from swath import DEFAULT_PRIORITY, Done, Frontier, Item, retry_while_unavailable
+from swath import Done, Frontier, Item, retry_while_unavailable
 from swath.crawl.archive.record import Capture
 from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.failed_pages import RETRY_FACT
@@ -63,17 +63,17 @@ class Fallback:
             return None
         return forms[0]
 
-    async def fall_back(self, item: Item, form: str, reason: str) -> Done:
-        """Return the outcome of a form that cannot be reached."""
+    async def fall_back(self, item: Item, form: str, reason: str, *, started: bool) -> Done:
+        """Return the outcome of a form that cannot be reached. `started` says whether a request was sent this time."""
         tried = [*item.payload.get(TRIED, ()), [item.key, reason[:MAX_REASON]]]
         found = {FALLBACK: form, "error": reason}
         await retry_while_unavailable(lambda: self._frontier.reopen_done(form, result_key=FALLBACK))  # an earlier round
         return item.done(
             result=found,
-            discovered=[Item(form, self._lane_of(form), DEFAULT_PRIORITY, {**item.payload, TRIED: tried})],
+            discovered=[Item(form, self._lane_of(form), item.priority, {**item.payload, TRIED: tried})],
             facts={ROUND_PREFIX + tried[0][0]: await self._facts.get(RETRY_FACT)},
             output=[Capture(build_line(item, found), None)],
-            started=not reason.startswith("dns:"),
+            started=started,
         )
 
     async def restart(self, item: Item) -> Done | None:
@@ -82,7 +82,7 @@ class Fallback:
         The first form is tried again instead, and leads back to this one if it fails.
         """
         tried = (item.payload or {}).get(TRIED)
-        if not tried:
+        if not tried or not _is_bare(item):  # the target of a redirect is a page of its own, and has the forms, too
             return None
         first = tried[0][0]
         retry = await self._facts.get(RETRY_FACT)
@@ -113,9 +113,11 @@ def _is_bare(item: Item) -> bool:
 
 
 def describe_forms(item: Item, reason: str) -> str:
-    """Return the reason why a page is given up. For a bare seed it is that of the first form, and names the others."""
+    """Return the reason why a page is given up. For a bare seed it has each cause, with the forms that failed so."""
     tried: list[tuple[str, str]] = (item.payload or {}).get(TRIED, [])
     if not tried:
         return reason
-    (first, cause), *others = (*tried, (item.key, reason))
-    return f"{cause} ({first}; then {'; '.join(f'{url} {failed}' for url, failed in others)})"
+    forms_by_cause: dict[str, list[str]] = {}
+    for url, cause in (*tried, (item.key, reason)):
+        forms_by_cause.setdefault(cause, []).append(url)
+    return "; ".join(f"{cause} ({', '.join(forms)})" for cause, forms in forms_by_cause.items())

@@ -82,7 +82,7 @@ class PageFetcher:
         """
         form = await self._fallback.find_next_form(item, reason.partition(":")[0])
         if form is not None:
-            return await self._fallback.fall_back(item, form, reason)
+            return await self._fallback.fall_back(item, form, reason, started=started)
         return give_up_page(item, describe_forms(item, reason), attempts=attempts, started=started)
 
 

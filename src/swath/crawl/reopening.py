@@ -1,6 +1,7 @@
 """Queue pages again that were refused for a reason that no longer holds."""
 
 from swath import Frontier
+from swath.crawl.failed_pages import forget_host_failures
 from swath.crawl.refusal import EXCLUDED, PRIVATE, REFUSED_PRIVATE
 
 FACT = "reopened private"  # key of the fact: how many private pages had been refused when they were queued again
@@ -22,5 +23,6 @@ async def reopen_private(frontier: Frontier, *, newly_allowed: bool) -> int:
         reopened = await reopen_refused(frontier, PRIVATE)
         await frontier.learn({FACT: refused})
     if newly_allowed and (await frontier.status()).dead:
+        await forget_host_failures(frontier)  # such as a robots.txt that redirects to a private address
         reopened += await frontier.reopen_dead(reason=f"{PRIVATE}:")
     return reopened

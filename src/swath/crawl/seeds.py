@@ -2,7 +2,8 @@
 
 import fcntl
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
-from itertools import islice
+from io import StringIO
+from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
@@ -15,8 +16,10 @@ from swath.crawl.seed_list import BadSeed, Seed, parse_seed
 from swath.crawl.settings import MAX_HOSTS_WITHOUT_CONTACT, CrawlSettings
 from swath.crawl.urls import normalise
 from swath.crawl.urls.scope import NameSet, Scope, build_scope
+from swath.files.replace_file import replace_file
 
 FILE = "seeds.txt"
+UNQUEUED_FILE = "seeds-unqueued.txt"  # exists while seeds are queued, and after a start that was killed meanwhile
 REPORT_EVERY = 1_000  # seeds that are read between two reports of the progress
 ADD_BATCH = 10_000  # seeds that are added at once
 BARE_MARK = "\t"  # ends the line of a bare seed in the file of checked seeds
@@ -104,13 +107,12 @@ def ask_for_contact(why: str) -> str:
     )
 
 
-def save_seeds(directory: Path, seeds: TextIO) -> None:
-    """Append the new seeds to `seeds.txt`."""
-    with (directory / FILE).open("a+b") as saved:
+def save_seeds(directory: Path) -> None:
+    """Append the seeds that are not queued yet to `seeds.txt`, unless it has them."""
+    with (directory / FILE).open("a+b") as saved, _open_unqueued(directory) as unqueued:
         fcntl.flock(saved, fcntl.LOCK_EX)  # another run may start at the same time
         known = NameSet(_read_whole_lines(saved))
-        seeds.seek(0)
-        urls = (line.rstrip() for line in seeds)
+        urls = (line.rstrip() for line in unqueued)
         saved.writelines(f"{url}\n".encode() for url in urls if url not in known)
 
 
@@ -134,22 +136,42 @@ def read_first_seed(directory: Path) -> str:
         return saved.readline().strip()
 
 
-async def queue_seeds(frontier: Frontier, settings: CrawlSettings, checked: TextIO, *, report: ReportProgress) -> int:
-    """Add an item for each seed of a file that `check_seeds` has written; return how many are new."""
-    items = make_seed_items(settings, checked)
+def save_unqueued(directory: Path, checked: TextIO, *, resumed: bool) -> None:
+    """Copy the seeds that `check_seeds` has written to a file that exists until `queue_seeds` has added all of them.
+
+    Seeds of an earlier start of a resumed crawl, which was killed before that, stay in the file.
+    """
+    checked.seek(0)
+    with _open_unqueued(directory) if resumed else StringIO() as earlier:
+        replace_file(directory / UNQUEUED_FILE, chain(earlier, checked))
+
+
+def _open_unqueued(directory: Path) -> TextIO:
+    try:
+        return (directory / UNQUEUED_FILE).open()
+    except FileNotFoundError:
+        return StringIO()
+
+
+async def queue_seeds(frontier: Frontier, settings: CrawlSettings, *, report: ReportProgress) -> int:
+    """Add an item for each seed that is not queued yet, also those of a start that was killed; return how many are
+    new."""
     queued = added = 0
     report(QUEUED, 0)
-    while batch := list(islice(items, ADD_BATCH)):
-        added += await frontier.add(batch)
-        queued += len(batch)
-        report(QUEUED, queued)
+    with _open_unqueued(settings.directory) as unqueued:
+        items = make_seed_items(settings, unqueued)
+        while batch := list(islice(items, ADD_BATCH)):
+            added += await frontier.add(batch)
+            queued += len(batch)
+            report(QUEUED, queued)
+    (settings.directory / UNQUEUED_FILE).unlink(missing_ok=True)
     return added
 
 
 def make_seed_items(settings: CrawlSettings, checked: TextIO) -> Iterator[Item]:
+    """Yield the items of seeds in the format of `check_seeds`."""
     lane_of = get_lane_namer(settings.lane)
     priority = choose_priority(settings.priority_by, 0)
-    checked.seek(0)
     for line in checked:
         url = line.rstrip()
         payload = {"depth": 0, BARE: True} if line.endswith(f"{BARE_MARK}\n") else {"depth": 0}

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 
 from swath import InvalidSetting, StoreURL, UsageError, find_passwords, mask_password
 from swath.crawl.settings import SETTINGS, CrawlSettings, format_flag
+from swath.files.replace_file import replace_file
 
 FILE = "crawl.json"
 STORE = "store"
@@ -65,10 +66,7 @@ def save_settings(settings: CrawlSettings) -> None:
     values = _list_values(settings)
     if find_passwords(settings.store or "") or lacks_password(settings):
         values[NO_PASSWORD] = True
-    path = settings.directory / FILE
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(values, indent=2) + "\n")
-    new.replace(path)
+    replace_file(settings.directory / FILE, [json.dumps(values, indent=2), "\n"])
 
 
 def find_changes(settings: CrawlSettings) -> Sequence[str]:

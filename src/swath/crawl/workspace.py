@@ -79,8 +79,10 @@ async def _prepare(
     directory = settings.directory
     with TemporaryFile("w+", dir=directory) as checked:
         changes = find_changes(settings)
+        count = 0
         if discard is not None:
-            if not await seeds.check_seeds(settings, given, checked, report=report):
+            count = await seeds.check_seeds(settings, given, checked, report=report)
+            if not count:
                 raise UsageError("--fresh starts over: give the URLs to start from, or --seeds")
             await discard()
         elif (directory / DISCARD_MARKER).exists():
@@ -89,8 +91,10 @@ async def _prepare(
         resumed = frontier is not None and await check_is_crawl(frontier, settings)
         if not resumed:
             _refuse_orphans(directory)
-        if discard is None and not await seeds.check_seeds(settings, given, checked, report=report):
-            _check_without_seeds(settings, resumed)
+        if discard is None:
+            count = await seeds.check_seeds(settings, given, checked, report=report)
+            if not count:
+                _check_without_seeds(settings, resumed)
         if frontier is None:
             frontier = await stack.enter_async_context(
                 swath.open(settings.store_url, **_build_frontier_settings(settings))
@@ -104,7 +108,9 @@ async def _prepare(
                 newly_allowed = not (await frontier.facts([SETTINGS_FACT])).get(SETTINGS_FACT, {}).get("allow_private")
                 if reopened := await reopen_private(frontier, newly_allowed=newly_allowed):
                     changes = [*changes, _describe_reopened(reopened)]
-        await asyncio.to_thread(seeds.save_seeds, directory, checked)
+        if count:
+            await asyncio.to_thread(seeds.save_unqueued, directory, checked, resumed=resumed)
+        await asyncio.to_thread(seeds.save_seeds, directory)
         # Store this before the first seed: a frontier that has items but not this fact does not belong to a crawl.
         out = str(directory.resolve())
         await frontier.learn(
@@ -113,8 +119,8 @@ async def _prepare(
                 ARCHIVE_FACT_PREFIX + get_archive_name(directory): out,
             }
         )
-        added = await seeds.queue_seeds(frontier, settings, checked, report=report)
-    save_settings(settings)
+    await asyncio.to_thread(save_settings, settings)  # first: a start that is killed while it queues may be resumed
+    added = await seeds.queue_seeds(frontier, settings, report=report)
     return Workspace(settings, frontier, added, changes, resumed)
 
 

@@ -392,11 +392,14 @@ class Dispatcher:
         self._signal = signal
 
     def read_facts(self) -> RunFacts:
-        """Return facts for `RunMonitor`. They are computed when it is read, not for every item."""
+        """Return facts for `RunMonitor`. They are computed when it is read, not for every item.
+
+        Any thread may call this, so it copies collections before it iterates over them.
+        """
         return RunFacts(
             now=lease_clock(),
             in_flight=self.in_flight.items,
-            expired=sum(state.leased.remaining for state in self.in_flight.expired),
+            expired=sum(state.leased.remaining for state in self.in_flight.expired.copy()),
             outage=self._retry.outage,
             unanswered_since=self._retry.unanswered_since,
             paused_since=self.paused_since,

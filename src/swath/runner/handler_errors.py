@@ -51,7 +51,7 @@ class HandlerErrors:
 
         `cause` is the exception or its traceback as text.
         """
-        places = list_places(cause)
+        places, reason = list_places(cause), reason[:MAX_REASON_CHARS]
         path = next((place for place in reversed(places) if not place.startswith(_PASSED_THROUGH)), None)
         kind = (reason.partition(":")[0], path or next(reversed(places), None))
         key = _make_printable(key)[:MAX_REASON_CHARS]

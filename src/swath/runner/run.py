@@ -149,7 +149,10 @@ class _Run:
             claiming.add_done_callback(self._end_claiming)
             for loop in (dispatcher.enforce_deadlines, dispatcher.renew_leases, dispatcher.watch_signal):
                 self._start(loop())
-            self._start(self._watch.watch(lambda: self._read_facts().idle_since, lambda: self._monitor.states))
+            self._start(
+                self._watch.look_repeatedly(lambda: self._read_facts().idle_since, lambda: self._monitor.states)
+            )
+            self._start(self._watch.log_repeatedly(lambda: self._monitor.states))
             reason, cancelled = await self._wait_for_end()
             if reason not in get_args(Until):
                 self._begin_stop(reason)
@@ -207,6 +210,8 @@ class _Run:
         try:
             return await asyncio.shield(self._end), None
         except asyncio.CancelledError as cancelled:
+            if self._stop.abort_error is not None:
+                raise self._stop.abort_error from None
             return "cancelled", cancelled
 
     # The end

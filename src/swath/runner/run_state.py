@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 StateName = Literal["stopping", "store away", "disk full", "paused", "throttled", "leased", "pacing", "delayed"]
 
 SLOW_SECONDS = 3.0  # a store that has not answered a call for this long counts as away
+NO_ANSWER = "the store does not answer"
 
 
 class RunState(NamedTuple):
@@ -103,7 +104,7 @@ def _find_outage(facts: RunFacts) -> Outage | None:
     since = facts.unanswered_since
     if since is None or facts.now - since < SLOW_SECONDS:
         return None
-    return Outage("the store does not answer", since, full=False)
+    return Outage(NO_ANSWER, since, full=False)
 
 
 def _explain_waiting(waiting: IdleCounts, noun: str) -> Iterator[tuple[StateName, str]]:

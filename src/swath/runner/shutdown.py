@@ -143,5 +143,7 @@ def _handle_signal(number: int, frame: FrameType | None) -> None:
     for listener in signalled_before:
         if listener.delivered:
             listener.loop.call_soon_threadsafe(listener.stop.abort, error)
+        else:
+            listener.stop.abort_error = error  # without `on_change`: the error below ends the loop
     if not all(listener.delivered and listener.in_loop_thread for listener in signalled_before):
         raise error  # a handler blocks the loop, or this thread only waits for the loop

@@ -11,7 +11,7 @@ from swath.core.clock import as_datetime, lease_clock
 from swath.core.lane import hash_key, locate_lane
 from swath.core.status import summarize_status
 from swath.core.store import Store
-from swath.runner.run_state import Holder, IdleCounts, RunState, StateName
+from swath.runner.run_state import NO_ANSWER, Holder, IdleCounts, RunState, StateName
 from swath.runner.store_retry import UNAVAILABLE
 
 log = logging.getLogger("swath.runner")
@@ -19,7 +19,7 @@ log = logging.getLogger("swath.runner")
 WATCH_SECONDS = 1.0
 IDLE_SECONDS = 1.0  # a run that has had no item for this long asks what it waits for
 MAX_PENDING = 100  # items among which a claimed one is looked for
-LOGGED_ELSEWHERE = {"stopping", "store away", "disk full"}
+LOGGED_ELSEWHERE = {"stopping", "store away", "disk full"}  # except a store that does not answer
 
 _OWN_NAME = re.compile(r"(?P<host>.+):(?P<pid>\d+):[0-9a-f]{6}")  # of a worker, as `Session` chooses it
 
@@ -32,7 +32,9 @@ class StateWatch:
         self._looked: tuple[float, IdleCounts] | None = None  # the `idle_since` of the run, and its counts then
         self._logged: dict[StateName, tuple[float, int]] = {}  # when a state began that was logged, and its level
 
-    async def watch(self, idle_since: Callable[[], float | None], states: Callable[[], tuple[RunState, ...]]) -> None:
+    async def look_repeatedly(
+        self, idle_since: Callable[[], float | None], states: Callable[[], tuple[RunState, ...]]
+    ) -> None:
         while True:
             since = idle_since()
             if since is not None and lease_clock() - since >= IDLE_SECONDS:
@@ -40,6 +42,12 @@ class StateWatch:
                     self._looked = since, await self._look()
                 except UNAVAILABLE:
                     self._looked = None  # the claim loop reports it
+                self.log_changes(states())
+            await asyncio.sleep(WATCH_SECONDS)
+
+    async def log_repeatedly(self, states: Callable[[], tuple[RunState, ...]]) -> None:
+        """Log changes also while the store does not answer `look_repeatedly`."""
+        while True:
             self.log_changes(states())
             await asyncio.sleep(WATCH_SECONDS)
 
@@ -74,8 +82,12 @@ class StateWatch:
     def log_changes(self, states: tuple[RunState, ...]) -> None:
         """Log which states have begun and ended since the last call."""
         now = lease_clock()
-        current = {state.name: state for state in states if state.name not in LOGGED_ELSEWHERE}
-        for name in self._logged.keys() - current.keys():
+        current = {
+            state.name: state
+            for state in states
+            if state.name not in LOGGED_ELSEWHERE or state.detail.startswith(NO_ANSWER)
+        }
+        for name in self._logged.keys() - {state.name for state in states}:
             since, level = self._logged.pop(name)
             log.log(level, "no longer %s, after %.1f s", name, now - since)
         for name, state in current.items():
@@ -89,7 +101,7 @@ class StateWatch:
         if state.name == "leased" and self._looked is not None:
             holder = self._looked[1].holder
             return holder is not None and holder.ended
-        return state.name == "paused"
+        return state.name in ("paused", "store away")
 
 
 def has_ended(worker: str) -> bool:

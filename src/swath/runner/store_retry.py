@@ -86,8 +86,8 @@ class StoreRetry:
 
     @property
     def unanswered_since(self) -> float | None:
-        """When the oldest call that has no answer yet was sent."""
-        return next(iter(self._calls.values()), None)
+        """When the oldest call that has no answer yet was sent. Any thread may read this."""
+        return next(iter(self._calls.copy().values()), None)
 
     def note_begin(self) -> object:
         """Note that a call was sent. Pass the result to `note_end`."""

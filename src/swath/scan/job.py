@@ -93,7 +93,7 @@ class ScanJob:
         while True:
             try:
                 await self._read_progress(frontier)
-            except swath.StoreUnavailable:
+            except (swath.StoreUnavailable, swath.StoreFull):
                 pass  # the runner reports it and waits
             await asyncio.sleep(REFRESH_SECONDS)
 

@@ -9,7 +9,9 @@ SNIFFED = 1_024
 MAX_HEADER = 200
 
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
-_FEED = frozenset({"application/rss+xml", "application/atom+xml", "application/rdf+xml", "application/feed+xml"})
+_FEED = frozenset(
+    {"application/rss+xml", "application/atom+xml", "application/rdf+xml", "application/feed+xml", "text/rss+xml"}
+)
 _XML = frozenset({"application/xml", "text/xml"})
 _GZIP = frozenset({"application/gzip", "application/x-gzip"})
 _UNKNOWN = frozenset({"", "unknown/unknown", "application/unknown", "*/*"})

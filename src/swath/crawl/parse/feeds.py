@@ -138,12 +138,12 @@ class _FeedBuilder:
     """Collects the links while expat parses the document."""
 
     def __init__(self, url: str) -> None:
-        self.url = url
         self.title = ""
         self.links: dict[str, Link] = {}
         self.truncated = False
         self.malformed = False
         self._names: list[str] = []
+        self._bases = [url]  # of the document, and of each open element (xml:base)
         self._text: list[str] | None = None
         self._size = 0
 
@@ -154,6 +154,8 @@ class _FeedBuilder:
         if not self._names and name not in _ROOTS:
             raise expat.ExpatError(f"root element {name[:100]} is not a feed")
         self._names.append(name)
+        base = attributes.get("xml:base")
+        self._bases.append((normalise(base, self._bases[-1]) if base else None) or self._bases[-1])
         self._text = None
         if name == "link" and "href" in attributes:
             self._add_link(attributes)
@@ -167,10 +169,12 @@ class _FeedBuilder:
 
     def end(self, tag: str) -> None:
         name = self._names.pop()
-        if self._text is None:
-            return
-        text, self._text = "".join(self._text).strip(), None
-        parent = self._names[-1] if self._names else ""
+        if self._text is not None:
+            text, self._text = "".join(self._text).strip(), None
+            self._add_text(name, self._names[-1] if self._names else "", text)
+        self._bases.pop()
+
+    def _add_text(self, name: str, parent: str, text: str) -> None:
         match name, parent:
             case "loc", "url":
                 self.add(text, "entry")
@@ -198,7 +202,7 @@ class _FeedBuilder:
 
     def add(self, text: str, kind: str, *, absolute: bool = False) -> None:
         """Add a URL if it is valid. With `absolute`, relative URLs are ignored, as in text files."""
-        url = normalise(text, None if absolute else self.url)
+        url = normalise(text, None if absolute else self._bases[-1])
         if not text or url is None or url in self.links:
             return
         if len(self.links) >= MAX_ENTRIES:

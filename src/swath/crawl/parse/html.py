@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 
+from swath.crawl.parse.charset import encode_query
 from swath.crawl.parse.directives import NO_DIRECTIVES, Directives, parse_directives
 from swath.crawl.parse.document import Link, ParsedDocument, clean_title
 from swath.crawl.parse.elements import find_elements
@@ -18,12 +19,14 @@ _PAGES = frozenset({"", "text/html", "application/xhtml+xml"})
 _FEEDS = frozenset(
     {"application/rss+xml", "application/atom+xml", "application/rdf+xml", "application/xml", "text/xml"}
 )
-_REFRESH = re.compile(r"""\s*+[0-9.]++\s*+[;,]?+\s*+(?:url\s*+=\s*+)?+(?:"([^"]*)|'([^']*)|(.*))""", re.I | re.DOTALL)
+_REFRESH = re.compile(
+    r"""\s*+[0-9.]++(?=[\s;,])\s*+[;,]?+\s*+(?:url\s*+=\s*+)?+(?:"([^"]*)|'([^']*)|(.*))""", re.I | re.DOTALL
+)
 
 
-def parse_html(text: str, url: str, *, agent: str = AGENT) -> ParsedDocument:
+def parse_html(text: str, url: str, *, agent: str = AGENT, charset: str = "utf-8") -> ParsedDocument:
     """Parse a page at a normalised URL. Links are in document order, without duplicates. A link is `nofollow` only if
-    all of its occurrences are."""
+    all of its occurrences are. `charset` is the encoding that the page was decoded from."""
     title = ""
     base: str | None = None
     canonical: str | None = None
@@ -56,7 +59,8 @@ def parse_html(text: str, url: str, *, agent: str = AGENT) -> ParsedDocument:
     base_url = normalise(base, url) or url if base else url
     links: dict[str, Link] = {}
     new = tuple.__new__  # faster than Link(…)
-    for target, (kind, nofollow) in zip(normalise_all(hrefs, base_url), hrefs.values(), strict=True):
+    targets = normalise_all([encode_query(href, charset) for href in hrefs], base_url)
+    for target, (kind, nofollow) in zip(targets, hrefs.values(), strict=True):
         if target is None:
             continue
         if target not in links:
@@ -70,7 +74,7 @@ def parse_html(text: str, url: str, *, agent: str = AGENT) -> ParsedDocument:
         title=title,
         links=tuple(links.values()),
         base=base_url,
-        canonical=normalise(canonical, base_url) if canonical else None,
+        canonical=normalise(encode_query(canonical, charset), base_url) if canonical else None,
         directives=directives,
         truncated=cut,
     )
@@ -88,7 +92,7 @@ def _find_link(name: str, attributes: Mapping[str, str | None]) -> tuple[str, st
         case "frame" | "iframe":
             return "frame", attributes.get("src")
         case "meta" if (attributes.get("http-equiv") or "").strip().lower() == "refresh":
-            return "refresh", _parse_refresh_target(attributes.get("content") or "")
+            return "refresh", parse_refresh_target(attributes.get("content") or "")
         case _:
             return "", None
 
@@ -111,6 +115,7 @@ def _parse_meta_directives(attributes: Mapping[str, str | None], agent: str) -> 
     return parse_directives(attributes.get("content") or "")
 
 
-def _parse_refresh_target(content: str) -> str | None:
+def parse_refresh_target(content: str) -> str | None:
+    """Return the URL in a Refresh header or the content of such a meta element, as written; None if it is invalid."""
     found = _REFRESH.match(content[:MAX_TEXT])
     return (found[1] or found[2] or found[3] or "").strip() if found else None

@@ -3,13 +3,14 @@
 from typing import NamedTuple
 
 from swath.crawl.http.content_coding import DecodedBody, decode_content
-from swath.crawl.http.response import Response
+from swath.crawl.http.response import Headers, Response
 from swath.crawl.parse import charset
 from swath.crawl.parse.content_type import detect_kind
 from swath.crawl.parse.directives import parse_x_robots_tag
 from swath.crawl.parse.document import ParsedDocument
 from swath.crawl.parse.feeds import parse_feed
-from swath.crawl.parse.html import parse_html
+from swath.crawl.parse.html import parse_html, parse_refresh_target
+from swath.crawl.urls.normalise import normalise
 
 
 class ParsedPage(NamedTuple):
@@ -44,14 +45,21 @@ def parse_decoded_page(
     decode_error = decoded.error or ("truncated at the limit" if decoded.truncated else None)
     content_type = headers.get("content-type")
     reading = _parse_document(decoded.body, url, content_type, agent, sitemap)
+    links = [] if (target := _find_refresh_target(headers, url)) is None else [target]
     if reading is None:
-        return ParsedPage(noarchive=directives.noarchive, noindex=directives.noindex, decode_error=decode_error)
+        return ParsedPage(
+            links=tuple(links),
+            nofollow=directives.nofollow,
+            noarchive=directives.noarchive,
+            noindex=directives.noindex,
+            decode_error=decode_error,
+        )
     directives = directives.merge(reading.directives)
-    links, sitemaps = [], []
+    sitemaps = []
     for target, named, nofollow in reading.links:
         if named == "sitemap":
             sitemaps.append(target)
-        elif not nofollow:
+        elif not nofollow and target not in links[:1]:
             links.append(target)
     return ParsedPage(
         title=reading.title,
@@ -65,6 +73,12 @@ def parse_decoded_page(
     )
 
 
+def _find_refresh_target(headers: Headers, url: str) -> str | None:
+    """Return the normalised URL of a Refresh header, which works like `<meta http-equiv=refresh>`."""
+    target = parse_refresh_target(headers.get("refresh") or "")
+    return normalise(target, url) if target else None
+
+
 def _parse_document(
     body: bytes, url: str, content_type: str | None, agent: str, sitemap: bool
 ) -> ParsedDocument | None:
@@ -72,5 +86,6 @@ def _parse_document(
     if kind in ("feed", "sitemap"):
         return parse_feed(body, url, content_type)
     if kind == "html":
-        return parse_html(charset.decode_text(body, content_type)[0], url, agent=agent)
+        text, name = charset.decode_text(body, content_type)
+        return parse_html(text, url, agent=agent, charset=name)
     return None

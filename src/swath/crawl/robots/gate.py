@@ -163,6 +163,7 @@ class RobotsGate:
         known = await self._record_failure(origin, response, response.reason, lane=item.lane)
         if not isinstance(known, OriginFailure):
             return await self._fetcher.settle_failure(item, response)
+        self._stats.errors[known.kind] += 1
         wait = self._compute_seconds_to_retry(known)
         if wait and self._one_host_per_lane:
             await self._pacing.block(item.lane, wait)
@@ -246,6 +247,7 @@ class RobotsGate:
     async def _record(self, origin: str, response: Response, *, lane: str, redirects: int) -> Known:
         """Store what a response says about an origin's rules, or that there was none."""
         if (reason := _describe_failure(origin, response)) is not None:
+            self._stats.errors[reason.partition(":")[0]] += 1
             return await self._record_failure(origin, response, reason, lane=lane)
         self._stats.robots_fetched += 1
         body = b""
@@ -263,7 +265,6 @@ class RobotsGate:
     async def _record_failure(
         self, origin: str, response: Response, reason: str, *, lane: str
     ) -> CachedRobots | OriginFailure:
-        self._stats.errors[reason.partition(":")[0]] += 1
         return await self._cache.record_failure(
             origin,
             reason,
@@ -303,8 +304,9 @@ class RobotsGate:
                 self._pacing.get(lane).crawl_delay = delay
                 await self._pacing.record_response(lane, seconds, failed=False)
         if self._settings.sitemaps and known.robots.sitemaps:
-            urls = [url for text in known.robots.sitemaps if (url := normalise.normalise(text)) is not None]
-            items = self._links.select_new_items(urls, depth=0, referrer=f"{origin}/robots.txt", kind="sitemap")
+            base = f"{origin}/robots.txt"
+            urls = [url for text in known.robots.sitemaps if (url := normalise.normalise(text, base)) is not None]
+            items = self._links.select_new_items(urls, depth=0, referrer=base, kind="sitemap")
             if items:
                 await retry_while_unavailable(lambda: self._frontier.add(items))
 

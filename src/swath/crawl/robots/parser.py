@@ -200,8 +200,8 @@ def _parse_lines(body: bytes) -> list[tuple[str, str]]:
 
 
 def _parse_product_token(value: str) -> str:
-    """Return the product token at the start of `value` in lowercase: `Swath/1.0 (x)` gives `swath`."""
-    if value[:1] == "*" and not value[1:].strip():
+    """Return the product token at the start of `value`: `Swath/1.0 (x)` gives `swath`, and `* (all)` gives `*`."""
+    if value[:1] == "*" and (len(value) == 1 or value[1].isspace()):
         return "*"
     found = _TOKEN.match(value)
     return found[0].lower() if found else ""

@@ -271,6 +271,7 @@ def strip_session(url: str) -> str:
 
 
 MAX_UNQUOTES = 8
+_SLASHES = re.compile("/{2,}")
 _WWW = re.compile(r"^www\d*\.(?=.)")
 _SURT_SAFE = "!\"$&'()*+,/:;<=>?@[\\]^`{|}"
 
@@ -278,14 +279,16 @@ _SURT_SAFE = "!\"$&'()*+,/:;<=>?@[\\]^`{|}"
 def surt(url: str) -> str:
     """Return the CDXJ key of a normalised URL as the Wayback tools do: `com,example)/path?a=1&b=2`.
 
-    The key ignores the scheme, `www`, session ids, letter case and the order of parameters.
+    The key ignores the scheme, `www`, session ids, letter case, repeated slashes and the order of parameters.
     """
     name = host(url)
     port = authority(url)[len(name) :]
-    if name[:1] != "[":
+    if name[:1] == "[":
+        name = name[1:-1]
+    else:
         name = ",".join(reversed(_WWW.sub("", name, count=1).split(".")))
     path, _, query = strip_session(url[url.find("/", 8) :]).partition("?")
-    path = _unescape_for_surt(path).lower()
+    path = _SLASHES.sub("/", _unescape_for_surt(path).lower())
     if len(path) > 1:
         path = path.removesuffix("/")
     if not query:

@@ -27,6 +27,10 @@ def main() -> None:
     if arguments.network and arguments.cert:
         parser.error("--network has a certificate of its own: leave out --cert")
     web = _make_web(arguments)
+    try:
+        web.sites  # noqa: B018 - built here, so that an unknown kind of fault is an error of the command
+    except ValueError as error:
+        parser.error(f"{error}")
     if arguments.expectations:
         for url, expectation in web.expectations():
             print(
