@@ -125,6 +125,11 @@ def test_the_demo_refuses_the_directory_of_another_crawl(tmp_path: Path) -> None
         (("example.com", "--proxy", "proxy:x"), "--proxy 'proxy:x': must be a URL such as http://proxy.example:3128"),
         (("example.com", "--connect-to", "foo"), "connect-to 'foo' is not HOST:PORT:HOST:PORT"),
         (("example.com", "--exclude-hosts", "/nowhere.txt"), "--exclude-hosts /nowhere.txt: No such file"),
+        (
+            ("example.com", "--exclude-hosts", "/dev/null"),
+            "--exclude-hosts /dev/null is read again later: give a regular",
+        ),
+        (("example.com", "--include", "*.html"), r"For URLs that end with .html, write \.html$"),
         (("--seeds", "/nowhere.txt"), "--seeds /nowhere.txt: No such file"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -152,7 +157,7 @@ def test_an_unwritable_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     result = run_swath("crawl", "example.com", "--out", str(tmp_path / "file"))
     assert result.code == 2
-    assert result.err == f"swath: --out {tmp_path / 'file'} cannot be written to: File exists\n"
+    assert result.err == f"swath: --out {tmp_path / 'file'} is a file, not a directory: give another --out\n"
 
 
 def test_an_unreachable_store_is_reported(tmp_path: Path) -> None:
@@ -339,7 +344,7 @@ def test_the_panel_shows_when_every_host_waits() -> None:
 def test_the_panel_says_when_every_host_is_paused() -> None:
     text = shown(CrawlSettings(out="crawl"), {}, status(ready=1, lanes=44, wait=16.53))
     assert "next one ready in 16.5 s" in text
-    assert "every host with URLs left is paused" in text
+    assert "throttled: every host with URLs left asked for a pause or a longer delay, fails or is slow" in text
 
 
 def test_the_panel_does_not_show_a_lease_as_a_wait() -> None:

@@ -53,7 +53,7 @@ def test_the_option_goes_before_the_environment(tmp_path: Path) -> None:
             "sqlit:///work.db",
             "no backend for the scheme 'sqlit' (did you mean 'sqlite'?). The known schemes are memory",
         ),
-        ("sqlite://work.db", "write three slashes before a relative path"),
+        ("sqlite://work.db", "write three slashes before a relative path, sqlite:///work.db, or four"),
         ("sqlite:///", "does not name a file"),
         ("work.db", "work.db does not exist: give a directory of a crawl"),
         ("sqlite:///work.db?sync=off", "unknown parameter 'sync'"),
@@ -182,7 +182,7 @@ def test_a_schema_of_something_else(database: str) -> None:
 
 
 def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
-    message = one_line(run_swath("add", "k", store=f"sqlite:///{tmp_path}/no/such/work.db"), ExitCode.STORE)
+    message = one_line(run_swath("add", "k", store=f"sqlite:///{tmp_path}/no/such/work.db"), ExitCode.USAGE)
     assert "does not exist" in message
 
 

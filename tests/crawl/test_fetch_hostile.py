@@ -36,6 +36,19 @@ async def test_no_first_byte() -> None:
         await server.until(lambda: server.open == 0)
 
 
+async def test_no_tls_handshake() -> None:
+    """A request that was never sent did not wait for a response."""
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    async with server, a_fetcher(limits=Limits(connect=0.2, first_byte=5.0, total=5.0, size=10_000)) as fetcher:
+        response = await fetcher.fetch(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+    assert (response.error, response.detail) == ("timeout-connect", "no connection within 0.2 s")
+
+
 async def test_a_first_byte_in_time_is_followed_by_the_limit_on_all() -> None:
     async def dribble(exchange: Exchange) -> None:
         await exchange.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")

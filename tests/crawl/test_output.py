@@ -68,7 +68,9 @@ async def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(os, "pwritev", full_once)
     async with bench() as b:
-        with pytest.raises(UsageError, match=f"--out {tmp_path} cannot be written to: No space left"):
+        with pytest.raises(
+            UsageError, match=f"--out {tmp_path} cannot be written to: No space left on device. Make room"
+        ):
             await crawl(b, tmp_path, room)
         assert await listed(b, tmp_path) == []
         assert [await b.state(key) for key in "abc"] == ["ready"] * 3

@@ -196,7 +196,7 @@ async def test_a_database_of_somebody_else_in_use_is_refused(path: str) -> None:
 
 async def test_paths_that_cannot_hold_a_file(tmp_path: Path) -> None:
     for path, error, message in [
-        (str(tmp_path / "missing" / "work.db"), StoreUnavailable, "missing does not exist"),
+        (str(tmp_path / "missing" / "work.db"), InvalidStoreURL, "missing does not exist"),
         (str(tmp_path), InvalidStoreURL, "is a directory"),
         ("", InvalidStoreURL, "is not the name of a file"),
         (":memory:", InvalidStoreURL, "is not the name of a file"),

@@ -407,7 +407,10 @@ class MemoryStore:
     def _check_output(self, move: OutputMove) -> None:
         committed = self._outputs.get(move.name, 0)
         if committed != move.old:
-            raise OutputConflict(f"output {move.name} is committed up to {committed}, not {move.old}")
+            raise OutputConflict(
+                f"output {move.name} is committed up to {committed} bytes, not {move.old}; nothing was settled. "
+                "Truncate the file to the committed length and write it again"
+            )
 
     def _settle_row(self, partition: _Partition, row: _Row, move: Move, now: int) -> None:
         lane, row.fence = row.lane, 0

@@ -138,9 +138,10 @@ class _SqliteBackend:
 
     def check(self, url: StoreURL) -> None:
         if url.host:
+            path = f"{url.host}/{url.path}".rstrip("/")
             raise InvalidStoreURL(
                 f"{url.masked!r} names a host ({url.host!r}): write three slashes before a relative path, "
-                f"sqlite:///{url.host}/{url.path}, or four before an absolute one, sqlite:////var/…"
+                f"sqlite:///{path}, or four before an absolute one, sqlite:////var/…"
             )
         if "#" in url.url:
             raise InvalidStoreURL(f"{url.masked!r} contains #, which ends the path of a URL: write %23 instead")

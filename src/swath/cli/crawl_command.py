@@ -34,6 +34,8 @@ from swath.crawl.workspace import Workspace, open_workspace
 from swath.files.errors import translate_write_errors
 
 REFRESH_SECONDS = 0.5
+RUN_AGAIN = "run the same command again to continue"
+_HOW_TO_CONTINUE = {"max-pages": "run it with a higher --max-pages, or without it, to continue"}  # by what stopped it
 
 
 class CrawlCommand:
@@ -201,7 +203,7 @@ class CrawlCommand:
             ]
             print_summary(settings, result, rows, next_steps)
         if (self._quiet or self._json or not is_terminal()) and (status.waiting or not total_pages):
-            hint = ": run the same command again to continue" if status.waiting else ""
+            hint = f": {_HOW_TO_CONTINUE.get(stopped_by, RUN_AGAIN)}" if status.waiting else ""
             print_error(f"{result}{hint}")
         if stopped_by in ("SIGINT", "SIGTERM"):
             return ExitCode.INTERRUPTED
@@ -229,6 +231,8 @@ def _check(settings: CrawlSettings) -> None:
     if settings.exclude_hosts is not None:
         try:
             hosts = Path(settings.exclude_hosts).read_text().splitlines()
+            if not Path(settings.exclude_hosts).is_file():
+                raise UsageError(f"--exclude-hosts {settings.exclude_hosts} is read again later: give a regular file")
         except OSError as error:
             raise UsageError(f"--exclude-hosts {settings.exclude_hosts}: {error.strerror or error}") from error
         except UnicodeDecodeError as error:

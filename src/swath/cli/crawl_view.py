@@ -161,6 +161,11 @@ def _find_seconds_to_next_ready(settings: CrawlSettings, status: Status) -> floa
     return None if status.claimed and wait > _compute_long_wait(settings) else wait
 
 
+def _waits_long(settings: CrawlSettings, status: Status) -> bool:
+    """Return whether nothing is ready for longer than the delay explains."""
+    return (_find_seconds_to_next_ready(settings, status) or 0.0) > _compute_long_wait(settings)
+
+
 def _compute_long_wait(settings: CrawlSettings) -> float:
     return max(1.0, LONG_WAIT * settings.min_interval)
 
@@ -189,21 +194,28 @@ def add_pacing(
         return states
     if (limit := explain_limit(settings, stats, status)) is None:
         return states
+    is_long = status is not None and _waits_long(settings, status)
     seconds = next((state.seconds for state in states if state.name == "pacing"), 0.0)
-    return [*(state for state in states if state.name != "pacing"), RunState("pacing", limit, seconds)]
+    return [
+        *(state for state in states if state.name != "pacing"),
+        RunState("throttled" if is_long else "pacing", limit, seconds),
+    ]
 
 
 def explain_limit(settings: CrawlSettings, stats: Mapping[str, Any], status: Status | None) -> str | None:
     """Return a sentence with the arithmetic if politeness, not the machine, limits the speed."""
     workers = stats.get("workers", 0)
-    if status is None or settings.min_interval <= 0 or not status.ready or stats.get("in_flight", 0) >= workers / 2:
+    if status is None or not status.ready or stats.get("in_flight", 0) >= workers / 2:
         return None
     noun, delay = LANE_NOUNS[settings.lane], format_duration(settings.min_interval)
     wait = _find_seconds_to_next_ready(settings, status) or 0.0
-    if wait > _compute_long_wait(settings):
+    if _waits_long(settings, status):
         return (
-            f"every {noun} with URLs left is paused because it asked for a pause, fails or is slow: see `swath lanes`"
+            f"every {noun} with URLs left asked for a pause or a longer delay, fails or is slow; the first is ready in "
+            f"{format_duration(round(wait))}: see `swath lanes`"
         )
+    if settings.min_interval <= 0:
+        return None
     lanes = max_lanes_with_urls(status)
     max_rate = lanes / settings.min_interval
     if max_rate <= workers:

@@ -118,7 +118,7 @@ class DurableStoreConformance(Conformance):
             assert (await one.find_only("a")).result == '"two"'
             await one.add("b")
             mine = await one.claim()
-            with pytest.raises(OutputConflict):
+            with pytest.raises(OutputConflict, match=r"committed up to 1 bytes, not 0; nothing was settled\. Truncate"):
                 await mine.settle(done(mine.only), outputs=[OutputMove("file", 0, 1)])
         finally:
             await two.store.close()

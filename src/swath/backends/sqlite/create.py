@@ -13,7 +13,7 @@ from swath.backends.sqlite.format import FORMAT
 from swath.backends.sqlite.location import SqliteLocation
 from swath.backends.sqlite.migration import list_migrations, run_script
 from swath.backends.sqlite.open_files import check_fork
-from swath.core.errors import NotAFrontier, StoreUnavailable
+from swath.core.errors import InvalidStoreURL, NotAFrontier, StoreUnavailable
 from swath.core.store import Settings
 
 APPLICATION_ID = 0x73777468  # "swth", in the header of a file that holds nothing but a frontier
@@ -27,6 +27,10 @@ def ensure_frontier(location: SqliteLocation, settings: Settings | None, *, crea
         if found.has_frontier(location):
             return
         found.check_room(location)
+        if create and not os.path.isdir(directory := os.path.dirname(location.path)):
+            raise InvalidStoreURL(
+                f"{location.path} cannot be created: the directory {directory} does not exist. Create it first"
+            )
         if not create:
             where = f"named {location.schema} in" if location.named else "at"
             raise NotAFrontier(

@@ -101,7 +101,10 @@ def _check_output(session: Session, move: OutputMove) -> None:
     row = session.connection.execute(session.sql["output"], {"name": move.name}).fetchone()
     committed = row[0] if row else 0
     if committed != move.old:
-        raise OutputConflict(f"output {move.name} is committed up to {committed}, not {move.old}")
+        raise OutputConflict(
+            f"output {move.name} is committed up to {committed} bytes, not {move.old}; nothing was settled. "
+            "Truncate the file to the committed length and write it again"
+        )
 
 
 def _take_in_discovered(lanes: Lanes, items: Sequence[EncodedItem], now: int) -> int:

@@ -268,7 +268,7 @@ def classify_failure(transfer: Transfer, code: int) -> FailureKind:
     if code == pycurl.E_OK:
         return "reset"  # closed within the headers, which libcurl does not report
     if code == pycurl.E_OPERATION_TIMEDOUT:
-        return "timeout" if transfer.curl.getinfo(pycurl.PRETRANSFER_TIME) else "timeout-connect"
+        return "timeout" if transfer.requests else "timeout-connect"  # libcurl sets PRETRANSFER_TIME in both cases
     return BY_CODE.get(code, "other")
 
 

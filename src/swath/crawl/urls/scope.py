@@ -187,7 +187,8 @@ def _compile_pattern(text: str, option: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
-        raise InvalidSetting(f"{option} pattern {text!r} is not a regular expression: {error}.") from error
+        meant = f" For URLs that end with {text[1:]}, write {re.escape(text[1:])}$" if text.startswith("*.") else ""
+        raise InvalidSetting(f"{option} pattern {text!r} is not a regular expression: {error}.{meant}") from error
 
 
 def _parse_hosts(lines: Iterable[str]) -> Iterator[str]:
