@@ -306,3 +306,17 @@ async def test_a_page_whose_host_no_longer_exists_is_dead_at_once(kind: FailureK
         assert (outcome.reason, outcome.started) == ("dns: no such host", False)
     else:
         assert isinstance(outcome, Retry)
+
+
+@pytest.mark.parametrize("robots", [True, False], ids=["robots", "no-robots"])
+async def test_a_name_that_had_an_address_is_retried(robots: bool) -> None:
+    """Such a negative answer is an outage, or the mistake of a resumed command: queued pages must not die of it."""
+    answers = {ROBOTS: lambda url: answered(url, 404)}
+    missing = failing("dns-negative", "no such host")
+    async with handling(lambda url: answers.get(url, missing)(url), delay=0.0, robots=robots) as (_, handler, _):
+        if robots:
+            assert isinstance(await handler(page()), Release)
+        outcome = await handler(page(lane_counters={"pages": 1}))
+        assert isinstance(outcome, Retry)
+        assert outcome.reason == "dns: no such host"
+        assert isinstance(await handler(page(attempts=3, lane_counters={"pages": 1})), Dead)

@@ -9,6 +9,7 @@ from swath.crawl.http.address import parse_ip_literal
 from swath.crawl.http.fetcher import Fetcher
 from swath.crawl.http.response import FailureKind, Response
 from swath.crawl.pacing import LanePacing, compute_page_retry_pause
+from swath.crawl.page_processor import PAGES
 from swath.crawl.refusal import PRIVATE, give_up_page, refuse_private_page
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
@@ -71,7 +72,7 @@ class PageFetcher:
             if sent:
                 await self._pacing.record_response(item.lane, response.ended - response.started, failed=True)
             pause = compute_page_retry_pause(failures, interval=self._pacing.get(item.lane).interval)
-        if response.error in PERMANENT or failures >= retries:
+        if _is_permanent(item, response) or failures >= retries:
             return await self.give_up(item, response.reason, attempts=failures + 1, started=sent)
         return item.retry(after=pause, reason=response.reason)
 
@@ -84,6 +85,13 @@ class PageFetcher:
         if form is not None:
             return await self._fallback.fall_back(item, form, reason, started=started)
         return give_up_page(item, describe_forms(item, reason), attempts=attempts, started=started)
+
+
+def _is_permanent(item: Item, response: Response) -> bool:
+    """Return whether no retry is expected to help. A name that had an address in this crawl may get it back."""
+    if response.error == "dns-negative":
+        return not item.lane_counters.get(PAGES)
+    return response.error in PERMANENT
 
 
 def count_failures(item: Item) -> int:
