@@ -21,9 +21,8 @@ BARE = "bare"  # in the payload of a seed without a scheme, and of its later for
 TRIED = "tried"  # in the payload of a later form: each earlier form and why it failed
 FALLBACK = "fallback"  # in the result of a form that cannot be reached: the next form
 FACT_PREFIX = "final form "  # key of the fact that a form has no later ones: this prefix and its URL
-ROUND_PREFIX = (
-    "forms tried "  # key of the fact with the value of RETRY_FACT at the latest round: this and the first form
-)
+# Key of the fact with the value that RETRY_FACT had in the latest round of a seed: this prefix and its first form.
+ROUND_PREFIX = "forms tried "
 FORM_REPEATS = 1  # repeats of a form that cannot be reached, if there is another one
 RECHECK_SECONDS = 1.0  # while another worker settles the next form
 MAX_REASON = 200  # characters of a reason in a payload
