@@ -187,7 +187,7 @@ def test_commands_to_copy_repeat_what_is_not_saved_and_hide_passwords() -> None:
     )
     (_, resume), *_ = list_next_steps(settings, status(ready=3), "stopped", total_pages=0)
     assert shlex.split(resume) == [
-        "swath", "crawl", "--out", "my crawl", "--store", store.replace("secret", "***"), "--workers", "9",
+        "swath", "crawl", "--out", "my crawl", "--workers", "9",
         "--lease", "120s", "--connect-to", "::127.0.0.1:1",
     ]  # fmt: skip
 

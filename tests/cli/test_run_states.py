@@ -95,7 +95,7 @@ def test_a_crawl_of_a_paused_frontier_says_how_to_resume_it(
     site.answer.set()
     with running(*crawl_words(site, tmp_path / "crawl", url, "--processes", processes)) as crawl:
         logged = "\npaused: the frontier is paused until `swath resume`\n"
-        said = crawl.says(", paused: the frontier is paused until `swath resume --store '", logged)
+        said = crawl.says(", paused: the frontier is paused until `swath resume --store ", logged)
         assert "0 pages" in said
         on(url, lambda frontier: frontier.resume(), create=False)
         assert crawl.ends() == 0

@@ -63,8 +63,7 @@ def list_next_steps(
     if status.waiting:
         yield "continue", _format_crawl(settings)
     if status.dead:
-        where = settings.out if settings.store is None else mask_password(settings.store)
-        yield "list the failures", f"swath dead --store {shlex.quote(where)}"
+        yield "list the failures", f"swath dead --store {shlex.quote(settings.out)}"
         yield "try them again", f"{_format_crawl(settings)} --retry-failed"
     if result.startswith(f"{NOTHING}: private: "):
         yield "permit the address", f"{_format_crawl(settings)} --allow-private"
@@ -82,10 +81,8 @@ def print_summary(settings: CrawlSettings, result: str, rows: Pairs, next_steps:
 
 
 def _format_crawl(settings: CrawlSettings) -> str:
-    """Return the command that resumes this crawl, without saved settings and without limits of one run."""
+    """Return the command that resumes this crawl, without what the directory knows and without limits of one run."""
     words = ["swath", "crawl", "--out", settings.out]
-    if settings.store is not None:
-        words += ["--store", mask_password(settings.store)]
     for name, info in SETTINGS.items():
         value = getattr(settings, name)
         if not info.saved and name not in NOT_REPEATED and value != CrawlSettings.__dataclass_fields__[name].default:

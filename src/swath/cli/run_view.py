@@ -1,5 +1,7 @@
 """What `crawl`, `backfill` and `scan` show of a run: its states, and the errors of its handler."""
 
+import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -12,6 +14,8 @@ MAX_KINDS = 3  # of errors
 ORDINARY = {"pacing", "delayed", "throttled"}  # states that begin and end often, or are printed elsewhere
 LASTING = {"store away", "disk full", "paused", "throttled", "leased"}  # states whose duration is of interest
 MIN_SHOWN_SECONDS = 2.0
+
+_COMMAND = re.compile("`swath (?:resume|lanes)")  # in the text of a state, which does not know its store
 
 
 class LineTimer:
@@ -40,8 +44,8 @@ def _describe(state: RunState, store: str) -> str:
     text = state.detail
     if state.name == "stopping":
         return f"{text}; {AGAIN}"
-    if state.name == "paused":
-        text = text.replace("`swath resume", f"`swath resume --store '{mask_password(store)}'")
+    named = f" --store {shlex.quote(mask_password(store))}"
+    text = _COMMAND.sub(lambda command: command[0] + named, text)
     if state.name in LASTING and state.seconds >= MIN_SHOWN_SECONDS:
         text += f" (for {format_duration(round(state.seconds))})"
     return text
