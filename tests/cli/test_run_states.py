@@ -331,8 +331,7 @@ def test_a_scan_whose_check_fails_says_why_at_once(tmp_path: Path, sqlite_table:
 # signals
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("number", "processes"), [(signal.SIGTERM, "1"), (signal.SIGINT, "2")])
 def test_a_crawl_answers_a_signal_at_once(site: Site, tmp_path: Path, number: signal.Signals, processes: str) -> None:
     words = crawl_words(site, tmp_path / "crawl", f"sqlite:///{tmp_path}/work.db", "--processes", processes)
     with running(*words) as crawl:
@@ -391,8 +390,9 @@ def silent() -> Iterator[str]:
         yield f"postgresql://127.0.0.1:{listener.getsockname()[1]}/app"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("command", ["crawl", "backfill", "scan"])
+@pytest.mark.parametrize(
+    ("command", "number"), [("crawl", signal.SIGINT), ("backfill", signal.SIGTERM), ("scan", signal.SIGINT)]
+)
 def test_a_signal_ends_a_command_that_has_not_started(
     command: str, number: signal.Signals, silent: str, tmp_path: Path
 ) -> None:

@@ -60,6 +60,7 @@ def expect(*seeds: str, allow_private: bool = True, any_host: bool = False) -> C
     return expect_report(HOSTS, seeds, allow_private=allow_private, any_host=any_host)
 
 
+@sqlite_only
 def test_a_crawl_of_hosts_that_answer(reported: ReportedCrawl) -> None:
     seeds = urls(*REACHED)
     ran = reported.crawl(*seeds)
@@ -68,6 +69,7 @@ def test_a_crawl_of_hosts_that_answer(reported: ReportedCrawl) -> None:
     assert ran.code == 0
 
 
+@sqlite_only
 def test_a_crawl_of_hosts_that_refuse_crawlers(reported: ReportedCrawl) -> None:
     seeds = urls(*REFUSING, "fine.test")
     ran = reported.crawl(*seeds)
@@ -76,6 +78,7 @@ def test_a_crawl_of_hosts_that_refuse_crawlers(reported: ReportedCrawl) -> None:
     assert ran.code == 0
 
 
+@sqlite_only
 def test_a_crawl_of_which_every_page_is_refused_fetched_nothing(reported: ReportedCrawl) -> None:
     ran = reported.crawl(*urls(*REFUSING))
     reported.check(expect(*urls(*REFUSING)), ran)
@@ -83,6 +86,7 @@ def test_a_crawl_of_which_every_page_is_refused_fetched_nothing(reported: Report
     assert "no page was fetched" in ran.err or "nothing was fetched" in ran.err
 
 
+@sqlite_only
 def test_a_host_that_vanishes(store: str, tmp_path: Path) -> None:
     seeds = urls("vanishing.test", "fine.test")
     with serve_in_process() as ports:  # it vanishes only once
@@ -139,6 +143,7 @@ def test_dead_pages_are_fetched_after_retry_failed(reported: ReportedCrawl) -> N
     assert len(reported.read_outcomes()) == 4 * 3
 
 
+@sqlite_only
 def test_retry_failed_reports_what_still_fails(reported: ReportedCrawl) -> None:
     seeds = urls("fine.test", "refused.test", "unknown.test")
     reported.crawl(*seeds)
@@ -155,6 +160,7 @@ def test_dead_pages_are_fetched_after_dead_retry(reported: ReportedCrawl) -> Non
     assert reported.read_outcomes()["https://refused.test/"].state is PageState.FETCHED
 
 
+@sqlite_only
 def test_export_lists_only_failures_if_asked_to(reported: ReportedCrawl) -> None:
     seeds = urls("fine.test", "refused.test", "unknown.test", "robots-disallow.test")
     reported.crawl(*seeds)
@@ -164,6 +170,7 @@ def test_export_lists_only_failures_if_asked_to(reported: ReportedCrawl) -> None
 # bare host names
 
 
+@sqlite_only
 def test_bare_host_names_work_as_in_a_browser(reported: ReportedCrawl) -> None:
     seeds = ("fine.test", "http-only.test", "https-only.test", "www-only.test", "broken-tls.test")
     ran = reported.crawl(*seeds)
@@ -171,6 +178,7 @@ def test_bare_host_names_work_as_in_a_browser(reported: ReportedCrawl) -> None:
     assert ran.code == 0
 
 
+@sqlite_only
 def test_a_bare_host_name_is_an_error_only_if_every_form_fails(reported: ReportedCrawl) -> None:
     seeds = ("http-only.test", "refused.test", "unknown.test", "silent.test", "fine.test")
     ran = reported.crawl(*seeds)

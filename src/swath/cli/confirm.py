@@ -14,9 +14,10 @@ def confirm(question: str, *, refusal: str, advice: str) -> bool:
     """
     if not is_terminal(sys.stdin) or not is_terminal(sys.stderr):
         raise UsageError(f"{refusal}: there is no terminal to ask on, so {advice}")
-    print_question(question)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # the event loop does not run during the question
+    # The event loop does not run during the question. Ctrl-C may come as soon as the question is on the screen.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
+        print_question(question)
         answer = sys.stdin.readline()
     finally:
         signal.signal(signal.SIGINT, before)

@@ -91,6 +91,7 @@ def build_broken(plan: Plan) -> Iterator[FaultSite]:
     builder.add("/gone.xml", reply(410, b""), SITEMAP, linked=False)
     builder.may("/cut/1", linked=False)
     builder.may("/cut/2", linked=False)
+    builder.may("/no%20url%20at%20all", linked=False)  # if relative URLs are resolved
     yield builder.build()
 
 
