@@ -16,11 +16,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import psycopg
 import pytest
+from rich.console import Console
 
 import swath as library
 from swath import Frontier, RunState
@@ -522,3 +524,10 @@ def test_rows_bound_and_mask_what_they_show() -> None:
         [RunState("paused", "the frontier is paused until `swath resume`", 90.0)], "postgresql://me:secret@db/x"
     )
     assert row[1] == "the frontier is paused until `swath resume --store 'postgresql://me:***@db/x'` (for 90 s)"
+
+
+def test_a_command_in_the_panel_of_a_crawl_has_a_line_of_its_own() -> None:
+    paused = RunState("paused", "the frontier is paused until `swath resume`", 1.0)
+    console = Console(width=44, file=StringIO(), record=True)
+    console.print(crawl_view.build_panel(CrawlSettings(out="big"), {"workers": 1}, None, [paused]))
+    assert "\n│   swath resume --store big " in console.export_text()

@@ -5,6 +5,7 @@ were ever seen, not those with queued URLs, so the panel can only give an upper 
 tell whether any host is ready. If none is, every queued URL waits for politeness.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ MAX_SLOW_HOSTS = 3
 SLOW_SECONDS = 1.0
 HANDLER_ERRORS = "internal errors"  # of the page handler: bugs of swath
 SERIOUS = {"stopping", "store away", "disk full", "paused", "leased"}
+_COMMAND, _COMMAND_LINE = re.compile(" ?`(swath [^`]+)`[ ]?"), r"\n  \1\n"  # on a line of its own it can be copied
 LONG_WAIT = 2  # delays; if nothing is ready for longer, hosts are blocked for another reason than the delay
 
 # What --lane paces. Lanes of addresses begin as lanes of hosts, and both are counted.
@@ -70,7 +72,7 @@ def format_line(
     parts += [f"{stats.get('in_flight', 0):,} in flight", format_size(stats.get("bytes", 0))]
     if stats.get("errors"):
         parts.append(f"errors: {_format_counts(stats['errors'])}")
-    parts += run_view.format_rows(run_view.list_state_rows(states, settings.store_url))
+    parts += run_view.format_rows(run_view.list_state_rows(states, settings.out))
     parts += run_view.format_rows(run_view.list_error_rows(errors, name=HANDLER_ERRORS))
     return ", ".join(parts)
 
@@ -113,8 +115,8 @@ def build_panel(
     for name, value in run_view.list_error_rows(errors, name=HANDLER_ERRORS):
         grid.add_row(name, Text(escape(value)), style="red")
     body: list[RenderableType] = [grid]
-    for name, value in run_view.list_state_rows(states, settings.store_url):
-        body.append(Text(f"\n{name}: {escape(value)}", style="yellow"))
+    for name, value in run_view.list_state_rows(states, settings.out):
+        body.append(Text(f"\n{name}: {_COMMAND.sub(_COMMAND_LINE, escape(value))}", style="yellow"))
     title = Text(f"crawling into {escape(settings.out)}", style="bold")
     return Panel(Group(*body), title=title, title_align="left", border_style="dim", expand=False)
 
