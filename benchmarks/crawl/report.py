@@ -136,7 +136,7 @@ def _polite(found: Sequence[Saved]) -> str:
         [
             f"{one['hosts']:,}",
             f"{one['delay_seconds']:g} s",
-            f"{one['crawl_seconds'] / 60:g}",
+            f"{one['crawl_seconds'] / 60:.1f}",
             f"{one['requests_per_s']:.1f}",
             f"{one['most_per_s']:.1f}",
             f"{one['requests_per_s'] / one['most_per_s']:.1%}",
