@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import claimers, flatness
+from benchmarks import claimers, flatness, settings
 from benchmarks.claimers import Claims
 from benchmarks.crawl import polite
 from benchmarks.crawl import report as crawl_report
@@ -15,6 +15,7 @@ from benchmarks.lab import Lab, PostgresLab, SqliteLab
 from benchmarks.report import SECTIONS, show, write
 from benchmarks.results import Results
 from benchmarks.settings import Settings
+from swath.backends.sqlite import connection
 from tests.conftest import StartPostgres
 
 ITEMS = 20_000
@@ -50,15 +51,19 @@ def test_claimers_are_measured_beside_the_floor(lab: Lab, tmp_path: Path, monkey
     assert page.read_text().count("\n| 20 | swath |") == page.read_text().count("\n| 20 | floor |") == 1
 
 
-def test_a_claim_of_a_large_frontier_reads_the_pages_of_its_items(tmp_path: Path) -> None:
-    lab = SqliteLab(tmp_path)
+def test_claim_reads_no_more_pages_of_a_larger_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """INV-8 by count, with a page cache that holds neither frontier."""
+    monkeypatch.setattr(connection, "CACHE_KIB", 1024)
+    monkeypatch.setattr(settings, "FLAT_SIZES", (40_000,))
+    lab, sizes = SqliteLab(tmp_path), Settings(items=160_000, seconds=0.5)
     results = measured("flatness", lab, tmp_path / "results")
     try:
-        flatness.measure(lab, Settings(items=20_000, seconds=0.3), results)
+        flatness.measure(lab, sizes, results)
     finally:
-        flatness.clean(lab, Settings(items=20_000))
-    assert [figure["variant"] for figure in results.figures] == ["all lanes ready", "9 of 10 lanes not ready"]
-    assert all(figure["reads_p50"] >= 0 for figure in results.figures)
+        flatness.clean(lab, sizes)
+    small, large, small_blocked, large_blocked = (figure["reads_p50"] for figure in results.figures)
+    assert flatness.BATCH / 2 < large <= 1.25 * small
+    assert flatness.BATCH < large_blocked <= 1.25 * small_blocked
 
 
 def test_claimers_are_summarized_over_all_rounds() -> None:
