@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import psycopg
 
 import swath
-from benchmarks import contest, flatness, machine, moves, report, runner, sink
+from benchmarks import claimers, contest, flatness, machine, moves, report, runner, sink
 from benchmarks.children import ChildFailed
 from benchmarks.lab import Lab, open_labs
 from benchmarks.progress import say
@@ -19,6 +19,7 @@ Measure = Callable[[Lab, Settings, Results], None]
 
 BY_STORE: Mapping[str, Measure] = {
     "moves": moves.measure,
+    "claimers": claimers.measure,
     "flatness": flatness.measure,
     "runner": runner.measure,
     "sink": sink.measure,

@@ -10,6 +10,8 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import swath
 from benchmarks.lab import Lab, PostgresLab
@@ -27,6 +29,14 @@ PARTITIONS = {"sqlite": 1, "postgres": 8}  # few, so that even the smallest fron
 BLOCKED_OF_TEN = 9
 
 _loaded: set[str] = set()
+
+
+@dataclass(slots=True)
+class Samples:
+    """What each claim took."""
+
+    seconds: list[float] = field(default_factory=list)
+    reads: list[int] = field(default_factory=list)  # system calls of this process that read from a file
 
 
 def get_frontier(lab: Lab, items: int) -> str:
@@ -74,16 +84,17 @@ def _variant(
 ) -> None:
     with meanwhile():
         urls = {items: lab.url(name) for items, name in names.items()}
-        latencies = asyncio.run(_latencies(urls, settings.seconds, variant))
+        measured = asyncio.run(_measure_claims(urls, settings.seconds, variant))
     smallest = None
-    for items, seconds in sorted(latencies.items()):
+    for items, samples in sorted(measured.items()):
         figure: Figure = {
             "variant": variant,
             "items": items,
             "lanes": items // ITEMS_PER_LANE,
             "partitions": PARTITIONS[lab.store],
             "batch": BATCH,
-            **summary(seconds),
+            **summary(samples.seconds),
+            "reads_p50": statistics.median(samples.reads) if lab.store == "sqlite" else None,
         }
         smallest = smallest or figure
         figure["p99_to_smallest"] = figure["p99_ms"] / smallest["p99_ms"]
@@ -91,32 +102,35 @@ def _variant(
         say(
             f"flatness, {lab.store}, {variant}, {items:,} items: p50 {figure['p50_ms']:.2f} ms, "
             f"p99 {figure['p99_ms']:.2f} ms ({figure['p99_to_smallest']:.2f}) over {figure['claims']:,} claims"
+            + (f", {figure['reads_p50']:.0f} page reads" if figure["reads_p50"] is not None else "")
         )
 
 
-async def _latencies(urls: Mapping[int, str], seconds: float, variant: str) -> dict[int, list[float]]:
-    """Return the seconds of every claim, by size, measuring each size for `seconds`."""
+async def _measure_claims(urls: Mapping[int, str], seconds: float, variant: str) -> dict[int, Samples]:
+    """Return the samples by size, measuring each size for `seconds`."""
     new = f"{variant.replace(' ', '').replace(',', '')}-{os.getpid()}"
-    latencies: dict[int, list[float]] = {items: [] for items in urls}
+    measured = {items: Samples() for items in urls}
     async with AsyncExitStack() as stack:
         frontiers = {items: await stack.enter_async_context(swath.open(url)) for items, url in urls.items()}
         found = 0
         for frontier in frontiers.values():
-            await _claims(frontier, WARM_UP, f"{new}-warm")
+            await _claim_repeatedly(frontier, WARM_UP, f"{new}-warm", Samples())
         end = time.monotonic() + seconds * len(urls)
         while time.monotonic() < end and found < MOST_CLAIMS:
             found += ROUND
             for items, frontier in frontiers.items():
-                latencies[items] += await _claims(frontier, ROUND, f"{new}-{found}")
-    return latencies
+                await _claim_repeatedly(frontier, ROUND, f"{new}-{found}", measured[items])
+    return measured
 
 
-async def _claims(frontier: swath.Frontier, count: int, new: str) -> list[float]:
-    seconds = []
+async def _claim_repeatedly(frontier: swath.Frontier, count: int, new: str, samples: Samples) -> None:
+    looking = _count_reads() - _count_reads()  # less than 0: counting reads a file, too
     for number in range(count):
+        reads = _count_reads()
         began = time.perf_counter()
         claim = await frontier.claim(BATCH, lease=60.0)
-        seconds.append(time.perf_counter() - began)
+        samples.seconds.append(time.perf_counter() - began)
+        samples.reads.append(_count_reads() - reads + looking)
         if claim is None:
             raise RuntimeError("no item was ready: the frontier is too small for this benchmark")
         outcomes = [
@@ -124,7 +138,15 @@ async def _claims(frontier: swath.Frontier, count: int, new: str) -> list[float]
             for item in claim.items
         ]
         await claim.settle(outcomes)
-    return seconds
+
+
+def _count_reads() -> int:
+    """Return how often this process has read from a file; always 0 where the kernel does not count that."""
+    try:
+        lines = Path("/proc/self/io").read_text().splitlines()
+    except OSError:
+        return 0
+    return next(int(line.removeprefix("syscr:")) for line in lines if line.startswith("syscr:"))
 
 
 def summary(seconds: Sequence[float]) -> dict[str, float]:

@@ -8,7 +8,7 @@ commits a batch. What a library does beyond that is what it costs.
 from collections.abc import Sequence
 from functools import cache
 from hashlib import blake2b
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from benchmarks.work import Link
 from swath.core.lane import locate_lane
@@ -21,6 +21,13 @@ class Counted(NamedTuple):
     links: int
 
 
+class Held(NamedTuple):
+    """A claim of the floor: its number of items, and what the floor needs to settle it."""
+
+    items: int
+    claim: Any
+
+
 class Floor(Protocol):
     def cycle(self, batch: int, *, links: bool) -> Counted:
         """Claim a batch and settle it, with the links of its pages if `links` is set."""
@@ -29,6 +36,12 @@ class Floor(Protocol):
     async def cycle_in_loop(self, batch: int, *, links: bool) -> Counted:
         """Do the same from an event loop, without blocking it."""
         ...
+
+    async def claim_in_loop(self, batch: int) -> Held:
+        """Claim a batch. Several coroutines may do so at the same time."""
+        ...
+
+    async def settle_in_loop(self, held: Held) -> None: ...
 
     async def close(self) -> None: ...
 

@@ -1,15 +1,17 @@
 """The floor on PostgreSQL: psycopg in pipeline mode, prepared set-based statements, one round trip per transaction."""
 
+import asyncio
 import secrets
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import psycopg
 
-from benchmarks.floor import LEASE, Arrival, Counted, hash_links
-from benchmarks.work import Web
+from benchmarks.floor import LEASE, Arrival, Counted, Held, hash_links
+from benchmarks.work import Link, Web
+from swath.backends.postgres.connections import MAX_CONNECTIONS
 
 # The same settings as swath's functions: no plan depends on statistics, and statements are planned once.
 SESSION = (
@@ -104,8 +106,17 @@ class Transaction(NamedTuple):
     given: Mapping[str, Any]
 
 
+class ClaimKey(NamedTuple):
+    """Identifies a claim."""
+
+    partition: int
+    token: int
+
+
 class PostgresFloor:
-    def __init__(self, dsn: str, schema: str, *, partitions: int, first: int, web: Web) -> None:
+    """One connection for `cycle`, and up to `connections` for the coroutines of an event loop."""
+
+    def __init__(self, dsn: str, schema: str, *, partitions: int, first: int, web: Web, connections: int = 1) -> None:
         self._web = web
         self._partitions = partitions
         self._next = first
@@ -120,50 +131,50 @@ class PostgresFloor:
         for statement in SESSION:
             self._db.execute(statement)
         self._statements = _statements(self._db, schema)
-        self._loop_db: psycopg.AsyncConnection[Any] | None = None
+        self._free = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._idle: list[psycopg.AsyncConnection[Any]] = []
 
     def cycle(self, batch: int, *, links: bool) -> Counted:
-        transactions = self._transactions(batch, links=links)
-        try:
-            transaction = next(transactions)
-            while True:
-                transaction = transactions.send(self._transact(self._db, transaction))
-        except StopIteration as end:
-            counted: Counted = end.value
-            return counted
+        for transaction, key in self._claims(batch, drain=links):
+            if rows := self._transact(self._db, transaction):
+                found = self._make_links(rows, links=links)
+                self._transact(self._db, _settle(key, rows, hash_links(found, self._partitions)))
+                return Counted(len(rows), len(found))
+        return Counted(0, 0)
 
     async def cycle_in_loop(self, batch: int, *, links: bool) -> Counted:
-        if self._loop_db is None:
-            self._loop_db = await psycopg.AsyncConnection.connect(self._dsn, **self._options)
-            for statement in SESSION:
-                await self._loop_db.execute(statement)
-        transactions = self._transactions(batch, links=links)
-        try:
-            transaction = next(transactions)
-            while True:
-                transaction = transactions.send(await self._transact_in_loop(self._loop_db, transaction))
-        except StopIteration as end:
-            counted: Counted = end.value
-            return counted
+        held = await self.claim_in_loop(batch, drain=links)
+        if not held.items:
+            return Counted(0, 0)
+        _, rows = held.claim
+        found = self._make_links(rows, links=links)
+        await self.settle_in_loop(held, found)
+        return Counted(held.items, len(found))
+
+    async def claim_in_loop(self, batch: int, *, drain: bool = False) -> Held:
+        for transaction, key in self._claims(batch, drain=drain):
+            if rows := await self._transact_in_loop(transaction):
+                return Held(len(rows), (key, rows))
+        return Held(0, None)
+
+    async def settle_in_loop(self, held: Held, links: Sequence[Link] = ()) -> None:
+        key, rows = held.claim
+        await self._transact_in_loop(_settle(key, rows, hash_links(links, self._partitions)))
 
     async def close(self) -> None:
         self._db.close()
-        if self._loop_db is not None:
-            await self._loop_db.close()
+        while self._idle:
+            await self._idle.pop().close()
 
-    def _transactions(self, batch: int, *, links: bool) -> Generator[Transaction, Rows, Counted]:
-        """Yield the transactions of a cycle; each uses the rows that the previous one returned."""
-        for _ in range(self._partitions):  # until a partition has ready items
-            self._next = (self._next + 1) % self._partitions
+    def _claims(self, batch: int, *, drain: bool) -> Iterator[tuple[Transaction, ClaimKey]]:
+        """Yield the claim of each partition in turn, for the caller to run until one returns rows."""
+        for _ in range(self._partitions):
+            partition = self._next = (self._next + 1) % self._partitions
             token = secrets.randbits(62)
-            rows = yield _claim(self._next, batch, token, drain=links)
-            if rows:
-                break
-        else:
-            return Counted(0, 0)
-        found = [link for row in rows for link in self._web.links(row[2])] if links else []
-        yield _settle(self._next, rows, token, hash_links(found, self._partitions))
-        return Counted(len(rows), len(found))
+            yield _claim(partition, batch, token, drain=drain), ClaimKey(partition, token)
+
+    def _make_links(self, rows: Rows, *, links: bool) -> list[Link]:
+        return [link for row in rows for link in self._web.links(row[2])] if links else []
 
     # Lock, then run the statements, in one round trip. Return the rows of the last statement.
 
@@ -176,14 +187,27 @@ class PostgresFloor:
             db.execute("COMMIT")
         return cursors[-1].fetchall()
 
-    async def _transact_in_loop(self, db: psycopg.AsyncConnection[Any], transaction: Transaction) -> Rows:
+    async def _transact_in_loop(self, transaction: Transaction) -> Rows:
         partition, names, given = transaction
-        async with db.pipeline():
-            await db.execute("BEGIN")
-            await db.execute(self._statements["lock"], {"partition": partition})
-            cursors = [await db.execute(self._statements[name], given, binary=True) for name in names]
-            await db.execute("COMMIT")
-        return await cursors[-1].fetchall()
+        await self._free.acquire()
+        try:
+            db = self._idle.pop() if self._idle else await self._connect()
+            async with db.pipeline():
+                await db.execute("BEGIN")
+                await db.execute(self._statements["lock"], {"partition": partition})
+                cursors = [await db.execute(self._statements[name], given, binary=True) for name in names]
+                await db.execute("COMMIT")
+            rows = await cursors[-1].fetchall()
+            self._idle.append(db)
+            return rows
+        finally:
+            self._free.release()
+
+    async def _connect(self) -> psycopg.AsyncConnection[Any]:
+        db = await psycopg.AsyncConnection.connect(self._dsn, **self._options)
+        for statement in SESSION:
+            await db.execute(statement)
+        return db
 
 
 def _claim(partition: int, batch: int, token: int, *, drain: bool) -> Transaction:
@@ -199,7 +223,8 @@ def _claim(partition: int, batch: int, token: int, *, drain: bool) -> Transactio
     return Transaction(partition, ["drain", "take"] if drain else ["take"], given)
 
 
-def _settle(partition: int, rows: Rows, token: int, found: Sequence[Arrival]) -> Transaction:
+def _settle(key: ClaimKey, rows: Rows, found: Sequence[Arrival]) -> Transaction:
+    partition, token = key
     mine = [one for one in found if one.partition == partition]
     others = [one for one in found if one.partition != partition]
     given = {

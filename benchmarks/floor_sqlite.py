@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from benchmarks.floor import LEASE, Arrival, Counted, hash_links
+from benchmarks.floor import LEASE, Arrival, Counted, Held, hash_links
 from benchmarks.loading import LEVEL, RANK
 from benchmarks.work import Link, Web
 from swath.backends.sqlite.connection import CACHE_KIB, STATEMENTS, WAL_BYTES, WAL_PAGES
@@ -90,11 +90,18 @@ class SqliteFloor:
 
     async def cycle_in_loop(self, batch: int, *, links: bool) -> Counted:
         """Do the same in a thread, because SQLite would block the loop."""
-        loop = asyncio.get_running_loop()
-        fence, taken = await loop.run_in_executor(self._thread, self._claim, batch)
-        found = self._make_links(taken, links=links)
-        await loop.run_in_executor(self._thread, self._settle, fence, taken, found)
-        return Counted(len(taken), len(found))
+        held = await self.claim_in_loop(batch)
+        found = self._make_links(held.claim[1], links=links)
+        await self.settle_in_loop(held, found)
+        return Counted(held.items, len(found))
+
+    async def claim_in_loop(self, batch: int) -> Held:
+        fence, taken = await asyncio.get_running_loop().run_in_executor(self._thread, self._claim, batch)
+        return Held(len(taken), (fence, taken))
+
+    async def settle_in_loop(self, held: Held, links: Sequence[Link] = ()) -> None:
+        fence, taken = held.claim
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._settle, fence, taken, links)
 
     async def close(self) -> None:
         self._thread.shutdown()

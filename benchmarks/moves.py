@@ -1,7 +1,6 @@
 """Claim and settle: swath and its floor in alternation, in one to four processes that start together."""
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -11,14 +10,14 @@ from multiprocessing.connection import Connection
 from typing import NamedTuple
 
 import swath
+from benchmarks import sites
 from benchmarks.children import Child, answer
 from benchmarks.floor import Counted, Floor
-from benchmarks.floor_postgres import PostgresFloor
-from benchmarks.floor_sqlite import SqliteFloor
-from benchmarks.lab import PARTITIONS, Lab, PostgresLab, SqliteLab
+from benchmarks.lab import Lab, SqliteLab
 from benchmarks.progress import say
 from benchmarks.results import Figure, Results
 from benchmarks.settings import ITEMS_PER_LANE, Settings
+from benchmarks.sites import Site
 from benchmarks.work import KNOWN_SHARE, LINKS, Web
 from swath.core.item import Item
 
@@ -28,24 +27,10 @@ TURNS = 3  # each goes forth and back, so that a drift of the machine affects al
 WARM_UP_SECONDS = 0.3
 HEAD_START = 0.05  # seconds until a round starts, so that every process has received it
 ANSWER_SECONDS = 120.0
+LANES_PER_PARTITION = 1_000  # at least: enough for the largest batch
 DRY_TRIES = 100  # claims without an item until a frontier counts as empty
-LANES_PER_PARTITION = 1_000  # at least
-LEFT_SHARE = 0.6  # reload the frontiers if fewer of the items are ready
 
 Cycle = Callable[[], Awaitable[Counted]]
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """The two frontiers of a process. They start equal. The floor needs its own, since it keeps no promises."""
-
-    store: str
-    swath_url: str
-    floor_at: str  # a path, or a DSN
-    floor_name: str
-    synchronous: str
-    partitions: int
-    lanes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +76,14 @@ def _cases(settings: Settings) -> Iterator[Case]:
 
 
 def _measure(lab: Lab, settings: Settings, results: Results, cases: Sequence[Case]) -> None:
-    site = _load(lab, settings)
+    site = sites.load(lab, settings, lanes_per_partition=LANES_PER_PARTITION)
     with ExitStack() as stack:
         fleet = [stack.enter_context(Child(work)) for _ in range(max(case.processes for case in cases))]
         _send_site(fleet, site)
         for case in cases:
-            if min(map(_ready, (lab.url("moves_swath"), lab.url("moves_floor")))) < LEFT_SHARE * settings.moves_items:
+            if sites.is_worn(lab, settings):
                 _send_site(fleet, None)
-                site = _load(lab, settings)
+                site = sites.load(lab, settings, lanes_per_partition=LANES_PER_PARTITION)
                 _send_site(fleet, site)
             figure: Figure = {
                 "synchronous": site.synchronous,
@@ -113,8 +98,7 @@ def _measure(lab: Lab, settings: Settings, results: Results, cases: Sequence[Cas
             }
             results.add(figure)
             say(f"moves, {lab.store} {site.synchronous}, {case}: {_describe(figure)}")
-    for name in ("moves_swath", "moves_floor"):
-        lab.drop(name)
+    sites.drop(lab)
 
 
 def _case(fleet: Sequence[Child], case: Case, seconds: float) -> dict[str, float | None]:
@@ -167,33 +151,11 @@ def _share(ratio: float | None) -> str:
     return "no share" if ratio is None else f"{ratio:.0%}"
 
 
-def _load(lab: Lab, settings: Settings) -> Site:
-    lanes = settings.moves_items // ITEMS_PER_LANE
-    # swath's default; fewer in a trial run, so that a partition has enough lanes for the largest batch.
-    partitions = max(1, min(PARTITIONS[lab.store], lanes // LANES_PER_PARTITION))
-    for name in ("moves_swath", "moves_floor"):
-        lab.load(name, items=settings.moves_items, partitions=partitions)
-    url = lab.url("moves_swath")
-    if isinstance(lab, SqliteLab):
-        path = str(lab.path("moves_floor"))
-        return Site("sqlite", url, path, "", lab.synchronous, partitions, lanes)
-    assert isinstance(lab, PostgresLab)
-    return Site("postgres", url, lab.dsn, "moves_floor", "on", partitions, lanes)
-
-
 def _send_site(fleet: Sequence[Child], site: Site | None) -> None:
     for child in fleet:
         child.send(site)
     for child in fleet:
         child.receive(timeout=ANSWER_SECONDS)
-
-
-def _ready(url: str) -> int:
-    async def ask() -> int:
-        async with swath.open(url, create=False) as frontier:
-            return (await frontier.status()).ready
-
-    return asyncio.run(ask())
 
 
 # in the child process
@@ -224,8 +186,8 @@ class _Bench:
 
     def __init__(self, site: Site, runner: asyncio.Runner) -> None:
         self._runner = runner
-        self._floor = _floor(site)
-        self._web = _web(site, "swath")
+        self._floor = sites.open_floor(site)
+        self._web = sites.make_web(site, "swath")
         self._frontier: swath.Frontier = runner.run(_open(site.swath_url))
 
     def close(self) -> None:
@@ -296,15 +258,3 @@ class _Tally:
 
     def get_result(self) -> Measured:
         return Measured(self._items, self._links, self._cycles, max(self._last - self._question.start_at, 1e-9))
-
-
-def _web(site: Site, side: str) -> Web:
-    return Web(lanes=site.lanes, name=f"{side}{os.getpid()}", seed=os.getpid())
-
-
-def _floor(site: Site) -> Floor:
-    web = _web(site, "floor")
-    if site.store == "sqlite":
-        return SqliteFloor(site.floor_at, synchronous=site.synchronous, web=web)
-    first = os.getpid() % site.partitions
-    return PostgresFloor(site.floor_at, site.floor_name, partitions=site.partitions, first=first, web=web)

@@ -99,12 +99,42 @@ def _slowest(figure: Saved) -> str:
     return f"{figure['swath_slowest']:.0%}, {figure['floor_slowest']:.0%}"
 
 
+def _claimers(found: Sequence[Saved]) -> str:
+    return _by_store("claimers", found, _claimers_table)
+
+
+def _claimers_table(file: Saved) -> str:
+    head = ["claimers", "", "claims/s", "items/s", "p50 ms", "p99 ms", "max ms", "slowest claimer"]
+    rows = [
+        [
+            str(figure["claimers"]),
+            side,
+            rate(one["claims_per_s"]),
+            rate(one["items_per_s"]),
+            f"{one['p50_ms']:.1f}",
+            f"{one['p99_ms']:.1f}",
+            f"{one['max_ms']:,.0f}",
+            _percent(one["slowest"]),
+        ]
+        for figure in file["figures"]
+        for side, one in (("swath", figure["swath"]), ("floor", figure["floor"]))
+    ]
+    first = file["figures"][0]
+    size = (
+        f"Claims of {first['batch']} in {first['processes']} processes; {first['items']:,} items in "
+        f"{first['lanes']:,} lanes of one in flight, {first['partitions']} partition(s)."
+    )
+    return f"{size}\n\n{table(head, rows)}"
+
+
 def _flatness(found: Sequence[Saved]) -> str:
     return _by_store("flatness", found, _flatness_table)
 
 
 def _flatness_table(file: Saved) -> str:
     head = ["variant", "items", "claims", "p50 ms", "p99 ms", "p99 to smallest", "median, last to first quarter"]
+    counted = any(figure.get("reads_p50") is not None for figure in file["figures"])
+    head += ["page reads, median"] if counted else []
     rows = [
         [
             figure["variant"],
@@ -114,6 +144,7 @@ def _flatness_table(file: Saved) -> str:
             f"{figure['p99_ms']:.2f}",
             f"{figure['p99_to_smallest']:.2f}" + (f" (goal {FLAT})" if figure["p99_to_smallest"] > FLAT else ""),
             f"{figure['last_to_first_quarter']:.2f}",
+            *([rate(figure["reads_p50"])] if counted else []),
         ]
         for figure in file["figures"]
     ]
@@ -195,6 +226,7 @@ def _wins(figures: Sequence[Saved], kinds: Mapping[str, str], *, larger: bool) -
 
 SECTIONS: Sections = {
     "moves": _moves,
+    "claimers": _claimers,
     "flatness": _flatness,
     "runner": _runner,
     "peers": _peers,
@@ -216,13 +248,14 @@ def _by_store(part: str, found: Sequence[Saved], table: Callable[[Saved], str]) 
 
 def about(file: Saved) -> str:
     """Return the machine, versions and settings in small print."""
-    machine, versions = file["machine"], file["versions"]
+    machine = file["machine"]
     trial = "**A trial run: too small or too short to say how fast anything is.** " if file["trial"] else ""
-    return (
-        f"<sub>{trial}{file['started']}; {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, "
-        f"{machine['system']}, load before {machine['load_before']}; {_pairs(versions)}; {_pairs(file['settings'])}; "
-        f"commit {file['commit']}; `{file['command']}`</sub>"
+    hardware = (
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, {machine['system']}, "
+        f"load before {machine['load_before']}"
     )
+    parts = [file["started"], hardware, _pairs(file["versions"]), _pairs(file["settings"]), f"commit {file['commit']}"]
+    return f"<sub>{trial}{'; '.join(filter(None, parts))}; `{file['command']}`</sub>"
 
 
 def _pairs(values: Mapping[str, str]) -> str:

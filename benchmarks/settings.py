@@ -8,13 +8,13 @@ from typing import TypeVar
 
 N = TypeVar("N", int, float)
 
-PARTS = ("moves", "flatness", "runner", "sink", "peers", "size")
+PARTS = ("moves", "claimers", "flatness", "runner", "sink", "peers", "size")
 STORES = ("sqlite", "postgres")
 BATCHES = (1, 10, 100, 500)
 PROCESSES = (1, 2, 4)
 ITEMS_PER_LANE = 20
 FEWEST_ITEMS = 1_000
-MOVES_ITEMS = 2_000_000  # maximum size of the frontiers for the part `moves`
+MOVES_ITEMS = 2_000_000  # maximum size of the frontiers for the parts `moves` and `claimers`
 PEER_ITEMS = 20_000  # items for each queue in the comparison
 FLAT_SIZES = (100_000, 1_000_000)  # and BENCH_ITEMS
 FULL_ITEMS = 1_000_000  # a smaller or shorter run is a trial: it shows that the benchmark works, not how fast swath is

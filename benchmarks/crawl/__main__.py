@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks import machine, report
-from benchmarks.crawl import nginx, race, slow
+from benchmarks.crawl import nginx, polite, race, slow
 from benchmarks.crawl.race import Contestant, Course
 from benchmarks.crawl.report import SECTIONS
 from benchmarks.crawl.settings import HOSTS, Settings
@@ -25,6 +25,7 @@ PACKAGES = (
 )  # fmt: skip
 COMMAND = "make bench-crawl"
 WORKERS = (500, 5_000)
+OWN_SERVER = {"slow", "polite"}  # these need no nginx
 IN_ROUNDS = ("bare-warc", "swath", "swath-2", "swath-postgres")  # those with goals are measured several times
 
 
@@ -38,7 +39,7 @@ def main() -> int:
         return 2
     about = {
         **machine.describe(trial=settings.trial, packages=PACKAGES, module="benchmarks.crawl"),
-        "settings": {"nginx": _nginx_version(), "pages": f"{settings.pages:,}", "hosts": str(HOSTS)},
+        "settings": _describe_site(settings),
     }
     signal.signal(
         signal.SIGTERM, lambda number, frame: sys.exit(128 + number)
@@ -69,7 +70,7 @@ class Run:
 
     def all(self) -> int:
         parts = set(self._settings.parts)
-        if parts - {"tls", "slow"}:
+        if parts - {"tls"} - OWN_SERVER:
             with self._serve(self._settings.pages) as (course, _):
                 self._race(course)
                 if "profile" in parts:
@@ -81,6 +82,8 @@ class Run:
             results = self._results("crawl-slow")
             for workers in WORKERS:
                 self._measure(f"slow hosts, {workers:,} workers", results, lambda: self._slow(workers))  # noqa: B023
+        if "polite" in parts:
+            self._measure("polite", self._results("crawl-polite"), self._polite)
         return 1 if self._failed else 0
 
     def _race(self, course: Course) -> None:
@@ -121,6 +124,16 @@ class Run:
             self._directory, workers=workers, seconds=self._settings.slow_seconds, environment=race.environment()
         )
 
+    def _polite(self) -> Figure:
+        settings = self._settings
+        return polite.measure(
+            self._directory,
+            hosts=settings.polite_hosts,
+            delay=settings.polite_delay,
+            seconds=settings.polite_seconds,
+            environment=race.environment(),
+        )
+
     @contextmanager
     def _serve(self, pages: int, *, secure: bool = False, keep_alive: bool = True) -> Iterator[tuple[Course, Path]]:
         """Serve a new site with nginx; yield the course and the certificate authority of the site."""
@@ -158,6 +171,12 @@ class Run:
             f"{figure['pages_per_cpu_s']:,.0f} pages per CPU-second" if "pages_per_cpu_s" in figure else str(figure)
         )
         say(f"{name}: {figure['pages']:,} pages, {result}, {time.monotonic() - began:.0f} s")
+
+
+def _describe_site(settings: Settings) -> Mapping[str, str]:
+    if not set(settings.parts) - OWN_SERVER:
+        return {}
+    return {"nginx": _nginx_version(), "pages": f"{settings.pages:,}", "hosts": str(HOSTS)}
 
 
 def _nginx_version() -> str:

@@ -126,8 +126,43 @@ def _slow(found: Sequence[Saved]) -> str:
     return f"{table(head, rows)}\n\n{about(file)}"
 
 
+def _polite(found: Sequence[Saved]) -> str:
+    file = _file("crawl-polite", found)
+    if file is None:
+        return ""
+    head = ["hosts", "delay", "minutes", "requests/s", "hosts ÷ delay", "of that", "shortest gap", "pages"]
+    head += ["URLs waiting at the end", "peak RSS, MB", "CPU, of one core"]
+    rows = [
+        [
+            f"{one['hosts']:,}",
+            f"{one['delay_seconds']:g} s",
+            f"{one['crawl_seconds'] / 60:.1f}",
+            f"{one['requests_per_s']:.1f}",
+            f"{one['most_per_s']:.1f}",
+            f"{one['requests_per_s'] / one['most_per_s']:.1%}",
+            f"{one['shortest_gap_seconds']:.3f} s" + _mark_short_gap(one),
+            rate(one["pages"]),
+            rate(one["queued"]),
+            rate(one["rss_mb"]),
+            f"{one['cpu_seconds'] / one['seconds']:.0%}",
+        ]
+        for one in file["figures"]
+    ]
+    return f"{table(head, rows)}\n\n{about(file)}"
+
+
+def _mark_short_gap(one: Mapping[str, Any]) -> str:
+    return " (**less than the delay**)" if one["shortest_gap_seconds"] < one["delay_seconds"] else ""
+
+
 def _file(part: str, found: Sequence[Saved]) -> Saved | None:
     return next((file for file in found if file["part"] == part and file["figures"]), None)
 
 
-SECTIONS: Sections = {"crawl-race": _race, "crawl-tls": _tls, "crawl-profile": _profile, "crawl-slow": _slow}
+SECTIONS: Sections = {
+    "crawl-race": _race,
+    "crawl-tls": _tls,
+    "crawl-profile": _profile,
+    "crawl-slow": _slow,
+    "crawl-polite": _polite,
+}

@@ -8,7 +8,6 @@ robots.txt that is as slow, so a worker spends twenty seconds on a host.
 
 import asyncio
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from pathlib import Path
 import uvloop
 
 from benchmarks.crawl import tree
+from benchmarks.crawl.server_process import read_samples, run_server_process
 from benchmarks.crawl.tree import ContestantFailed
 from benchmarks.results import Figure
 
@@ -75,13 +75,7 @@ def measure(directory: Path, *, workers: int, seconds: float, environment: Mappi
     home.mkdir()
     hosts = int(ROOM * workers * seconds / (2 * ANSWER_SECONDS)) + workers
     looks = home / "looks"
-    with looks.open("wb") as log:
-        server = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.crawl.slow", "serve"],
-            stdin=subprocess.PIPE, stdout=log, env=dict(environment),
-        )  # fmt: skip
-    try:
-        ports = _ports(looks)
+    with run_server_process("benchmarks.crawl.slow", log=looks, environment=environment) as ports:
         seeds = home / "seeds.txt"
         seeds.write_text("".join(f"http://h{host}.example:{ports[host % PORTS]}/\n" for host in range(hosts)))
         command = [
@@ -90,14 +84,6 @@ def measure(directory: Path, *, workers: int, seconds: float, environment: Mappi
             "--contact", "bench@example.com", "--max-duration", f"{seconds:g}s", "--json",
         ]  # fmt: skip
         used = tree.run(command, environment=environment, cwd=home, timeout=seconds * 3 + 120, codes={0, 1})
-    finally:
-        assert server.stdin is not None
-        server.stdin.close()
-        try:
-            server.wait(10)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
     stats = json.loads(used.output.splitlines()[-1])
     share, most, began = _share(looks, workers, seconds)
     return {
@@ -115,20 +101,9 @@ def measure(directory: Path, *, workers: int, seconds: float, environment: Mappi
     }
 
 
-def _ports(looks: Path) -> list[int]:
-    ends = time.monotonic() + 20
-    while time.monotonic() < ends:
-        lines = looks.read_text().splitlines()
-        if lines:
-            found: list[int] = json.loads(lines[0])
-            return found
-        time.sleep(0.05)
-    raise ContestantFailed("the slow server did not start")
-
-
 def _share(looks: Path, workers: int, seconds: float) -> tuple[float, int, int]:
     """Return the average requests in flight per worker after the first responses, their maximum, and all requests."""
-    seen = [json.loads(line) for line in looks.read_text().splitlines()[1:]]
+    seen = read_samples(looks)
     first = next((at for at, _, heard in seen if heard), None)
     if first is None:
         raise ContestantFailed("the slow server saw no request")

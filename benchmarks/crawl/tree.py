@@ -50,7 +50,8 @@ def run(command: Sequence[str], *, environment: Mapping[str, str], cwd: Path, ti
         timer.start()
     try:
         assert program.stdout is not None
-        output = program.stdout.read().decode(errors="replace")
+        with program.stdout:
+            output = program.stdout.read().decode(errors="replace")
         _, status, used = os.wait4(program.pid, 0)
     except BaseException:
         program.kill()
