@@ -17,7 +17,6 @@ from swath.crawl.parse.tree_limits import is_safe_for_tree
 MAX_TITLE_TEXT = 8_000  # characters before character references are decoded
 MAX_ATTRIBUTES = 100
 MAX_ATTRIBUTE_TEXT = 1_000_000  # characters of a tag that are searched for attributes
-MAX_VALUE = 64_000  # characters; a longer value is not a URL
 
 SELECTOR = "a,area,link,base,meta,frame,iframe,title"
 NAMES = frozenset(SELECTOR.split(","))
@@ -84,8 +83,6 @@ def _parse_attributes(text: str) -> dict[str, str | None]:
         name = parts[1].lower()
         if name not in found:
             value = parts[2] or parts[3] or parts[4]
-            if value and len(value) > MAX_VALUE:
-                value = None
             found[name] = _unescape(value) if value else value
     return found
 
