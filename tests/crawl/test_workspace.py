@@ -73,9 +73,12 @@ def test_an_empty_name_file_is_filled_again(tmp_path: Path) -> None:
     assert workspace.get_output_name(tmp_path, 0) == name
 
 
-@pytest.mark.parametrize("host", ["Crawler_7.Example.ORG", "büro", "", "a" * 300])
+@pytest.mark.parametrize(
+    ("host", "named"),
+    [("Crawler_7.Example.ORG", "crawler7.example.org"), ("büro", "bro"), ("", ""), ("a" * 300, "a" * 40)],
+)
 def test_the_names_of_warc_files_are_allowed_in_wacz(
-    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    host: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: host)
     settings = CrawlSettings(out=str(tmp_path))
@@ -86,7 +89,7 @@ def test_the_names_of_warc_files_are_allowed_in_wacz(
     output.close()
     names = [path.name for path in workspace.list_outputs(tmp_path)]
     assert len(names) == 2
-    assert all(re.fullmatch(r"[-a-z0-9._]{1,100}", name) for name in names)
+    assert all(re.fullmatch(r"[-a-z0-9._]{1,100}", name) and f"-{named}-" in name for name in names)
     assert all(workspace.is_own_output(tmp_path, name) for name in names)
 
 
