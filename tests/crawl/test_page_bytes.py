@@ -16,8 +16,8 @@ from tests.crawl.page_bytes import PATTERNS
 
 SOAK = os.environ.get("SWATH_SOAK") == "1"
 SEED = int(os.environ.get("SWATH_SEED", "4"))
-SIZE = 4_000_000 if SOAK else 400_000
-MIXES = 300 if SOAK else 12
+SIZE = 800_000 if SOAK else 400_000
+MIXES = 60 if SOAK else 12
 LARGE = 16_000_000
 # Patterns that are parsed quickly, and whose memory grew most before it was bounded.
 GROWING = [

@@ -42,7 +42,7 @@ _LEAVES_FOREIGN = _names(
     "b big blockquote body br center code dd div dl dt em embed font h1 h2 h3 h4 h5 h6 head hr i img li "
     "listing menu meta nobr ol p pre ruby s small span strike strong sub sup table tt u ul var"
 )
-_OTHER_RULES = frozenset(("select", "template", "frameset"))  # in these, most tags are ignored
+_AMBIGUOUS = _FOREIGN | {"select", "frameset"}  # in these, the parser ignores most tags or reads them otherwise
 # Elements that are always open after their start tag, and whose end tag closes what is open in them.
 _BLOCKS = _names(
     "address article aside blockquote center details dir div dl fieldset figcaption figure footer header "
@@ -108,9 +108,14 @@ def _count_tags(text: str) -> bool:
         if number > MAX_ATTRIBUTES or (len(attributes) >= 2 * MAX_TAG_ATTRIBUTES and _has_many_attributes(attributes)):
             return False
         name = found[1].lower()
-        if nesting.is_raw(name):
-            place = find_raw_end(name, text, place)
-        elif not nesting.open(name, closes_itself=attributes.endswith("/")):
+        end = find_raw_end(name, text, place) if name in RAW_TEXT else place
+        if nesting.may_be_markup():
+            if "<" in text[place:end]:
+                return False  # text or markup, which could hide what follows
+        elif name in RAW_TEXT:
+            place = end
+            continue
+        if not nesting.open(name, closes_itself=attributes.endswith("/")):
             return False
     return True
 
@@ -139,11 +144,12 @@ class _Nesting:
         self._reopened = 0
         self._foreign = 0
         self._in_foreign = False  # the parser has not left the innermost drawing
-        self._strict = 0
+        self._ambiguous = 0
+        self._templates = 0
 
-    def is_raw(self, name: str) -> bool:
-        """Return whether the content of an element is certainly text."""
-        return name in RAW_TEXT and not self._strict
+    def may_be_markup(self) -> bool:
+        """Return whether the parser may read the content of an element in `RAW_TEXT` as markup."""
+        return self._ambiguous > 0
 
     def open(self, name: str, *, closes_itself: bool) -> bool:
         """Add an element. Return whether the limits hold."""
@@ -210,7 +216,7 @@ class _Nesting:
         if names and names[-1] == name:
             names.pop()
             self._count(name, -1)
-        elif not (name in _BLOCKS and not self._strict and self._close_block(name)):
+        elif not (name in _BLOCKS and not self._ambiguous and not self._templates and self._close_block(name)):
             self._in_foreign = False
             if name not in _CLOSES_INLINE:
                 self._sure = len(names)
@@ -243,5 +249,7 @@ class _Nesting:
             self._foreign += number
             if number > 0:
                 self._in_foreign = "select" not in self._open
-        if name in _FOREIGN or name in _OTHER_RULES:
-            self._strict += number
+        elif name == "template":
+            self._templates += number
+        if name in _AMBIGUOUS:
+            self._ambiguous += number
