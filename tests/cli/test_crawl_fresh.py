@@ -182,7 +182,7 @@ def test_fresh_does_not_take_another_store_for_that_of_the_directory(old: Path, 
 def test_files_of_another_crawl_are_not_removed(site: str, url: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run_swath("crawl", f"{site}old", *COMMON, "--out", str(out))
-    other = out / "swath-20260101000000000-00000-elsewhere-1234~0.warc.gz"
+    other = out / "swath-20260101000000000-00000-elsewhere-1234_0.warc.gz"
     other.write_bytes(b"x")
     refused = start_over(out, f"{site}new", "--yes")
     assert (refused.code, f"{other} belongs to another crawl" in refused.err) == (2, True)

@@ -11,7 +11,7 @@ from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.archive.record import Capture, Exchange, build_records
 from swath.crawl.http.response import NO_HEADERS, Response
 
-UNIQUE = "x~0"
+UNIQUE = "x_0"
 SIZE = 3_000  # of a WARC file: a few pages
 
 

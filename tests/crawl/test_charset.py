@@ -17,7 +17,10 @@ from swath.crawl.parse.charset import (
     MAX_HEAD,
     PRESCAN,
     _encoding_from_label,
+    charset_from_body,
     decode_text,
+    decode_within,
+    encode_query,
     encoding_from_label,
     get_python_codec,
 )
@@ -204,9 +207,48 @@ def test_characters_are_those_of_the_standard(name: str, body: bytes, text: str)
 @pytest.mark.parametrize("name", sorted(set(_NAMES.values())))
 def test_a_long_body_is_decoded_like_a_short_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(name)
-    sample = "ab \n<é日本ю한>" * 20
+    sample = "ab \n<é日本ю한\U0001f600>" * 20
     body = endec.encode(sample, name, "xmlcharrefreplace") if not name.startswith("utf-16") else sample.encode(name)
     whole = decode_text(body, f"text/html; charset={name}")
     for _ in range(50):
         monkeypatch.setattr(charset, "CHUNK", draw.randint(20, 200))
         assert decode_text(body, f"text/html; charset={name}") == whole
+
+
+def test_looking_for_a_declaration_takes_linear_time() -> None:
+    for piece in (b"a", b"a ", b"a=", b"a='", b'a="b"\'', b"<meta ", b"<meta '", b"<!--", b"<title>"):
+        times = []
+        for size in (8_000, MAX_HEAD):
+            body = b"charset<meta " + piece * (size // len(piece))
+            times.append(min(_measure_seconds(body) for _ in range(3)))
+        assert times[1] < 4 * times[0] * 2.5 + 0.02, piece
+
+
+def _measure_seconds(body: bytes) -> float:
+    started = time.process_time()
+    charset_from_body(body)
+    return time.process_time() - started
+
+
+def test_a_query_is_not_encoded_beyond_the_limit() -> None:
+    """A character that the encoding lacks becomes fourteen."""
+    encoded = encode_query("/?" + "\ufffd" * 8_000, "shift_jis", limit=100)
+    assert 100 < len(encoded) < 130
+    assert encoded.startswith("/?%26%2365533%3B%26%2365533%3B")
+
+
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        (b"x" * 3_000_000, 3_000_000),
+        (b"x" * 3_100_000, 2_097_152),
+        ("é".encode() * 1_000_000 + b"x" * 2_000_000, 3_000_000),
+        (b"x" * 2_097_152 + "é".encode(), 2_097_153),
+        (b"x" * 1_500_000 + "\U0001f600".encode(), 1_048_576),
+    ],
+    ids=["short", "long", "of one byte", "in a short chunk", "of four bytes"],
+)
+def test_the_text_of_a_page_takes_no_more_memory_than_the_limit(body: bytes, kept: int) -> None:
+    text, name, truncated = decode_within(body, None, limit=3_000_000)
+    assert (len(text), name) == (kept, "utf-8")
+    assert truncated == (text != body.decode())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from swath.crawl.parse import feeds
 from swath.crawl.parse.document import ParsedDocument
-from swath.crawl.parse.feeds import CHUNK, MAX_ENTRIES, MAX_UNPACKED, parse_feed
+from swath.crawl.parse.feeds import CHUNK, MAX_ENTRIES, MAX_UNPACKED, MAX_URL_TEXT, parse_feed
 from swath.crawl.urls.normalise import normalise
 
 URL = "https://example.com/maps/sitemap.xml"
@@ -260,3 +260,12 @@ def test_an_escape_sequence_that_a_chunk_ends_in() -> None:
     body = start + b" " * (2 * CHUNK - len(start) - 12) + b"\x1b$((((((((((" + b"</channel></rss>"
     found = parse_feed(body, URL, "application/rss+xml; charset=iso-2022-jp")
     assert ([link.url for link in found.links], found.malformed) == (["http://host.example/a"], True)
+
+
+def test_a_long_base_does_not_multiply_the_urls() -> None:
+    """Each of these few bytes becomes 2,000 characters."""
+    base = "http://e.test/" + "x" * 1_980 + "/"
+    entries = "".join(f"<url><loc>{number}</loc></url>" for number in range(20_000))
+    found = parse_feed(f"<urlset xml:base='{base}'>{entries}</urlset>".encode(), "http://e.test/")
+    assert found.truncated
+    assert 0.99 * MAX_URL_TEXT < sum(len(link.url) for link in found.links) <= MAX_URL_TEXT

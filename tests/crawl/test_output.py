@@ -33,7 +33,7 @@ async def crawl(b: Bench, folder: Path, go_on: threading.Event | asyncio.Event, 
             await asyncio.Event().wait()
         return item.done(output=[Capture({"url": item.key}, None)])
 
-    output = CrawlOutput(folder, unique="x~0", warc_size=None, about={})
+    output = CrawlOutput(folder, unique="x_0", warc_size=None, about={})
     output.restore({})
     await b.frontier.add(["a", "b", "c"])
     try:
@@ -130,7 +130,7 @@ def changed(data: bytes) -> bytes:
 def test_a_list_of_pages_that_is_not_as_it_was_written_is_no_shorter_list(
     tmp_path: Path, damage: Callable[[bytes, int], bytes]
 ) -> None:
-    output = CrawlOutput(tmp_path, unique="x~0", warc_size=None, about={})
+    output = CrawlOutput(tmp_path, unique="x_0", warc_size=None, about={})
     output.restore({})
     moves: list[OutputMove] = []
     for key in "ab":

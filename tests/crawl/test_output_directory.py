@@ -22,10 +22,10 @@ from tests.crawl.test_warc import check
 
 STAMP = "20231114221320123"
 ONE = FileSeries(
-    "warc", prefix="swath", unique="h~1", suffix=".warc.gz", size=100, first_record=lambda name: name.encode()
+    "warc", prefix="swath", unique="h_1", suffix=".warc.gz", size=100, first_record=lambda name: name.encode()
 )
-LINES = FileSeries("pages", prefix="pages", unique="h~1", suffix=".jsonl", size=1_000)
-FIRST, SECOND, THIRD = (f"swath-{STAMP}-{serial:05d}-h~1.warc.gz" for serial in range(3))
+LINES = FileSeries("pages", prefix="pages", unique="h_1", suffix=".jsonl", size=1_000)
+FIRST, SECOND, THIRD = (f"swath-{STAMP}-{serial:05d}-h_1.warc.gz" for serial in range(3))
 OPENING = len(FIRST)
 
 
@@ -43,18 +43,18 @@ def test_records_go_where_it_says(tmp_path: Path) -> None:
     with an_archive(tmp_path) as archive:
         placed = archive.append("warc", [b"a" * 30, b"b" * 50])
         assert placed == [RecordLocation(FIRST, OPENING, 30), RecordLocation(FIRST, OPENING + 30, 50)]
-        assert archive.append("pages", [b"{}\n"]) == [RecordLocation(f"pages-{STAMP}-00000-h~1.jsonl", 0, 3)]
+        assert archive.append("pages", [b"{}\n"]) == [RecordLocation(f"pages-{STAMP}-00000-h_1.jsonl", 0, 3)]
         archive.sync()
         assert archive.list_moves() == [
             OutputMove(FIRST, 0, OPENING + 80),
-            OutputMove(f"pages-{STAMP}-00000-h~1.jsonl", 0, 3),
+            OutputMove(f"pages-{STAMP}-00000-h_1.jsonl", 0, 3),
         ]
         archive.commit()
         assert archive.list_moves() == []
         assert archive.append("pages", [b"[]\n"])[0].offset == 3
         archive.commit()
     assert files_of(tmp_path)[FIRST] == FIRST.encode() + b"a" * 30 + b"b" * 50
-    assert files_of(tmp_path)[f"pages-{STAMP}-00000-h~1.jsonl"] == b"{}\n[]\n"
+    assert files_of(tmp_path)[f"pages-{STAMP}-00000-h_1.jsonl"] == b"{}\n[]\n"
 
 
 def test_a_full_file_is_followed_by_another(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_recovery_cuts_to_what_the_store_holds_and_goes_on_from_there(tmp_path: 
         archive.commit()
         archive.append("warc", [b"c" * 90, b"d" * 90])
         archive.commit()  # the store never heard of these
-    foreign = f"swath-{STAMP}-00009-other~1.warc.gz"
+    foreign = f"swath-{STAMP}-00009-other_1.warc.gz"
     (tmp_path / foreign).write_bytes(b"kept")
     archive = OutputDirectory(tmp_path, series=[ONE, LINES], timestamp=lambda: STAMP)
     with archive:

@@ -14,7 +14,7 @@ from swath.core.clock import SECOND, from_datetime
 from swath.core.item import Dead, Done, Item, Release, Retry
 from swath.crawl.archive import cdxj
 from swath.crawl.http.response import Response, make_failure
-from swath.crawl.page_processor import PARSED_IN_THREAD
+from swath.crawl.page_processor import PARSED_IN_THREAD, PARSERS
 from swath.crawl.parse import page as parse_page
 from swath.crawl.robots import cache
 from swath.crawl.robots.policy import policy_from_response
@@ -374,8 +374,9 @@ async def test_a_large_decoded_body_is_parsed_in_a_thread(
     """Even if few bytes arrived: parsing it in the event loop would block all other fetches."""
     threads = []
 
-    def reading(*given: Any) -> None:
+    def reading(*given: Any) -> tuple[None, bool]:
         threads.append(threading.current_thread())
+        return None, False
 
     monkeypatch.setattr(parse_page, "_parse_document", reading)
     headers = {"Content_Type": "text/html"} | headers
@@ -383,6 +384,28 @@ async def test_a_large_decoded_body_is_parsed_in_a_thread(
         page = item("http://a.example/")
         await handler(page._replace(payload={"depth": 0, "kind": "sitemap"}))
     assert [thread is not threading.main_thread() for thread in threads] == [aside]
+
+
+async def test_two_large_pages_are_parsed_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes several times its size in memory."""
+    at_once = threading.Barrier(PARSERS)
+    one_more = threading.Barrier(PARSERS + 1)
+    broken = []
+
+    def reading(*given: Any) -> tuple[None, bool]:
+        at_once.wait(timeout=30)
+        try:
+            one_more.wait(timeout=0.3)
+        except threading.BrokenBarrierError:
+            broken.append(1)
+        return None, False
+
+    monkeypatch.setattr(parse_page, "_parse_document", reading)
+    headers = {"Content_Encoding": "gzip", "Content_Type": "text/html"}
+    async with handling(lambda url: answered(url, 200, LONG, **headers), robots=False) as (_, handler, _):
+        pages = [item(f"http://{number}.example/") for number in range(2 * PARSERS)]
+        await asyncio.gather(*(handler(page) for page in pages))
+    assert len(broken) == len(pages)
 
 
 async def test_the_robots_txt_cache_has_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from swath.crawl.robots.parser import RobotsTxt
 from swath.crawl.urls import normalise as module
 from swath.crawl.urls.normalise import (
     MAX_TEXT,
@@ -21,6 +22,8 @@ from swath.crawl.urls.normalise import (
     suggest_seed,
     surt,
 )
+from swath.crawl.urls.scope import ScopeKind, get_scope_name
+from swath.crawl.urls.traps import find_trap
 
 BASE = "https://www.example.com/a/b/c.html?q=1"
 
@@ -331,6 +334,20 @@ def test_tracking_parameters_can_be_stripped(url: str, left: str) -> None:
 def test_session_ids_are_stripped(url: str, left: str) -> None:
     """What is left is normalised: a path that leads up would be in scope, or allowed, for what it is not."""
     assert strip_session(url) == left == normalise(left)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_host_may_have_one_letter(scheme: str) -> None:
+    """The end of its origin is the earliest that there is."""
+    base = f"{scheme}://a/x/y?q"
+    assert normalise("/z", base) == normalise("../z", base) == normalise("//a/%7a", base) == f"{scheme}://a/z"
+    assert normalise_all(["/z", "z", "/z#f"], base) == [f"{scheme}://a/z", f"{scheme}://a/x/z", f"{scheme}://a/z"]
+    assert (origin(base), authority(base), host(base), site(base)) == (f"{scheme}://a", "a", "a", "a")
+    assert surt(base) == "a)/x/y?q"
+    assert RobotsTxt.parse(b"User-agent: *\nDisallow: /x/y?q").decide(base, "swath").rule == "Disallow: /x/y?q"
+    kinds: tuple[ScopeKind, ...] = ("host", "domain")
+    assert [get_scope_name(base, kind) for kind in kinds] == ["a", "a"]
+    assert find_trap(f"{scheme}://a/2100-01-01", year=2026) == "calendar"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import re
 import secrets
+import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import islice
 from multiprocessing import get_context
@@ -61,14 +63,39 @@ def test_processes_that_start_together_agree_on_the_archive_name(tmp_path: Path)
         process.join()
     for folder, given in zip(sorted(folders), zip(*names, strict=True), strict=True):
         kept = (folder / workspace.NAME_FILE).read_text().strip()
-        assert sorted(given) == [f"{kept}~{number}" for number in range(TOGETHER)]
+        assert sorted(given) == [f"{kept}_{number}" for number in range(TOGETHER)]
 
 
 def test_an_empty_name_file_is_filled_again(tmp_path: Path) -> None:
     (tmp_path / workspace.NAME_FILE).touch()
     name = workspace.get_output_name(tmp_path, 0)
-    assert len(name) > len("~0")
+    assert len(name) > len("_0")
     assert workspace.get_output_name(tmp_path, 0) == name
+
+
+@pytest.mark.parametrize(
+    ("host", "named"),
+    [("Crawler_7.Example.ORG", "crawler7.example.org"), ("büro", "bro"), ("", ""), ("a" * 300, "a" * 40)],
+)
+def test_the_names_of_warc_files_are_allowed_in_wacz(
+    host: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: host)
+    settings = CrawlSettings(out=str(tmp_path))
+    (output,) = _open_outputs(settings)
+    capture = Capture({"url": "http://e.test/"}, (b"record", b"request"))
+    output.restore({})
+    output.write([[[capture]]])
+    output.close()
+    names = [path.name for path in workspace.list_outputs(tmp_path)]
+    assert len(names) == 2
+    assert all(re.fullmatch(r"[-a-z0-9._]{1,100}", name) and f"-{named}-" in name for name in names)
+    assert all(workspace.is_own_output(tmp_path, name) for name in names)
+
+
+def _open_outputs(settings: CrawlSettings) -> list[CrawlOutput]:
+    workspace.get_archive_name(settings.directory)
+    return list(workspace.open_outputs(settings))
 
 
 @pytest.mark.parametrize("name", ["a b", "a%20b", "a?b", "a#b", "a\nb", "\udcff"])

@@ -1,6 +1,8 @@
 """PageProcessor: archive a page, parse it, and collect the links it discovers."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
 from swath import Item, Outcome
@@ -17,6 +19,7 @@ from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
 
 PARSED_IN_THREAD = 200_000  # bytes; a thread parses larger decoded bodies, so that other fetches continue
+PARSERS = 2  # large pages parsed at once: each takes several times its size in memory
 PAGES = "pages"  # counter of the frontier for --max-pages, and of each lane for --max-pages-per-host
 ONE_PAGE: Final = {PAGES: 1}
 MAX_EXPANSION = 5  # maximum size of a decoded body, in multiples of --max-size
@@ -39,6 +42,7 @@ class PageProcessor:
         self._links = links
         self._fallback = fallback
         self._stats = stats
+        self._parsers = ThreadPoolExecutor(PARSERS, thread_name_prefix="swath-parse")
 
     async def process(self, item: Item, response: Response) -> Outcome:
         """Settle a page with its archive record, its entry in the page list, and the items it discovers."""
@@ -115,5 +119,6 @@ class PageProcessor:
         if len(response.body) <= PARSED_IN_THREAD:
             decoded = decode_body(response, limit=min(limit, PARSED_IN_THREAD))
             if not decoded.truncated and decoded.body[:2] != GZIP:
-                return parse_decoded_page(url, response, decoded, agent=agent, sitemap=sitemap)
-        return await asyncio.to_thread(parse_page, url, response, limit=limit, agent=agent, sitemap=sitemap)
+                return parse_decoded_page(url, response, decoded, limit=limit, agent=agent, sitemap=sitemap)
+        parse = partial(parse_page, url, response, limit=limit, agent=agent, sitemap=sitemap)
+        return await asyncio.get_running_loop().run_in_executor(self._parsers, parse)

@@ -28,7 +28,7 @@ SETTINGS_FACT = "crawl settings"  # key of the fact that `swath explain` and oth
 DISCARD_MARKER = "discarding"  # exists while --fresh discards the crawl
 ARCHIVE_FACT_PREFIX = "archive "  # key of the fact that marks an archive as this crawl's: this prefix and its name
 
-_OUTPUT_FILE = re.compile(r"(?:swath|pages)-\d{17}-\d+-(?P<name>.+)~(?P<number>\d+)\.(?:warc\.gz|jsonl\.gz)")
+_OUTPUT_FILE = re.compile(r"(?:swath|pages)-\d{17}-\d+-(?P<name>.+)_(?P<number>\d+)\.(?:warc\.gz|jsonl\.gz)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ async def read_committed_lengths(frontier: Frontier, settings: CrawlSettings) ->
 
 def get_output_name(directory: Path, number: int) -> str:
     """Return the name that the output files of one process share. It is the same after a resume."""
-    return f"{get_archive_name(directory)}~{number}"
+    return f"{get_archive_name(directory)}_{number}"
 
 
 def get_archive_name(directory: Path) -> str:
@@ -195,7 +195,8 @@ def get_archive_name(directory: Path) -> str:
         file.seek(0)
         name = file.read().strip()
         if not name:
-            name = f"{re.sub(r'[^A-Za-z0-9.-]', '', socket.gethostname())[:40]}-{secrets.token_hex(4)}"
+            # WACZ allows no other characters in the name of a WARC file, apart from "_".
+            name = f"{re.sub(r'[^a-z0-9.-]', '', socket.gethostname().lower())[:40]}-{secrets.token_hex(4)}"
             file.write(f"{name}\n")
             file.flush()
             os.fsync(file.fileno())

@@ -12,6 +12,8 @@ import codecs
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain
+from sys import getsizeof
 
 import endec
 from endec.exceptions import EncodeError
@@ -23,10 +25,11 @@ MAX_LABEL = 40
 LABELS_CACHED = 256
 FALLBACK = "windows-1252"
 CHUNK = 64 * 1024  # bytes per call: endec holds the GIL until it returns
+LARGE_CHUNK = 1024 * 1024
+SHORT = 1_024  # characters
 
 _UNICODE = frozenset({"utf-8", "utf-16le", "utf-16be"})  # a query is then UTF-8
 _NOT_ASCII = re.compile(r"[^\x00-\x0d\x10-\x1a\x1c-\x7f]+")  # and what switches character sets in ISO-2022-JP
-_STATEFUL = frozenset({"iso-2022-jp", "utf-16le", "utf-16be"})
 # Names of the Encoding standard that differ from the name of the Python codec, which feeds are decoded with in chunks.
 _CODECS = {
     "windows-874": "cp874",
@@ -84,7 +87,9 @@ _MOVED_PARTS = {"1": "windows-1252", "9": "windows-1254", "11": "windows-874"}
 _HEADER = re.compile(r"charset\s*=\s*[\"']?([^\s\"';,]+)", re.IGNORECASE)
 _COMMENT = re.compile(rb"<!--.*?(?:-->|$)", re.DOTALL)
 _META = re.compile(rb"<meta[\s/]((?:\"[^\"]*\"|'[^']*'|[^>\"'])*)", re.IGNORECASE)
-_ATTRIBUTE = re.compile(rb"([^\s\"'>/=]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
+_ATTRIBUTE = re.compile(
+    rb"([^\s\"'>/=]++)(?:\s*+=\s*+(?:\"([^\"]*+)\"|'([^']*+)'|([^\s\"'>]++)))?+"  # linear: each byte is consumed
+)
 _END_OF_HEAD = re.compile(  # an element that does not belong there ends the head
     rb"</head|<(?!(?:html|head|meta|title|link|script|style|base|noscript)[\s/>])[a-z]", re.IGNORECASE
 )
@@ -93,31 +98,78 @@ _XML = re.compile(rb"\s*<\?xml[^>]{0,200}?\sencoding\s*=\s*[\"']([A-Za-z0-9._-]+
 
 def decode_text(body: bytes, content_type: str | None) -> tuple[str, str]:
     """Return the text of a body and the name of its encoding. Invalid bytes become U+FFFD."""
+    text, name, _ = decode_within(body, content_type, limit=None)
+    return text, name
+
+
+def decode_within(body: bytes, content_type: str | None, *, limit: int | None) -> tuple[str, str, bool]:
+    """Return the text of a body, the name of its encoding, and whether the text is truncated.
+
+    The text takes at most `limit` bytes of memory: one character beyond U+FFFF makes all of them take four bytes.
+    """
     name = _detect_bom(body)
     if name is not None:
-        return _decode_with(body, name).removeprefix("\ufeff"), name
+        text, truncated = _join_within(_decode_chunks(body, name), limit)
+        return text.removeprefix("\ufeff"), name, truncated
     name = charset_from_header(content_type) or charset_from_body(body)
     if name is None:
         try:
-            # A truncated body may end within a character.
-            return codecs.utf_8_decode(body, "strict", False)[0], "utf-8"
+            text, truncated = _join_within(_decode_valid_utf8(body), limit)
+            return text, "utf-8", truncated
         except UnicodeDecodeError:
             name = FALLBACK
-    return _decode_with(body, name), name
+    text, truncated = _join_within(_decode_chunks(body, name), limit)
+    return text, name, truncated
 
 
-def _decode_with(body: bytes, name: str) -> str:
-    return "".join(endec.decode(chunk, name, "replace", bom="ignore") for chunk in _split_at_spaces(body, name))
+def _join_within(chunks: Iterator[str], limit: int | None) -> tuple[str, bool]:
+    """Join the chunks that fit into `limit` bytes of memory, and return whether there are others."""
+    kept: list[str] = []
+    characters = width = 0
+    for chunk in chunks:
+        characters += len(chunk)
+        width = max(width, _measure_width(chunk))
+        if limit is not None and characters * width > limit:
+            return "".join(kept), True
+        kept.append(chunk)
+    return "".join(kept), False
 
 
-def _split_at_spaces(body: bytes, name: str) -> Iterator[bytes]:
-    """Yield the body in chunks that can be decoded one by one.
+def _measure_width(text: str) -> int:
+    """Return how many bytes of memory Python takes for each character."""
+    if text.isascii():
+        return 1
+    if len(text) >= SHORT:  # the memory of the object itself does not count
+        return getsizeof(text) // len(text)
+    highest = max(text)
+    return 1 if highest <= "\xff" else 2 if highest <= "\uffff" else 4
 
-    No multibyte character of any encoding contains a space or a line break, except in those with a state.
-    """
-    if name in _STATEFUL or len(body) <= CHUNK:
-        yield body
+
+def _decode_chunks(body: bytes, name: str) -> Iterator[str]:
+    if len(body) <= CHUNK:
+        chunks: Iterator[bytes] = iter((body,))
+    elif name in ("utf-16le", "utf-16be"):
+        chunks = _split_utf16(body, high_byte=1 if name == "utf-16le" else 0)
+    elif name == "iso-2022-jp":
+        chunks = _split_at_escapes(body)
+    else:
+        chunks = _split_at_spaces(body)
+    for chunk in chunks:
+        yield endec.decode(chunk, name, "replace", bom="ignore")
+
+
+def _decode_valid_utf8(body: bytes) -> Iterator[str]:
+    """Yield the text of a body that is UTF-8, except that it may be truncated within a character."""
+    if len(body) <= LARGE_CHUNK:
+        yield codecs.utf_8_decode(body, "strict", False)[0]
         return
+    decoder = codecs.getincrementaldecoder("utf-8")("strict")
+    for start in range(0, len(body), LARGE_CHUNK):
+        yield decoder.decode(body[start : start + LARGE_CHUNK])
+
+
+def _split_at_spaces(body: bytes) -> Iterator[bytes]:
+    """Yield the body in chunks. No character of several bytes contains a space or a line break."""
     start = 0
     while start < len(body):
         end = start + CHUNK
@@ -128,18 +180,52 @@ def _split_at_spaces(body: bytes, name: str) -> Iterator[bytes]:
         start = end
 
 
-def encode_query(url: str, name: str) -> str:
+def _split_utf16(body: bytes, *, high_byte: int) -> Iterator[bytes]:
+    """Yield the body in chunks that do not end between two surrogates."""
+    start = 0
+    while start < len(body):
+        end = start + CHUNK // 2 * 2
+        if end < len(body) and 0xD8 <= body[end - 2 + high_byte] < 0xDC:
+            end -= 2
+        yield body[start:end]
+        start = end
+
+
+def _split_at_escapes(body: bytes) -> Iterator[bytes]:
+    """Yield ISO-2022-JP in chunks. Each begins with the escape sequence that selects its character set."""
+    start = 0
+    escape = b""
+    while start < len(body):
+        end = start + CHUNK
+        if end < len(body) and (place := body.rfind(b"\x1b", start + 1, end)) > 0:
+            end = place
+        chunk = body[start:end]
+        yield chunk if chunk[:1] == b"\x1b" else escape + chunk  # two in a row are an error
+        if (place := body.rfind(b"\x1b", start, end)) >= 0:
+            escape = body[place : place + 3]
+        start = end
+
+
+def encode_query(url: str, name: str, *, limit: int) -> str:
     """Percent-encode the characters in the query of a link in the encoding of its page, as browsers do.
 
     The server that wrote the page expects its own encoding there. A character that the encoding lacks becomes a
-    character reference.
+    character reference. Encoding stops when the URL is longer than `limit` characters.
     """
     head, mark, query = url.partition("?")
     if name in _UNICODE or not _NOT_ASCII.search(query):
         return url
     query, fragment_mark, fragment = query.partition("#")
-    encoded = _NOT_ASCII.sub(lambda run: "".join(_percent_encode(run[0], name)), query)
-    return head + mark + encoded + fragment_mark + fragment
+    encoded: list[str] = []
+    size = place = 0
+    for run in _NOT_ASCII.finditer(query):
+        for part in chain((query[place : run.start()],), _percent_encode(run[0], name)):
+            encoded.append(part)
+            size += len(part)
+            if size > limit:
+                return head + mark + "".join(encoded)
+        place = run.end()
+    return head + mark + "".join(encoded) + query[place:] + fragment_mark + fragment
 
 
 def _percent_encode(text: str, name: str) -> Iterator[str]:

@@ -1,9 +1,7 @@
 """Find the HTML elements that matter to a crawler, in bounded time and memory.
 
-lexbor builds the same tree as a browser in a fraction of a millisecond. But by the HTML standard a page of a few
-kilobytes can produce a tree of gigabytes (formatting elements that are reopened in every paragraph), and thousands of
-nested elements or attributes take quadratic time. Pages that could do this go to a scanner that only tells tags from
-text. It is several times slower on an ordinary page, but takes linear time on every page.
+lexbor builds the same tree as a browser in a fraction of a millisecond. A page whose tree could be large or slow to
+build goes to a scanner that only tells tags from text. It is slower on most pages, but takes linear time on all.
 """
 
 import re
@@ -13,13 +11,16 @@ from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser
 
-MAX_TAGS = 5_000
-MAX_REOPENED = 100_000  # formatting elements times tags: upper bound of the nodes that reopening creates
-MAX_TAG = 8_000
+from swath.crawl.parse.markup import ATTRIBUTE, MARKUP, RAW_TEXT, find_raw_end
+from swath.crawl.parse.tree_limits import is_safe_for_tree
+
+MAX_TITLE_TEXT = 8_000  # characters before character references are decoded
 MAX_ATTRIBUTES = 100
+MAX_ATTRIBUTE_TEXT = 1_000_000  # characters of a tag that are searched for attributes
 
 SELECTOR = "a,area,link,base,meta,frame,iframe,title"
 NAMES = frozenset(SELECTOR.split(","))
+MAX_NAME = max(map(len, (*NAMES, *RAW_TEXT)))
 
 
 class Element(NamedTuple):
@@ -33,29 +34,6 @@ class Element(NamedTuple):
 def find_elements(text: str) -> Iterator[Element]:
     """Yield the elements in `SELECTOR` in document order."""
     return _parse_tree(text) if is_safe_for_tree(text) else scan_elements(text)
-
-
-# Elements that the parser reopens if they were not closed. `a` is omitted: at most one is ever open.
-_FORMATTING = re.compile(
-    r"<[bisuefct](?:[\s/>]|m[\s/>]|ont[\s/>]|ode[\s/>]|t(?:rong|rike)?[\s/>]|mall[\s/>]|ig[\s/>])", re.IGNORECASE
-)
-_LONG_TAG = re.compile(rf"<[^>]{{{MAX_TAG}}}")
-
-
-def is_safe_for_tree(text: str) -> bool:
-    """Return whether the tree of this text is certainly small and quick to build."""
-    tags = text.count("<")
-    if tags > MAX_TAGS:
-        return False
-    half = MAX_TAG // 2
-    # A tag of that length fills at least one of these windows.
-    windows = range(0, len(text) - half, half)
-    if any(text.find(">", start, start + half) < 0 for start in windows) and _LONG_TAG.search(text):
-        return False
-    # At most three equal elements are reopened; those with attributes may all differ.
-    formatting = _FORMATTING.findall(text)
-    plain = [tag for tag in formatting if tag[-1] == ">"]
-    return tags * (3 * len(set(plain)) + len(formatting) - len(plain)) <= MAX_REOPENED
 
 
 def _parse_tree(text: str) -> Iterator[Element]:
@@ -72,43 +50,34 @@ def _parse_tree(text: str) -> Iterator[Element]:
             yield new(Element, (name, node.attributes, ""))
 
 
-_ATTRIBUTE = r"""[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+)?+)?+"""
-_MARKUP = re.compile(
-    rf"<(?:([a-zA-Z][^\s/>]*+)((?:[\s/]++|{_ATTRIBUTE})*+)(?:>|\Z)|!--(?:-?>|.*?(?:--!?>|\Z))|[!?/][^>]*+)",
-    re.DOTALL,
-)
-_PARTS = re.compile(r"""([^\s/>][^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"'][^\s>]*+))?+)?+""")
 _REFERENCE = re.compile(r"&(#[0-9]{1,8};?|#[xX][0-9a-fA-F]{1,8};?|[a-zA-Z][a-zA-Z0-9]{0,40};?)(=?)")
-# The content of these elements is text, even if it looks like markup.
-_RAW_ENDS = {
-    name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE)
-    for name in ("script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes")
-}
 
 
 def scan_elements(text: str) -> Iterator[Element]:
     """Yield the same elements without building a tree, in linear time."""
     place = 0
-    while (found := _MARKUP.search(text, place)) is not None:
+    while (found := MARKUP.search(text, place)) is not None:
         place = found.end()
-        if found[1] is None:
+        if found.start(1) < 0:
             continue
         if text[place - 1] != ">":
             return  # the text ends within a tag, which does not count as one
-        name = found[1].lower()
+        start, end = found.span(1)
+        name = text[start:end].lower() if end - start <= MAX_NAME else ""
         inside = ""
-        if name in _RAW_ENDS:
-            end = _RAW_ENDS[name].search(text, place)
-            stop = end.start() if end else len(text)
-            inside = text[place : min(stop, place + MAX_TAG)] if name == "title" else ""
+        if name in RAW_TEXT:
+            stop = find_raw_end(name, text, place)
+            inside = text[place : min(stop, place + MAX_TITLE_TEXT)] if name == "title" else ""
             place = stop
         if name in NAMES:
-            yield Element(name, _parse_attributes(found[2]), _unescape(inside))
+            start, end = found.span(2)
+            attributes = text[start : min(end, start + MAX_ATTRIBUTE_TEXT)]
+            yield Element(name, _parse_attributes(attributes), _unescape(inside))
 
 
 def _parse_attributes(text: str) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
-    for count, parts in enumerate(_PARTS.finditer(text)):
+    for count, parts in enumerate(ATTRIBUTE.finditer(text)):
         if count >= MAX_ATTRIBUTES:
             break
         name = parts[1].lower()

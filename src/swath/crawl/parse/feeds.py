@@ -16,6 +16,7 @@ from swath.crawl.parse.document import Link, ParsedDocument, clean_title
 from swath.crawl.urls.normalise import MAX_TEXT, normalise
 
 MAX_ENTRIES = 50_000  # the limit of the sitemap protocol
+MAX_URL_TEXT = 20_000_000  # characters of all URLs: a long xml:base can turn a few bytes into 2,048 characters
 MAX_UNPACKED = 50 * 1024 * 1024  # its limit on the size in bytes
 MAX_DEPTH = 64
 MAX_TOKEN = 256 * 1024  # expat scans an incomplete token again with each chunk
@@ -146,6 +147,7 @@ class _FeedBuilder:
         self._bases = [url]  # of the document, and of each open element (xml:base)
         self._text: list[str] | None = None
         self._size = 0
+        self._url_text = 0
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         if len(self._names) >= MAX_DEPTH:
@@ -205,7 +207,8 @@ class _FeedBuilder:
         url = normalise(text, None if absolute else self._bases[-1])
         if not text or url is None or url in self.links:
             return
-        if len(self.links) >= MAX_ENTRIES:
+        self._url_text += len(url)
+        if len(self.links) >= MAX_ENTRIES or self._url_text > MAX_URL_TEXT:
             self.truncated = True
             raise _LimitReached
         self.links[url] = Link(url, kind)

@@ -59,7 +59,7 @@ def parse_html(text: str, url: str, *, agent: str = AGENT, charset: str = "utf-8
     base_url = normalise(base, url) or url if base else url
     links: dict[str, Link] = {}
     new = tuple.__new__  # faster than Link(…)
-    targets = normalise_all([encode_query(href, charset) for href in hrefs], base_url)
+    targets = normalise_all((encode_query(href, charset, limit=MAX_TEXT) for href in hrefs), base_url)
     for target, (kind, nofollow) in zip(targets, hrefs.values(), strict=True):
         if target is None:
             continue
@@ -74,7 +74,7 @@ def parse_html(text: str, url: str, *, agent: str = AGENT, charset: str = "utf-8
         title=title,
         links=tuple(links.values()),
         base=base_url,
-        canonical=normalise(encode_query(canonical, charset), base_url) if canonical else None,
+        canonical=normalise(encode_query(canonical, charset, limit=MAX_TEXT), base_url) if canonical else None,
         directives=directives,
         truncated=cut,
     )

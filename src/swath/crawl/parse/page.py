@@ -12,6 +12,10 @@ from swath.crawl.parse.feeds import parse_feed
 from swath.crawl.parse.html import parse_html, parse_refresh_target
 from swath.crawl.urls.normalise import normalise
 
+MIN_TEXT = 4_000_000  # bytes of memory that the text of a page may take, even if the size limit is smaller
+MEMORY_FACTOR = 3
+MEMORY_CONSTANT = 100_000_000  # bytes
+
 
 class ParsedPage(NamedTuple):
     """A parsed page. `decode_error` describes a defect of its content coding, or that the body was truncated."""
@@ -32,19 +36,23 @@ def decode_body(response: Response, *, limit: int) -> DecodedBody:
 
 
 def parse_page(url: str, response: Response, *, limit: int, agent: str, sitemap: bool = False) -> ParsedPage:
-    """Decode and parse a body, up to `limit` bytes. Never raises: a body that cannot be parsed has no links."""
-    return parse_decoded_page(url, response, decode_body(response, limit=limit), agent=agent, sitemap=sitemap)
+    """Decode and parse a body, up to `limit` bytes. Never raises: a body that cannot be parsed has no links.
+
+    It takes at most `MEMORY_FACTOR` times `limit` and `MEMORY_CONSTANT` bytes of memory, whatever the body contains.
+    """
+    decoded = decode_body(response, limit=limit)
+    return parse_decoded_page(url, response, decoded, limit=limit, agent=agent, sitemap=sitemap)
 
 
 def parse_decoded_page(
-    url: str, response: Response, decoded: DecodedBody, *, agent: str, sitemap: bool = False
+    url: str, response: Response, decoded: DecodedBody, *, limit: int, agent: str, sitemap: bool = False
 ) -> ParsedPage:
     """Parse a body whose content codings were removed."""
     headers = response.headers
     directives = parse_x_robots_tag(headers.get_all("x-robots-tag"), agent)
-    decode_error = decoded.error or ("truncated at the limit" if decoded.truncated else None)
     content_type = headers.get("content-type")
-    reading = _parse_document(decoded.body, url, content_type, agent, sitemap)
+    reading, truncated = _parse_document(decoded.body, url, content_type, agent, sitemap, max(limit, MIN_TEXT))
+    decode_error = decoded.error or ("truncated at the limit" if decoded.truncated or truncated else None)
     links = [] if (target := _find_refresh_target(headers, url)) is None else [target]
     if reading is None:
         return ParsedPage(
@@ -80,12 +88,13 @@ def _find_refresh_target(headers: Headers, url: str) -> str | None:
 
 
 def _parse_document(
-    body: bytes, url: str, content_type: str | None, agent: str, sitemap: bool
-) -> ParsedDocument | None:
+    body: bytes, url: str, content_type: str | None, agent: str, sitemap: bool, limit: int
+) -> tuple[ParsedDocument | None, bool]:
+    """Return the content of a body, and whether its text was truncated at `limit` bytes of memory."""
     kind = detect_kind(content_type, body, sitemap=sitemap)
     if kind in ("feed", "sitemap"):
-        return parse_feed(body, url, content_type)
+        return parse_feed(body, url, content_type), False
     if kind == "html":
-        text, name = charset.decode_text(body, content_type)
-        return parse_html(text, url, agent=agent, charset=name)
-    return None
+        text, name, truncated = charset.decode_within(body, content_type, limit=limit)
+        return parse_html(text, url, agent=agent, charset=name), truncated
+    return None, False
