@@ -6,8 +6,11 @@ import inspect
 import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
+from math import inf
 from typing import Any, NamedTuple
 
+from swath.core.clock import lease_clock
 from swath.core.errors import InvalidOutcome, LeaseLost, StoreUnavailable, UsageError, WrongTransaction
 from swath.core.item import Item, Outcome
 from swath.core.leased_items import EncodedOutcome, LeasedItems
@@ -73,6 +76,19 @@ class Execution:
         if self.task is not None and not self.task.done():
             asyncio.tasks._unregister_task(self.task)  # the hook that asyncio documents for task implementations
             self.task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+_lease: ContextVar[LeasedItems] = ContextVar("the lease of the item that a handler is called with")
+
+
+def seconds_left() -> float:
+    """Inside a handler, return the seconds until the lease of its item ends unless the run renews it.
+
+    If the result is negative, this process was suspended, or cut off from the store: other workers may hold the item,
+    and the handler must write nothing more for it (INV-2). Outside of a handler, the result is infinite.
+    """
+    leased = _lease.get(None)
+    return inf if leased is None else leased.ends_at - lease_clock()
 
 
 class Failure:
@@ -146,6 +162,7 @@ async def execute(
     execution: Execution, handler: Handler, *, timeout: float | None, transactions: Transactions | None = None
 ) -> Result:
     """Call the handler and encode its outcome. Every item gets an outcome unless the process ends."""
+    _lease.set(execution.leased)
     if not execution.begin():
         return Result(execution.leased.encode(execution.item.release(started=False)))
     result = await _call_handler(execution, handler, timeout, transactions)

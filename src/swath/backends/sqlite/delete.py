@@ -8,8 +8,10 @@ from functools import partial
 from swath.backends.sqlite.connection import open_connection, resolve_path, retry_while_busy
 from swath.backends.sqlite.create import read_names
 from swath.backends.sqlite.errors import is_busy, translate_errors
+from swath.backends.sqlite.format import FORMAT
 from swath.backends.sqlite.location import SqliteLocation
 from swath.backends.sqlite.open_files import check_fork
+from swath.backends.sqlite.state import start_session
 from swath.core.clock import SystemClock
 from swath.core.deletion import build_in_use_error
 from swath.core.errors import NotAFrontier, StoreUnavailable
@@ -62,7 +64,8 @@ def _drop_tables(connection: sqlite3.Connection, location: SqliteLocation, own: 
     connection.execute("BEGIN IMMEDIATE")
     try:
         statement = _LIVE_CLAIM.format(schema=location.schema)
-        found = connection.execute(statement, (SystemClock().now(),)).fetchone()
+        now = _read_time(connection, location)
+        found = connection.execute(statement, (now,)).fetchone()
         if found is not None:
             raise build_in_use_error(str(location), *found)
         for kind, name in connection.execute("SELECT type, name FROM sqlite_master").fetchall():
@@ -73,3 +76,11 @@ def _drop_tables(connection: sqlite3.Connection, location: SqliteLocation, own: 
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _read_time(connection: sqlite3.Connection, location: SqliteLocation) -> int:
+    """Return the frontier's time. The tables of another format cannot tell it."""
+    machine, found = SystemClock(), connection.execute(location.sql["format"]).fetchone()
+    if found is None or found[0] != FORMAT:
+        return machine.wall()
+    return start_session(connection, machine, location, writes=False).clock.now()
