@@ -10,6 +10,7 @@ import pytest
 from swath import DEFAULT_LANE, Frontier, Item, Stop
 from swath.backends.memory import MemoryStore
 from swath.backends.sqlite import SqliteStore
+from swath.core import clock
 from swath.core.clock import SECOND, SystemClock, as_datetime, read_boot_id
 from swath.core.store import Settings, Store
 from tests.machine import ManualMachine
@@ -266,9 +267,18 @@ async def test_an_open_store_notices_the_offset_of_another_machine(tmp_path: Pat
         assert times == sorted(times)
 
 
-def test_the_boot_id_is_the_same_until_the_next_boot() -> None:
-    assert read_boot_id() == SystemClock().boot == read_boot_id.__wrapped__()
-    assert read_boot_id()
+def test_the_boot_id_is_the_same_until_the_next_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Linux, on macOS, and where nothing names the boot."""
+    file = tmp_path / "boot_id"
+    file.write_text("one\n")
+    ids = set()
+    for path, command in ((file, "false"), (tmp_path / "none", "echo two"), (tmp_path / "none", "false")):
+        monkeypatch.setattr(clock, "_LINUX_BOOT_ID", path)
+        monkeypatch.setattr(clock, "_MACOS_BOOT_ID", command.split())
+        assert read_boot_id.__wrapped__() == read_boot_id.__wrapped__()
+        ids.add(read_boot_id.__wrapped__().split()[0])
+    assert ids == {"one", "two", "booted"}
+    assert read_boot_id() == SystemClock().boot, "read once"
 
 
 async def test_a_run_waits_for_the_wall_clock_without_polling_for_long(start: Open, machine: ManualMachine) -> None:

@@ -124,16 +124,21 @@ _LEASE_CLOCK = next(
 @cache
 def read_boot_id() -> str:
     """Return an id of this boot. All processes that see the same `lease_clock` have the same one."""
-    linux, namespace = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/time")
-    if linux.exists():  # containers see the id of their host; a time namespace has a clock of its own
-        return f"{linux.read_text().strip()} {namespace.readlink() if namespace.is_symlink() else ''}".strip()
+    if _LINUX_BOOT_ID.exists():  # containers see the id of their host; a time namespace has a clock of its own
+        namespace = _TIME_NAMESPACE.readlink() if _TIME_NAMESPACE.is_symlink() else ""
+        return f"{_LINUX_BOOT_ID.read_text().strip()} {namespace}".strip()
     try:
-        sysctl = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]  # macOS
-        found = subprocess.run(sysctl, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+        done = subprocess.run(_MACOS_BOOT_ID, capture_output=True, text=True, timeout=5, check=True)
+        found = done.stdout.strip()
     except (OSError, subprocess.SubprocessError):
         found = ""
     # Otherwise the minute of the boot by the wall clock: if that is set, it looks like another boot.
     return found or f"booted in minute {round((time.time() - lease_clock()) / 60)}"
+
+
+_LINUX_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_TIME_NAMESPACE = Path("/proc/self/ns/time")
+_MACOS_BOOT_ID = ("/usr/sbin/sysctl", "-n", "kern.bootsessionuuid")
 
 
 def to_microseconds(seconds: float) -> int:
