@@ -95,7 +95,8 @@ async def test_a_fleet_is_paced_while_its_clocks_are_set_and_its_processes_stopp
         status = await frontier.status()
         assert (status.done, status.visits, status.dead) == (LANES * ITEMS, LANES * ITEMS, 0)
         assert (await frontier.check()).ok
-    assert find_early_starts(processes.read()) == []
+    early = find_early_starts(processes.read())
+    assert early == [], early
 
 
 async def stop_for_a_while(process: "subprocess.Popen[bytes]", chance: random.Random) -> None:

@@ -58,9 +58,13 @@ class Execution:
         self.warned = False
 
     def begin(self) -> bool:
-        """Note that the task runs, and return whether it should still call the handler."""
+        """Note that the task runs, and return whether it should still call the handler.
+
+        INV-3: this process may have been suspended since it created the task, and other workers may have the item.
+        Nothing has noticed that yet, because this step was queued before.
+        """
         self.started = True
-        return self.cancel_reason is None
+        return self.cancel_reason is None and self.leased.ends_at > lease_clock()
 
     def cancel(self, reason: CancelReason, now: float) -> None:
         """Cancel the handler, but only once: a second cancellation would interrupt its cleanup."""
