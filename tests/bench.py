@@ -27,6 +27,9 @@ class LeaseTime:
     def clock_gettime(self, clock: int) -> float:
         return time.clock_gettime(clock) + self._ahead
 
+    def clock_gettime_ns(self, clock: int) -> int:
+        return round(self.clock_gettime(clock) * 1e9)
+
     def advance(self, seconds: float) -> None:
         self._ahead += seconds
 

@@ -30,6 +30,7 @@ CONFORMANCE = (
     "tests/postgres/test_fences.py",
 )
 SQLITE_TESTS = tuple(f"tests/unit/test_sqlite_{name}.py" for name in ("store", "file", "schema", "model", "power_cut"))
+CLOCK_TESTS = ("tests/unit/test_store_clock.py",)
 SINK_TESTS = ("tests/crash/test_sink.py",)
 MACHINES = ("tests/stateful/test_machine.py",)
 
@@ -249,8 +250,8 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "fairness: a lane taken in part stays in front",
         f"{SQLITE}/claim.py",
-        "lane.requeue(lane.pacing(self._pacing), self._now, new_turn=True)",
-        "lane.requeue(lane.pacing(self._pacing), self._now)",
+        "lane.requeue(pacing, self._now, clock, new_turn=True)",
+        "lane.requeue(pacing, self._now, clock)",
         "sqlite",
     ),
     Mutation(
@@ -266,6 +267,38 @@ MUTATIONS: Sequence[Mutation] = [
         "        now = max(now, partition.time)",
         "        now = clock",
         "sqlite",
+    ),
+    Mutation(
+        "INV-3: durations run on the wall clock",
+        "src/swath/core/clock.py",
+        "        return self._machine.since_boot() + self._offset\n",
+        "        return self._machine.wall()\n",
+        "sqlite",
+        CLOCK_TESTS,
+    ),
+    Mutation(
+        "INV-3: the offset of a boot is not stored",
+        f"{SQLITE}/state.py",
+        "        if writes:\n",
+        "        if False:\n",
+        "share",
+        CLOCK_TESTS,
+    ),
+    Mutation(
+        "INV-3: a boot with a wrong clock goes back in time",
+        "src/swath/core/clock.py",
+        "max(machine.wall(), latest)",
+        "machine.wall()",
+        "never_goes_back",
+        CLOCK_TESTS,
+    ),
+    Mutation(
+        "not_before does not follow the wall clock",
+        f"{SQLITE}/claim.py",
+        "(1, look.due_wall, self._ahead)",
+        "(1, look.due_wall, 0)",
+        "absolute",
+        CLOCK_TESTS,
     ),
     Mutation(
         "INV-3: partition time steps back with the clock",
@@ -459,7 +492,7 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "pacing: a looser default does not reach lanes that wait",
         f"{SQLITE}/admin.py",
-        "        lane.requeue(lane.pacing(session.pacing), now, new_turn=True)\n",
+        "        lane.requeue(lane.pacing(session.pacing), now, session.clock, new_turn=True)\n",
         "        pass\n",
         "sqlite",
     ),

@@ -10,7 +10,7 @@ from swath.claim import Claim
 from swath.core import events
 from swath.core.check import CheckReport, Mismatch
 from swath.core.checkpoint import Checkpoint
-from swath.core.clock import Clock, ManualClock
+from swath.core.clock import Clock, ManualClock, lease_clock
 from swath.core.errors import (
     InvalidItem,
     InvalidOutcome,
@@ -45,11 +45,11 @@ from swath.core.item import (
     Unchanged,
 )
 from swath.core.redact import find_passwords, mask_password
-from swath.core.status import Explanation, PartitionInfo, Status, StoreInfo
+from swath.core.status import Explanation, PartitionInfo, Status, StoreInfo, StoreTime
 from swath.core.store import EncodedItem, OutputMove, Settings, Store
 from swath.core.validation import MAX_SECONDS, check_key, check_lane
 from swath.frontier import Frontier, NewItem, NewItems
-from swath.runner.execution import Handler, Transaction
+from swath.runner.execution import Handler, Transaction, seconds_left
 from swath.runner.handler_errors import HandlerError
 from swath.runner.monitor import RunMonitor
 from swath.runner.output import Output, Sink
@@ -117,6 +117,7 @@ __all__ = [
     "Store",
     "StoreFull",
     "StoreInfo",
+    "StoreTime",
     "StoreURL",
     "StoreUnavailable",
     "Summary",
@@ -132,10 +133,12 @@ __all__ = [
     "describe",
     "events",
     "find_passwords",
+    "lease_clock",
     "list_frontiers",
     "mask_password",
     "migrate",
     "open",
     "retry_while_unavailable",
+    "seconds_left",
     "stop_on_signals",
 ]

@@ -13,6 +13,7 @@ from swath.claim import Claim
 from swath.core import events
 from swath.core.check import CheckReport, check_store
 from swath.core.claimer import Claimer
+from swath.core.clock import as_datetime
 from swath.core.drop import Dropper, empty_inboxes, list_pending
 from swath.core.encoding import encode_drop, encode_facts, encode_item
 from swath.core.errors import InvalidSetting, StoreUnavailable, UsageError
@@ -30,7 +31,7 @@ from swath.core.inspection import (
 from swath.core.item import UNCHANGED, Item, Unchanged
 from swath.core.lane import hash_key, locate_lane
 from swath.core.session import Session
-from swath.core.status import Explanation, Status, explain, explain_unknown, summarize_status
+from swath.core.status import Explanation, Status, StoreTime, explain, explain_unknown, summarize_status
 from swath.core.store import ADD_CHUNK, DEFAULT, ClaimReply, DoneRow, EncodedItem, Found, LaneChange, Store
 from swath.core.validation import (
     MAX_KEY_BYTES,
@@ -235,23 +236,18 @@ class Frontier:
     ) -> None:
         """Start no items of a lane until a time, or for a number of seconds; `seconds=0` ends the block.
 
+        `until` is a time of the wall clock: if that is set, the block ends when it shows this time. `seconds` are not
+        affected by setting a clock, except that of a PostgreSQL server.
+
         With `at_least`, a block that already lasts longer stays as it is.
         """
         if (until is None) == (seconds is None):
             raise UsageError(f"block({lane!r}) takes either until= or seconds=: pass one of them")
         if until is not None:
-            moment = check_moment("until", until)
+            change = LaneChange(blocked_until=check_moment("until", until), at_least=at_least)
         else:
-            duration = check_seconds("seconds", seconds)
-            moment = await self._read_lane_time(lane) + duration if duration else 0
-        await self._change_lane(lane, LaneChange(blocked_until=moment, at_least=at_least))
-
-    async def _read_lane_time(self, lane: str) -> int:
-        """Return the time of a lane's partition. It is ahead of the store's clock if that clock stepped back."""
-        check_lane(lane)
-        status = await self._store.status()
-        number, _ = locate_lane(lane, self._store.settings.partitions)
-        return max([status.now, *(part.time for part in status.partitions if part.partition == number)])
+            change = LaneChange(blocked_for=check_seconds("seconds", seconds), at_least=at_least)
+        await self._change_lane(lane, change)
 
     async def limit(
         self,
@@ -443,6 +439,11 @@ class Frontier:
     async def counters(self) -> dict[str, int]:
         """Return the counters of the frontier: the sums of what outcomes passed as `counters=`."""
         return await self._store.counters()
+
+    async def read_clock(self) -> StoreTime:
+        """Return the time of the store and its wall clock, whatever the clock of this machine says."""
+        reading = await self._store.read_clock()
+        return StoreTime(as_datetime(reading.now), as_datetime(reading.wall))
 
     async def status(self) -> Status:
         """Return exact counts and checkpoints. The cost depends only on the number of partitions."""

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import swath
+from swath import Store
 from swath.claim import Claim
 from swath.core.item import Outcome, Retry, Split
 from swath.crawl.http.response import Headers, Response, make_failure
@@ -43,13 +44,15 @@ class Actor:
 
 
 @asynccontextmanager
-async def handling(say: Say, **options: Any) -> AsyncIterator[tuple[Frontier, PageHandler, Actor]]:
+async def handling(
+    say: Say, *, store: Store | None = None, **options: Any
+) -> AsyncIterator[tuple[Frontier, PageHandler, Actor]]:
     settings = CrawlSettings(out="nowhere", scope="any", **options)
     actor = Actor(say)
-    opening = swath.open(
-        "memory:", min_interval=settings.min_interval, concurrency=settings.max_workers_per_host or None
-    )
-    async with opening as frontier:
+    limits: dict[str, Any] = {
+        "min_interval": settings.min_interval, "concurrency": settings.max_workers_per_host or None,
+    }  # fmt: skip
+    async with swath.open("memory:", **limits) if store is None else swath.open(store=store) as frontier:
         yield frontier, handler_on(frontier, settings, actor), actor
 
 

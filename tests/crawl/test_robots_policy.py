@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swath.core.clock import SECOND
+from swath.core.clock import SECOND, as_datetime
 from swath.crawl.robots.parser import MAX_BODY
 from swath.crawl.robots.policy import (
     DAY,
@@ -114,17 +114,21 @@ def test_a_clock_that_went_back_does_no_harm() -> None:
     ],
 )
 def test_how_long_it_holds(cache_control: str | None, expires: str | None, expected: int) -> None:
-    assert compute_cache_lifetime(cache_control, expires=expires, now=NOW) == expected
+    assert compute_cache_lifetime(cache_control, expires=expires, sent_at=as_datetime(NOW)) == expected
     for status in (200, 404):
-        rules = policy_from_response(status, now=NOW, cache_control=cache_control, expires=expires)
+        rules = policy_from_response(
+            status, now=NOW, cache_control=cache_control, expires=expires, sent_at=as_datetime(NOW)
+        )
         assert rules.expires_at == NOW + expected
 
 
 @settings(deadline=None)
 @given(st.text(), st.text(alphabet="0123456789 ,:+-GMTJanFriZ", max_size=40))
 def test_any_header_has_a_meaning(cache_control: str, expires: str) -> None:
-    assert MIN_LIFETIME <= compute_cache_lifetime(cache_control, expires=expires, now=NOW) <= MAX_LIFETIME
-    assert MIN_LIFETIME <= compute_cache_lifetime(None, expires=expires, now=NOW) <= MAX_LIFETIME
+    assert (
+        MIN_LIFETIME <= compute_cache_lifetime(cache_control, expires=expires, sent_at=as_datetime(NOW)) <= MAX_LIFETIME
+    )
+    assert MIN_LIFETIME <= compute_cache_lifetime(None, expires=expires, sent_at=as_datetime(NOW)) <= MAX_LIFETIME
 
 
 @pytest.mark.parametrize(

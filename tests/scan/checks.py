@@ -33,6 +33,13 @@ def slowly(record: FileRecord) -> Finding:
     return Finding("seen")
 
 
+def waiting(record: Record) -> None:
+    """Say that it runs, and wait until it may return."""
+    Path(os.environ["RUNS"]).touch()
+    while not Path(os.environ["RETURN"]).exists():
+        time.sleep(0.01)
+
+
 def empty(record: FileRecord) -> Finding | None:
     return Finding("empty") if not record.read() else None
 

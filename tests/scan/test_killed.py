@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from swath.scan.settings import ScanSettings
+from tests.crash.children import stop
 from tests.scan.driving import begin, scanned, settings_of
 from tests.scan.test_tree import grow
 
@@ -32,6 +33,23 @@ def end(process: "subprocess.Popen[str]", code: int) -> str:
     out, err = process.communicate(timeout=END_SECONDS)
     assert process.returncode == code, err
     return out
+
+
+def test_a_scan_that_is_stopped_blames_no_check(tmp_path: Path) -> None:
+    """The check could not return while the process stood still."""
+    grow(tmp_path / "tree", folders=1, files=1)
+    runs, returns = tmp_path / "runs", tmp_path / "returns"
+    settings = settings_of(tmp_path / "tree", tmp_path / "out.jsonl", check="waiting", workers=1)
+    process = begin(settings, "--timeout", "3s", "--lease", "60s", RUNS=str(runs), RETURN=str(returns))
+    wait(runs.exists)
+    time.sleep(1.2)  # the process looks at its checks four times in each timeout
+    stop(process.pid)
+    time.sleep(3.3)  # the process stands still for longer than a check may take
+    process.send_signal(signal.SIGCONT)
+    time.sleep(0.3)  # and then looks at its checks
+    returns.touch()
+    end(process, 0)
+    assert scanned(settings, 0).findings == []
 
 
 def test_a_scan_that_is_killed_again_and_again(tmp_path: Path) -> None:

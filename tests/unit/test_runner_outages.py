@@ -15,7 +15,7 @@ from swath.core.clock import lease_clock
 from swath.core.encoding import encode_item
 from swath.core.errors import InvalidOutcome, LeaseLost, SchemaOutdated, StoreFull, StoreUnavailable, SwathError
 from swath.core.item import Item, Outcome
-from swath.core.store import SettleReply
+from swath.core.store import ClaimReply, SettleReply
 from swath.frontier import Frontier
 from swath.runner import committer, dispatcher, run, store_retry
 from swath.runner.committer import DISCOVERED_BYTES
@@ -215,6 +215,28 @@ async def test_outcomes_of_a_lost_claim_are_dropped_when_they_are_settled() -> N
         summary = await running
         (lost,) = b.seen.of(events.Lost)
     assert (lost.items, summary.lost, summary.done) == (2, 2, 0)
+
+
+async def test_a_handler_is_not_called_after_its_lease_has_ended(lease_time: LeaseTime) -> None:
+    """INV-3. The process was suspended after it had created the tasks of a claim, and before their first steps."""
+    left = []
+
+    async def handler(item: Item) -> None:
+        left.append(swath.seconds_left())
+
+    async with bench() as b:
+        await b.frontier.add(["a", "b", "c"])
+
+        def suspend(reply: ClaimReply) -> ClaimReply:
+            if reply.items and not left:
+                del b.faults.changed["claim"]
+                asyncio.get_running_loop().call_soon(lease_time.advance, 61)
+            return reply
+
+        b.faults.changed["claim"] = suspend
+        summary = await b.frontier.run(handler, until="idle", lease=60, handle_signals=False)
+    assert len(left) == summary.done == 3
+    assert min(left) > 0
 
 
 async def test_work_is_abandoned_before_its_lease_ends_unrenewed(lease_time: LeaseTime) -> None:

@@ -263,7 +263,7 @@ async def test_a_damaged_file_says_so(path: str) -> None:
         ),
         (
             "DELETE FROM swath_frontier",
-            f"INSERT INTO swath_frontier VALUES (1, {FORMAT}, 1, 0, 0, 5, 0, 0)",
+            f"INSERT INTO swath_frontier VALUES (1, {FORMAT}, 1, 0, 0, 5, 0, 0, '', 0)",
             "own row is missing.*backup",
         ),
     ],
@@ -654,6 +654,8 @@ async def test_a_store_of_an_unreleased_version_says_what_to_do(path: str, open_
     """Its format number is ours and its tables are not."""
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(UNRELEASED.read_text(encoding="utf-8"))
+        connection.execute("UPDATE swath_frontier SET format = ?", (FORMAT,))
+        connection.commit()
     with pytest.raises(SchemaError, match=r"swath_counter.name.* is missing.*unreleased version.*new frontier"):
         await open_store(path)
     with closing(sqlite3.connect(path)) as connection:
@@ -724,9 +726,10 @@ async def test_migrate_applies_what_is_missing_once(path: str, monkeypatch: pyte
     await create(path)
     assert await migrate(path) == []
     known = list_migrations()
-    extra = known[-1]._replace(number=2, name="0002_extra", script="CREATE TABLE extra (a);\nCREATE TABLE more (b);\n")
+    script = "CREATE TABLE extra (a);\nCREATE TABLE more (b);\n"
+    extra = known[-1]._replace(number=FORMAT + 1, name="9999_extra", script=script)
     monkeypatch.setattr("swath.backends.sqlite.migration.list_migrations", lambda: [*known, extra])
-    assert await migrate(path) == ["0002_extra"]
+    assert await migrate(path) == ["9999_extra"]
     assert await migrate(path) == []
     edit(path, "INSERT INTO extra VALUES (1)")
 
@@ -735,7 +738,7 @@ async def test_a_migration_that_fails_changes_nothing(path: str, monkeypatch: py
     await create(path)
     known = list_migrations()
     script = "CREATE TABLE extra (a);\nCREATE TABLE swath_lane (b);\n"
-    extra = known[-1]._replace(number=2, name="0002_extra", script=script)
+    extra = known[-1]._replace(number=FORMAT + 1, name="9999_extra", script=script)
     monkeypatch.setattr("swath.backends.sqlite.migration.list_migrations", lambda: [*known, extra])
     with pytest.raises(SwathError, match="swath_lane already exists"):
         await migrate(path)
@@ -748,26 +751,73 @@ async def test_a_migration_that_sqlite_rolls_back_says_why(path: str, monkeypatc
     await create(path)
     known = list_migrations()
     script = "CREATE TABLE extra (a UNIQUE);\nINSERT OR ROLLBACK INTO extra VALUES (1), (1);\n"
-    extra = known[-1]._replace(number=2, name="0002_extra", script=script)
+    extra = known[-1]._replace(number=FORMAT + 1, name="9999_extra", script=script)
     monkeypatch.setattr("swath.backends.sqlite.migration.list_migrations", lambda: [*known, extra])
     with pytest.raises(SwathError, match="UNIQUE constraint failed"):
         await migrate(path)
 
 
 def test_the_migrations_add_up_to_the_schema() -> None:
-    def tables(*scripts: str) -> list[tuple[str, str]]:
+    """In any order of the columns: a migration adds them at the end."""
+
+    def tables(*scripts: str) -> list[tuple[str, list[str]]]:
         connection = sqlite3.connect(":memory:", isolation_level=None)
         for script in scripts:
             run_script(connection, script)
         rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").fetchall()
         connection.close()
-        return [(name, " ".join(sql.split())) for name, sql in rows]
+        return [(name, sorted(part.strip() for part in _split_parts(" ".join(sql.split())))) for name, sql in rows]
 
     migrations = list_migrations()
     assert [migration.number for migration in migrations] == list(range(1, FORMAT + 1))
     assert tables(*(migration.script for migration in migrations)) == tables(
         read("swath.backends.sqlite", "schema.sql")
     )
+
+
+def _split_parts(statement: str) -> list[str]:
+    """Split a CREATE statement into what is before, between and after the commas of its outer parentheses."""
+    parts, depth = [""], 0
+    for character in statement:
+        depth += (character == "(") - (character == ")")
+        if (character, depth) in {(",", 1), ("(", 1), (")", 0)}:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
+
+
+async def test_a_frontier_of_format_1_continues_after_its_migration(path: str) -> None:
+    """Its times were the wall clock's, and the first transaction continues from there."""
+    now = time.time_ns() // 1_000
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        run_script(connection, list_migrations()[0].script)
+        connection.execute("INSERT INTO swath_migration VALUES (?, ?)", (list_migrations()[0].name, now))
+        connection.execute("INSERT INTO swath_frontier VALUES (1, 1, 1, 0, 0, 5, 0, 0)")
+        connection.execute(
+            "INSERT INTO swath_partition_state (partition, time, next_position, delayed, lanes) VALUES (0, ?, 3, 2, 1)",
+            (now + 5_000_000,),
+        )
+        connection.execute("INSERT INTO swath_lane (partition, number, name) VALUES (0, 1, '')")
+        for position, due_at in ((1, now + 5_000_000), (2, now + 900_000_000)):
+            item = (position, new(f"key {position}").hash, f"key {position}", due_at)
+            connection.execute(
+                "INSERT INTO swath_delayed (partition, position, lane, priority, hash, key, span, attempts, due_at,"
+                " revisit) VALUES (0, ?, 1, 3, ?, ?, 1, 0, ?, 0)",
+                item,
+            )
+            connection.execute("INSERT INTO swath_seen VALUES (0, ?, ?)", (item[1], position))
+    with pytest.raises(SchemaOutdated, match=f"swath db migrate --store 'sqlite:///{path}'"):
+        await SqliteStore.open(path)
+    assert await migrate(path) == ["0002_boot_time"]
+    store = await SqliteStore.open(path)
+    reply = await store.claim(ClaimRequest(10, 3_600_000_000, "worker", 1, [0]))
+    assert [item.key for item in reply.items] == ["key 1"], "the store's time does not go back"
+    assert reply.next_ready_at is not None
+    assert reply.next_ready_at - reply.now > 800_000_000
+    assert [part.delayed for part in await store.recount()] == [1]
+    await store.close()
 
 
 # statements by name

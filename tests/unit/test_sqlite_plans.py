@@ -15,7 +15,7 @@ from swath.backends.sqlite.location import SqliteLocation
 from swath.backends.sqlite.migration import run_script
 from swath.backends.sqlite.settle import settle
 from swath.backends.sqlite.state import Session
-from swath.core.clock import SECOND, ManualClock
+from swath.core.clock import SECOND, ManualClock, SingleClock, StoreClock
 from swath.core.store import (
     ClaimRef,
     ClaimReply,
@@ -75,7 +75,7 @@ def _fill(connection: sqlite3.Connection) -> None:
         "INSERT INTO swath_claimed VALUES (0, :n / 10, :n, 1, 3, randomblob(20), 'k' || :n, NULL, 1, 0, 0, NULL, NULL)",
         "INSERT INTO swath_hold VALUES (:n, 0, :n, 10)",
         "INSERT INTO swath_claim VALUES (:n, 1, 'worker', :n, 0, 0)",
-        "INSERT INTO swath_delayed VALUES (0, :n, 1, 3, x'00', 'k', NULL, 1, 0, 0, NULL, NULL, :n, :n % 2, NULL, NULL)",
+        "INSERT INTO swath_delayed VALUES (0, :n, 1, 3, x'', '', NULL, 1, 0, 0, NULL, NULL, :n, :n % 2, NULL, NULL, 0)",
         "INSERT INTO swath_done VALUES (:n, 0, :n, 1, 3, x'00', 'key', NULL, 1, 0, NULL)",
         "INSERT INTO swath_dead VALUES (0, :n, 1, 3, x'00', 'key', NULL, 1, 1, 0, NULL, NULL)",
     ):
@@ -141,7 +141,9 @@ class Counted:
     def __init__(self, settings: Settings) -> None:
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
         create_tables(self.connection, TARGET, settings, 0)
-        self.session = Session(self.connection, SQL, ManualClock(), settings, Signal(False, 0))
+        self.clock = ManualClock()
+        clock = StoreClock(SingleClock(self.clock), 0)
+        self.session = Session(self.connection, SQL, clock, settings, Signal(False, 0))
         self.steps = 0
 
     def __enter__(self) -> Self:
@@ -246,8 +248,7 @@ def test_claims_that_ended_are_taken_back_in_parts(monkeypatch: pytest.MonkeyPat
         frontier.add(1_000, 10)
         for _ in range(25):
             claim(frontier.session, ClaimRequest(40, SECOND, "worker", 1, [0]))
-        assert isinstance(frontier.session.clock, ManualClock)
-        frontier.session.clock.advance(2)
+        frontier.clock.advance(2)
         replies = list(looks(frontier, 1))
         assert [reply.died for reply in replies] == [120] * 8 + [40]
         state = frontier.connection.execute("SELECT claimed, dead, checkpoint FROM swath_partition_state").fetchone()
@@ -261,8 +262,7 @@ def test_what_is_due_in_many_partitions_is_made_ready_in_parts(monkeypatch: pyte
         for partition in range(10):
             frontier.add(60, 1, partition=partition, not_before=now + SECOND)
             change_lane(frontier.session, partition, "lane 0", LaneChange(paused=True))
-        assert isinstance(frontier.session.clock, ManualClock)
-        frontier.session.clock.advance(2)
+        frontier.clock.advance(2)
         ready = "SELECT sum(ready) FROM swath_partition_state"
         drained = [frontier.connection.execute(ready).fetchone()[0] for _ in looks(frontier, 10, partitions=10)]
         assert drained == [120, 240, 360, 480, 600]

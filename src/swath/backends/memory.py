@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from swath.core.checkpoint import halve_span
-from swath.core.clock import SECOND, Clock, SystemClock
+from swath.core.clock import SECOND, Clock, MachineClock, SingleClock, StoreClock, SystemClock, choose_offset
 from swath.core.counters import NO_COUNTERS, Counters
 from swath.core.errors import InvalidOutcome, LeaseLost, OutputConflict, UsageError, WrongTransaction
 from swath.core.item import LEVELS, Item
@@ -39,6 +39,7 @@ from swath.core.store import (
     ClaimRef,
     ClaimReply,
     ClaimRequest,
+    ClockReading,
     DeadRow,
     DonePage,
     DoneRow,
@@ -82,6 +83,7 @@ class _Row:
     losses: int = 0
     lane_in_flight: int = 0  # items of its lane that were in flight when it was claimed
     due_at: int = 0
+    wall: bool = False  # whether `due_at` is a time of the wall clock
     revisit: bool = False
     fence: int = 0
     settled_at: int | None = None
@@ -93,6 +95,10 @@ class _Row:
     def unsettled(self) -> bool:
         return self.state in {"ready", "claimed"} or (self.state == "delayed" and not self.revisit)
 
+    def due_at_if(self, ahead: int) -> int:
+        """Return when it is due by the store's clock, if the wall clock is `ahead` of it."""
+        return self.due_at - ahead if self.wall else self.due_at
+
 
 @dataclass(slots=True)
 class _Lane:
@@ -100,13 +106,18 @@ class _Lane:
     number: int
     name: str
     limits: LaneLimits = NO_LIMITS
+    blocked_wall: int = 0  # a block until a time of the wall clock
     waiting: list[tuple[int, int, _Row]] = field(default_factory=list)  # a heap ordered by (rank, place)
     in_flight: int = 0
     last_at: int = 0
     visits: int = 0
     counters: Counters = NO_COUNTERS
     level: int | None = None  # the priority of its first item; None: not in the queue
-    ready_at: int = 0
+    ready_at: int = 0  # without `blocked_wall`
+
+    def ready_at_if(self, ahead: int) -> int:
+        """Return when it is ready by the store's clock, if the wall clock is `ahead` of it."""
+        return max(self.ready_at, self.blocked_wall - ahead)
 
     @property
     def head_level(self) -> int:
@@ -157,9 +168,11 @@ class MemoryStore:
 
     generation = 0
 
-    def __init__(self, settings: Settings, *, clock: Clock | None = None) -> None:
+    def __init__(self, settings: Settings, *, clock: Clock | None = None, machine: MachineClock | None = None) -> None:
+        """Tests replace the store's clock with `clock`, or the two clocks of this machine with `machine`."""
         self.settings = settings
-        self._clock = clock or SystemClock()
+        machine = machine or (SystemClock() if clock is None else SingleClock(clock))
+        self._clock = StoreClock(machine, choose_offset(machine, latest=0))
         self._partitions = [_Partition(number) for number in range(settings.partitions)]
         self._claims: dict[int, _Claim] = {}
         self._outputs: dict[str, int] = {}
@@ -192,13 +205,13 @@ class MemoryStore:
     def _enter(self, partition: _Partition, lane: _Lane, item: EncodedItem, position: int, now: int) -> None:
         row = _Row(position, lane, item.priority, item.key, item.hash, item.payload, item.span)
         partition.seen[item.hash] = partition.rows[position] = row
-        if item.not_before is not None and item.not_before > now:
-            row.state, row.due_at = "delayed", item.not_before
+        if item.not_before is not None and item.not_before > now + self._clock.wall_ahead():
+            row.state, row.due_at, row.wall = "delayed", item.not_before, True
         else:
             self._make_ready(partition, row, FRESH)
 
     def _make_ready(self, partition: _Partition, row: _Row, band: int) -> None:
-        row.state, row.fence, row.revisit = "ready", 0, False
+        row.state, row.fence, row.revisit, row.wall = "ready", 0, False, False
         row.rank, row.place = rank_of(row.priority, band), partition.next_place
         partition.next_place += 1
         heapq.heappush(row.lane.waiting, (row.rank, row.place, row))
@@ -224,7 +237,7 @@ class MemoryStore:
     # claim
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
-        clock = self._clock.now()
+        clock, ahead = self._clock.now(), self._clock.wall_ahead()
         taken: list[_Row] = []
         recovered = died = visited = 0
         fence = max(self._claims, default=0) + 1
@@ -236,7 +249,7 @@ class MemoryStore:
                     break
                 partition = self._partitions[number]
                 seen.append(partition)
-                ready = self._compute_next_ready_at(partition)
+                ready = self._compute_next_ready_at(partition, ahead)
                 if ready is None or ready > max(clock, partition.time + 1):
                     continue
                 time = partition.tick(clock)
@@ -251,12 +264,13 @@ class MemoryStore:
         expires_at = now + request.lease
         if taken:
             self._claims[fence] = _Claim(fence, request.token, request.worker, expires_at)
+        moments = [self._compute_next_ready_at(partition, ahead) for partition in seen]
         return ClaimReply(
             now=now,
             fence=fence if taken else 0,
             items=[_build_item(row) for row in taken],
-            expires_at=expires_at,
-            next_ready_at=min((at for at in map(self._compute_next_ready_at, seen) if at is not None), default=None),
+            expires_at=self._clock.to_wall(expires_at),
+            next_ready_at=min((moment for moment in moments if moment is not None), default=None),
             skipped=(),
             recovered=recovered,
             died=died,
@@ -264,9 +278,10 @@ class MemoryStore:
             signal=self._signal,
         )
 
-    def _compute_next_ready_at(self, partition: _Partition) -> int | None:
-        moments = [lane.ready_at for lane in partition.lanes.values() if lane.level is not None]
-        moments += [row.due_at for row in partition.list_rows("delayed")]
+    def _compute_next_ready_at(self, partition: _Partition, ahead: int) -> int | None:
+        """Return when something is ready, if the wall clock is `ahead` of the store's."""
+        moments = [lane.ready_at_if(ahead) for lane in partition.lanes.values() if lane.level is not None]
+        moments += [row.due_at_if(ahead) for row in partition.list_rows("delayed")]
         moments += [self._claims[row.fence].expires_at for row in partition.list_rows("claimed")]
         return min(moments, default=None)
 
@@ -290,7 +305,9 @@ class MemoryStore:
         return len(rows), died
 
     def _drain_delayed(self, partition: _Partition, now: int) -> None:
-        due = sorted((row.due_at, row.position, row) for row in partition.list_rows("delayed") if row.due_at <= now)
+        ahead = self._clock.wall_ahead()
+        delayed = ((row.due_at_if(ahead), row.position, row) for row in partition.list_rows("delayed"))
+        due = sorted(entry for entry in delayed if entry[0] <= now)
         for _, _, row in due[:DELAYED_DRAIN]:
             if row.revisit:
                 self._renumber(partition, row)
@@ -316,8 +333,10 @@ class MemoryStore:
         return taken
 
     def _list_ready_lanes(self, partition: _Partition, now: int) -> list[_Lane]:
-        ready = (lane for lane in partition.lanes.values() if lane.level is not None and lane.ready_at <= now)
-        return sorted(ready, key=lambda lane: (lane.ready_at, lane.number))
+        ahead = self._clock.wall_ahead()
+        queued = [lane for lane in partition.lanes.values() if lane.level is not None]
+        ready = [lane for lane in queued if lane.ready_at_if(ahead) <= now]
+        return sorted(ready, key=lambda lane: (lane.ready_at_if(ahead), lane.number))
 
     def _take_level(self, partition: _Partition, level: int, limit: int, fence: int, now: int) -> list[_Row]:
         taken: list[_Row] = []
@@ -349,7 +368,7 @@ class MemoryStore:
         if held.expires_at <= now:
             raise LeaseLost(f"claim {claim.fence}: its lease ended {(now - held.expires_at) / SECOND:.1f} s ago")
         held.expires_at = max(held.expires_at, now + lease)  # a clock that stepped back must not shorten a lease
-        return held.expires_at
+        return self._clock.to_wall(held.expires_at)
 
     def _require_held(self, ref: ClaimRef) -> _Claim:
         claim = self._claims.get(ref.fence)
@@ -471,14 +490,24 @@ class MemoryStore:
             min_interval=_apply_change(row.limits.min_interval, change.min_interval),
             concurrency=_apply_change(row.limits.concurrency, change.concurrency),
             paused=row.limits.paused if change.paused is None else change.paused,
-            blocked_until=_change_block(row.limits.blocked_until, change),
+            blocked_until=row.limits.blocked_until,
         )
+        self._block(row, change, now)
         if row.in_flight and starts_begin_to_count(before, self._pacing(row)):
             row.last_at = now
         self._requeue([row], now, new_turn=True)
         if change.paused:
             self._signal = self._signal._replace(version=self._signal.version + 1)
         self._wake()
+
+    def _block(self, lane: _Lane, change: LaneChange, now: int) -> None:
+        """Apply a block for a duration, or until a time of the wall clock."""
+        if change.blocked_for is None and change.blocked_until is None:
+            return
+        until, wall = now + change.blocked_for if change.blocked_for else 0, change.blocked_until or 0
+        if change.at_least:
+            until, wall = max(until, lane.limits.blocked_until), max(wall, lane.blocked_wall)
+        lane.limits, lane.blocked_wall = lane.limits._replace(blocked_until=until), wall
 
     async def change_settings(
         self,
@@ -553,13 +582,20 @@ class MemoryStore:
     async def signal(self) -> Signal:
         return self._signal
 
+    async def read_clock(self) -> ClockReading:
+        now = self._clock.now()
+        return ClockReading(now, now + self._clock.wall_ahead())
+
     async def status(self) -> StoreStatus:
-        return StoreStatus(self.settings, self._signal, self._clock.now(), await self.recount())
+        now = self._clock.to_wall(self._clock.now())
+        return StoreStatus(self.settings, self._signal, now, await self.recount())
 
     async def recount(self) -> Sequence[PartitionStatus]:
         return [self._count(partition) for partition in self._partitions]
 
     def _count(self, partition: _Partition) -> PartitionStatus:
+        ahead = self._clock.round_wall_ahead()
+        ready_at = self._compute_next_ready_at(partition, ahead)
         count = {state: len(partition.list_rows(state)) for state in ("ready", "delayed", "claimed", "done", "dead")}
         return PartitionStatus(
             partition=partition.number,
@@ -570,8 +606,8 @@ class MemoryStore:
             checkpoint=partition.checkpoint,
             checkpoint_dead=sum(row.position <= partition.checkpoint for row in partition.list_rows("dead")),
             end=partition.next_position - 1,
-            next_ready_at=self._compute_next_ready_at(partition),
-            time=partition.time,
+            next_ready_at=None if ready_at is None else ready_at + ahead,
+            time=self._clock.to_wall(partition.time),
         )
 
     async def find(self, key_hash: bytes, lane_hash: bytes | None) -> Sequence[Found]:
@@ -586,23 +622,23 @@ class MemoryStore:
         return found
 
     def _build_found(self, partition: _Partition, row: _Row) -> Found:
-        claim = self._claims.get(row.fence)
+        claim, to_wall = self._claims.get(row.fence), self._clock.to_wall
         ahead = sum(1 for rank, place, _ in row.lane.waiting if (rank, place) < (row.rank, row.place))
         return Found(
             state=row.state,
             partition=partition.number,
             position=row.position,
-            lane=_build_lane_row(row.lane),
+            lane=self._build_lane_row(row.lane),
             key=row.key,
             priority=row.priority,
             payload=row.payload,
             attempts=row.attempts,
             ahead=min(ahead, AHEAD_LIMIT) if row.state == "ready" else None,
-            due_at=row.due_at if row.state == "delayed" else None,
+            due_at=None if row.state != "delayed" else row.due_at if row.wall else to_wall(row.due_at),
             fence=row.fence or None,
             worker=claim.worker if claim else None,
-            expires_at=claim.expires_at if claim else None,
-            settled_at=row.settled_at,
+            expires_at=to_wall(claim.expires_at) if claim else None,
+            settled_at=None if row.settled_at is None else to_wall(row.settled_at),
             result=row.result,
             reason=row.reason,
             error=row.error,
@@ -610,16 +646,31 @@ class MemoryStore:
 
     async def lane(self, partition: int, lane: str) -> LaneRow | None:
         row = self._partitions[partition].lanes.get(lane)
-        return None if row is None else _build_lane_row(row)
+        return None if row is None else self._build_lane_row(row)
 
     async def lanes(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[tuple[int, LaneRow]]:
         rows = [
-            (row.number, _build_lane_row(row))
+            (row.number, self._build_lane_row(row))
             for part in self._partitions
             for row in part.lanes.values()
             if after is None or (part.number, row.number) > after
         ]
         return rows[:limit]
+
+    def _build_lane_row(self, lane: _Lane) -> LaneRow:
+        to_wall = self._clock.to_wall
+        blocked_until = to_wall(lane.limits.blocked_until) if lane.limits.blocked_until else 0
+        return LaneRow(
+            lane=lane.name,
+            partition=lane.partition,
+            limits=lane.limits._replace(blocked_until=max(blocked_until, lane.blocked_wall)),
+            waiting=len(lane.waiting),
+            in_flight=lane.in_flight,
+            visits=lane.visits,
+            ready_at=None if lane.level is None else max(to_wall(lane.ready_at), lane.blocked_wall),
+            last_at=to_wall(lane.last_at) if lane.last_at else 0,
+            counters=lane.counters,
+        )
 
     async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadRow]:
         rows = [
@@ -631,7 +682,7 @@ class MemoryStore:
                 key=row.key,
                 payload=row.payload,
                 attempts=row.attempts,
-                settled_at=row.settled_at or 0,
+                settled_at=self._clock.to_wall(row.settled_at or 0),
                 reason=row.reason or "",
                 error=row.error,
             )
@@ -657,7 +708,7 @@ class MemoryStore:
                 priority=row.priority,
                 key=row.key,
                 payload=row.payload,
-                settled_at=row.settled_at or 0,
+                settled_at=self._clock.to_wall(row.settled_at or 0),
                 result=row.result,
             )
             for part in self._partitions
@@ -726,12 +777,6 @@ class MemoryStore:
         return
 
 
-def _change_block(before: int, change: LaneChange) -> int:
-    if change.blocked_until is None:
-        return before
-    return max(before, change.blocked_until) if change.at_least else change.blocked_until
-
-
 def _apply_change(value: int | None, change: int | None) -> int | None:
     if change is None:
         return value
@@ -771,17 +816,3 @@ def _build_pending_row(row: _Row) -> PendingRow:
 
 def _add(counters: Counters, counts: Mapping[str, int]) -> Counters:
     return Counters({**counters, **{name: counters.get(name, 0) + count for name, count in counts.items()}})
-
-
-def _build_lane_row(lane: _Lane) -> LaneRow:
-    return LaneRow(
-        lane=lane.name,
-        partition=lane.partition,
-        limits=lane.limits,
-        waiting=len(lane.waiting),
-        in_flight=lane.in_flight,
-        visits=lane.visits,
-        ready_at=None if lane.level is None else lane.ready_at,
-        last_at=lane.last_at,
-        counters=lane.counters,
-    )

@@ -11,7 +11,7 @@ from swath.backfill.operations import HandlerRaised, Operation
 from swath.backfill.ranges import END, PlanStep, Slice, parse_work
 from swath.backfill.self_deadlock import SelfDeadlock
 from swath.backfill.stats import BackfillStats
-from swath.backfill.tail import POLL_SECONDS, TailFollower, delay_step
+from swath.backfill.tail import POLL_SECONDS, TailFollower
 from swath.tables.slice_sizer import SliceSizer
 from swath.tables.table import Key, Table
 
@@ -63,6 +63,8 @@ class BackfillHandler:
 
     async def _plan(self, item: Item, step: PlanStep) -> Outcome:
         """Settle with the next slices and the step after them. The last slice extends to the end of the range."""
+        if self._follower is not None and (wait := self._follower.seconds_to_poll()):
+            return item.release(started=False, after=wait)
         found: list[Item] = []
         number, after, before = step.number, step.after, step.before
         size = self._sizer.size if self._stats.slices else step.size
@@ -83,7 +85,7 @@ class BackfillHandler:
         next_step = await self._follower.find_next_step(following)
         if next_step is None and not found:
             return item.release(started=False, after=POLL_SECONDS)  # poll again without growing the frontier
-        return item.done(discovered=[*found, next_step or delay_step(following)])
+        return item.done(discovered=[*found, next_step or self._follower.delay_step(following)])
 
     # Processing
 

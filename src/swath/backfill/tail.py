@@ -5,10 +5,9 @@ greatest visible key. So a key is safe once every transaction that was running w
 that was drawn from a sequence in one transaction and inserted in another can still be missed.
 """
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from swath import Item
+from swath import Item, lease_clock
 from swath.backfill.ranges import PlanStep, to_key
 from swath.tables.table import Key, Table
 
@@ -28,16 +27,24 @@ SELECT pg_snapshot_xmin(pg_current_snapshot()) >= %s::xid8 AND NOT EXISTS (
 """
 
 
-def delay_step(step: PlanStep) -> Item:
-    """Return a step's item that becomes ready after the polling interval."""
-    return step.to_item()._replace(not_before=datetime.now(UTC) + timedelta(seconds=POLL_SECONDS))
-
-
 class TailFollower:
     """Finds the greatest key that no new row can precede."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
+        self._poll_at = 0.0  # on `lease_clock`
+
+    def seconds_to_poll(self) -> float:
+        """Return how long a step has to wait in this process; 0 if it need not."""
+        return max(0.0, self._poll_at - lease_clock())
+
+    def delay_step(self, step: PlanStep) -> Item:
+        """Return a step's item, and let it wait for the polling interval when its turn comes.
+
+        An absolute time in the item would be read by another machine, whose clock may differ.
+        """
+        self._poll_at = lease_clock() + POLL_SECONDS
+        return step.to_item()
 
     async def find_next_step(self, step: PlanStep) -> Item | None:
         """Return the step that plans the rows inserted since, with a new key; None while there are none."""
@@ -51,7 +58,7 @@ class TailFollower:
         if upto == step.after and not seen:
             return None
         following = step._replace(upto=upto, safe={"poll": safe["poll"] + 1, **seen})
-        return following.to_item() if upto != step.after else delay_step(following)
+        return following.to_item() if upto != step.after else self.delay_step(following)
 
     async def _find_greatest(self, after: Key | None) -> dict[str, Any]:
         """Return the greatest key and the transactions that are running.

@@ -4,9 +4,16 @@ import pytest
 
 from swath.conformance.trial import Conformance, Start, done, retry
 from swath.core.errors import LeaseLost
+from swath.core.store import ClockReading
 
 
 class Clocks(Conformance):
+    async def test_read_clock_returns_the_time(self, start: Start) -> None:
+        trial = await start()
+        for _ in range(2):
+            assert await trial.store.read_clock() == ClockReading(trial.clock.now(), trial.clock.now())
+            trial.clock.advance(10)
+
     async def test_claim_waits_when_the_clock_steps_back(self, start: Start) -> None:
         trial = await start(min_interval=10, concurrency=1)
         await trial.add("a", "b")

@@ -263,6 +263,39 @@ class Pacing(Conformance):
         await batch.finish()
         assert (await next_start(trial)).reply.now == until
 
+    async def test_change_lane_blocks_for_a_duration(self, start: Start) -> None:
+        """The duration runs on the store's clock, from the time of the change."""
+        trial = await start()
+        await trial.add("a")
+        await trial.change_lane(blocked_for=50)
+        status = await trial.lane_status()
+        ends = (await trial.status()).time + 50_000_000
+        assert (status.limits.blocked_until, status.ready_at) == (ends, ends)
+        await trial.change_lane(blocked_for=20, at_least=True)
+        assert (await trial.lane_status()).ready_at == ends
+        assert (await next_start(trial)).reply.now == ends
+        await trial.add("b")
+        await trial.change_lane(blocked_for=50)
+        await trial.change_lane(blocked_for=0)
+        assert (await trial.lane_status()).limits.blocked_until == 0
+        assert (await trial.claim()).keys == ["b"]
+
+    async def test_change_lane_of_both_kinds_of_block(self, start: Start) -> None:
+        trial = await start(concurrency=1)
+        await trial.add("a", "b", "c")
+        until = trial.clock.now() + 50_000_000
+        await trial.change_lane(blocked_until=until)
+        await trial.change_lane(blocked_for=20)
+        assert (await trial.lane_status()).limits.blocked_until < until
+        await trial.change_lane(blocked_until=until, at_least=True)
+        await trial.change_lane(blocked_for=20, at_least=True)
+        batch = await next_start(trial)
+        assert (batch.keys, batch.reply.now) == (["a"], until)
+        await trial.change_lane(blocked_until=until + 10_000_000)
+        await trial.wait_until(until + 30_000_000)
+        await batch.finish()
+        assert (await trial.claim()).keys == ["b"], "the block ended while the lane was busy"
+
     async def test_change_lane_pauses_and_resumes(self, start: Start) -> None:
         trial = await start()
         await trial.add("a", "b", "c")

@@ -230,10 +230,18 @@ class Trial:
         concurrency: int | None = None,
         paused: bool | None = None,
         blocked_until: int | None = None,
+        blocked_for: float | None = None,
         at_least: bool = False,
     ) -> None:
         interval = None if min_interval is None else min_interval if min_interval < 0 else to_microseconds(min_interval)
-        change = LaneChange(None if interval is None else int(interval), concurrency, paused, blocked_until, at_least)
+        change = LaneChange(
+            None if interval is None else int(interval),
+            concurrency,
+            paused,
+            blocked_until,
+            at_least,
+            None if blocked_for is None else to_microseconds(blocked_for),
+        )
         await self.store.change_lane(locate_lane(lane, self.partitions)[0], lane, change)
 
     async def wait_until(self, moment: int) -> None:

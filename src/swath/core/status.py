@@ -113,6 +113,14 @@ def _build_partition_info(part: PartitionStatus) -> PartitionInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreTime:
+    """What the clocks of a store show. They differ if its machine's clock was set since the boot."""
+
+    now: datetime  # the store's own clock, by which durations run
+    wall: datetime  # the wall clock, by which `not_before` and `block(until=)` are meant
+
+
+@dataclass(frozen=True, slots=True)
 class StoreInfo:
     """A store's backend, the number of its format and its size in bytes."""
 

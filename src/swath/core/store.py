@@ -1,7 +1,11 @@
 """The Store protocol, which every backend implements, and the records that cross it.
 
-A store gets items that are checked and encoded. It decides nothing about retries or limits by itself. Times are
-microseconds on the store's clock, durations are microseconds, text is UTF-8 without NUL, payloads and results are JSON.
+A store gets items that are checked and encoded. It decides nothing about retries or limits by itself. Times and
+durations are microseconds, text is UTF-8 without NUL, payloads and results are JSON.
+
+A store has two clocks, which may be the same one. Durations run on its own clock, which should not change when somebody
+sets the clock of the machine; `now` and `next_ready_at` in replies are times of it. All other times that come in or go
+out are times of the wall clock: the store translates its own by what the two clocks differ at the moment.
 
 Every method is atomic. `swath.conformance` tests an implementation.
 """
@@ -43,7 +47,7 @@ class EncodedItem(NamedTuple):
     priority: int
     key: str
     payload: str | None
-    not_before: int | None
+    not_before: int | None  # a time of the wall clock
     span: int
 
 
@@ -147,6 +151,13 @@ class Signal(NamedTuple):
 
     paused: bool
     version: int
+
+
+class ClockReading(NamedTuple):
+    """The clocks of a store at one moment."""
+
+    now: int  # the store's clock, by which durations run
+    wall: int  # the wall clock, by which absolute times are meant
 
 
 class PartitionStatus(NamedTuple):
@@ -301,8 +312,9 @@ class LaneChange(NamedTuple):
     min_interval: int | None = None
     concurrency: int | None = None
     paused: bool | None = None
-    blocked_until: int | None = None
+    blocked_until: int | None = None  # a time of the wall clock
     at_least: bool = False  # keep a block that lasts longer
+    blocked_for: int | None = None  # instead of `blocked_until`: a duration; 0 ends the block
 
 
 DEFAULT = -1
@@ -384,6 +396,10 @@ class Store(Protocol):
 
     async def signal(self) -> Signal:
         """Return whether the frontier is paused."""
+        ...
+
+    async def read_clock(self) -> ClockReading:
+        """Return what the clocks of the store show now."""
         ...
 
     async def status(self) -> StoreStatus:

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
 import swath
-from swath import Frontier, RunMonitor, Status, Stop, Summary
+from swath import Frontier, RunMonitor, Status, Stop, Summary, lease_clock
 from swath.crawl import fd_limit, seeds, workspace
 from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.http.connect_to import ConnectTo
@@ -116,9 +116,8 @@ class CrawlJob:
 
     async def _check_limits(self, handler: PageHandler) -> None:
         """Request a stop when --max-pages or --max-duration is reached, and refresh `status`."""
-        loop = asyncio.get_running_loop()
         duration, budget = self.settings.max_duration, self.settings.max_pages
-        ends_at = None if duration is None else loop.time() + duration
+        ends_at = None if duration is None else lease_clock() + duration
         while True:
             try:
                 self.status = await self._frontier.status()
@@ -130,7 +129,7 @@ class CrawlJob:
                     handler.pages_left = max(0, budget - self.total_pages - self.stats.in_flight)
                     if self.total_pages >= budget:
                         self.stop.request("max-pages")
-            if ends_at is not None and loop.time() >= ends_at:
+            if ends_at is not None and lease_clock() >= ends_at:
                 self.stop.request("max-duration")
             await asyncio.sleep(CHECK_SECONDS)
 

@@ -4,12 +4,11 @@ Pure functions compute the interval from --delay, from what the host asks for, a
 sets it as the lane's interval, which all processes of the crawl follow, and stores it as a fact.
 """
 
-import time
 from datetime import datetime
-from email.utils import parsedate_to_datetime
 
-from swath import Frontier, retry_while_unavailable
+from swath import Frontier, lease_clock, retry_while_unavailable, seconds_left
 from swath.crawl.fact_batcher import FactBatcher
+from swath.crawl.http.dates import parse_date
 
 MAX_CRAWL_DELAY = 300.0  # seconds; a longer Crawl-delay is cut to this
 MAX_RETRY_AFTER = 6 * 3_600.0
@@ -48,17 +47,17 @@ def needs_change(current: float, *, wanted: float, required: float) -> bool:
 
 
 def parse_retry_after(value: str | None, *, now: datetime) -> float | None:
-    """Return the seconds that a Retry-After header asks for, as a number or a date; None if it is not valid."""
+    """Return the seconds that a Retry-After header asks for, as a number or a date; None if it is not valid.
+
+    `now` is the time of the response by the clock that the date follows.
+    """
     if value is None:
         return None
     text = value.strip()[:64]
     if text.isascii() and text.isdigit():
         return min(float(text), MAX_RETRY_AFTER)
-    try:
-        seconds = (parsedate_to_datetime(text) - now).total_seconds()
-    except (TypeError, ValueError, OverflowError, IndexError):
-        return None
-    return min(max(seconds, 0.0), MAX_RETRY_AFTER)
+    date = parse_date(text)
+    return None if date is None else min(max((date - now).total_seconds(), 0.0), MAX_RETRY_AFTER)
 
 
 def compute_page_retry_pause(attempts: int, *, interval: float) -> float:
@@ -80,7 +79,7 @@ class LanePace:
         self.interval = interval  # as stored in the lane
         self.errors = 0  # consecutive
         self.crawl_delay: float | None = None
-        self.blocked_until = 0.0  # of the monotonic clock
+        self.blocked_until = 0.0  # on `lease_clock`
         self.closes_connections = False  # the host closed a reused connection, so use new ones
 
 
@@ -113,7 +112,12 @@ class LanePacing:
         return self._delay > 0 or self.get(lane).interval > 0
 
     async def record_response(self, lane: str, seconds: float, *, failed: bool) -> None:
-        """Slow down if the host is slow or fails, and speed up again when it recovers."""
+        """Slow down if the host is slow or fails, and speed up again when it recovers.
+
+        INV-2: learn nothing from a visit whose lease has ended. This process may have been stopped for as long.
+        """
+        if seconds_left() <= 0:
+            return
         pace = self.get(lane)
         pace.errors = pace.errors + 1 if failed else 0
         wanted = choose_interval(
@@ -141,8 +145,10 @@ class LanePacing:
 
     async def block(self, lane: str, seconds: float) -> None:
         """Block a lane for some seconds. A longer block stays, even if another process set it."""
+        if seconds_left() <= 0:
+            return  # INV-2, as above
         pace = self.get(lane)
-        until = time.monotonic() + seconds
+        until = lease_clock() + seconds
         if seconds and until > pace.blocked_until:
             pace.blocked_until = until
             await retry_while_unavailable(lambda: self._frontier.block(lane, seconds=seconds, at_least=True))

@@ -5,19 +5,18 @@ address, the page budgets admit it, `RobotsGate` allows it, `PageFetcher` fetche
 parses it.
 """
 
-from datetime import UTC, datetime
-
 from swath import Dead, Done, Frontier, Item, Outcome, Retry
 from swath.crawl.archive.capture import CaptureBuilder
 from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.fallback import Fallback, get_first_form
+from swath.crawl.frontier_clock import FrontierClock
 from swath.crawl.http.fetcher import Fetcher
 from swath.crawl.http.response import Response
 from swath.crawl.http.status import is_busy, is_retryable
 from swath.crawl.ip_lanes import HostLanes, IpLanes
 from swath.crawl.lanes import is_ip_lane
 from swath.crawl.links import LinkFilter
-from swath.crawl.pacing import LanePacing, compute_page_retry_pause, parse_retry_after
+from swath.crawl.pacing import LanePacing, compute_page_retry_pause
 from swath.crawl.page_fetcher import PageFetcher, count_failures
 from swath.crawl.page_processor import PAGES, PageProcessor
 from swath.crawl.refusal import refuse_page
@@ -45,6 +44,7 @@ class PageHandler:
     ) -> None:
         """Pass `host_lanes` with `--lane ip` only."""
         facts = FactBatcher(frontier)
+        self._clock = FrontierClock(frontier)
         self._settings = settings
         self._stats = stats
         self._links = links
@@ -56,7 +56,8 @@ class PageHandler:
         self._robots = RobotsGate(
             frontier,
             settings,
-            cache=RobotsCache(facts),
+            cache=RobotsCache(facts, self._clock),
+            clock=self._clock,
             fetcher=self._fetcher,
             pacing=self._pacing,
             captures=captures,
@@ -141,7 +142,7 @@ class PageHandler:
         pause = compute_page_retry_pause(failures, interval=self._pacing.get(lane).interval)
         retry = is_retryable(status) and failures < self._settings.retries
         if busy:
-            asked = parse_retry_after(response.headers.get("retry-after"), now=datetime.now(UTC))
+            asked = await self._clock.find_retry_after(response)
             pause = pause if asked is None else asked
             if retry or asked is not None:  # a Retry-After applies to the whole host, even if this page is not retried
                 await self._pacing.block(lane, pause)

@@ -6,8 +6,11 @@ import inspect
 import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
+from math import inf
 from typing import Any, NamedTuple
 
+from swath.core.clock import lease_clock
 from swath.core.errors import InvalidOutcome, LeaseLost, StoreUnavailable, UsageError, WrongTransaction
 from swath.core.item import Item, Outcome
 from swath.core.leased_items import EncodedOutcome, LeasedItems
@@ -55,9 +58,13 @@ class Execution:
         self.warned = False
 
     def begin(self) -> bool:
-        """Note that the task runs, and return whether it should still call the handler."""
+        """Note that the task runs, and return whether it should still call the handler.
+
+        INV-3: this process may have been suspended since it created the task, and other workers may have the item.
+        Nothing has noticed that yet, because this step was queued before.
+        """
         self.started = True
-        return self.cancel_reason is None
+        return self.cancel_reason is None and self.leased.ends_at > lease_clock()
 
     def cancel(self, reason: CancelReason, now: float) -> None:
         """Cancel the handler, but only once: a second cancellation would interrupt its cleanup."""
@@ -73,6 +80,19 @@ class Execution:
         if self.task is not None and not self.task.done():
             asyncio.tasks._unregister_task(self.task)  # the hook that asyncio documents for task implementations
             self.task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+_lease: ContextVar[LeasedItems] = ContextVar("the lease of the item that a handler is called with")
+
+
+def seconds_left() -> float:
+    """Inside a handler, return the seconds until the lease of its item ends unless the run renews it.
+
+    If the result is negative, this process was suspended, or cut off from the store: other workers may hold the item,
+    and the handler must write nothing more for it (INV-2). Outside of a handler, the result is infinite.
+    """
+    leased = _lease.get(None)
+    return inf if leased is None else leased.ends_at - lease_clock()
 
 
 class Failure:
@@ -146,6 +166,7 @@ async def execute(
     execution: Execution, handler: Handler, *, timeout: float | None, transactions: Transactions | None = None
 ) -> Result:
     """Call the handler and encode its outcome. Every item gets an outcome unless the process ends."""
+    _lease.set(execution.leased)
     if not execution.begin():
         return Result(execution.leased.encode(execution.item.release(started=False)))
     result = await _call_handler(execution, handler, timeout, transactions)

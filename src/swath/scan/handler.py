@@ -110,16 +110,19 @@ class ScanHandler:
             running = asyncio.ensure_future(scan.run_async(self._async_slots, self._threads.run, self._checker))
         else:
             running = asyncio.ensure_future(self._threads.run(partial(scan.run, self._slots)))
-        seen, since = (scan.current, scan.steps), time.monotonic()
+        pause = min(WATCH_SECONDS, self._timeout / 4)
+        seen, silent = (scan.current, scan.steps), 0.0
         self._running.add(scan)
         try:
             while not running.done():
-                await asyncio.wait((running,), timeout=min(WATCH_SECONDS, self._timeout / 4))
+                began = time.monotonic()
+                await asyncio.wait((running,), timeout=pause)
+                silent += min(time.monotonic() - began, pause)  # while the process is stopped, no check runs either
                 now = scan.current, scan.steps
                 if now[0] is not seen[0] or now[1] != seen[1] or scan.waiting:
-                    seen, since = now, time.monotonic()
+                    seen, silent = now, 0.0
                 limit = READ_FACTOR * self._timeout if now[0] is None else self._timeout
-                if not running.done() and time.monotonic() - since > limit:
+                if not running.done() and silent > limit:
                     return _Hung(None if now[0] is None else now[0].key)
             return running.result()
         finally:

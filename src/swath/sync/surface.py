@@ -14,7 +14,7 @@ from swath.core.clock import Clock
 from swath.core.events import Observer
 from swath.core.inspection import DeadItem, DoneItem, LaneInfo, PendingItem
 from swath.core.item import UNCHANGED, Item, Outcome, Unchanged
-from swath.core.status import Explanation, Status
+from swath.core.status import Explanation, Status, StoreTime
 from swath.core.store import EncodedItem, OutputMove, Store
 from swath.frontier import NewItem
 from swath.runner.monitor import RunMonitor
@@ -260,6 +260,9 @@ class Frontier:
     ) -> None:
         """Start no items of a lane until a time, or for a number of seconds; `seconds=0` ends the block.
 
+        `until` is a time of the wall clock: if that is set, the block ends when it shows this time. `seconds` are not
+        affected by setting a clock, except that of a PostgreSQL server.
+
         With `at_least`, a block that already lasts longer stays as it is.
         """
         self._portal.call(self._frontier.block(lane, until=until, seconds=seconds, at_least=at_least))
@@ -376,6 +379,10 @@ class Frontier:
     def counters(self) -> dict[str, int]:
         """Return the counters of the frontier: the sums of what outcomes passed as `counters=`."""
         return self._portal.call(self._frontier.counters())
+
+    def read_clock(self) -> StoreTime:
+        """Return the time of the store and its wall clock, whatever the clock of this machine says."""
+        return self._portal.call(self._frontier.read_clock())
 
     def status(self) -> Status:
         """Return exact counts and checkpoints. The cost depends only on the number of partitions."""

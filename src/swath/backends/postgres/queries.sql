@@ -25,6 +25,9 @@ CROSS JOIN LATERAL (
 -- name: signal
 SELECT paused, signal_version FROM {schema}.frontier;
 
+-- name: clock
+SELECT {schema}.store_time_{set}(NULL);
+
 -- name: frontier
 SELECT partitions, min_interval, concurrency, max_attempts, paused, signal_version, {schema}.store_time_{set}(NULL)
 FROM {schema}.frontier;

@@ -45,6 +45,7 @@ from swath.core.store import (
     ClaimRef,
     ClaimReply,
     ClaimRequest,
+    ClockReading,
     DeadRow,
     DonePage,
     EncodedItem,
@@ -361,6 +362,13 @@ class PostgresStore:
     async def signal(self) -> Signal:
         rows = await self._calls.query("signal")
         return Signal(*rows[0])
+
+    async def read_clock(self) -> ClockReading:
+        """Return the database's time twice: a server has no other clock."""
+        now = self._now()
+        if now is None:
+            ((now,),) = await self._calls.query("clock")
+        return ClockReading(now, now)
 
     async def status(self) -> StoreStatus:
         frontier = (await self._calls.query("frontier"))[0]

@@ -54,9 +54,10 @@ def enter(lanes: Lanes, entries: Sequence[tuple[EncodedItem, Lane, int]], now: i
     """Insert new items at the positions that were allotted to them."""
     number = lanes.partition.number
     seen, ready, delayed = [], [], []
+    wall = now + lanes.session.clock.wall_ahead() if any(item.not_before is not None for item, *_ in entries) else now
     for item, lane, position in entries:
         seen.append((number, item.hash, position))
-        if item.not_before is not None and item.not_before > now:
+        if item.not_before is not None and item.not_before > wall:
             lanes.touch(lane)
             delayed.append(
                 (
@@ -69,6 +70,7 @@ def enter(lanes: Lanes, entries: Sequence[tuple[EncodedItem, Lane, int]], now: i
                     item.payload,
                     item.span,
                     item.not_before,
+                    True,
                 )
             )
             continue

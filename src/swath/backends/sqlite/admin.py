@@ -20,15 +20,21 @@ def change_lane(session: Session, number: int, name: str, change: LaneChange) ->
     lane.concurrency = _apply_change(lane.concurrency, change.concurrency)
     if change.paused is not None:
         lane.paused = int(change.paused)
+    if change.blocked_for is not None:
+        lane.block(now + change.blocked_for if change.blocked_for else 0, None, at_least=change.at_least)
     if change.blocked_until is not None:
-        lane.blocked_until = max(change.blocked_until, lane.blocked_until if change.at_least else 0)
+        until = change.blocked_until - session.clock.wall_ahead()
+        if until > now:
+            lane.block(0, change.blocked_until, at_least=change.at_least)
+        else:
+            lane.block(until, None, at_least=change.at_least)
     pacing = lane.pacing(session.pacing)
     if lane.in_flight and starts_begin_to_count(before, pacing):
         lane.pace(now)
-    lane.requeue(pacing, now, new_turn=True)
+    lane.requeue(pacing, now, session.clock, new_turn=True)
     lanes.touch(lane)
     lanes.write()
-    limits = (lane.min_interval, lane.concurrency, lane.paused, lane.blocked_until)
+    limits = (lane.min_interval, lane.concurrency, lane.paused, lane.blocked_until, lane.blocked_wall)
     session.connection.execute(session.sql["save_lane_limits"], (*limits, number, lane.number))
     partition.save(session)
     if change.paused:
@@ -80,7 +86,7 @@ def requeue_lanes(session: Session, number: int, lane_numbers: Sequence[int]) ->
     now = partition.tick(session.clock.now())
     lanes = Lanes(session, partition)
     for lane in lanes.take(lane_numbers).values():
-        lane.requeue(lane.pacing(session.pacing), now, new_turn=True)
+        lane.requeue(lane.pacing(session.pacing), now, session.clock, new_turn=True)
     lanes.write()
     partition.save(session)
 

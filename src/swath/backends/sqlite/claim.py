@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from swath.backends.sqlite.state import NEVER, Lane, Lanes, Partition, Session
-from swath.core.clock import SECOND
+from swath.backends.sqlite.state import BLOCKED, NEVER, Lane, Lanes, Partition, Session
+from swath.core.clock import SECOND, round_to_seconds
 from swath.core.errors import LeaseLost
 from swath.core.item import LEVELS, Item
 from swath.core.lane import FRESH, RETURNED, compute_low_share, count_startable, rank_of, starts_count
@@ -28,6 +28,7 @@ QueuedLane = tuple[int, str, int | None, int | None, int, int, int, int, int, in
 
 def claim(session: Session, request: ClaimRequest) -> ClaimReply:
     now = clock = session.clock.now()
+    ahead = session.clock.wall_ahead()
     fence = _next_fence(session)
     taken: list[Item] = []
     holds: list[tuple[int, int]] = []
@@ -41,18 +42,18 @@ def claim(session: Session, request: ClaimRequest) -> ClaimReply:
         if chores >= MAX_CHORES:
             moments.append(now)  # the next claim continues, and may be sent at once
             break
-        look = _read_ready_times(session, number)
+        look = _read_ready_times(session, number, ahead)
         partition = Partition.load(session, number)
         if look.next_ready_at is None or look.next_ready_at > max(clock, partition.time + 1):
             moments.append(look.next_ready_at)
             continue
-        work = _PartitionClaim(session, partition, partition.tick(clock))
+        work = _PartitionClaim(session, partition, partition.tick(clock), ahead)
         now = max(now, partition.time)  # partition time may be ahead of the clock, and the lease must end after both
         back, gone = work.take_back(look)
         recovered, died = recovered + back, died + gone
-        drained = work.drain_delayed(look)
+        drained = work.drain_delayed(look) + work.unblock_lanes(look)
         if back or drained:
-            look = _read_ready_times(session, number)
+            look = _read_ready_times(session, number, ahead)
         items = work.take(look, request.limit - len(taken), fence)
         chores += back + drained + work.passed
         partition.save(session)
@@ -65,14 +66,14 @@ def claim(session: Session, request: ClaimRequest) -> ClaimReply:
     if taken:
         _write_claim(session, request, fence, expires_at, holds)
     if len(taken) < request.limit:
-        moments += [read_next_ready_at(session, number) for number in visited]
+        moments += [_read_ready_times(session, number, ahead).next_ready_at for number in visited]
     else:  # a full claim: the caller claims again soon, so the times read before are exact enough
         moments += visited.values()
     return ClaimReply(
         now=now,
         fence=fence if taken else 0,
         items=taken,
-        expires_at=expires_at,
+        expires_at=expires_at + round_to_seconds(ahead),
         next_ready_at=min((moment for moment in moments if moment is not None), default=None),
         skipped=(),
         recovered=recovered,
@@ -108,38 +109,51 @@ class _ReadyTimes(NamedTuple):
 
     levels: tuple[int | None, ...]  # when the first lane of each level is ready
     due_at: int | None
+    due_wall: int | None  # when the first item is due by the wall clock, and when the first block by it ends, both as
+    free_wall: int | None  # times of the store, as long as nobody sets the wall clock
     expires_at: int | None
 
     @property
     def next_ready_at(self) -> int | None:
-        moments = [moment for moment in (*self.levels, self.due_at, self.expires_at) if moment is not None]
-        return min(moments, default=None)
+        moments = (*self.levels, self.due_at, self.due_wall, self.free_wall, self.expires_at)
+        first = min([moment for moment in moments if moment is not None], default=BLOCKED)
+        return None if first == BLOCKED else first
 
     def ready_levels(self, now: int) -> set[int]:
         return {level for level, moment in enumerate(self.levels) if moment is not None and moment <= now}
 
 
-def _read_ready_times(session: Session, number: int) -> _ReadyTimes:
+def _read_ready_times(session: Session, number: int, ahead: int) -> _ReadyTimes:
+    """Read when something is ready. The wall clock is `ahead` of the store's."""
     row = session.connection.execute(session.sql["next_ready"], {"partition": number}).fetchone()
-    *levels, due_at, expires_at = row
-    return _ReadyTimes(tuple(levels), due_at, expires_at)
+    *levels, due_at, due_wall, free_wall, expires_at = row
+    return _ReadyTimes(
+        tuple(levels),
+        due_at,
+        None if due_wall is None else due_wall - ahead,
+        None if free_wall is None else free_wall - ahead,
+        expires_at,
+    )
 
 
 def read_next_ready_at(session: Session, number: int) -> int | None:
-    """Return the earliest time at which a claim would find something to do in this partition."""
-    return _read_ready_times(session, number).next_ready_at
+    """Return when a claim will find something to do in this partition, by the wall clock."""
+    ahead = session.clock.round_wall_ahead()
+    moment = _read_ready_times(session, number, ahead).next_ready_at
+    return None if moment is None else moment + ahead
 
 
 class _PartitionClaim:
     """One partition inside a claim."""
 
-    def __init__(self, session: Session, partition: Partition, now: int) -> None:
+    def __init__(self, session: Session, partition: Partition, now: int, ahead: int) -> None:
         self._session = session
         self._connection = session.connection
         self._sql = session.sql
         self._pacing = session.pacing
         self._partition = partition
         self._now = now
+        self._ahead = ahead  # of the wall clock
         self._lanes = Lanes(session, partition)
         self.starts_count = False  # whether the interval of a lane runs from this claim
         self.passed = 0  # queued lanes that may start nothing under their present limits
@@ -192,14 +206,19 @@ class _PartitionClaim:
 
     def drain_delayed(self, look: _ReadyTimes) -> int:
         """Make due items ready. A revisit gets a new position, because the checkpoint has passed the old one."""
-        if look.due_at is None or look.due_at > self._now:
+        if (look.due_at is None or look.due_at > self._now) and (look.due_wall is None or look.due_wall > self._now):
             return 0
         number = self._partition.number
-        where = {"partition": number, "now": self._now, "limit": DELAYED_DRAIN}
-        rows = self._connection.execute(self._sql["due_items"], where).fetchall()
+        rows: list[tuple[Any, ...]] = []
+        for wall, due_at, ahead in ((0, look.due_at, 0), (1, look.due_wall, self._ahead)):
+            if due_at is not None and due_at <= self._now:
+                where = {"partition": number, "wall": wall, "now": self._now, "ahead": ahead}
+                limit = DELAYED_DRAIN - len(rows)
+                rows += self._connection.execute(self._sql["due_items"], {**where, "limit": limit}).fetchall()
+        rows.sort(key=lambda row: (row[-1], row[0]))
         lanes = self._lanes.take(lane for _, lane, *_ in rows)
         moved, renumbered = [], []
-        for position, lane_number, priority, attempts, revisit, span, item_hash in rows:
+        for position, lane_number, priority, attempts, revisit, span, item_hash, _ in rows:
             new_position = self._partition.allot(span) if revisit else position
             if revisit:
                 renumbered.append((new_position, number, item_hash))
@@ -211,6 +230,17 @@ class _PartitionClaim:
         self._lanes.requeue(self._now)
         self._partition.delayed -= len(rows)
         return len(rows)
+
+    def unblock_lanes(self, look: _ReadyTimes) -> int:
+        """Queue the lanes whose block by the wall clock has ended."""
+        if look.free_wall is None or look.free_wall > self._now:
+            return 0
+        number = self._partition.number
+        where = {"partition": number, "now": self._now + self._ahead, "limit": MAX_CHORES}
+        numbers = [found for (found,) in self._connection.execute(self._sql["unblocked_lanes"], where)]
+        self._lanes.take(numbers)
+        self._lanes.requeue(self._now)
+        return len(numbers)
 
     def take(self, look: _ReadyTimes, limit: int, fence: int) -> list[Item]:
         """Take most items from the highest level down, and a small share from the lowest level up."""
@@ -283,7 +313,8 @@ class _PartitionClaim:
         for lane in used:
             self._lanes.remember(lane)
             self._lanes.touch(lane)
-            lane.requeue(lane.pacing(self._pacing), self._now, new_turn=True)  # behind the other lanes, if items remain
+            pacing, clock = lane.pacing(self._pacing), self._session.clock
+            lane.requeue(pacing, self._now, clock, new_turn=True)  # behind the other lanes, if items remain
         self._lanes.write()
         return list(chain.from_iterable(given.values()))
 
@@ -392,4 +423,4 @@ def renew(session: Session, ref: ClaimRef, lease: int) -> int:
     where = {"fence": ref.fence, "expires_at": ends}
     session.connection.execute(session.sql["renew_claim"], where)
     session.connection.execute(session.sql["renew_holds"], where)
-    return ends
+    return session.clock.to_wall(ends)

@@ -8,9 +8,11 @@ from functools import partial
 from swath.backends.sqlite.connection import open_connection, resolve_path, retry_while_busy
 from swath.backends.sqlite.create import read_names
 from swath.backends.sqlite.errors import is_busy, translate_errors
+from swath.backends.sqlite.format import FORMAT
 from swath.backends.sqlite.location import SqliteLocation
 from swath.backends.sqlite.open_files import check_fork
-from swath.core.clock import SystemClock
+from swath.backends.sqlite.state import start_session
+from swath.core.clock import StoreClock, SystemClock, choose_offset
 from swath.core.deletion import build_in_use_error
 from swath.core.errors import NotAFrontier, StoreUnavailable
 
@@ -62,9 +64,11 @@ def _drop_tables(connection: sqlite3.Connection, location: SqliteLocation, own: 
     connection.execute("BEGIN IMMEDIATE")
     try:
         statement = _LIVE_CLAIM.format(schema=location.schema)
-        found = connection.execute(statement, (SystemClock().now(),)).fetchone()
+        clock = _read_clock(connection, location)
+        found = connection.execute(statement, (clock.now(),)).fetchone()
         if found is not None:
-            raise build_in_use_error(str(location), *found)
+            worker, items, expires_at = found
+            raise build_in_use_error(str(location), worker, items, clock.to_wall(expires_at))
         for kind, name in connection.execute("SELECT type, name FROM sqlite_master").fetchall():
             if name.lower() in own and kind != "index":  # indexes go with their tables
                 connection.execute(f'DROP {kind} "{name}"')
@@ -73,3 +77,11 @@ def _drop_tables(connection: sqlite3.Connection, location: SqliteLocation, own: 
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _read_clock(connection: sqlite3.Connection, location: SqliteLocation) -> StoreClock:
+    """Return the frontier's clock. Tables of another format do not tell it, so use the wall clock."""
+    machine, found = SystemClock(), connection.execute(location.sql["format"]).fetchone()
+    if found is None or found[0] != FORMAT:
+        return StoreClock(machine, choose_offset(machine, latest=0))
+    return start_session(connection, machine, location, writes=False).clock

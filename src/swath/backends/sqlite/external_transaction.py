@@ -10,7 +10,7 @@ from swath.backends.sqlite.location import SqliteLocation
 from swath.backends.sqlite.open_files import read_inode
 from swath.backends.sqlite.settle import settle
 from swath.backends.sqlite.state import start_session
-from swath.core.clock import Clock
+from swath.core.clock import MachineClock
 from swath.core.errors import StoreUnavailable, SwathError, WrongTransaction
 from swath.core.store import ClaimRef, Settlement, SettleReply
 
@@ -22,7 +22,7 @@ def settle_within(
     *,
     location: SqliteLocation,
     inode: tuple[int, int],
-    clock: Clock,
+    machine: MachineClock,
 ) -> SettleReply:
     """Settle on the caller's connection, in the caller's thread. If that fails, roll back the transaction."""
     if not isinstance(connection, sqlite3.Connection):
@@ -34,7 +34,7 @@ def settle_within(
         _check(connection, location.path, inode)
         _lock(connection, settlement.partition, location)
         try:
-            return settle(start_session(connection, clock, location), ref, settlement)
+            return settle(start_session(connection, machine, location, writes=True), ref, settlement)
         except BaseException as error:
             _roll_back(connection)  # the caller's writes must not commit without the settlement
             if isinstance(error, sqlite3.Error):

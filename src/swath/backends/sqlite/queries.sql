@@ -11,7 +11,14 @@ SELECT format FROM swath_frontier WHERE id = 1
 
 -- name: frontier
 -- Read at the start of every transaction, so that an older process stops after a migration.
-SELECT format, partitions, min_interval, concurrency, max_attempts, paused, signal FROM swath_frontier WHERE id = 1
+SELECT format, partitions, min_interval, concurrency, max_attempts, paused, signal, boot, boot_offset
+FROM swath_frontier WHERE id = 1
+
+-- name: latest_time
+SELECT max(time) FROM swath_partition_state
+
+-- name: save_boot
+UPDATE swath_frontier SET boot = :boot, boot_offset = :offset WHERE id = 1
 
 -- name: insert_frontier
 INSERT INTO swath_frontier (id, format, partitions, min_interval, concurrency, max_attempts)
@@ -50,8 +57,8 @@ UPDATE swath_partition_state SET time = time WHERE partition = ?
 
 -- name: next_ready
 -- INV-8. Returns when something is ready in a partition: one index lookup for each level, one for the first delayed item
--- and one for the first lease to end. Unlike PostgreSQL, SQLite has no dead index entries, so the result is exact and
--- need not be stored.
+-- of each clock, one for the first block by the wall clock to end, and one for the first lease to end. Unlike
+-- PostgreSQL, SQLite has no dead index entries, so the result is exact and need not be stored.
 SELECT (SELECT min(ready_at) FROM swath_lane WHERE partition = :partition AND level = 0),
        (SELECT min(ready_at) FROM swath_lane WHERE partition = :partition AND level = 1),
        (SELECT min(ready_at) FROM swath_lane WHERE partition = :partition AND level = 2),
@@ -60,7 +67,10 @@ SELECT (SELECT min(ready_at) FROM swath_lane WHERE partition = :partition AND le
        (SELECT min(ready_at) FROM swath_lane WHERE partition = :partition AND level = 5),
        (SELECT min(ready_at) FROM swath_lane WHERE partition = :partition AND level = 6),
        (SELECT min(ready_at) FROM swath_lane WHERE partition = :partition AND level = 7),
-       (SELECT min(due_at) FROM swath_delayed WHERE partition = :partition),
+       (SELECT min(due_at) FROM swath_delayed WHERE partition = :partition AND wall = 0),
+       (SELECT min(due_at) FROM swath_delayed WHERE partition = :partition AND wall = 1),
+       (SELECT min(blocked_wall) FROM swath_lane
+        WHERE partition = :partition AND blocked_wall IS NOT NULL AND level IS NOT NULL),
        (SELECT min(expires_at) FROM swath_hold WHERE partition = :partition)
 
 -- name: lowest_unsettled
@@ -82,13 +92,13 @@ SELECT count(*) FROM swath_dead WHERE partition = :partition AND position > :che
 
 -- name: lanes_by_number
 SELECT l.number, l.name, l.min_interval, l.concurrency, l.blocked_until, l.waiting, l.in_flight, l.last_at, l.ready_at,
-       l.visits, l.counters, l.low, l.head, l.level, l.paused
+       l.visits, l.counters, l.low, l.head, l.level, l.paused, l.blocked_wall
 FROM json_each(:numbers) AS wanted CROSS JOIN swath_lane AS l
 WHERE l.partition = :partition AND l.number = wanted.value
 
 -- name: lanes_by_name
 SELECT l.number, l.name, l.min_interval, l.concurrency, l.blocked_until, l.waiting, l.in_flight, l.last_at, l.ready_at,
-       l.visits, l.counters, l.low, l.head, l.level, l.paused
+       l.visits, l.counters, l.low, l.head, l.level, l.paused, l.blocked_wall
 FROM json_each(:names) AS wanted CROSS JOIN swath_lane AS l
 WHERE l.partition = :partition AND l.name = wanted.value
 
@@ -121,7 +131,7 @@ WHERE partition = :partition AND concurrency IS NULL
   AND number IN (SELECT lane FROM swath_claimed WHERE partition = :partition)
 
 -- name: save_lane_limits
-UPDATE swath_lane SET min_interval = ?, concurrency = ?, paused = ?, blocked_until = ?
+UPDATE swath_lane SET min_interval = ?, concurrency = ?, paused = ?, blocked_until = ?, blocked_wall = ?
 WHERE partition = ? AND number = ?
 
 
@@ -145,8 +155,9 @@ INSERT INTO swath_item (partition, lane, rank, place, position, hash, key, paylo
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)
 
 -- name: insert_delayed
-INSERT INTO swath_delayed (partition, position, lane, priority, hash, key, payload, span, attempts, due_at, revisit)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, 0)
+-- Only `not_before` is a time of the wall clock. Other delays are durations.
+INSERT INTO swath_delayed (partition, position, lane, priority, hash, key, payload, span, attempts, due_at, revisit, wall)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, 0, ?)
 
 
 -- claim
@@ -177,9 +188,16 @@ SELECT partition, position, lane, priority, hash, key, payload, span, attempts +
 FROM swath_claimed WHERE partition = ? AND fence = ? AND position = ?
 
 -- name: due_items
-SELECT position, lane, priority, attempts, revisit, span, hash
-FROM swath_delayed WHERE partition = :partition AND due_at <= :now
+SELECT position, lane, priority, attempts, revisit, span, hash, due_at - :ahead
+FROM swath_delayed WHERE partition = :partition AND wall = :wall AND due_at <= :now + :ahead
 ORDER BY due_at, position LIMIT :limit
+
+-- name: unblocked_lanes
+SELECT number FROM swath_lane
+WHERE partition = :partition AND blocked_wall <= :now AND level IS NOT NULL ORDER BY blocked_wall LIMIT :limit
+
+-- name: unblock_lane
+UPDATE swath_lane SET blocked_wall = NULL, blocked_until = ? WHERE partition = ? AND number = ?
 
 -- name: drain_item
 -- A revisit gets a new position; a retry keeps its own.
@@ -447,7 +465,7 @@ SELECT lane, key, 7 - rank / 2, payload, attempts, reason, error, rank, place
 FROM swath_item WHERE partition = :partition AND position = :position
 
 -- name: find_delayed
-SELECT lane, key, priority, payload, attempts, reason, error, due_at, settled_at, result
+SELECT lane, key, priority, payload, attempts, reason, error, due_at, settled_at, result, wall
 FROM swath_delayed WHERE partition = :partition AND position = :position
 
 -- name: find_claimed
@@ -470,7 +488,7 @@ SELECT count(*) FROM (
 
 -- name: list_lanes
 SELECT partition, number, name, min_interval, concurrency, blocked_until, waiting, in_flight, last_at, ready_at, visits,
-       counters, low, head, level, paused
+       counters, low, head, level, paused, blocked_wall
 FROM swath_lane WHERE (partition, number) > (:after_partition, :after_number)
 ORDER BY partition, number LIMIT :limit
 

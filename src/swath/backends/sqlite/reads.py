@@ -26,7 +26,8 @@ from swath.core.store import (
 def status(session: Session) -> StoreStatus:
     """Return the counters that the writes maintain. The cost depends only on the number of partitions."""
     partitions = [_build_status(session, partition) for partition in _load_partitions(session)]
-    return StoreStatus(session.settings, session.signal, session.clock.now(), partitions)
+    now = session.clock.to_wall(session.clock.now())
+    return StoreStatus(session.settings, session.signal, now, partitions)
 
 
 def _load_partitions(session: Session) -> list[Partition]:
@@ -48,7 +49,7 @@ def _build_status(session: Session, partition: Partition) -> PartitionStatus:
         checkpoint_dead=partition.checkpoint_dead,
         end=partition.next_position - 1,
         next_ready_at=read_next_ready_at(session, partition.number),
-        time=partition.time,
+        time=session.clock.to_wall(partition.time),
     )
 
 
@@ -93,6 +94,8 @@ def _find(session: Session, number: int, position: int) -> Found:
     """Return the item at a position, which is in exactly one table (INV-4)."""
     where = {"partition": number, "position": position}
 
+    to_wall = session.clock.to_wall
+
     def row(state: str) -> sqlite3.Row | None:
         row: sqlite3.Row | None = session.connection.execute(session.sql[f"find_{state}"], where).fetchone()
         return row
@@ -106,36 +109,44 @@ def _find(session: Session, number: int, position: int) -> Found:
     elif claimed := row("claimed"):
         lane, key, priority, payload, attempts, reason, error, fence, worker, expires_at = claimed
         found = Found("claimed", number, position, None, key, priority, payload, attempts)
-        found = found._replace(reason=reason, error=error, fence=fence, worker=worker, expires_at=expires_at)
+        found = found._replace(reason=reason, error=error, fence=fence, worker=worker, expires_at=to_wall(expires_at))
     elif delayed := row("delayed"):
-        lane, key, priority, payload, attempts, reason, error, due_at, settled_at, result = delayed
+        lane, key, priority, payload, attempts, reason, error, due_at, settled_at, result, wall = delayed
+        due_at = due_at if wall else to_wall(due_at)
+        settled_at = None if settled_at is None else to_wall(settled_at)
         found = Found("delayed", number, position, None, key, priority, payload, attempts, due_at=due_at)
         found = found._replace(reason=reason, error=error, settled_at=settled_at, result=result)
     elif done := row("done"):
         lane, key, priority, payload, settled_at, result = done
         found = Found("done", number, position, None, key, priority, payload, 0)
-        found = found._replace(settled_at=settled_at, result=result)
+        found = found._replace(settled_at=to_wall(settled_at), result=result)
     else:
         dead = row("dead")
         assert dead is not None, f"INV-4: position {position} of partition {number} is nowhere"
         lane, key, priority, payload, attempts, reason, error, settled_at = dead
         found = Found("dead", number, position, None, key, priority, payload, attempts)
-        found = found._replace(reason=reason, error=error, settled_at=settled_at)
+        found = found._replace(reason=reason, error=error, settled_at=to_wall(settled_at))
     numbers = {"partition": number, "numbers": f"[{lane}]"}
     lane_row = session.connection.execute(session.sql["lanes_by_number"], numbers).fetchone()
-    return found._replace(lane=_build_lane_row(number, Lane(*lane_row)))
+    return found._replace(lane=_build_lane_row(session, number, Lane(*lane_row)))
 
 
-def _build_lane_row(number: int, lane: Lane) -> LaneRow:
+def _build_lane_row(session: Session, number: int, lane: Lane) -> LaneRow:
+    to_wall = session.clock.to_wall
+    blocked_until = to_wall(lane.blocked_until) if lane.blocked_until else 0
+    ready_at = lane.ready_at
+    if lane.blocked_wall is not None:
+        blocked_until = max(blocked_until, lane.blocked_wall)
+        ready_at = lane.earliest_start(lane.pacing(session.pacing))
     return LaneRow(
         lane=lane.name,
         partition=number,
-        limits=LaneLimits(lane.min_interval, lane.concurrency, bool(lane.paused), lane.blocked_until),
+        limits=LaneLimits(lane.min_interval, lane.concurrency, bool(lane.paused), blocked_until),
         waiting=lane.waiting,
         in_flight=lane.in_flight,
         visits=lane.visits,
-        ready_at=None if lane.level is None else lane.ready_at,
-        last_at=lane.last_at,
+        ready_at=None if lane.level is None else max(to_wall(ready_at), lane.blocked_wall or 0),
+        last_at=to_wall(lane.last_at) if lane.last_at else 0,
         counters=lane.counters,
     )
 
@@ -143,7 +154,7 @@ def _build_lane_row(number: int, lane: Lane) -> LaneRow:
 def lane(session: Session, number: int, name: str) -> LaneRow | None:
     where = {"partition": number, "names": json.dumps([name], ensure_ascii=False)}
     row = session.connection.execute(session.sql["lanes_by_name"], where).fetchone()
-    return None if row is None else _build_lane_row(number, Lane(*row))
+    return None if row is None else _build_lane_row(session, number, Lane(*row))
 
 
 def lanes(session: Session, *, after: tuple[int, int] | None, limit: int) -> Sequence[tuple[int, LaneRow]]:
@@ -151,7 +162,7 @@ def lanes(session: Session, *, after: tuple[int, int] | None, limit: int) -> Seq
     start = (NEVER, NEVER) if after is None else after
     where = {"after_partition": start[0], "after_number": start[1], "limit": limit}
     rows = session.connection.execute(session.sql["list_lanes"], where)
-    return [(row[1], _build_lane_row(row[0], Lane(*row[1:]))) for row in rows]
+    return [(row[1], _build_lane_row(session, row[0], Lane(*row[1:]))) for row in rows]
 
 
 def dead(session: Session, *, after: tuple[int, int] | None, limit: int) -> list[DeadRow]:
@@ -159,7 +170,9 @@ def dead(session: Session, *, after: tuple[int, int] | None, limit: int) -> list
     start = (NEVER, NEVER) if after is None else after
     where = {"after_partition": start[0], "after_position": start[1], "limit": limit}
     rows = session.connection.execute(session.sql["list_dead"], where)
-    return [DeadRow._make(row) for row in rows]
+    difference = session.clock.round_wall_ahead()
+    found = [DeadRow._make(row) for row in rows]
+    return [row._replace(settled_at=row.settled_at + difference) for row in found] if difference else found
 
 
 def done(
@@ -177,7 +190,11 @@ def done(
         where["last_partition"], where["lane"] = wanted_lane
         start = max(start, (wanted_lane[0], NEVER))
     where |= {"after_partition": start[0], "after_position": start[1]}
-    return DonePage.build(session.connection.execute(session.sql["list_done"], where).fetchall())
+    difference = session.clock.round_wall_ahead()
+    page = DonePage.build(session.connection.execute(session.sql["list_done"], where).fetchall())
+    if not difference:
+        return page
+    return page._replace(rows=[row._replace(settled_at=row.settled_at + difference) for row in page.rows])
 
 
 def pending(session: Session, *, after: tuple[int, int] | None, limit: int, revisits: bool) -> list[PendingRow]:

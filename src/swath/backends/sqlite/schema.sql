@@ -1,6 +1,7 @@
 -- The tables of a frontier in one SQLite file: the result of all migrations (a test compares them).
 --
--- The state of an item is the table it is in. Times are microseconds, hashes 20 bytes, payloads and results JSON.
+-- The state of an item is the table it is in. Times are microseconds on the store's clock, which is the time since the
+-- boot plus `boot_offset`. Hashes are 20 bytes, payloads and results JSON.
 -- Unlike PostgreSQL, SQLite has one writer at a time, so it needs no inbox and no row locks. A deleted row leaves its page
 -- at once, even while a reader uses an old snapshot, so rows may be updated in place.
 
@@ -12,7 +13,9 @@ CREATE TABLE swath_frontier (
     concurrency INTEGER NOT NULL,
     max_attempts INTEGER NOT NULL,
     paused INTEGER NOT NULL DEFAULT 0,
-    signal INTEGER NOT NULL DEFAULT 0
+    signal INTEGER NOT NULL DEFAULT 0,
+    boot TEXT NOT NULL DEFAULT '',
+    boot_offset INTEGER NOT NULL DEFAULT 0
 );
 
 CREATE TABLE swath_migration (
@@ -39,6 +42,7 @@ CREATE TABLE swath_partition_state (
 
 -- head: the highest priority that waits, NULL when nothing does. low: no waiting item has a lower priority. level: the
 -- head while the lane is in the queue, NULL while it is empty, busy or paused. counters: a JSON object, NULL when empty.
+-- blocked_wall: a time of the wall clock, and ready_at is then after every time of the store's clock.
 CREATE TABLE swath_lane (
     partition INTEGER NOT NULL,
     number INTEGER NOT NULL,
@@ -56,12 +60,16 @@ CREATE TABLE swath_lane (
     ready_at INTEGER NOT NULL DEFAULT 0,
     visits INTEGER NOT NULL DEFAULT 0,
     counters TEXT,
+    blocked_wall INTEGER,
     PRIMARY KEY (partition, number)
 ) WITHOUT ROWID;
 
 CREATE UNIQUE INDEX swath_lane_name ON swath_lane (partition, name);
 
 CREATE INDEX swath_lane_ready ON swath_lane (partition, level, ready_at, number) WHERE level IS NOT NULL;
+
+CREATE INDEX swath_lane_wall ON swath_lane (partition, blocked_wall)
+WHERE blocked_wall IS NOT NULL AND level IS NOT NULL;
 
 CREATE TABLE swath_item (
     partition INTEGER NOT NULL,
@@ -82,6 +90,7 @@ CREATE TABLE swath_item (
 
 CREATE UNIQUE INDEX swath_item_position ON swath_item (partition, position);
 
+-- wall: whether due_at is a time of the wall clock instead of the store's.
 CREATE TABLE swath_delayed (
     partition INTEGER NOT NULL,
     position INTEGER NOT NULL,
@@ -99,10 +108,11 @@ CREATE TABLE swath_delayed (
     revisit INTEGER NOT NULL,
     settled_at INTEGER,
     result TEXT,
+    wall INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (partition, position)
 ) WITHOUT ROWID;
 
-CREATE INDEX swath_delayed_due ON swath_delayed (partition, due_at, position);
+CREATE INDEX swath_delayed_due ON swath_delayed (partition, wall, due_at, position);
 
 -- The delayed items that hold back the checkpoint. A revisit does not: it was settled at its position and gets a new one.
 CREATE INDEX swath_delayed_unsettled ON swath_delayed (partition, position) WHERE NOT revisit;

@@ -9,17 +9,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from swath.backends.sql import Statements
 from swath.backends.sqlite.format import check_format
 from swath.backends.sqlite.location import SqliteLocation
-from swath.core.clock import Clock
+from swath.core.clock import MachineClock, StoreClock, choose_offset
 from swath.core.counters import NO_COUNTERS, Counters
 from swath.core.errors import SwathError
 from swath.core.lane import Pacing, earliest_start, level_of, rank_of
 from swath.core.store import Settings, Signal
 
 NEVER = -1  # before every time
+BLOCKED = 2**62  # after every time: `ready_at` of a lane that is blocked until a time of the wall clock
 MAX_POSITION = 2**63 - 1  # the largest that SQLite can store
 LANES_KEPT = 10_000  # cached from one transaction to the next
 HOLDS_KEPT = 64
@@ -39,7 +41,7 @@ class Session:
 
     connection: sqlite3.Connection
     sql: Statements
-    clock: Clock
+    clock: StoreClock
     settings: Settings
     signal: Signal
     partitions: dict[int, "Partition"] = field(default_factory=dict)
@@ -67,19 +69,39 @@ class Session:
             del self.held[next(iter(self.held))]
 
 
-def start_session(connection: sqlite3.Connection, clock: Clock, location: SqliteLocation) -> Session:
-    """Read the frontier's row; raise if another version of swath has changed the format."""
-    settings, signal = read_frontier(connection, location)
-    return Session(connection, location.sql, clock, settings, signal)
+class FrontierRow(NamedTuple):
+    """The frontier's own row."""
+
+    settings: Settings
+    signal: Signal
+    boot: str  # the boot that the offset was chosen for
+    boot_offset: int
 
 
-def read_frontier(connection: sqlite3.Connection, location: SqliteLocation) -> tuple[Settings, Signal]:
+def start_session(
+    connection: sqlite3.Connection, machine: MachineClock, location: SqliteLocation, *, writes: bool
+) -> Session:
+    """Read the frontier's row; raise if another version of swath has changed the format.
+
+    In the first transaction that `writes` after a boot, store the offset of this boot for all processes.
+    """
+    row = read_frontier(connection, location)
+    offset = row.boot_offset
+    if row.boot != machine.boot:
+        (latest,) = connection.execute(location.sql["latest_time"]).fetchone()
+        offset = choose_offset(machine, latest=latest)
+        if writes:
+            connection.execute(location.sql["save_boot"], {"boot": machine.boot, "offset": offset})
+    return Session(connection, location.sql, StoreClock(machine, offset), row.settings, row.signal)
+
+
+def read_frontier(connection: sqlite3.Connection, location: SqliteLocation) -> FrontierRow:
     row = connection.execute(location.sql["frontier"]).fetchone()
     if row is None:
         raise SwathError(f"{location} is damaged (the frontier's own row is missing): restore it from a backup")
-    stored, *settings, paused, version = row
+    stored, *settings, paused, version, boot, boot_offset = row
     check_format(stored, location)
-    return Settings(*settings), Signal(bool(paused), version)
+    return FrontierRow(Settings(*settings), Signal(bool(paused), version), boot, boot_offset)
 
 
 @dataclass(slots=True)
@@ -195,12 +217,14 @@ class Lane:
     head: int | None = None
     level: int | None = None
     paused: int = 0
+    blocked_wall: int | None = None  # a block until a time of the wall clock
     # Changes since the row was read or written:
     waits: int = 0  # added to `waiting`
     flies: int = 0  # added to `in_flight`
     visited: int = 0  # added to `visits`
     timed: bool = False  # `last_at` was set
     moved: bool = False  # its place in the queue changed
+    unblocked: bool = False  # a block by the wall clock has ended
 
     @property
     def counters(self) -> Counters:
@@ -261,19 +285,38 @@ class Lane:
         self.last_at = now
         self.timed = True
 
+    def block(self, until: int, wall: int | None, *, at_least: bool) -> None:
+        """Block the lane until a time of the store, or of the wall clock; or `at_least` until then."""
+        self.blocked_until = max(until, self.blocked_until if at_least else 0)
+        if not at_least:
+            self.blocked_wall = wall
+        elif wall is not None:
+            self.blocked_wall = max(wall, self.blocked_wall or wall)
+
+    def _end_wall_block(self, now: int, clock: StoreClock) -> None:
+        """Remove a block by the wall clock if it has ended. Its end was the lane's turn if the lane waited for it."""
+        ahead = clock.wall_ahead()
+        if self.blocked_wall is not None and self.blocked_wall <= now + ahead:
+            self.blocked_until = max(self.blocked_until, self.blocked_wall - ahead)
+            self.blocked_wall = None
+            self.unblocked = True
+            self.ready_at = NEVER
+
     def mark_written(self) -> None:
         self.waits = self.flies = self.visited = 0
-        self.timed = self.moved = False
+        self.timed = self.moved = self.unblocked = False
 
-    def requeue(self, pacing: Pacing, now: int, *, new_turn: bool = False) -> None:
+    def requeue(self, pacing: Pacing, now: int, clock: StoreClock, *, new_turn: bool = False) -> None:
         """Insert the lane into the queue, move it or remove it. No other code changes the queue."""
+        if self.blocked_wall is not None:
+            self._end_wall_block(now, clock)
         if self.head is None or self.paused or (pacing.concurrency and self.in_flight >= pacing.concurrency):
             self.moved = self.moved or self.level is not None
             self.level = None
             return
         keeps_turn = self.level == self.head and not new_turn
         ready_at = self.ready_at if keeps_turn else now
-        earliest = self.earliest_start(pacing)
+        earliest = self.earliest_start(pacing) if self.blocked_wall is None else BLOCKED
         if ready_at < earliest:
             ready_at = earliest
         if not keeps_turn or ready_at != self.ready_at:
@@ -348,7 +391,7 @@ class Lanes:
         """
         default = self.session.pacing
         for lane in self._touched.values():
-            lane.requeue(lane.pacing(default), now)
+            lane.requeue(lane.pacing(default), now, self.session.clock)
         self.write()
 
     def write(self) -> None:
@@ -382,7 +425,10 @@ class Lanes:
             self._new.clear()
         moved: defaultdict[tuple[int | None, ...], list[int]] = defaultdict(list)
         kept: defaultdict[tuple[int | None, ...], list[int]] = defaultdict(list)
+        freed = []
         for number, lane in self._touched.items():
+            if lane.unblocked:
+                freed.append((lane.blocked_until, self.partition.number, number))
             last_at = lane.last_at if lane.timed else None
             if lane.moved:
                 ready_at = None if lane.level is None else lane.ready_at
@@ -393,6 +439,8 @@ class Lanes:
             lane.mark_written()
         self._save("save_lanes", moved)
         self._save("save_lane_counts", kept)
+        if freed:
+            self.session.connection.executemany(self.session.sql["unblock_lane"], freed)
         self._touched.clear()
 
     def _save(self, statement: str, changes: Mapping[tuple[int | None, ...], list[int]]) -> None:

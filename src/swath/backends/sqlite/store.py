@@ -27,12 +27,13 @@ from swath.backends.sqlite.state import Session, read_frontier, start_session
 from swath.backends.sqlite.transactions import Transactions
 from swath.backends.sqlite.write_queue import WriteQueue
 from swath.backends.sqlite.writer import Writer
-from swath.core.clock import Clock, SystemClock
+from swath.core.clock import Clock, MachineClock, SingleClock, SystemClock
 from swath.core.errors import StoreUnavailable, UsageError
 from swath.core.store import (
     ClaimRef,
     ClaimReply,
     ClaimRequest,
+    ClockReading,
     DeadRow,
     DonePage,
     EncodedItem,
@@ -61,11 +62,11 @@ class SqliteStore:
 
     settings: Settings
 
-    def __init__(self, location: SqliteLocation, *, clock: Clock, synchronous: str) -> None:
+    def __init__(self, location: SqliteLocation, *, machine: MachineClock, synchronous: str) -> None:
         """Open a file that holds a frontier. Call `open` instead."""
         self._location = location
         self.path = path = location.path
-        self._clock = clock
+        self._machine = machine
         self._pid = os.getpid()
         self._closed = False
         # Replies that did not reach their caller, because it was cancelled, by token.
@@ -75,7 +76,7 @@ class SqliteStore:
         with translate_errors(path), ExitStack() as opened:
             connection = opened.enter_context(closing(connect(path, synchronous=synchronous)))
             retry_while_busy(partial(check_tables, connection, location))
-            self.settings, _ = retry_while_busy(partial(read_frontier, connection, location))
+            self.settings = retry_while_busy(partial(read_frontier, connection, location)).settings
             self._reading = opened.enter_context(closing(connect(path, synchronous=synchronous, read_only=True)))
             try:
                 self._files = OpenFiles(path)
@@ -86,7 +87,12 @@ class SqliteStore:
                 raise StoreUnavailable(f"{error.filename} cannot be opened: {error.strerror}") from error
             self._writer = retry_while_busy(
                 lambda: Writer(
-                    connection, queue, files=self._files, clock=clock, location=location, on_commit=self._handle_commit
+                    connection,
+                    queue,
+                    files=self._files,
+                    machine=machine,
+                    location=location,
+                    on_commit=self._handle_commit,
                 )
             )
             opened.pop_all()
@@ -104,6 +110,7 @@ class SqliteStore:
         settings: Settings | None = None,
         create: bool = True,
         clock: Clock | None = None,
+        machine: MachineClock | None = None,
         synchronous: str = "full",
     ) -> "SqliteStore":
         """Open the frontier in a file, and create it if it does not exist.
@@ -112,9 +119,10 @@ class SqliteStore:
         With `synchronous="normal"`, commits are not synced one by one. That allows several times as many small commits
         per second, but a power cut or a crash of the machine can undo the last ones, each completely. Items that they
         settled are then claimed again. A crash of the process undoes nothing.
+        Tests replace the store's clock with `clock`, or the two clocks of this machine with `machine`.
         """
         opening = asyncio.get_running_loop().run_in_executor(
-            None, cls._open, path, schema, settings, create, clock or SystemClock(), synchronous
+            None, cls._open, path, schema, settings, create, machine or _find_machine(clock), synchronous
         )
         try:
             return await asyncio.shield(opening)
@@ -124,11 +132,17 @@ class SqliteStore:
 
     @classmethod
     def _open(
-        cls, path: str, schema: str | None, settings: Settings | None, create: bool, clock: Clock, synchronous: str
+        cls,
+        path: str,
+        schema: str | None,
+        settings: Settings | None,
+        create: bool,
+        machine: MachineClock,
+        synchronous: str,
     ) -> "SqliteStore":
         location = SqliteLocation.of(resolve_path(path), schema)
-        ensure_frontier(location, settings, create=create, now=clock.now())
-        return cls(location, clock=clock, synchronous=synchronous)
+        ensure_frontier(location, settings, create=create, now=machine.wall())
+        return cls(location, machine=machine, synchronous=synchronous)
 
     @property
     def generation(self) -> int:
@@ -170,7 +184,7 @@ class SqliteStore:
             return await self._write(lambda session: settling.settle(session, claim, settlement), wakes=True)
         self._check_usable()
         return settle_within(
-            connection, claim, settlement, location=self._location, inode=self._files.inode, clock=self._clock
+            connection, claim, settlement, location=self._location, inode=self._files.inode, machine=self._machine
         )
 
     async def change_lane(self, partition: int, lane: str, change: LaneChange) -> None:
@@ -218,6 +232,9 @@ class SqliteStore:
 
     async def signal(self) -> Signal:
         return await self._read(lambda session: session.signal)
+
+    async def read_clock(self) -> ClockReading:
+        return await self._read(lambda session: ClockReading(session.clock.now(), self._machine.wall()))
 
     async def status(self) -> StoreStatus:
         return await self._read(reads.status)
@@ -286,7 +303,9 @@ class SqliteStore:
         with translate_errors(self.path):
             retry_while_busy(partial(self._reading.execute, "BEGIN"))
             try:
-                session = retry_while_busy(partial(start_session, self._reading, self._clock, self._location))
+                session = retry_while_busy(
+                    partial(start_session, self._reading, self._machine, self._location, writes=False)
+                )
                 self._files.check()
                 return question(session)
             finally:
@@ -377,6 +396,10 @@ def _close_abandoned(opening: "asyncio.Future[SqliteStore]") -> None:
         opening.result()._close_unused()
 
 
+def _find_machine(clock: Clock | None) -> MachineClock:
+    return SystemClock() if clock is None else SingleClock(clock)
+
+
 async def _wait_for_event(event: asyncio.Event, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
@@ -387,7 +410,7 @@ async def _wait_for_event(event: asyncio.Event, seconds: float) -> None:
 
 async def migrate(path: str, *, schema: str | None = None, clock: Clock | None = None) -> Sequence[str]:
     """Migrate a frontier to the format of this version of swath; return the names of the migrations applied."""
-    now = (clock or SystemClock()).now()
+    now = _find_machine(clock).wall()
     return await asyncio.to_thread(_migrate, path, schema, now)
 
 

@@ -24,7 +24,7 @@ from swath.backends.sqlite.open_files import OpenFiles
 from swath.backends.sqlite.state import NotDurable, Session, start_session
 from swath.backends.sqlite.wal_checkpointer import WalCheckpointer
 from swath.backends.sqlite.write_queue import WriteQueue
-from swath.core.clock import Clock
+from swath.core.clock import MachineClock
 from swath.core.errors import UsageError
 from swath.core.store import Settings
 
@@ -75,7 +75,7 @@ class Writer:
         queue: WriteQueue,
         *,
         files: OpenFiles,
-        clock: Clock,
+        machine: MachineClock,
         location: SqliteLocation,
         on_commit: Callable[[Settings, bool], None],
     ) -> None:
@@ -84,7 +84,7 @@ class Writer:
         self._files = files
         self._checkpointer = WalCheckpointer(location.path)
         self._checkpointed_rows = 0  # total_changes at the last checkpoint
-        self._clock = clock
+        self._machine = machine
         self._location = location
         self._on_commit = on_commit
         self._urgent: deque[WriteRequest[Any]] = deque()
@@ -294,7 +294,7 @@ class Writer:
 
     def _open_session(self) -> Session:
         if self._session is None:
-            self._session = start_session(self._connection, self._clock, self._location)
+            self._session = start_session(self._connection, self._machine, self._location, writes=True)
         return self._session
 
     def _run_others(self, requests: list[WriteRequest[Any]]) -> None:

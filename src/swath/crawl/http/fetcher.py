@@ -21,8 +21,9 @@ from typing import Self
 
 import pycurl
 
-from swath import UsageError
+from swath import UsageError, lease_clock
 from swath.crawl.http.address import is_public, parse_ip_literal
+from swath.crawl.http.awake_clock import AwakeClock
 from swath.crawl.http.connect_to import ConnectTo, UrlParts, split_url
 from swath.crawl.http.curl_loop import CurlLoop
 from swath.crawl.http.resolver import AddressResolver, ResolveError
@@ -53,7 +54,8 @@ class Fetcher:
         ca_file: str | None = None,
         connections: int = 1_000,
         keep_alive: float = 30.0,
-        clock: Callable[[], float] = time.time,
+        wall_clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = lease_clock,
     ) -> None:
         """Open at most `connections`, and close those that are idle for `keep_alive` seconds (0: do not reuse them).
         `connect_to` does not permit private addresses; `allow_private` does."""
@@ -67,7 +69,9 @@ class Fetcher:
         self._verify = verify
         self._ca_file = ca_file
         self._keep_alive = keep_alive
+        self._wall_clock = wall_clock
         self._clock = clock
+        self._awake = AwakeClock(self._loop, clock=clock)
         self._standard = (_format_header("User-Agent", user_agent), ACCEPT, ACCEPT_ENCODING)
         self._max_idle = self._idle = connections if keep_alive > 0 else 1
         self._shortage_at = 0.0  # time of the last shortage of descriptors
@@ -112,6 +116,7 @@ class Fetcher:
             self._first_byte_timer.cancel()
             self._first_byte_timer = None
         self._curl_loop.close()
+        self._awake.close()
         for transfer in self._free:
             transfer.curl.close()
         self._free.clear()
@@ -182,7 +187,7 @@ class Fetcher:
         ended: asyncio.Future[tuple[int, str]] = self._loop.create_future()
         transfer.done = lambda code, message: None if ended.done() else ended.set_result((code, message))
         transfer.prepare(target, sent=sent, pin=pin, fresh=fresh, limit=size)
-        started = self._clock()
+        started, began = self._wall_clock(), self._awake.start()
         self._curl_loop.add(curl)
         self._busy[curl] = transfer
         self._await_first_byte(transfer)
@@ -190,11 +195,12 @@ class Fetcher:
             code, message = await ended
             if self._is_closed():
                 raise asyncio.CancelledError
-            return self._build_response(transfer, url, target, sent, code, message, started)
+            return self._build_response(transfer, url, target, sent, code, message, started, began)
         finally:
             if self._busy.pop(curl, None) is not None:  # cancelled
                 self._curl_loop.remove(curl)
             self._awaiting_first_byte.pop(transfer, None)
+            self._awake.stop()
             transfer.clear()
             if self._is_closed():
                 curl.close()
@@ -210,19 +216,27 @@ class Fetcher:
         code: int,
         message: str,
         started: float,
+        began: float,
     ) -> Response:
         request = format_request(target, sent)
-        now = self._clock()
+        ended = started + min(self._awake.read() - began, self._limits.total)
         if code == NO_FIRST_BYTE:
-            return make_failure(url, "timeout-first-byte", message, started=started, ended=now, request=request)
+            return make_failure(url, "timeout-first-byte", message, started=started, ended=ended, request=request)
         response = build_response(
-            transfer, url, code=code, message=message, request=request, started=started, ended=now, limits=self._limits
+            transfer,
+            url,
+            code=code,
+            message=message,
+            request=request,
+            started=started,
+            ended=ended,
+            limits=self._limits,
         )
         if response.error == "descriptors":
-            self._shortage_at = now
+            self._shortage_at = self._clock()
             self._set_max_idle(self._idle // 2)
-        elif self._idle < self._max_idle and now - self._shortage_at > SHORTAGE_SECONDS:
-            self._shortage_at = now
+        elif self._idle < self._max_idle and self._clock() - self._shortage_at > SHORTAGE_SECONDS:
+            self._shortage_at = self._clock()
             self._set_max_idle(self._idle * 2)
         return response
 
@@ -305,7 +319,7 @@ class Fetcher:
         return self._allow_private or is_public(address)
 
     def _make_failure(self, url: str, kind: FailureKind, detail: str) -> Response:
-        now = self._clock()
+        now = self._wall_clock()
         return make_failure(url, kind, detail, started=now, ended=now)
 
 

@@ -8,7 +8,6 @@ reads /etc/hosts, resolv.conf and nsswitch.conf as usual.
 
 import asyncio
 import socket
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -17,7 +16,7 @@ from typing import Final, NamedTuple, Protocol, Self
 import aiodns
 import pycares
 
-from swath import SwathError
+from swath import SwathError, lease_clock
 
 MIN_TTL_SECONDS = 60.0
 MAX_TTL_SECONDS = 86_400.0
@@ -92,7 +91,7 @@ class Resolver:
         cached_names: int = MAX_CACHED_NAMES,
         at_once: int = MAX_QUERIES,
         repeat_seconds: float = REPEAT_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = lease_clock,
     ) -> None:
         """`nameservers` replace those of the system, as `address` or `address:port`. `family` defaults to both, or to
         IPv4 if this machine has no route to IPv6. `timeout` applies to the first try and doubles with each. A negative

@@ -117,7 +117,8 @@ NO_HEADERS: Final = Headers()
 
 class Response(NamedTuple):
     """The result of one request. If the request failed, `error` is the kind of failure and `status` is 0. Otherwise
-    `truncated` says why the body is incomplete, or is None. Times are seconds since the epoch."""
+    `truncated` says why the body is incomplete, or is None. Times are seconds since the epoch. `ended` is later than
+    `started` by what the response took while this process ran, at most the timeout."""
 
     url: str
     status: int

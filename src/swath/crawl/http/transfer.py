@@ -237,7 +237,7 @@ def build_response(
         bytes(transfer.body),
         address,
         started,
-        started + curl.getinfo(pycurl.STARTTRANSFER_TIME),
+        min(started + curl.getinfo(pycurl.STARTTRANSFER_TIME), ended),
         ended,
         classify_truncation(transfer, code),
         None,

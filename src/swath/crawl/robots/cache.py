@@ -5,13 +5,13 @@ none to `record_failure`, and follows redirects. The fact of an origin is a poli
 follow or with the failure to request it; the mapping also keeps the previous policy as `before`.
 """
 
-import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.failed_pages import RETRY_FACT
+from swath.crawl.frontier_clock import FrontierClock
 from swath.crawl.http.redirect_target import find_redirect_target
 from swath.crawl.http.response import Response
 from swath.crawl.robots.failure import OriginFailure, next_failure
@@ -40,7 +40,7 @@ class RobotsRedirect(NamedTuple):
 
     url: str
     redirects: int  # followed so far, with this one
-    until: int  # when to request the origin again; also the exact end of the waiting lane's block
+    until: int  # when to request the origin again, and when the block of the waiting lane ends
 
 
 Known = CachedRobots | RobotsRedirect | OriginFailure  # what is known about the robots.txt of an origin
@@ -49,14 +49,15 @@ Known = CachedRobots | RobotsRedirect | OriginFailure  # what is known about the
 class RobotsCache:
     """The robots.txt files of a crawl, in memory and in the facts that all workers share."""
 
-    def __init__(self, facts: FactBatcher) -> None:
+    def __init__(self, facts: FactBatcher, clock: FrontierClock) -> None:
         self._facts = facts
+        self._clock = clock
         self._known: OrderedDict[str, CachedRobots] = OrderedDict()
         self._bytes = 0
 
     async def get(self, origin: str) -> Known | None:
         """Return what is known about the robots.txt of an origin, or None if it has to be requested."""
-        now = time.time_ns() // 1_000
+        now = await self._clock.now()
         known = self._known.get(origin)
         if known is not None and now < known.policy.expires_at:
             self._known.move_to_end(origin)
@@ -90,19 +91,21 @@ class RobotsCache:
         self, origin: str, response: Response, *, body: bytes, redirects: int, first_retry: float
     ) -> CachedRobots | RobotsRedirect:
         """Store the response of an origin as a fact, and return its policy or the redirect to follow."""
-        now = time.time_ns() // 1_000
+        now = await self._clock.now()
         target = find_redirect_target(response)
         before, failure = _read_history(await self._facts.get(KEY_PREFIX + origin))
         if target is not None and redirects < MAX_REDIRECTS:
             redirect = RobotsRedirect(target, redirects + 1, now + int(WAIT_SECONDS * SECOND))
             await self._facts.learn({KEY_PREFIX + origin: _make_fact(before, redirect=redirect, failure=failure)})
             return redirect
+        expires = response.headers.get("expires")
         rules = policy_from_response(
             response.status,
             now=now,
             body=body,
             cache_control=response.headers.get_list("cache-control"),
-            expires=response.headers.get("expires"),
+            expires=expires,
+            sent_at=None if expires is None else await self._clock.find_response_time(response),
             first_retry=int(first_retry * SECOND),
             before=before,
         )
@@ -113,7 +116,7 @@ class RobotsCache:
         self, origin: str, reason: str, *, is_permanent: bool, retries: int, interval: float
     ) -> CachedRobots | OriginFailure:
         """Store that an origin could not be reached, and return the failure, or earlier rules that still apply."""
-        now = time.time_ns() // 1_000
+        now = await self._clock.now()
         fact, retry_mark = await self._facts.get_all(KEY_PREFIX + origin, RETRY_FACT)
         before, failure = _read_history(fact)
         if (rules := keep_stale(before, now=now)) is not None:

@@ -15,7 +15,7 @@ MAX_HOLD = DAY
 
 
 class OriginFailure(NamedTuple):
-    """The latest of the consecutive failures to request an origin's robots.txt. Times are microseconds."""
+    """The latest of the consecutive failures to request an origin's robots.txt. Times are those of the store."""
 
     reason: str
     since: int  # of the first failure

@@ -15,19 +15,19 @@ requested before a page, a connection that fails for the page has the same effec
 """
 
 import asyncio
-import time
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import assert_never
 
 from swath import Frontier, Item, Outcome, retry_while_unavailable
 from swath.crawl.archive.capture import CaptureBuilder
 from swath.crawl.archive.record import Capture
 from swath.crawl.fallback import is_unreachable_form
+from swath.crawl.frontier_clock import FrontierClock
 from swath.crawl.http.response import Response
 from swath.crawl.http.status import is_busy
 from swath.crawl.ip_lanes import IpLanes
 from swath.crawl.links import LinkFilter
-from swath.crawl.pacing import LanePacing, compute_robots_retry_pause, parse_retry_after
+from swath.crawl.pacing import LanePacing, compute_robots_retry_pause
 from swath.crawl.page_fetcher import NOT_SENT, PERMANENT, UNREACHABLE, PageFetcher, count_failures
 from swath.crawl.parse.page import decode_body
 from swath.crawl.refusal import PRIVATE, refuse_page
@@ -48,8 +48,8 @@ from swath.crawl.stats import CrawlStats
 from swath.crawl.urls import normalise
 
 MAX_BYTES = MAX_BODY + 1  # of a robots.txt, independent of --max-size; one more than is parsed, to detect a longer file
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_FAILING = 50_000  # origins that one process remembers as failing
+BLOCK_TOLERANCE = timedelta(seconds=2)  # a block ends this close to its redirect, or has another reason
 MIN_WAIT = 0.01  # minimum seconds to wait for the next attempt at a robots.txt
 
 
@@ -62,6 +62,7 @@ class RobotsGate:
         settings: CrawlSettings,
         *,
         cache: RobotsCache,
+        clock: FrontierClock,
         fetcher: PageFetcher,
         pacing: LanePacing,
         captures: CaptureBuilder,
@@ -72,6 +73,7 @@ class RobotsGate:
         self._frontier = frontier
         self._settings = settings
         self._cache = cache
+        self._clock = clock
         self._fetcher = fetcher
         self._pacing = pacing
         self._captures = captures
@@ -105,7 +107,7 @@ class RobotsGate:
                 return item.release()  # pages that waited must not all start at once
         if isinstance(known, OriginFailure):
             return await self._settle_unreachable(item, known)
-        if wait := self._compute_seconds_to_retry(known):
+        if wait := await self._compute_seconds_to_retry(known):
             return item.release(started=False, after=wait)
         self._pacing.get(item.lane).crawl_delay = known.robots.get_crawl_delay(self._settings.user_agent)
         verdict = known.robots.decide(item.key, self._settings.user_agent)
@@ -130,7 +132,7 @@ class RobotsGate:
         if redirect is None and (response.error == PRIVATE or is_unreachable_form(item, response)):
             return await self._fetcher.settle_failure(item, response)  # as if the page had been requested
         known = await self._record(origin, response, lane=lane, redirects=redirect.redirects if redirect else 0)
-        wait = self._compute_seconds_to_retry(known)
+        wait = await self._compute_seconds_to_retry(known)
         if wait and self._one_host_per_lane:
             await self._pacing.block(lane, wait)
         if isinstance(known, OriginFailure):
@@ -164,7 +166,7 @@ class RobotsGate:
         if not isinstance(known, OriginFailure):
             return await self._fetcher.settle_failure(item, response)
         self._stats.errors[known.kind] += 1
-        wait = self._compute_seconds_to_retry(known)
+        wait = await self._compute_seconds_to_retry(known)
         if wait and self._one_host_per_lane:
             await self._pacing.block(item.lane, wait)
         return await self._settle_failed_request(item, known, wait, sent=response.error not in NOT_SENT)
@@ -184,7 +186,7 @@ class RobotsGate:
         if failure.is_final:
             self._stats.errors[failure.kind] += 1
             return await self._fetcher.give_up(item, failure.reason, attempts=failure.tries, started=False)
-        return item.release(started=False, after=self._compute_seconds_to_retry(failure))
+        return item.release(started=False, after=await self._compute_seconds_to_retry(failure))
 
     async def _queue_redirect(self, item: Item, origin: str, redirect: RobotsRedirect, target_lane: str) -> Outcome:
         """Add the redirect as an item of the other lane, and release the page.
@@ -193,11 +195,11 @@ class RobotsGate:
         """
         new_item = _make_redirect_item(origin, redirect, target_lane, waiting_lane=item.lane)
         added = await retry_while_unavailable(lambda: self._frontier.add(new_item))
+        left = await self._compute_seconds_until(redirect.until)
         if added and self._one_host_per_lane:
-            until = _to_datetime(redirect.until)
-            await retry_while_unavailable(lambda: self._frontier.block(item.lane, until=until, at_least=True))
-        waited = WAIT_SECONDS - (redirect.until / SECOND - time.time())
-        return item.release(started=False, after=max(1.0, self._settings.min_interval, waited))
+            seconds = max(0.0, left)
+            await retry_while_unavailable(lambda: self._frontier.block(item.lane, seconds=seconds, at_least=True))
+        return item.release(started=False, after=max(1.0, self._settings.min_interval, WAIT_SECONDS - left))
 
     # an item that follows a redirect
 
@@ -232,14 +234,16 @@ class RobotsGate:
         A block that ends at another moment than the redirect has another reason, such as a Retry-After: leave it.
         """
         found = await retry_while_unavailable(lambda: self._frontier.lane(lane))
-        if found is None or found.blocked_until != _to_datetime(before.until):
+        if found is None or found.blocked_until is None:
+            return
+        left = timedelta(seconds=await self._compute_seconds_until(before.until))
+        if abs(found.blocked_until - await self._clock.read_wall() - left) > BLOCK_TOLERANCE:
             return
         if isinstance(known, RobotsRedirect) and hop_again:
-            until = _to_datetime(known.until)
-            await retry_while_unavailable(lambda: self._frontier.block(lane, until=until))
+            seconds = max(0.0, await self._compute_seconds_until(known.until))
         else:
-            seconds = self._compute_seconds_to_retry(known)
-            await retry_while_unavailable(lambda: self._frontier.block(lane, seconds=seconds))
+            seconds = await self._compute_seconds_to_retry(known)
+        await retry_while_unavailable(lambda: self._frontier.block(lane, seconds=seconds))
 
     async def _find_lane_of_request(self, url: str) -> str | Response:
         return self._links.lane_of(url) if self._ip_lanes is None else await self._ip_lanes.find_lane_of_request(url)
@@ -255,7 +259,7 @@ class RobotsGate:
             body = decode_body(response, limit=max(MAX_BYTES, self._settings.max_size)).body
         first_retry = compute_robots_retry_pause(self._settings.min_interval)
         if is_busy(response.status):
-            asked = parse_retry_after(response.headers.get("retry-after"), now=datetime.now(UTC))
+            asked = await self._clock.find_retry_after(response)
             first_retry = max(first_retry, asked or 0.0)
             await self._pacing.block(lane, first_retry)
         return await self._cache.record_response(
@@ -277,7 +281,7 @@ class RobotsGate:
         """Return the entry of a response for the archive and the page list. A failed request has none."""
         return [self._captures.build(response, {"kind": "robots"})] if response.error is None else None
 
-    def _compute_seconds_to_retry(self, known: Known) -> float:
+    async def _compute_seconds_to_retry(self, known: Known) -> float:
         """Return the seconds until the next attempt at a robots.txt without rules; 0 if pages do not wait for it."""
         match known:
             case OriginFailure():
@@ -289,7 +293,10 @@ class RobotsGate:
                 return 0.0
             case _:
                 assert_never(known)
-        return max(MIN_WAIT, until / SECOND - time.time()) if waits else 0.0
+        return max(MIN_WAIT, await self._compute_seconds_until(until)) if waits else 0.0
+
+    async def _compute_seconds_until(self, moment: int) -> float:
+        return (moment - await self._clock.now()) / SECOND
 
     async def _apply_hints(self, lane: str, origin: str, known: CachedRobots, *, seconds: float | None) -> None:
         """Apply the Crawl-delay of a robots.txt, and add its sitemaps.
@@ -323,10 +330,6 @@ def _describe_failure(origin: str, response: Response) -> str | None:
     else:
         return None
     return reason if response.url == f"{origin}/robots.txt" else f"{reason} (robots.txt redirects to {response.url})"
-
-
-def _to_datetime(microseconds: int) -> datetime:
-    return EPOCH + timedelta(microseconds=microseconds)  # exact, unlike `datetime.fromtimestamp`
 
 
 def _make_redirect_item(origin: str, redirect: RobotsRedirect, lane: str, *, waiting_lane: str) -> Item:

@@ -10,9 +10,10 @@ A request without a response says nothing about the rules: see `failure`.
 
 import re
 from dataclasses import dataclass, replace
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from typing import Any, Literal, Self
 
+from swath.crawl.http.dates import parse_date
 from swath.crawl.robots.parser import ALLOWED, RobotsDecision, RobotsTxt, clean_body
 
 SECOND = 1_000_000  # microseconds, the unit of all times here
@@ -33,7 +34,7 @@ _UNCACHED = re.compile(r"(?:^|[,\s])no-(?:cache|store)(?:$|[,\s=])", re.IGNORECA
 
 @dataclass(frozen=True, slots=True)
 class RobotsPolicy:
-    """What the crawl knows about the robots.txt of an origin. Times are microseconds since the epoch."""
+    """What the crawl knows about the robots.txt of an origin. Times are microseconds on the store's clock."""
 
     kind: Literal["parsed", "allow", "deny"]
     fetched_at: int
@@ -79,19 +80,22 @@ def policy_from_response(
     body: bytes = b"",
     cache_control: str | None = None,
     expires: str | None = None,
+    sent_at: datetime | None = None,
     before: RobotsPolicy | None = None,
     first_retry: int = FIRST_RETRY,
 ) -> RobotsPolicy:
-    """Return the policy after a response at `now`. `before` is the previous one: it tells since when it fails."""
+    """Return the policy after a response at `now`. `before` is the previous one: it tells since when it fails.
+
+    `sent_at` is the time of the response by the clock that `expires` follows.
+    """
     if 200 <= status < 300:
         # Cleaned before it is stored, because PostgreSQL does not accept NUL in text.
-        return RobotsPolicy(
-            "parsed", now, now + compute_cache_lifetime(cache_control, expires=expires, now=now), body=clean_body(body)
-        )
+        lifetime = compute_cache_lifetime(cache_control, expires=expires, sent_at=sent_at)
+        return RobotsPolicy("parsed", now, now + lifetime, body=clean_body(body))
     if 300 <= status < 500 and status != 429:
         why = f"robots.txt answered {status}"
         return RobotsPolicy(
-            "allow", now, now + compute_cache_lifetime(cache_control, expires=expires, now=now), why=why
+            "allow", now, now + compute_cache_lifetime(cache_control, expires=expires, sent_at=sent_at), why=why
         )
     why = f"robots.txt answered {status}"
     since = now if before is None or before.failing_since is None else min(now, before.failing_since)
@@ -112,7 +116,7 @@ def keep_stale(before: RobotsPolicy | None, *, now: int, first_retry: int = FIRS
     return replace(before, expires_at=now + first_retry)
 
 
-def compute_cache_lifetime(cache_control: str | None, *, expires: str | None, now: int) -> int:
+def compute_cache_lifetime(cache_control: str | None, *, expires: str | None, sent_at: datetime | None) -> int:
     """Return for how many microseconds a response is valid: a day, or what its headers say, within limits."""
     asked = LIFETIME
     control = (cache_control or "")[:1_000]
@@ -121,9 +125,7 @@ def compute_cache_lifetime(cache_control: str | None, *, expires: str | None, no
         asked = 0
     elif age is not None:
         asked = int(age[1]) * SECOND
-    elif expires:
-        try:
-            asked = round(parsedate_to_datetime(expires[:100]).timestamp() * SECOND) - now
-        except (ValueError, TypeError, OverflowError, IndexError):
-            asked = 0  # "Expires: 0" and similar values mean that it is stale already
+    elif expires and sent_at is not None:
+        until = parse_date(expires)  # "Expires: 0" and similar values mean that it is stale already
+        asked = 0 if until is None else round((until - sent_at).total_seconds() * SECOND)
     return min(max(asked, MIN_LIFETIME), MAX_LIFETIME)

@@ -15,7 +15,7 @@ $$;
 -- Changes the limits of a lane, and creates the lane if it does not exist. Null keeps a value; -1 restores the default.
 CREATE FUNCTION {schema}.change_lane_{set}(
     _format integer, _test_time bigint, _partition integer, _name text, _min_interval bigint, _concurrency integer,
-    _paused boolean, _blocked_until bigint, _at_least boolean
+    _paused boolean, _blocked_until bigint, _at_least boolean, _blocked_for bigint
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off SET plan_cache_mode TO force_generic_plan
@@ -56,6 +56,9 @@ BEGIN
         l.last_at := s.time;  -- its start was not recorded, so it counts as started now
     END IF;
     l.paused := coalesce(_paused, l.paused, false);
+    IF _blocked_for IS NOT NULL THEN
+        _blocked_until := CASE WHEN _blocked_for > 0 THEN s.time + _blocked_for ELSE 0 END;
+    END IF;
     IF _at_least THEN
         _blocked_until := greatest(_blocked_until, l.blocked_until);
     END IF;
