@@ -434,9 +434,9 @@ MUTATIONS: Sequence[Mutation] = [
     ),
     Mutation(
         "INV-9: a log is copied, and never begun anew",
-        f"{SQLITE}/connection.py",
-        "PRAGMA wal_autocheckpoint = {WAL_PAGES}",
-        "PRAGMA wal_autocheckpoint = 0",
+        f"{SQLITE}/wal_limiter.py",
+        "            if self._log.has_frame(self._next):",
+        "            if False:",
         "log",
         ("tests/crash/test_sqlite_checkpointer.py",),
     ),
