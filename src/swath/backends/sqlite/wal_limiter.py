@@ -54,8 +54,10 @@ class WalLimiter:
             if self._log.read_header():
                 self._begin_log()
             if self._log.has_frame(self._next):
-                with suppress(sqlite3.Error):  # such as a full disk, which the next transaction reports
+                try:
                     self._shorten(connection)
+                except sqlite3.Error:  # such as a full disk, which the next transaction reports
+                    self._next += self._log.count_frames(self._limit // 8)
 
     def make_room(self, connection: sqlite3.Connection) -> None:
         """Truncate the log if everything in it fits into the database. Call it when the disk is full."""
