@@ -433,6 +433,22 @@ MUTATIONS: Sequence[Mutation] = [
         SQLITE_TESTS,
     ),
     Mutation(
+        "INV-9: a commit does not wait for a log that is too long",
+        f"{SQLITE}/wal_limiter.py",
+        "        if self._log.has_frame(self._wait_at):",
+        "        if False:",
+        "log",
+        ("tests/crash/test_sqlite_wal_limit.py",),
+    ),
+    Mutation(
+        "INV-9: items are claimed although their output cannot be written",
+        "src/swath/runner/dispatcher.py",
+        "        if self._committer.is_blocked:",
+        "        if False:",
+        "room",
+        ("tests/unit/test_runner_output.py",),
+    ),
+    Mutation(
         "INV-9: a log is copied, and never begun anew",
         f"{SQLITE}/wal_limiter.py",
         "            if self._log.has_frame(self._next):",

@@ -155,7 +155,7 @@ class Dispatcher:
         if in_flight.unsettled >= self._max_unsettled or in_flight.pending_bytes >= MAX_PENDING_BYTES:
             return 0  # the committer has fallen behind
         if self._committer.is_blocked:
-            return 0
+            return 0  # other processes may have room for the output of these items
         if any(state.outcomes or state.sending for state in in_flight.expired):
             return 0  # a claim of our own would take these items back before they are settled
         limit = self._limit_in_flight()
@@ -280,7 +280,7 @@ class Dispatcher:
             if self.in_flight.items > limit:
                 return  # wait until running items are settled
         while self.in_flight.queue and len(self.in_flight.executions) < self._workers and not self.stopping:
-            if self.in_flight.pending_bytes >= MAX_PENDING_BYTES or self._committer.is_blocked:
+            if self.in_flight.pending_bytes >= MAX_PENDING_BYTES:
                 return  # wait until pending outcomes are settled (INV-9)
             state, item = self.in_flight.pop_next()
             now = lease_clock()
