@@ -27,7 +27,6 @@ from swath.core.store import EncodedItem
 
 SPAWN = multiprocessing.get_context("spawn")
 PATIENCE = 60.0
-FRAME_BYTES = 4_096 + 24  # a page in the log, with its header
 
 
 def new(number: int) -> EncodedItem:
@@ -44,18 +43,13 @@ def items_in(path: Path, how: str = "mode=ro") -> int:
         return count
 
 
-@pytest.mark.parametrize("counted", [0, 2**31 - 1])
-def test_the_log_is_copied_while_nobody_has_to_wait_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: int
-) -> None:
-    monkeypatch.setattr("swath.backends.sqlite.writer.CHECKPOINT_ROWS", 100)
+def test_the_log_is_copied_while_nobody_has_to_wait_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swath.backends.sqlite.wal_limiter.WalLimiter._truncate", lambda *_: None)
     path = tmp_path / "work.db"
 
     async def main() -> None:
         store = await SqliteStore.open(str(path))
-        store._writer._connection.execute("PRAGMA wal_autocheckpoint = 0")
-        store._writer._checkpointed_rows = counted  # the most that SQLite counts to
-        await store.add([new(number) for number in range(1_000)])
+        await store.add([new(number) for number in range(20_000)])
         await asyncio.to_thread(wait_for_copy)
         await store.close()
 
@@ -67,7 +61,7 @@ def test_the_log_is_copied_while_nobody_has_to_wait_for_it(
 
     def copied() -> bool:
         try:
-            return items_in(path, "immutable=1") == 1_000  # which is to look at the file without its log
+            return items_in(path, "immutable=1") == 20_000  # which is to look at the file without its log
         except sqlite3.DatabaseError:
             return False  # in the middle of it
 
@@ -77,10 +71,11 @@ def test_the_log_is_copied_while_nobody_has_to_wait_for_it(
 def test_the_log_stays_short_although_each_checkpoint_misses_the_last_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A commit that finds a long log checkpoints the rest of it, so that the next commit restarts the log."""
-    path, log, pages = tmp_path / "work.db", tmp_path / "work.db-wal", 500
-    monkeypatch.setattr("swath.backends.sqlite.connection.WAL_PAGES", pages)
-    monkeypatch.setattr("swath.backends.sqlite.writer.CHECKPOINT_ROWS", 2**40)  # the test runs the checkpoints
+    """A commit that finds a long log copies the rest of it, so that the next commit restarts the log."""
+    path, log, limit = tmp_path / "work.db", tmp_path / "work.db-wal", 2_000_000
+    monkeypatch.setattr("swath.backends.sqlite.wal_limiter.WAL_BYTES", limit)
+    monkeypatch.setattr("swath.backends.sqlite.wal_limiter.WAL_SHARE", 0.0)
+    monkeypatch.setattr(WalCheckpointer, "checkpoint", lambda _: None)  # the test runs the checkpoints
     lengths: list[int] = []
     checkpoints: list[tuple[int, int, int]] = []  # whether it was blocked, pages in the log, pages copied
 
@@ -102,7 +97,7 @@ def test_the_log_stays_short_although_each_checkpoint_misses_the_last_commit(
     asyncio.run(main())
     assert items_in(path) == 10_000
     assert all((blocked, copied) == (0, length) for blocked, length, copied in checkpoints)
-    assert max(lengths) < 2 * pages * FRAME_BYTES, "no commit restarted the log"
+    assert max(lengths) < 0.75 * limit, "no commit restarted the log"
 
 
 def test_one_copy_does_not_follow_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +129,7 @@ def test_one_copy_does_not_follow_the_other(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize("fails", ["thread", "connection"])
 def test_a_store_works_without_a_copier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
-    monkeypatch.setattr("swath.backends.sqlite.writer.CHECKPOINT_ROWS", 1)
+    monkeypatch.setattr("swath.backends.sqlite.wal_limiter.WAL_BYTES", 500_000)
     path = tmp_path / "work.db"
 
     async def main() -> None:
@@ -148,12 +143,13 @@ def test_a_store_works_without_a_copier(tmp_path: Path, monkeypatch: pytest.Monk
                 patch.setattr(threading.Thread, "start", refuse)
             else:
                 patch.setattr("swath.backends.sqlite.wal_checkpointer.connect", refuse)
-            for number in range(5):
+            for number in range(200):
                 await store.add([new(number)])
+            assert size_of(tmp_path / "work.db-wal") < 1_000_000
         await store.close()
 
     asyncio.run(main())
-    assert items_in(path) == 5
+    assert items_in(path) == 200
 
 
 def add_without_end(path: str, added: "Queue[int]") -> None:
@@ -167,8 +163,7 @@ def add_without_end(path: str, added: "Queue[int]") -> None:
             added.put(number)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("swath.backends.sqlite.writer.CHECKPOINT_ROWS", 1)
-        patch.setattr("swath.backends.sqlite.connection.WAL_PAGES", 20)
+        patch.setattr("swath.backends.sqlite.wal_limiter.WAL_BYTES", 80_000)  # so that there is always a checkpoint
         asyncio.run(main())
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from swath.core import events
 from swath.core.errors import SwathError, UsageError
 from swath.core.item import Item, Outcome
 from swath.core.store import OutputMove, Settlement
@@ -54,23 +55,43 @@ async def listed(b: Bench, folder: Path) -> list[str]:
     ]
 
 
-async def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it leaves in the file is not committed with the next settlement, though that would have room."""
-    write, room, asked = os.pwritev, threading.Event(), 0
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+async def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """What it leaves in the file is not committed when there is room again."""
+    write, room, asked, stop, loop = os.pwritev, threading.Event(), 0, Stop(), asyncio.get_running_loop()
 
     def full_once(descriptor: int, buffers: Sequence[bytes], offset: int) -> int:
         nonlocal asked
         asked += 1
         if asked == 1:
             room.wait(PATIENCE)
-            raise OSError(errno.ENOSPC, "No space left on device")
+            os.pwrite(descriptor, b"some", offset)
+            raise OSError(number, os.strerror(number))
+        loop.call_soon_threadsafe(stop.request, "enough")
         return write(descriptor, buffers, offset)
 
     monkeypatch.setattr(os, "pwritev", full_once)
     async with bench() as b:
-        with pytest.raises(
-            UsageError, match=f"--out {tmp_path} cannot be written to: No space left on device. Make room"
-        ):
+        await crawl(b, tmp_path, room, stop=stop)
+        assert await listed(b, tmp_path) == ["a", "b"]
+        assert [await b.state(key) for key in "abc"] == ["done", "done", "ready"]
+        assert [f"--out {tmp_path} cannot be written to: {os.strerror(number)}. Make room"] == [
+            event.reason for event in b.seen.of(events.Waiting)
+        ]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EROFS])
+async def test_a_disk_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """It ends the crawl. Nothing more is written, because nobody knows what is on the disk."""
+    room = threading.Event()
+
+    def fail(*_: object) -> int:
+        room.wait(PATIENCE)
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "pwritev", fail)
+    async with bench() as b:
+        with pytest.raises(UsageError, match=f"--out {tmp_path} cannot be written to: {os.strerror(number)}$"):
             await crawl(b, tmp_path, room)
         assert await listed(b, tmp_path) == []
         assert [await b.state(key) for key in "abc"] == ["ready"] * 3

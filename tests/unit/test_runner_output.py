@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from swath.core import events
-from swath.core.errors import InvalidItem, LeaseLost
+from swath.core.errors import InvalidItem, LeaseLost, OutputFull
 from swath.core.item import Item, Outcome
 from swath.core.store import OutputMove, Settlement
 from swath.runner import store_retry
+from swath.runner.monitor import RunMonitor
+from swath.runner.shutdown import Stop
 from tests.bench import Bench, bench
 from tests.recorder import PATIENCE
 
@@ -196,6 +198,63 @@ async def test_an_output_that_cannot_be_written_ends_the_run_and_is_left_alone(
         assert writes == 1
         assert await b.store.outputs() == {}
         assert [await b.state(key) for key in ("a1", "a2", "n3", "a4")] == ["ready", "ready", "done", "ready"]
+        assert (await b.data("a1"))["attempts"] == 0
+
+
+class FullDisk(Lines):
+    """An output whose disk is full until `room` is set."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.room = threading.Event()
+        self.refusals = threading.Semaphore(0)
+
+    def write(self, settlements: Sequence[Sequence[str]]) -> Sequence[Sequence[OutputMove]]:
+        if not self.room.is_set():
+            self.refusals.release()
+            raise OutputFull("no room")
+        return super().write(settlements)
+
+
+async def test_a_run_waits_until_the_disk_of_its_output_has_room(tmp_path: Path) -> None:
+    """Nothing is claimed before that, and nothing is done twice."""
+    output, monitor, started = FullDisk(tmp_path), RunMonitor(), 0
+
+    async def handler(item: Item) -> Outcome:
+        nonlocal started
+        started += 1
+        return await write_key(item)
+
+    async with bench() as b:
+        await b.frontier.add(f"a{number}" for number in range(2_000))
+        run = asyncio.create_task(b.frontier.run(handler, workers=3, until="idle", output=output, monitor=monitor))
+        async with asyncio.timeout(PATIENCE):
+            counts = []
+            for _ in range(7):
+                assert await asyncio.to_thread(output.refusals.acquire, timeout=PATIENCE)
+                counts.append(started)
+            assert len(set(counts[3:])) == 1, "nothing has started since"
+            assert [(state.name, state.detail) for state in monitor.states] == [("disk full", "no room")]
+            output.room.set()
+            summary = await run
+        assert (summary.done, started, len(output.lines), len(set(output.lines))) == (2_000, 2_000, 2_000, 2_000)
+        assert await b.store.outputs() == {"lines": output.path.stat().st_size}
+        assert monitor.states == ()
+        (waiting,), (reached,) = b.seen.of(events.Waiting), b.seen.of(events.Reached)
+        assert (waiting.reason, reached.seconds > 0) == ("no room", True)
+
+
+async def test_a_run_that_stops_does_not_wait_for_room(tmp_path: Path) -> None:
+    output, stop = FullDisk(tmp_path), Stop()
+    async with bench() as b:
+        await b.frontier.add(["a1", "n2"])
+        run = asyncio.create_task(b.frontier.run(write_key, workers=1, output=output, stop=stop))
+        async with asyncio.timeout(PATIENCE):
+            assert await asyncio.to_thread(output.refusals.acquire, timeout=PATIENCE)
+            stop.request("enough")
+            summary = await run
+        assert (summary.released, summary.lost, output.lines) == (1, 0, [])
+        assert await b.state("a1") == "ready"
         assert (await b.data("a1"))["attempts"] == 0
 
 

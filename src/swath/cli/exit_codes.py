@@ -5,6 +5,7 @@ from enum import IntEnum
 from swath import (
     LeaseLost,
     OutputConflict,
+    OutputFull,
     SchemaError,
     StoreFull,
     StoreUnavailable,
@@ -29,7 +30,7 @@ MEANINGS = {
     "retry or to drop, a failed check, pages that failed, dead slices, open findings, or a crawl, backfill or scan "
     "that is not finished",
     ExitCode.USAGE: "the command or its input is wrong",
-    ExitCode.STORE: "the store is unreachable, busy or full: try again",
+    ExitCode.STORE: "the store is unreachable, busy or full, or the disk of the output is full: try again",
     ExitCode.SCHEMA: "the store has another format, or is not a swath store",
     ExitCode.TAKEN_OVER: "another process has taken over the work",
     ExitCode.INTERRUPTED: "stopped with Ctrl-C or SIGTERM",
@@ -39,6 +40,7 @@ _CODES: tuple[tuple[type[SwathError], ExitCode], ...] = (
     (UsageError, ExitCode.USAGE),
     (StoreUnavailable, ExitCode.STORE),
     (StoreFull, ExitCode.STORE),
+    (OutputFull, ExitCode.STORE),
     (SchemaError, ExitCode.SCHEMA),
     (LeaseLost, ExitCode.TAKEN_OVER),
     (OutputConflict, ExitCode.TAKEN_OVER),

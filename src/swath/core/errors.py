@@ -12,6 +12,7 @@ SwathError
 ├── OutputConflict          discard the results: the output file has another length now
 ├── StoreUnavailable        wait and retry
 ├── StoreFull               free some space and retry
+├── OutputFull              free some space and retry
 └── SchemaError             run a command
     ├── SchemaOutdated      `swath db migrate`
     ├── SchemaTooNew        upgrade swath
@@ -68,6 +69,10 @@ class StoreUnavailable(SwathError):
 
 class StoreFull(SwathError):
     """The store has no space left. Nothing was changed."""
+
+
+class OutputFull(SwathError):
+    """An output file cannot grow because its disk is full. Nothing was written. A run waits and writes again."""
 
 
 class SchemaError(SwathError):

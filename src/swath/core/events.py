@@ -118,7 +118,7 @@ class ClockStepped(Event):
 
 @dataclass(frozen=True, slots=True)
 class Waiting(Event):
-    """The store is unavailable. The runner retries after `seconds`."""
+    """The store is unavailable, or the output has no room. The runner retries after `seconds`."""
 
     reason: str
     seconds: float
@@ -126,7 +126,7 @@ class Waiting(Event):
 
 @dataclass(frozen=True, slots=True)
 class Reached(Event):
-    """The store is available again. The outage lasted `seconds`."""
+    """The store is available again, or the output has room. The outage lasted `seconds`."""
 
     seconds: float
 

@@ -24,6 +24,7 @@ from swath import (
     STOP_SECONDS,
     Frontier,
     HandlerError,
+    OutputFull,
     RunState,
     SchemaError,
     Status,
@@ -43,6 +44,7 @@ ERROR_FAMILIES: Final = (
     UsageError,
     StoreUnavailable,
     StoreFull,
+    OutputFull,
     SchemaError,
 )  # each needs a different action from the user
 IDLE: Final = {"leased", "pacing", "delayed"}  # states that mean nothing while another process works

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from swath import SwathError, UsageError
+from swath import OutputFull, SwathError, UsageError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -20,11 +20,15 @@ class OutputDamaged(SwathError):
 
 @contextmanager
 def translate_write_errors(out: str | Path) -> Iterator[None]:
-    """Raise UsageError with the name of the output for any OSError, such as a full disk."""
+    """Raise OutputFull if the disk is full, and UsageError for any other OSError. Both name the output."""
     try:
         yield
     except FileExistsError as error:  # from mkdir
         raise UsageError(f"--out {out} is a file, not a directory: give another --out") from error
     except OSError as error:
-        room = ". Make room, and run the same command again to resume" if error.errno in _FULL else ""
-        raise UsageError(f"--out {out} cannot be written to: {error.strerror or error}{room}") from error
+        message = f"--out {out} cannot be written to: {error.strerror or error}"
+        if error.errno in _FULL:
+            full = OutputFull(f"{message}. Make room")
+            full.add_note("Then run the same command again to resume")  # for a command that ends with this error
+            raise full from error
+        raise UsageError(message) from error

@@ -278,8 +278,8 @@ def _acquire_lock(path: Path) -> int:
         raise OutputBusy(
             f"{path.parent} is locked by {owner}, which writes to it. Wait until it ends, or use another directory."
         ) from None
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"process {os.getpid()} on {os.uname().nodename}\n".encode(), 0)
+    text = f"process {os.getpid()} on {os.uname().nodename}\n".encode()
+    os.ftruncate(descriptor, os.pwrite(descriptor, text, 0))  # in this order, so that it needs no room on a full disk
     return descriptor
 
 

@@ -3,9 +3,9 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from swath.core.errors import LeaseLost, UsageError
+from swath.core.errors import LeaseLost, OutputFull, UsageError
 from swath.core.item import Item
 from swath.core.leased_items import EncodedOutcome
 from swath.core.store import MoveKind, OutputMove, Store
@@ -13,7 +13,7 @@ from swath.runner.execution import describe_error
 from swath.runner.in_flight import ClaimState, InFlight
 from swath.runner.output import Output, Sink
 from swath.runner.row_commit import RowCommit, RowsRefused, SinkFailed
-from swath.runner.store_retry import StoreRetry
+from swath.runner.store_retry import WRITE_OUTPUT, StoreRetry
 
 MAX_GROUP = 500  # outcomes in one settlement
 MAX_DISCOVERED = 10_000  # discovered items and rows in one settlement, unless a single outcome has more
@@ -60,6 +60,8 @@ class Committer:
             self._max_tasks = 1  # only one batch at a time can append to the files
         else:
             self._max_tasks = MAX_CONCURRENT_COMMITS if sink is None else MAX_CONCURRENT_TRANSACTIONS
+        self.is_blocked = False  # whether the disk of the output is full
+        self._is_stopping = False
         self._output_dirty = False  # whether the files hold uncommitted bytes, which must not commit with other items
 
     def collect(self, state: ClaimState, outcome: EncodedOutcome) -> None:
@@ -96,6 +98,11 @@ class Committer:
         for state in list(self._in_flight.claims.values()):
             if state.outcomes:
                 self._make_due(state)
+
+    def stop_waiting(self) -> None:
+        """Wait no more for room for the output: the run stops. Items whose output cannot be written are released."""
+        self._is_stopping = True
+        self._retry.wake()
 
     def stop(self) -> None:
         """Cancel all commits. Unsettled items stay claimed until their lease ends."""
@@ -180,8 +187,10 @@ class Committer:
             entries = [[outcome.output for outcome in group.outcomes if outcome.output is not None] for group in groups]
             self._output_dirty = True
             try:
-                moves = await asyncio.to_thread(output.write, entries)
-            except Exception as error:  # noqa: BLE001  such as a full disk: the run ends with this error
+                moves = await self._write(output, entries)
+            except OutputFull:
+                break  # the run is stopping already
+            except Exception as error:  # noqa: BLE001  such as a failing disk: the run ends with this error
                 self._on_failure(error)
                 break
             remaining = await self._send_in_order(groups, moves)
@@ -201,6 +210,25 @@ class Committer:
         for group in groups:
             if not group.state.lost:
                 await self._commit(_release(group, [outcome.output is not None for outcome in group.outcomes]))
+
+    async def _write(self, output: Output, entries: Sequence[Sequence[Any]]) -> Sequence[Sequence[OutputMove]]:
+        """Write the entries. While the disk is full, wait, unless the run stops."""
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                moves = await asyncio.to_thread(output.write, entries)
+            except OutputFull as error:
+                pause = self._retry.note_failure(WRITE_OUTPUT, error, attempt=attempt)
+                self.is_blocked = True
+                if self._is_stopping:
+                    raise
+                await self._retry.wait(pause)
+            else:
+                if self.is_blocked:
+                    self.is_blocked = False
+                    self._retry.note_success(WRITE_OUTPUT)
+                return moves
 
     async def _send_in_order(
         self, groups: Sequence["_Group"], moves: Sequence[Sequence[OutputMove]]

@@ -154,6 +154,8 @@ class Dispatcher:
         in_flight = self.in_flight
         if in_flight.unsettled >= self._max_unsettled or in_flight.pending_bytes >= MAX_PENDING_BYTES:
             return 0  # the committer has fallen behind
+        if self._committer.is_blocked:
+            return 0  # other processes may have room for the output of these items
         if any(state.outcomes or state.sending for state in in_flight.expired):
             return 0  # a claim of our own would take these items back before they are settled
         limit = self._limit_in_flight()
@@ -417,6 +419,7 @@ class Dispatcher:
     def stop_claiming(self) -> None:
         """Start no more items, and release those that were not started."""
         self.stopping = True
+        self._committer.stop_waiting()
         self.release_queued()
         self._has_room.set()
         self._settled_something.set()

@@ -23,7 +23,8 @@ class Output(Protocol):
     def write(self, settlements: Sequence[Sequence[Any]]) -> Sequence[Sequence[OutputMove]]:
         """Append the entries of each settlement in order, make them durable, and return how each made files grow.
 
-        An exception ends the run: nothing more is written, and the items of unwritten entries are released.
+        If the disk is full, remove what was written and raise OutputFull: the runner waits and calls `write` again. Any
+        other exception ends the run: nothing more is written, and the items of unwritten entries are released.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Retry store calls while the store cannot be reached or is full."""
+"""Retry store calls while the store cannot be reached or is full, and writes of the output while its disk is full."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from swath.core import events
 from swath.core.clock import lease_clock
-from swath.core.errors import LeaseLost, StoreFull, StoreUnavailable, UsageError
+from swath.core.errors import LeaseLost, OutputFull, StoreFull, StoreUnavailable, UsageError
 from swath.runner.run_state import Outage
 
 log = logging.getLogger("swath.runner")
@@ -16,6 +16,7 @@ log = logging.getLogger("swath.runner")
 FIRST_PAUSE = 0.1  # seconds
 LONGEST_PAUSE = 5.0
 UNAVAILABLE = (StoreUnavailable, StoreFull)
+WRITE_OUTPUT = "write output"  # an operation that is not the store's
 ESSENTIAL = {"claim", "settle"}  # a run cannot continue while these operations fail, even if others succeed
 
 Answer = TypeVar("Answer")
@@ -58,7 +59,7 @@ class StoreRetry:
         self._began: float | None = None
         self._error = ""  # the latest
         self._calls: dict[object, float] = {}  # when the calls began that were not answered yet
-        self._full: set[str] = set()  # operations that failed because the store is full
+        self._full: set[str] = set()  # operations that failed because a disk is full
         self._failing: set[str] = set()  # essential operations that failed
         self._recovered = asyncio.Event()
 
@@ -101,14 +102,15 @@ class StoreRetry:
     def note_failure(self, operation: str, error: Exception, *, attempt: int = 1) -> float:
         """Note that an operation failed, and return how many seconds to wait."""
         pause = choose_pause(attempt)
-        if isinstance(error, StoreFull):
+        if isinstance(error, StoreFull | OutputFull):
             self._full.add(operation)
         if operation in ESSENTIAL:
             self._failing.add(operation)
         self._error = str(error)
         if self._began is None:
             self._began = lease_clock()
-            log.warning("waiting for the store: %s", error)
+            missing = "room" if isinstance(error, OutputFull) else "the store"
+            log.warning("waiting for %s: %s", missing, error)
             self._emit(events.Waiting(str(error), pause))
         return pause
 
@@ -122,14 +124,19 @@ class StoreRetry:
         self._failing.discard(operation)
         if self._began is None or self._full:
             return
-        self._recovered.set()  # the outage may be over, so waiting calls retry
-        self._recovered = asyncio.Event()
+        self.wake()  # the outage may be over, so waiting calls retry
         if self._failing:
             return
         seconds = lease_clock() - self._began
         self._began = None
-        log.warning("the store answers again after %.1f s", seconds)
+        ended = "there is room" if operation == WRITE_OUTPUT else "the store answers"
+        log.warning("%s again after %.1f s", ended, seconds)
         self._emit(events.Reached(seconds))
+
+    def wake(self) -> None:
+        """End all waits, so that their callers try again now."""
+        self._recovered.set()
+        self._recovered = asyncio.Event()
 
     async def wait(self, seconds: float) -> None:
         """Return after `seconds`, or as soon as an operation succeeds."""

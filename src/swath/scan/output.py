@@ -6,6 +6,7 @@ from pathlib import Path
 
 from swath import OutputMove
 from swath.files.append_file import AppendFile
+from swath.files.errors import translate_write_errors
 
 
 class FindingsOutput:
@@ -13,6 +14,7 @@ class FindingsOutput:
 
     def __init__(self, path: Path, *, name: str) -> None:
         self.name = name
+        self._path = path
         self._file = AppendFile(path)
         self._lock = threading.Lock()  # a write may still be running in its thread when a run is abandoned
 
@@ -20,7 +22,7 @@ class FindingsOutput:
         return len(entry)
 
     def write(self, settlements: Sequence[Sequence[bytes]]) -> Sequence[Sequence[OutputMove]]:
-        with self._lock:
+        with self._lock, translate_write_errors(self._path):
             try:
                 moves = [self._append(entries) for entries in settlements]
                 self._file.sync()

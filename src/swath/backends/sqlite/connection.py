@@ -16,8 +16,7 @@ T = TypeVar("T")
 OLDEST_SQLITE = (3, 38, 0)  # JSON functions, RETURNING, row values
 BUSY_SECONDS = 30.0  # how long to wait for a lock that another process holds
 CACHE_KIB = 64 * 1024
-WAL_PAGES = 32_000  # 128 MB: a commit that finds a longer log checkpoints it, if the checkpointer has not
-WAL_BYTES = WAL_PAGES * 4096  # a longer log is truncated to this
+WAL_BYTES = 4_000_000  # the limit of the log of a small database, see `wal_limiter`
 STATEMENTS = 256  # prepared statements kept by a connection
 
 FULL = 2  # the value of PRAGMA synchronous
@@ -111,7 +110,6 @@ def _set_up(connection: sqlite3.Connection, synchronous: str, read_only: bool) -
         )
     connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS[synchronous]}")
     connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
     connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
     connection.execute("PRAGMA mmap_size = 0")  # a file that another process truncates must not cause a SIGBUS
     connection.execute("PRAGMA temp_store = MEMORY")

@@ -25,6 +25,7 @@ from swath.backends.sqlite.migration import apply_missing
 from swath.backends.sqlite.open_files import OpenFiles
 from swath.backends.sqlite.state import Session, read_frontier, start_session
 from swath.backends.sqlite.transactions import Transactions
+from swath.backends.sqlite.wal_limiter import WalLimiter
 from swath.backends.sqlite.write_queue import WriteQueue
 from swath.backends.sqlite.writer import Writer
 from swath.core.clock import Clock, MachineClock, SingleClock, SystemClock
@@ -83,6 +84,8 @@ class SqliteStore:
                 opened.callback(self._files.release)
                 queue = WriteQueue(f"{path}-turn")
                 opened.callback(queue.close)
+                limiter = WalLimiter(path)
+                opened.callback(limiter.close)
             except OSError as error:
                 raise StoreUnavailable(f"{error.filename} cannot be opened: {error.strerror}") from error
             self._writer = retry_while_busy(
@@ -90,6 +93,7 @@ class SqliteStore:
                     connection,
                     queue,
                     files=self._files,
+                    limiter=limiter,
                     machine=machine,
                     location=location,
                     on_commit=self._handle_commit,
@@ -97,7 +101,7 @@ class SqliteStore:
             )
             opened.pop_all()
         self._transactions = Transactions(
-            path, files=self._files, synchronous=synchronous, on_commit=self._wake_waiters
+            path, files=self._files, limiter=limiter, synchronous=synchronous, on_commit=self._wake_waiters
         )
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"swath reader of {path}")
 

@@ -17,6 +17,7 @@ from typing import TypeVar
 from swath.backends.sqlite.connection import connect, retry_while_busy
 from swath.backends.sqlite.errors import TEMPORARY, get_primary_code, translate_error, translate_errors
 from swath.backends.sqlite.open_files import OpenFiles
+from swath.backends.sqlite.wal_limiter import WalLimiter
 from swath.backends.sqlite.write_queue import WriteQueue
 from swath.core.errors import WrongTransaction
 
@@ -28,9 +29,12 @@ IDLE_CONNECTIONS = 2  # kept open for the next transaction
 class Transactions:
     """Opens transactions on one file, and keeps a few idle connections for the next ones."""
 
-    def __init__(self, path: str, *, files: OpenFiles, synchronous: str, on_commit: Callable[[], None]) -> None:
+    def __init__(
+        self, path: str, *, files: OpenFiles, limiter: WalLimiter, synchronous: str, on_commit: Callable[[], None]
+    ) -> None:
         self._path = path
         self._files = files
+        self._limiter = limiter
         self._synchronous = synchronous
         self._on_commit = on_commit
         self._lock = threading.Lock()
@@ -62,7 +66,9 @@ class Transactions:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-        return _TransactionConnection(self._path, files=self._files, synchronous=self._synchronous)
+        return _TransactionConnection(
+            self._path, files=self._files, limiter=self._limiter, synchronous=self._synchronous
+        )
 
     def _return_connection(self, transaction: "_TransactionConnection", reusable: bool) -> None:
         with self._lock:
@@ -86,9 +92,10 @@ class _TransactionConnection:
     Actions run in the order of their submission, even if their caller was cancelled.
     """
 
-    def __init__(self, path: str, *, files: OpenFiles, synchronous: str) -> None:
+    def __init__(self, path: str, *, files: OpenFiles, limiter: WalLimiter, synchronous: str) -> None:
         self._path = path
         self._files = files
+        self._limiter = limiter
         self._synchronous = synchronous
         self._connection: sqlite3.Connection | None = None
         self._queue = WriteQueue(f"{path}-turn")
@@ -107,7 +114,7 @@ class _TransactionConnection:
     def begin(self) -> sqlite3.Connection:
         with translate_errors(self._path):
             if self._connection is None:
-                self._connection = connect(self._path, synchronous=self._synchronous)
+                self._connection = self._limiter.adopt(connect(self._path, synchronous=self._synchronous))
             connection = self._connection
             connection.isolation_level, connection.row_factory, connection.text_factory = None, None, str
             self._queue.acquire()
@@ -131,6 +138,7 @@ class _TransactionConnection:
                 self._files.check()  # before and after, as in the writer: a commit into a removed log is lost
                 self._connection.execute("COMMIT")
                 self._files.check()
+            self._limiter.note_commit(self._connection)
         finally:
             self.roll_back()
 

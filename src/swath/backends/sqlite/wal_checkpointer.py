@@ -1,7 +1,7 @@
 """WalCheckpointer: copies the pages of the write-ahead log into the database, in its own thread.
 
 Without it, SQLite checkpoints inside a commit once the log is long, and no process can write until that is done. SQLite
-does the copying and handles crashes in both cases. If this thread fails, the writer's commits checkpoint the log.
+does the copying and handles crashes in both cases. If this thread fails, commits checkpoint the log.
 """
 
 import sqlite3
@@ -10,11 +10,11 @@ from contextlib import closing, suppress
 from queue import SimpleQueue
 
 from swath.backends.sqlite.connection import connect
-from swath.core.errors import StoreUnavailable
+from swath.core.errors import SwathError
 
 
 class WalCheckpointer:
-    """Runs checkpoints when its owner asks for them. For use by one thread."""
+    """Runs a checkpoint when its owner asks for one. For use by one thread at a time."""
 
     def __init__(self, path: str) -> None:
         self._bell: SimpleQueue[bool] = SimpleQueue()  # True: checkpoint, False: end
@@ -22,22 +22,28 @@ class WalCheckpointer:
             target=self._work, args=[path], name=f"swath checkpointer of {path}", daemon=True
         )
         self._started = False
-        self._running = False
+        self._idle = threading.Event()
+        self._idle.set()
+
+    @property
+    def is_running(self) -> bool:
+        return not self._idle.is_set()
 
     def checkpoint(self) -> None:
-        """Start a checkpoint unless one is running.
-
-        Checkpoints need a pause between them, because a commit can restart the log only while no checkpoint runs.
-        """
-        if self._running:
+        """Start a checkpoint unless one is running."""
+        if self.is_running:
             return
         if not self._started:
             with suppress(RuntimeError):  # the process has reached its limit of threads
                 self._thread.start()
                 self._started = True
         if self._started:
-            self._running = True
+            self._idle.clear()
             self._bell.put(True)
+
+    def wait(self) -> None:
+        """Wait for a running checkpoint."""
+        self._idle.wait()
 
     def close(self) -> None:
         """Wait for a running checkpoint and end the thread."""
@@ -48,8 +54,15 @@ class WalCheckpointer:
     # Runs in the thread.
 
     def _work(self, path: str) -> None:
-        with suppress(sqlite3.Error, StoreUnavailable), closing(connect(path)) as connection:
-            while self._bell.get():
-                with suppress(sqlite3.Error):  # such as a full disk, which the writer reports
-                    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-                self._running = False
+        connection: sqlite3.Connection | None = None
+        while self._bell.get():
+            try:
+                connection = connection or connect(path)
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            except (sqlite3.Error, SwathError):
+                pass  # such as a full disk, which the writer reports
+            finally:
+                self._idle.set()
+        if connection is not None:
+            with closing(connection):
+                pass

@@ -18,11 +18,11 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from swath.backends.sqlite.connection import FULL, retry_while_busy
-from swath.backends.sqlite.errors import translate_error
+from swath.backends.sqlite.errors import is_full, translate_error
 from swath.backends.sqlite.location import SqliteLocation
 from swath.backends.sqlite.open_files import OpenFiles
 from swath.backends.sqlite.state import NotDurable, Session, start_session
-from swath.backends.sqlite.wal_checkpointer import WalCheckpointer
+from swath.backends.sqlite.wal_limiter import WalLimiter
 from swath.backends.sqlite.write_queue import WriteQueue
 from swath.core.clock import MachineClock
 from swath.core.errors import UsageError
@@ -38,7 +38,6 @@ SETTLE_SECONDS = 0.05  # a turn lasts this much longer after a claim, so that it
 # How long to keep the turn for another request, as a share of the time that the last one took.
 FOLLOW_SHARE = 0.5
 FOLLOW_SECONDS = (0.002, 0.01)  # the minimum and the maximum of that time
-CHECKPOINT_ROWS = 20_000  # changed rows between two checkpoints of the log, about 20 MB of it
 SYNC_SECONDS = 10.0  # after a lease had to be synced, sync all of them for this long
 
 
@@ -67,7 +66,7 @@ class Changes:
 
 class Writer:
     """Runs requests in the order of their arrival, urgent ones first. Owns its connection, its place in the queue of
-    writers, and the checkpointer."""
+    writers, and the limiter of the log."""
 
     def __init__(
         self,
@@ -75,15 +74,15 @@ class Writer:
         queue: WriteQueue,
         *,
         files: OpenFiles,
+        limiter: WalLimiter,
         machine: MachineClock,
         location: SqliteLocation,
         on_commit: Callable[[Settings, bool], None],
     ) -> None:
-        self._connection = connection
+        self._connection = limiter.adopt(connection)
         self._queue = queue
         self._files = files
-        self._checkpointer = WalCheckpointer(location.path)
-        self._checkpointed_rows = 0  # total_changes at the last checkpoint
+        self._limiter = limiter
         self._machine = machine
         self._location = location
         self._on_commit = on_commit
@@ -153,16 +152,9 @@ class Writer:
     def _work(self) -> None:
         while self._wait_for_request():
             self._run_group(self._take_request())
-            self._checkpoint_log()
         self._queue.close()
-        self._checkpointer.close()
+        self._limiter.close()
         self._connection.close()
-
-    def _checkpoint_log(self) -> None:
-        rows = self._connection.total_changes
-        if not 0 <= rows - self._checkpointed_rows < CHECKPOINT_ROWS:  # SQLite's counter wraps at 2^31
-            self._checkpointed_rows = rows
-            self._checkpointer.checkpoint()
 
     def _wait_for_request(self) -> bool:
         """Wait for a request. If this process has kept its turn, release it when none comes soon."""
@@ -206,11 +198,19 @@ class Writer:
         except BaseException as error:  # noqa: BLE001 passed to the callers, in another thread
             self._fail(requests, error)
         finally:
+            took = time.monotonic() - max(began, self._turn_began)
+            if not first.bare:
+                self._shorten_log(requests)
             self._end_turn(requests)
             self._answer(requests)
-            now = time.monotonic()
-            took = now - max(began, self._turn_began)
-            self._follow_until = now + min(max(FOLLOW_SHARE * took, FOLLOW_SECONDS[0]), FOLLOW_SECONDS[1])
+            follow_seconds = min(max(FOLLOW_SHARE * took, FOLLOW_SECONDS[0]), FOLLOW_SECONDS[1])
+            self._follow_until = time.monotonic() + follow_seconds
+
+    def _shorten_log(self, requests: Iterable[WriteRequest[Any]]) -> None:
+        if any(isinstance(request.error, sqlite3.Error) and is_full(request.error) for request in requests):
+            self._limiter.make_room(self._connection)
+        else:
+            self._limiter.note_commit(self._connection)
 
     def _may_skip_sync(self, request: WriteRequest[Any]) -> bool:
         """Return whether to try a commit without a sync. The request itself may still need one."""
