@@ -2,12 +2,12 @@
 
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from swath import UsageError, mask_password
+from swath import SwathError, UsageError, mask_password
 from swath.scan.sources.row_keys import format_row_key, parse_row_key
-from swath.scan.sources.source import SourceSize
+from swath.scan.sources.source import ReadStep, SourceSize
 from swath.sync.portal import Portal
 from swath.tables.identifiers import quote_identifier
 from swath.tables.open import MAX_CONNECTIONS, open_table
@@ -57,6 +57,17 @@ class SyncTable:
     @property
     def names(self) -> Sequence[str]:
         return [column.name for column in self.table.description.columns]
+
+    def watch_changes(self, steps: Iterable[ReadStep]) -> Iterator[ReadStep]:
+        """Yield the steps of a read. Raise TableChanged if the table has changed since it was opened."""
+        try:
+            yield from steps
+        except SwathError:
+            raise
+        except Exception:  # of the driver; a change may be the reason
+            self._portal.call(self.table.check_unchanged(columns=True))
+            raise
+        self._portal.call(self.table.check_unchanged())
 
     def measure(self) -> SourceSize:
         """Return the first and the last key, and an estimate of the number of rows."""
