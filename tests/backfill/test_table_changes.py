@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from swath.backfill import resume
-from swath.backfill.job import open_frontier
+from swath.backfill.job import BackfillJob, open_frontier
 from swath.backfill.ranges import Slice, parse_work
 from swath.backfill.settings import BackfillSettings
+from swath.cli.backfill_command import BackfillCommand
 from swath.tables.definition import TableChanged
 from tests.backfill.driving import SERIES, backfill, counts, ready, settings_of
 from tests.locales import german
@@ -257,3 +258,20 @@ async def test_a_change_while_it_runs_ends_it(a_database: Database, name: str, c
     assert counts(a_database, name) == before
     assert (await backfill(settings)).start.resumed
     assert counts(a_database, name) == {1: ROWS}
+
+
+@pytest.mark.parametrize("dry", [False, True], ids=["run", "dry run"])
+async def test_a_change_before_the_first_slice_is_explained(
+    a_database: Database, name: str, monkeypatch: pytest.MonkeyPatch, dry: bool
+) -> None:
+    fill(a_database, name)
+    check = BackfillJob.check
+
+    async def check_and_rename(job: BackfillJob) -> None:
+        await check(job)
+        a_database.do(f"ALTER TABLE {name} RENAME TO {name}_x")
+
+    monkeypatch.setattr(BackfillJob, "check", check_and_rename)
+    command = BackfillCommand(settings_for(a_database, name), json=False, quiet=True)
+    with pytest.raises(TableChanged, match=r"does not exist any more|has no table"):
+        await (command.dry_run() if dry else command.run())

@@ -114,3 +114,14 @@ def test_a_scan_that_an_earlier_version_began_is_resumed(base: Database) -> None
         assert source.explain_change(before) is None
     finally:
         source.close()
+
+
+def test_a_change_before_the_first_slice_is_explained(base: Database) -> None:
+    fill(base)
+    source = TableSource(base.table("items"), key=None)
+    try:
+        rename(base)
+        with pytest.raises(TableChanged, match=r"does not exist any more|has no table"):
+            source.measure({})
+    finally:
+        source.close()

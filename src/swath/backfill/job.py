@@ -117,6 +117,15 @@ class BackfillJob:
             states = tuple(state for state in states if state.name not in ("pacing", "delayed"))
         return [*states, throttled]
 
+    @asynccontextmanager
+    async def notice_changes(self) -> AsyncIterator[None]:
+        """Raise TableChanged instead of a database error if the table has changed since it was opened."""
+        try:
+            yield
+        except timeouts.INVALID:
+            await self.table.check_unchanged(columns=True)
+            raise
+
     async def check(self) -> None:
         """Raise UsageError for anything that would fail later, before anything is created."""
         settings = self.settings

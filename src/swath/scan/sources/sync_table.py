@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from swath import SwathError, UsageError, mask_password
@@ -60,23 +61,30 @@ class SyncTable:
 
     def watch_changes(self, steps: Iterable[ReadStep]) -> Iterator[ReadStep]:
         """Yield the steps of a read. Raise TableChanged if the table has changed since it was opened."""
-        try:
+        with self._explain_errors():
             yield from steps
+        self._portal.call(self.table.check_unchanged())
+
+    @contextmanager
+    def _explain_errors(self) -> Iterator[None]:
+        """Raise TableChanged instead of an error of the driver if the table has changed since it was opened."""
+        try:
+            yield
         except SwathError:
             raise
-        except Exception:  # of the driver; a change may be the reason
+        except Exception:
             self._portal.call(self.table.check_unchanged(columns=True))
             raise
-        self._portal.call(self.table.check_unchanged())
 
     def measure(self) -> SourceSize:
         """Return the first and the last key, and an estimate of the number of rows."""
-        return {
-            "about_records": self._portal.call(self.table.estimate_rows()),
-            "first_key": self._portal.call(self.table.find_first_key()),
-            "last_key": self._portal.call(self.table.find_last_key()),
-            "text_key": self.table.description.key[0].is_text,
-        }
+        with self._explain_errors():
+            return {
+                "about_records": self._portal.call(self.table.estimate_rows()),
+                "first_key": self._portal.call(self.table.find_first_key()),
+                "last_key": self._portal.call(self.table.find_last_key()),
+                "text_key": self.table.description.key[0].is_text,
+            }
 
     def find_slice_end(self, limit: int, *, after: Key | None) -> tuple[Key, int] | None:
         """Return the key of the last of the next `limit` rows, and their number."""
