@@ -73,7 +73,7 @@ class SqliteTable:
         try:
             now = _define(describe(connection, name, key=self.description.key_names, label=self.label))
         except UsageError as error:
-            raise TableChanged(str(error)) from error
+            raise TableChanged(str(error).removesuffix(".")) from error
         require_unchanged(name, self.definition, now, columns=columns)
         self._schema_version = version
 
