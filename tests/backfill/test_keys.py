@@ -191,3 +191,24 @@ async def test_a_statement_of_ones_own_over_several_columns(a_database: Database
     assert counts(a_database, name) == {1: 1_000}
     assert found.job.stats.changed == 1_000
     assert found.progress.complete
+
+
+async def test_a_statement_of_ones_own_over_a_slice_without_rows(a_database: Database, name: str) -> None:
+    """They were deleted after the slice was planned. It is done, without a call of the statement."""
+    a_database.do(
+        f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer NOT NULL DEFAULT 0)",
+        f"INSERT INTO {name} (id) {SERIES.format(60)} SELECT g FROM s",
+    )
+    sql = f"UPDATE {name} SET n = n + 1 WHERE id BETWEEN :lo AND :hi"
+    async with ready(settings_of(a_database, name, sql=sql, batch=10, workers=1)) as (job, frontier, _, _, _):
+        claim = await frontier.claim(1)
+        assert claim is not None
+        plan = job.make_handler(pause_reason=lambda: None)
+        async with job.table.transaction() as connection:
+            outcome = await plan(claim.items[0], connection)
+        await claim.settle([outcome])
+        a_database.do(f"DELETE FROM {name} WHERE id BETWEEN 21 AND 30")
+        summary = await asyncio.wait_for(job.run(frontier), 20)
+        assert summary.done >= 6
+        assert (job.stats.changed, job.monitor.errors) == (50, ())
+    assert counts(a_database, name) == {1: 50}

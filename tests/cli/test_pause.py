@@ -1,7 +1,9 @@
+import shlex
+
 import pytest
 
 from swath import Frontier, Item
-from tests.cli.conftest import Run, add, look, on, sqlite_only
+from tests.cli.conftest import Run, add, look, on, run_swath, sqlite_only
 
 
 def claimed(url: str) -> list[str]:
@@ -21,11 +23,20 @@ def test_the_frontier(url: str, swath: Run) -> None:
     add(url, "a")
     result = swath("pause")
     assert (result.code, result.err) == (0, "")
-    assert result.out == "The frontier is paused. Run swath resume to continue.\n"
+    assert result.out == "The frontier is paused. Run `swath resume` to continue.\n"
     assert look(url).paused
     assert claimed(url) == []
     assert swath("resume").out.startswith("The frontier is running.")
     assert claimed(url) == ["default"]
+
+
+def test_the_next_command_names_the_store_that_was_given(url: str) -> None:
+    add(url, Item("a", "x"))
+    assert run_swath("pause", "--store", url).out.endswith(
+        f" Run `swath resume --store {shlex.quote(url)}` to continue.\n"
+    )
+    assert f"run `swath resume --store {shlex.quote(url)}` to" in run_swath("resume", "x", "--store", url).out
+    assert run_swath("resume", "--store", url).out.endswith(f"`swath lanes --paused --store {shlex.quote(url)}`.\n")
 
 
 def test_a_lane(url: str, swath: Run) -> None:

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import re
 import resource
+import shlex
 import signal
 import socket
 import sqlite3
@@ -18,15 +19,17 @@ from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import psycopg
 import pytest
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 import swath as library
 from swath import Frontier, RunState
-from swath.cli import crawl_view, run_view
+from swath.backfill.stats import BackfillStats
+from swath.cli import backfill_view, crawl_view, run_view, scan_view
 from swath.crawl import fleet
 from swath.crawl.fleet import merge_states, sum_errors
 from swath.crawl.settings import CrawlSettings
@@ -526,8 +529,36 @@ def test_rows_bound_and_mask_what_they_show() -> None:
     assert row[1] == "the frontier is paused until `swath resume --store 'postgresql://me:***@db/x'` (for 90 s)"
 
 
-def test_a_command_in_the_panel_of_a_crawl_has_a_line_of_its_own() -> None:
-    paused = RunState("paused", "the frontier is paused until `swath resume`", 1.0)
-    console = Console(width=44, file=StringIO(), record=True)
-    console.print(crawl_view.build_panel(CrawlSettings(out="big"), {"workers": 1}, None, [paused]))
-    assert "\n│   swath resume --store big " in console.export_text()
+PAUSED = RunState("paused", "the frontier is paused until `swath resume`", 1.0)
+
+
+def render(panel: RenderableType) -> str:
+    console = Console(width=60, file=StringIO(), record=True)
+    console.print(panel)
+    return console.export_text()
+
+
+@pytest.mark.parametrize("store", ["big", "sqlite:///a.db?schema=users"])
+def test_a_command_in_a_panel_has_a_line_of_its_own(store: str) -> None:
+    """At 60 columns it would be wrapped within the text around it, and could not be copied."""
+    line = f"\n│   swath resume --store {shlex.quote(store)} "
+    settings = SimpleNamespace(store_url=store, table="users", get_identity=lambda: {"source": "t"})
+    job: Any = SimpleNamespace(
+        settings=settings, states=[PAUSED], progress=None, stats=BackfillStats(), sizer=SimpleNamespace(size=1),
+        monitor=SimpleNamespace(errors=()), unsettled=0,
+    )  # fmt: skip
+    assert line in render(backfill_view.make_progress_panel(job))
+    assert line in render(scan_view.make_progress_panel(job, 0.0, [PAUSED]))
+    assert line in render(crawl_view.build_panel(CrawlSettings(out=store), {"workers": 1}, None, [PAUSED]))
+
+
+def read_words(panel: RenderableType) -> str:
+    return " ".join(render(panel).replace("│", " ").split())
+
+
+@pytest.mark.parametrize("name", sorted(crawl_view.SERIOUS))
+def test_the_panel_of_a_crawl_names_no_ready_hosts_while_none_is_fetched(name: Any) -> None:
+    now = status(ready=5_000, lanes=700)
+    panel = crawl_view.build_panel(CrawlSettings(out="big"), {"workers": 1}, now, [RunState(name, "why", 1.0)])
+    assert "some ready now" not in read_words(panel)
+    assert "some ready now" in read_words(crawl_view.build_panel(CrawlSettings(out="big"), {}, now))

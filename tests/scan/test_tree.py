@@ -12,7 +12,7 @@ from swath import Item
 from swath.scan.path_keys import key_to_path
 from swath.scan.sources import filesystems, tree
 from swath.scan.sources.filesystems import DirectoryEntry, LocalTree
-from swath.scan.sources.source import SourceFinding
+from swath.scan.sources.source import ReadCounts, SourceFinding
 from swath.scan.sources.tree import TreeSource
 from tests.scan import checks
 from tests.scan.driving import scan
@@ -306,3 +306,45 @@ def test_batches_fit_into_a_payload(tmp_path: Path) -> None:
         (root / f"{number:03}{long}").write_bytes(b"")
     found = scan(root, tmp_path / "out.jsonl", check="every")
     assert len(found.findings) == 600
+
+
+def test_a_huge_directory_is_scanned_in_parts_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No part is empty, every name is in one of them, and the share counts a directory per part."""
+    monkeypatch.setattr(tree, "MAX_ENTRIES", 50)
+    names = {f"file {number}" for number in range(201)}
+    for name in names:
+        (tmp_path / name).touch()
+    source = TreeSource(str(tmp_path))
+    (first,) = source.list_first_items({})
+    steps = list(source.read(first.payload))
+    assert ReadCounts(folders_found=5, folders_listed=1) in steps, "five parts, rounded up"
+    parts = [step for step in steps if isinstance(step, Item)]
+    assert [part.key for part in parts] == [f"./ part {number} of 5" for number in range(1, 6)]
+    found = []
+    for part in parts:
+        steps = list(source.read(part.payload))
+        keys = [record.key for step in steps if isinstance(step, list) for record in step]
+        assert ReadCounts(listed=len(keys), folders_listed=1) in steps
+        assert 20 <= len(keys) <= 60
+        found += keys
+    assert sorted(found) == sorted(names)
+
+
+@pytest.mark.parametrize("number", [50, 51])
+def test_a_directory_is_cut_only_if_it_has_too_many_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(tree, "MAX_ENTRIES", 50)
+    for name in range(number):
+        (tmp_path / str(name)).touch()
+    steps = list(TreeSource(str(tmp_path)).read({"dir": ""}))
+    assert sum(isinstance(step, Item) for step in steps) == (2 if number == 51 else 0)
+    assert sum(len(step) for step in steps if isinstance(step, list)) == (0 if number == 51 else 50)
+
+
+def test_a_recheck_covers_the_part_that_could_not_be_listed(tmp_path: Path) -> None:
+    source = TreeSource(str(tmp_path / "gone"))
+    source._tree = LocalTree(str(tmp_path / "gone"))
+    steps = list(source.read({"dir": "", "bucket": [2, 5]}))
+    (found,) = (step for step in steps if isinstance(step, SourceFinding))
+    assert source.find_unread_part(found.key, {"data": found.finding.data}) == {"dir": "", "bucket": [2, 5]}

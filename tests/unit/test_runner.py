@@ -341,8 +341,20 @@ async def test_out_of_time_an_outcome_counts_but_silence_is_not_done() -> None:
     assert (summary.died, summary.retried, summary.done) == (1, 1, 0)
 
 
-async def test_a_handler_that_ignores_its_time_limit_keeps_its_worker_and_item() -> None:
-    go_on = asyncio.Event()
+async def test_a_handler_that_ignores_its_time_limit_keeps_its_worker_and_item(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The log says so once, however often the dispatcher looks."""
+    monkeypatch.setattr(dispatcher, "TICK", 0.01)
+    go_on, looks = asyncio.Event(), asyncio.Semaphore(0)
+    warn = dispatcher.Dispatcher._warn_about_stuck_handlers
+
+    def count_looks(self: dispatcher.Dispatcher, now: float) -> None:
+        warn(self, now)
+        if b.log.of("is still running"):
+            looks.release()
+
+    monkeypatch.setattr(dispatcher.Dispatcher, "_warn_about_stuck_handlers", count_looks)
 
     async def handler(item: Item) -> None:
         while not go_on.is_set():
@@ -355,10 +367,14 @@ async def test_a_handler_that_ignores_its_time_limit_keeps_its_worker_and_item()
         await b.frontier.add(["deaf", "other"])
         running = asyncio.create_task(b.frontier.run(handler, workers=1, timeout=0.05, grace=0, until="idle"))
         await b.log.saw("'deaf' is still running")
+        for _ in range(5):
+            await asyncio.wait_for(looks.acquire(), 20)
+        warnings = len(b.log.of("is still running"))
         assert await b.state("deaf") == "claimed"
         assert await b.state("other") == "ready"
         go_on.set()
         summary = await running
+    assert warnings == 1
     assert (summary.retried, summary.done) == (1, 1)
 
 

@@ -12,6 +12,7 @@ from swath.backfill.ranges import END, PlanStep, Slice, parse_work
 from swath.backfill.self_deadlock import SelfDeadlock
 from swath.backfill.stats import BackfillStats
 from swath.backfill.tail import POLL_SECONDS, TailFollower
+from swath.tables.definition import TableChanged
 from swath.tables.slice_sizer import SliceSizer
 from swath.tables.table import Key, Table
 
@@ -24,7 +25,7 @@ PAUSE_SECONDS = 1.0  # before an item that was released during a pause is claime
 class BackfillHandler:
     """Handles the items of a backfill. `pause_reason` returns why no slice may start now, or None.
 
-    `record_error` is that of `RunMonitor`.
+    `record_error` is that of `RunMonitor`. `stop_after_change` ends the run because the table has changed.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class BackfillHandler:
         follower: TailFollower | None,
         pause_reason: Callable[[], str | None],
         record_error: Callable[..., None],
+        stop_after_change: Callable[[TableChanged], None],
     ) -> None:
         self._table = table
         self._operation = operation
@@ -47,6 +49,7 @@ class BackfillHandler:
         self._follower = follower
         self._pause_reason = pause_reason
         self._record_error = record_error
+        self._stop_after_change = stop_after_change
 
     async def __call__(self, item: Item, connection: Any) -> Outcome:
         if self._pause_reason() is not None:
@@ -56,8 +59,28 @@ class BackfillHandler:
             if isinstance(work, PlanStep):
                 return await self._plan(item, work)
             return await self._process(item, work, connection)
+        except TableChanged as change:
+            return self._stop(item, change)
         except timeouts.UNAVAILABLE as error:
             raise StoreUnavailable(f"lost the connection to {self._table.label}: {error}") from error
+        except timeouts.INVALID as error:
+            try:
+                await self._explain(error, connection)
+            except TableChanged as change:
+                return self._stop(item, change)
+            raise
+
+    def _stop(self, item: Item, change: TableChanged) -> Outcome:
+        self._stop_after_change(change)
+        return item.release(started=False)
+
+    async def _explain(self, error: Exception, connection: Any) -> None:
+        """Raise TableChanged if that is why the database rejects a statement that it accepted before."""
+        try:
+            await self._table.check_unchanged(connection, columns=True)
+        except TableChanged as change:
+            message = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
+            raise TableChanged(f"{change} ({message})") from error
 
     # Planning
 
@@ -101,6 +124,8 @@ class BackfillHandler:
             try:
                 async with timeouts.attempt(connection, self._sizer.target):
                     changed = await self._operation.apply(connection, after=work.lo, upto=upto)
+                    # The statement has locked the table, so that it cannot change before the commit.
+                    await self._table.check_unchanged(connection)
             except timeouts.OVERRUN as error:
                 self._stats.record_overrun(error)
                 if counted and rows <= 1:
@@ -111,7 +136,10 @@ class BackfillHandler:
                 return self._retry(item, error, reason=str(error), trace=error.trace)
             except SelfDeadlock as error:  # not counted as an error: it ends the run, and says so then
                 return _retry_later(item, str(error), traceback.format_exc())
+            except TableChanged:
+                raise
             except REJECTED as error:
+                await self._explain(error, connection)
                 reason, trace = _describe(error), traceback.format_exc()
                 self._record_error(item.key, reason, error=trace)
                 return item.dead(reason=reason, error=trace)

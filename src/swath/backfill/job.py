@@ -16,14 +16,13 @@ from swath import (
     StoreUnavailable,
     Summary,
     UsageError,
-    mask_password,
 )
-from swath.backfill import preflight, timeouts
+from swath.backfill import preflight, resume, timeouts
 from swath.backfill.database_identity import identify_database, is_same_database
 from swath.backfill.handler import PAUSE_SECONDS, BackfillHandler
 from swath.backfill.load_signals import LoadSignals
 from swath.backfill.operations import FunctionOperation, Operation, SetOperation, SqlOperation
-from swath.backfill.progress import Progress, read_description, read_progress
+from swath.backfill.progress import Progress, read_progress
 from swath.backfill.ranges import END, PlanStep, parse_work
 from swath.backfill.self_deadlock import DeadlockWatcher, NoWatcher, PostgresWatcher, SqliteWatcher
 from swath.backfill.settings import BackfillSettings
@@ -32,6 +31,7 @@ from swath.backfill.stats import BackfillStats
 from swath.backfill.tail import TailFollower
 from swath.backfill.throttle import Throttle
 from swath.import_path import import_function
+from swath.tables.definition import TableChanged
 from swath.tables.open import open_table
 from swath.tables.slice_sizer import SliceSizer
 from swath.tables.table import Key, Table
@@ -73,6 +73,7 @@ class BackfillJob:
         self.throttle: Throttle | None = None
         self._threads = threads
         self._watcher = watcher
+        self._change: TableChanged | None = None
         self._stop = stop
         self._report = report
 
@@ -116,6 +117,15 @@ class BackfillJob:
             states = tuple(state for state in states if state.name not in ("pacing", "delayed"))
         return [*states, throttled]
 
+    @asynccontextmanager
+    async def notice_changes(self) -> AsyncIterator[None]:
+        """Raise TableChanged instead of a database error if the table has changed since it was opened."""
+        try:
+            yield
+        except timeouts.INVALID:
+            await self.table.check_unchanged(columns=True)
+            raise
+
     async def check(self) -> None:
         """Raise UsageError for anything that would fail later, before anything is created."""
         settings = self.settings
@@ -143,6 +153,7 @@ class BackfillJob:
         if not resumed:
             await frontier.add(await self._make_first_item())
             await self.check_frontier(frontier)  # another process may have started a different one at the same time
+        await resume.record_definition(frontier, self.table)
         if self.settings.follow and (end := (await frontier.facts([END])).get(END)) is not None:
             step = parse_work(end)  # an earlier run without --follow planned everything up to here
             assert isinstance(step, PlanStep)
@@ -153,40 +164,12 @@ class BackfillJob:
 
     async def check_frontier(self, frontier: Frontier) -> bool:
         """Return whether the frontier holds this backfill. Raise UsageError if it holds something else."""
-        settings = self.settings
-        in_use = (await frontier.status()).begun  # read first: another process may start the backfill in between
-        about = await read_description(frontier)
-        if about is not None:
-            # Compare what the names resolve to: the same name may mean another table now, or another primary key.
-            resolved = {"table": self.table.description.name, "key": list(self.table.description.key_names)}
-            before = about["purpose"] | {"table": about["table"], "key": about["key_columns"]}
-            if different := _describe_differences(before, self._describe_purpose() | resolved):
-                await self._reject_other_backfill(frontier, different)
-        elif in_use:
-            option = "--name" if settings.store is None else "--store"
-            raise UsageError(
-                f"{mask_password(settings.store_url)} holds work that is not a backfill. Choose another {option}"
-            )
-        return about is not None
-
-    async def _reject_other_backfill(self, frontier: Frontier, started_with: str) -> None:
-        progress = await read_progress(frontier)
-        store = mask_password(self.settings.store_url)
-        option = "--name" if self.settings.store is None else "--store"
-        if progress is not None and progress.complete:
-            raise UsageError(
-                f"the backfill at {store} is complete; it was started with {started_with}. Start another one with a "
-                f"new {option}"
-            )
-        raise UsageError(
-            f"the backfill at {store} was started with {started_with}. Repeat these to resume it, or start another one "
-            f"with a new {option}"
-        )
+        return await resume.check_frontier(frontier, self.settings, self.table, purpose=self._describe_purpose())
 
     async def run(self, frontier: Frontier) -> Summary:
         """Process all slices, until the backfill is complete or a stop is requested.
 
-        Raise SelfDeadlock if the handler waits for its own slice.
+        Raise SelfDeadlock if the handler waits for its own slice, and TableChanged if the table does not fit any more.
         """
         settings = self.settings
         throttle = Throttle(frontier, self._make_signals(), slowdown=lambda: self.sizer.slowdown, report=self._report)
@@ -222,7 +205,16 @@ class BackfillJob:
             await asyncio.gather(*background, return_exceptions=True)
         if self._watcher.failure is not None:
             raise self._watcher.failure
+        if self._change is not None:
+            raise TableChanged(
+                f"the table changed while the backfill ran: {self._change}. Undo the change and run the same command "
+                f"again to resume, or start another backfill with a new {resume.get_store_option(settings)}"
+            ) from self._change
         return summary
+
+    def _stop_after_change(self, change: TableChanged) -> None:
+        self._change = self._change or change
+        self._stop.request("table-changed")
 
     def make_handler(self, *, pause_reason: Callable[[], str | None]) -> BackfillHandler:
         return BackfillHandler(
@@ -234,6 +226,7 @@ class BackfillJob:
             follower=TailFollower(self.table) if self.settings.follow else None,
             pause_reason=pause_reason,
             record_error=self.monitor.record_error,
+            stop_after_change=self._stop_after_change,
         )
 
     async def _make_first_item(self) -> Item:
@@ -322,18 +315,6 @@ def _make_watcher(settings: BackfillSettings, table: Table, on_failure: Callable
     from swath.tables.postgres import connect_blocking
 
     return PostgresWatcher(lambda: connect_blocking(settings.db), on_failure=on_failure)
-
-
-def _describe_differences(before: dict[str, Any], now: dict[str, Any]) -> str:
-    """Return the flags of `before` that differ from those of `now`, with their values, and those that it lacks."""
-    changed = [name for name in before | now if before.get(name) != now.get(name)]
-    given = [f"{_to_flag(name)} {before[name]!r}" for name in changed if before.get(name) is not None]
-    missing = [_to_flag(name) for name in changed if before.get(name) is None]
-    return ", ".join([*given, *(["without " + " and ".join(missing)] if missing else [])])
-
-
-def _to_flag(name: str) -> str:
-    return {"first": "--from", "last": "--to"}.get(name, f"--{name}")
 
 
 def _to_list(key: Key | None) -> list[Any] | None:

@@ -22,6 +22,7 @@ class TimedOut(Exception):
 Errors = tuple[type[Exception], ...]
 OVERRUN: Errors = (TimedOut,)  # retry with fewer rows
 REJECTED: Errors = (sqlite3.DataError, sqlite3.IntegrityError)  # a retry would fail the same way
+INVALID: Errors = (sqlite3.OperationalError,)  # the statement is wrong, or a name in it; for SQLite also others
 WRONG_STATE: Errors = ()  # not possible in this transaction, such as a write in a read-only one
 UNAVAILABLE: Errors = ()  # no connection to the database; wait and retry
 
@@ -30,6 +31,7 @@ try:
 
     OVERRUN += (pg.QueryCanceled, pg.DeadlockDetected, pg.SerializationFailure, pg.LockNotAvailable)
     REJECTED += (pg.DataError, pg.IntegrityError, pg.ProgrammingError, pg.NotSupportedError)
+    INVALID += (pg.ProgrammingError,)
     WRONG_STATE += (pg.InternalError,)
     UNAVAILABLE += (pg.OperationalError, pg.InterfaceError)
 except ImportError:

@@ -122,7 +122,8 @@ def backfill(
     ] = 60.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done and change nothing")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Run even if a crash could change rows twice with a different result")
+        bool,
+        typer.Option("--force", help="Run even if rows could be changed twice, or the table changed since the start"),
     ] = False,
     where: Annotated[
         str | None,

@@ -55,10 +55,11 @@ class BackfillCommand:
                     job = await stack.enter_async_context(
                         BackfillJob.open(settings, stop=self._stop, report=self._report)
                     )
-                    await job.check()
-                    await self._read_earlier_progress(job)  # refuse before anything is created
-                    frontier = await stack.enter_async_context(open_frontier(settings))
-                    start = await job.start(frontier)
+                    async with job.notice_changes():
+                        await job.check()
+                        await self._read_earlier_progress(job)  # refuse before anything is created
+                        frontier = await stack.enter_async_context(open_frontier(settings))
+                        start = await job.start(frontier)
                 answer.count_in_flight = lambda: job.monitor.in_flight
                 self._print_start(job, start)
                 began, stopped_by = time.monotonic(), "done"
@@ -135,7 +136,10 @@ class BackfillCommand:
 
     async def dry_run(self) -> int:
         """Print what a run would do. Change nothing."""
-        async with BackfillJob.open(self._settings, stop=self._stop, report=self._report) as job:
+        async with (
+            BackfillJob.open(self._settings, stop=self._stop, report=self._report) as job,
+            job.notice_changes(),
+        ):
             await job.check()
             earlier = await self._read_earlier_progress(job)
             plan = [pair async for pair in _describe_plan(job, earlier)]

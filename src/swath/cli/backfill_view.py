@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 
 from swath.backfill.job import BackfillJob, StartInfo
@@ -60,7 +60,7 @@ def get_rate(job: BackfillJob, seconds: float | None) -> float:
 
 
 def list_facts(job: BackfillJob, *, seconds: float | None = None) -> Iterator[tuple[str, str]]:
-    """Yield names and values for the panel, or for the summary of a run that took `seconds`."""
+    """Yield names and values for the panel, or for the summary of a run that took `seconds`. The states are apart."""
     stats, progress = job.stats, job.progress
     rate = f"   {get_rate(job, seconds):,.0f}/s" if stats.rows or seconds is None else ""
     yield "rows", f"{stats.rows:,} processed, {stats.changed:,} changed by this run{rate}"
@@ -77,21 +77,22 @@ def list_facts(job: BackfillJob, *, seconds: float | None = None) -> Iterator[tu
         if progress.dead:
             yield "dead", pluralize(progress.dead, "slice")
     yield from run_view.list_error_rows(job.monitor.errors)
-    yield from run_view.list_state_rows(job.states, job.settings.store_url)
 
 
 def make_progress_panel(job: BackfillJob) -> RenderableType:
     """Return the live display."""
     progress = job.progress
-    bar = None
+    footer: list[RenderableType] = []
     if progress is not None and progress.share is not None:
-        bar = ProgressBar(total=1.0, completed=progress.share, width=BAR_WIDTH)
-    return make_panel(f"backfill of {job.settings.table}", list_facts(job), footer=bar)
+        footer.append(ProgressBar(total=1.0, completed=progress.share, width=BAR_WIDTH))
+    footer += run_view.format_states(job.states, job.settings.store_url)
+    return make_panel(f"backfill of {job.settings.table}", list_facts(job), footer=Group(*footer))
 
 
 def format_line(job: BackfillJob) -> str:
     """Return the progress as one line, for logs."""
-    return ", ".join(f"{name}: {value}" for name, value in list_facts(job))
+    states = run_view.list_state_rows(job.states, job.settings.store_url)
+    return ", ".join(run_view.format_rows([*list_facts(job), *states]))
 
 
 def to_json(job: BackfillJob, *, seconds: float | None = None) -> dict[str, Any]:

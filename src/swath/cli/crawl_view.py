@@ -5,7 +5,6 @@ were ever seen, not those with queued URLs, so the panel can only give an upper 
 tell whether any host is ready. If none is, every queued URL waits for politeness.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -27,7 +26,6 @@ MAX_SLOW_HOSTS = 3
 SLOW_SECONDS = 1.0
 HANDLER_ERRORS = "internal errors"  # of the page handler: bugs of swath
 SERIOUS = {"stopping", "store away", "disk full", "paused", "leased"}
-_COMMAND, _COMMAND_LINE = re.compile(" ?`(swath [^`]+)`[ ]?"), r"\n  \1\n"  # on a line of its own it can be copied
 LONG_WAIT = 2  # delays; if nothing is ready for longer, hosts are blocked for another reason than the delay
 
 # What --lane paces. Lanes of addresses begin as lanes of hosts, and both are counted.
@@ -110,19 +108,18 @@ def build_panel(
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="cyan", no_wrap=True)
     grid.add_column(overflow="ellipsis")
-    for name, value in _list_panel_rows(settings, stats, status, workers):
+    stands_still = any(state.name in SERIOUS for state in states)
+    for name, value in _list_panel_rows(settings, stats, status, workers, stands_still=stands_still):
         grid.add_row(name, Text(escape(value)))
     for name, value in run_view.list_error_rows(errors, name=HANDLER_ERRORS):
         grid.add_row(name, Text(escape(value)), style="red")
-    body: list[RenderableType] = [grid]
-    for name, value in run_view.list_state_rows(states, settings.out):
-        body.append(Text(f"\n{name}: {_COMMAND.sub(_COMMAND_LINE, escape(value))}", style="yellow"))
+    body: list[RenderableType] = [grid, *run_view.format_states(states, settings.out)]
     title = Text(f"crawling into {escape(settings.out)}", style="bold")
     return Panel(Group(*body), title=title, title_align="left", border_style="dim", expand=False)
 
 
 def _list_panel_rows(
-    settings: CrawlSettings, stats: Mapping[str, Any], status: Status | None, workers: int
+    settings: CrawlSettings, stats: Mapping[str, Any], status: Status | None, workers: int, *, stands_still: bool
 ) -> Iterator[tuple[str, str]]:
     seconds = max(stats.get("seconds", 0.0), 0.001)
     pages, rate = stats.get("pages", 0), stats.get("rate", 0.0)
@@ -133,7 +130,8 @@ def _list_panel_rows(
         delayed = f" ({status.delayed:,} waiting for a retry)" if status.delayed else ""
         yield "queued", f"{queued:,}{delayed}{left}"
         active = f"at most {max_lanes_with_urls(status):,} with URLs left"
-        yield f"{LANE_NOUNS[settings.lane]}s", f"{status.lanes:,} seen, {active}{_format_next_ready(settings, status)}"
+        next_ready = "" if stands_still else _format_next_ready(settings, status)
+        yield f"{LANE_NOUNS[settings.lane]}s", f"{status.lanes:,} seen, {active}{next_ready}"
     of = f" of {workers:,}" if workers else ""
     yield "in flight", f"{stats.get('in_flight', 0):,}{of}"
     yield "received", f"{format_size(stats.get('bytes', 0))} in {format_duration(seconds)}"

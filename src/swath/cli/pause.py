@@ -10,6 +10,7 @@ from swath.cli.exit_codes import ExitCode
 from swath.cli.formatting import pluralize
 from swath.cli.lane_names import find_lane, print_unknown_lane
 from swath.cli.options import CreateOption, JSONOption, StoreOption
+from swath.cli.store_argument import format_store_option
 from swath.cli.terminal import print_json, print_line
 
 LaneArgument = Annotated[
@@ -40,7 +41,7 @@ async def _pause(store: str | None, lane: str | None, create: bool, json: bool) 
             await print_unknown_lane(frontier, lane, can_create=True)
             return ExitCode.NEGATIVE
         await frontier.pause(lane)
-        data, text = await describe_pause(frontier, lane)
+        data, text = await describe_pause(frontier, lane, store)
     if new:
         text += " No item was ever added to this lane."
     if json:
@@ -50,15 +51,17 @@ async def _pause(store: str | None, lane: str | None, create: bool, json: bool) 
     return ExitCode.OK
 
 
-async def describe_pause(frontier: Frontier, lane: str | None) -> tuple[dict[str, Any], str]:
+async def describe_pause(frontier: Frontier, lane: str | None, store: str | None) -> tuple[dict[str, Any], str]:
     """Return whether a lane or the frontier is paused, as data and as a sentence."""
+    option = format_store_option(store)
     status = await frontier.status()
     if lane is None:
         in_flight = f"; {pluralize(status.claimed, 'item')} still in flight" if status.claimed else ""
         text = (
-            f"The frontier is paused{in_flight}. Run swath resume to continue."
+            f"The frontier is paused{in_flight}. Run `swath resume{option}` to continue."
             if status.paused
-            else "The frontier is running. Lanes that were paused one by one stay paused: swath lanes --paused."
+            else "The frontier is running. Lanes that were paused one by one stay paused: "
+            f"`swath lanes --paused{option}`."
         )
         return {"lane": None, "paused": status.paused, "frontier_paused": status.paused}, text
     found = await frontier.lane(lane)
@@ -66,5 +69,5 @@ async def describe_pause(frontier: Frontier, lane: str | None) -> tuple[dict[str
     text = f"Lane {lane} is {'paused' if paused else 'not paused'}"
     text += f", with {found.waiting:,} waiting and {found.in_flight:,} in flight." if found else "."
     if status.paused:
-        text += " The whole frontier is paused: run swath resume to continue."
+        text += f" The whole frontier is paused: run `swath resume{option}` to continue."
     return {"lane": lane, "paused": paused, "frontier_paused": status.paused}, text

@@ -27,7 +27,7 @@ async def _resume(store: str | None, lane: str | None, json: bool) -> int:
             await print_unknown_lane(frontier, lane)
             return ExitCode.NEGATIVE
         await frontier.resume(lane)
-        data, text = await describe_pause(frontier, lane)
+        data, text = await describe_pause(frontier, lane, store)
     if json:
         print_json(data)
     else:

@@ -5,8 +5,10 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from rich.text import Text
+
 from swath import HandlerError, RunState, mask_password
-from swath.cli.formatting import format_duration
+from swath.cli.formatting import escape, format_duration
 from swath.cli.interrupts import AGAIN
 
 LINE_SECONDS = 10.0  # between progress lines
@@ -16,6 +18,7 @@ LASTING = {"store away", "disk full", "paused", "throttled", "leased"}  # states
 MIN_SHOWN_SECONDS = 2.0
 
 _COMMAND = re.compile("`swath (?:resume|lanes)")  # in the text of a state, which does not know its store
+_QUOTED, _ON_ITS_LINE = re.compile(" ?`(swath [^`]+)`[ ]?"), r"\n  \1\n"
 
 
 class LineTimer:
@@ -38,6 +41,14 @@ def list_state_rows(states: Sequence[RunState], store: str) -> Iterator[tuple[st
     """Yield a row for each state. `store` is the URL for commands to copy."""
     for state in states:
         yield state.name, _describe(state, store)
+
+
+def format_states(states: Sequence[RunState], store: str) -> list[Text]:
+    """Return the states for a panel. Each command is on a line of its own, so that it can be copied from the panel."""
+    return [
+        Text(f"\n{name}: {_QUOTED.sub(_ON_ITS_LINE, escape(value))}".rstrip("\n"), style="yellow")
+        for name, value in list_state_rows(states, store)
+    ]
 
 
 def _describe(state: RunState, store: str) -> str:

@@ -97,8 +97,7 @@ class ScanCommand:
         with open_live_display(transient=True) as draw:
             while True:
                 rate.record(job, time.monotonic())
-                rows = view.list_run_rows(self._settings, job.monitor.states, job.monitor.errors)
-                draw(view.make_progress_panel(job, rate.current, rows))
+                draw(view.make_progress_panel(job, rate.current, job.monitor.states, job.monitor.errors))
                 await asyncio.sleep(REFRESH_SECONDS)
 
     async def _show_lines(self, job: ScanJob, rate: view.Rate) -> None:

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 
 from swath import HandlerError, RunState
@@ -92,11 +92,13 @@ def format_line(
     return ", ".join(filter(None, [*parts, *run_view.format_rows(run_rows)]))
 
 
-def make_progress_panel(job: ScanJob, rate: float, run_rows: Sequence[tuple[str, str]] = ()) -> RenderableType:
-    """Return the live display. `run_rows` are those of `list_run_rows`."""
+def make_progress_panel(
+    job: ScanJob, rate: float, states: Sequence[RunState] = (), errors: Sequence[HandlerError] = ()
+) -> RenderableType:
+    """Return the live display."""
     progress = job.progress
     rows: list[tuple[str, str]] = []
-    bar = None
+    footer: list[RenderableType] = []
     if progress is not None:
         status = progress.status
         rows += list_progress(progress, rate=rate)
@@ -105,9 +107,10 @@ def make_progress_panel(job: ScanJob, rate: float, run_rows: Sequence[tuple[str,
         rows.append(("slices", f"{status.done:,} done, {status.waiting:,} waiting, {status.dead:,} dead"))
         rows.append(("open", _format_codes(progress.counts)))
         if progress.share is not None:
-            bar = ProgressBar(total=1.0, completed=progress.share, width=BAR_WIDTH)
-    rows += run_rows
-    return make_panel(f"scanning {job.settings.get_identity()['source']}", rows, footer=bar)
+            footer.append(ProgressBar(total=1.0, completed=progress.share, width=BAR_WIDTH))
+    rows += run_view.list_error_rows(errors)
+    footer += run_view.format_states(states, job.settings.store_url)
+    return make_panel(f"scanning {job.settings.get_identity()['source']}", rows, footer=Group(*footer))
 
 
 def list_facts(report: ScanReport, seconds: float) -> Iterator[tuple[str, str]]:

@@ -1,9 +1,7 @@
 """`swath status`: exact counters, checkpoints and settings of a frontier; live with --watch."""
 
 import asyncio
-import os
 import re
-import shlex
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any
@@ -27,7 +25,7 @@ from swath.cli.status_view import (
     to_json,
 )
 from swath.cli.status_waits import read_waits
-from swath.cli.store_argument import choose_frontier, find_frontier, list_frontiers, resolve_store
+from swath.cli.store_argument import choose_frontier, find_frontier, format_store_option, list_frontiers, resolve_store
 from swath.cli.terminal import (
     is_terminal,
     make_console,
@@ -94,16 +92,9 @@ async def _show_once(store: str | None, partitions: bool, json: bool) -> None:
         more = {"frontiers": [await _describe_frontier(other) for other in others]} if len(others) > 1 else {}
         print_json(to_json(view) | more)
     elif is_terminal():
-        print_status(view, partitions, argument=_spell_store(store))
+        print_status(view, partitions, argument=format_store_option(store))
     else:
         print_pairs(list_facts(view, partitions))
-
-
-def _spell_store(store: str | None) -> str:
-    """Return what the user has to add to another command to name the same store."""
-    if not store or store == os.environ.get("SWATH_STORE"):
-        return ""
-    return f" --store {shlex.quote(mask_password(store))}"
 
 
 async def _watch(store: str | None, every: float | None, partitions: bool, json: bool) -> None:

@@ -5,6 +5,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -201,3 +202,10 @@ def _join(names: Iterator[str] | Sequence[str]) -> str:
     shown = list(names)
     more = f" and {len(shown) - MAX_SHOWN} more" if len(shown) > MAX_SHOWN else ""
     return ", ".join(shown[:MAX_SHOWN]) + more
+
+
+def format_store_option(store: str | None) -> str:
+    """Return what the user has to add to another command to name the same store."""
+    if not store or store == os.environ.get("SWATH_STORE"):
+        return ""
+    return f" --store {shlex.quote(mask_password(store))}"

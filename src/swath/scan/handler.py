@@ -14,6 +14,7 @@ from swath.scan.counts import CounterNames
 from swath.scan.finding import Finding, LineContext
 from swath.scan.item_scan import ItemScan
 from swath.scan.sources.source import Source
+from swath.tables.definition import TableChanged
 from swath.worker_threads import WorkerThreads
 
 READ_FACTOR = 5  # times --timeout: how long a source may take to read its next records
@@ -41,7 +42,7 @@ class ScanHandler:
         stop: Stop,
         threads: WorkerThreads,
     ) -> None:
-        self.failure: BadCheck | None = None
+        self.failure: BadCheck | TableChanged | None = None
         self._source = source
         self._checker = checker
         self._counter_names = counter_names
@@ -72,6 +73,10 @@ class ScanHandler:
             except BadCheck as error:
                 self.failure = self.failure or error
                 self._stop.request("bad-check")
+                return item.release()
+            except TableChanged as error:
+                self.failure = self.failure or error
+                self._stop.request("table-changed")
                 return item.release()
             if isinstance(result, bytes):
                 discovered = [_join_round(item, found) for found in scan.discovered]

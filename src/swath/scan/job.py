@@ -16,6 +16,7 @@ from swath.scan.output import FindingsOutput
 from swath.scan.progress import SAMPLES, ScanProgress, read_progress, sample_share
 from swath.scan.settings import ScanSettings
 from swath.scan.sources.source import Source
+from swath.tables.definition import TableChanged
 from swath.worker_threads import WorkerThreads
 
 GRACE_SECONDS = 10.0  # for items in flight after a stop
@@ -83,6 +84,11 @@ class ScanJob:
                 stop=self.stop,
                 monitor=self.monitor,
             )
+            if isinstance(handler.failure, TableChanged):
+                raise TableChanged(
+                    f"the table changed while the scan ran, so records may be missed: {handler.failure}. "
+                    f"{workspace.advise_restart(settings)}"
+                ) from handler.failure
             if handler.failure is not None:
                 raise handler.failure
             if summary.stopped_by == "done":

@@ -3,6 +3,8 @@
 import errno
 from typing import IO, Any, Literal, Protocol
 
+from swath import UsageError
+
 Kind = Literal["file", "link"]
 
 _CODES = {errno.ENOENT: "vanished", errno.ENOTDIR: "vanished", errno.ESTALE: "vanished"}
@@ -57,9 +59,11 @@ class Record:
 
 
 class Opener(Protocol):
-    """Opens files of a tree."""
+    """Reads and replaces files of a tree."""
 
-    def open(self, path: str, mode: str) -> IO[bytes]: ...
+    def open(self, path: str) -> IO[bytes]: ...
+
+    def replace(self, path: str, content: bytes) -> None: ...
 
 
 class FileRecord:
@@ -88,10 +92,12 @@ class FileRecord:
         self.etag = etag
         self._opener = opener
 
-    def open(self, mode: Literal["rb", "wb"] = "rb") -> IO[bytes]:
-        """Open the file. The caller closes it. Raises `Unreadable`, an OSError."""
+    def open(self, mode: Literal["rb"] = "rb") -> IO[bytes]:
+        """Open the file for reading. The caller closes it. Raises `Unreadable`, an OSError."""
+        if mode != "rb":
+            raise UsageError(f"open({mode!r}): files are opened for reading only. Pass the new content to write()")
         try:
-            return self._opener.open(self.path, mode)
+            return self._opener.open(self.path)
         except OSError as error:
             raise Unreadable(error) from error
 
@@ -104,9 +110,11 @@ class FileRecord:
                 raise Unreadable(error) from error
 
     def write(self, content: bytes) -> None:
-        """Replace the content, for use in `fix`."""
-        with self.open("wb") as file:
-            file.write(content)
+        """Replace the content at once, for use in `fix`. Raises an OSError; the file is then as before."""
+        try:
+            self._opener.replace(self.path, content)
+        except FileNotFoundError as error:
+            raise Unreadable(error) from error
 
     def __repr__(self) -> str:
         return f"<FileRecord {self.key}: {self.size} bytes>"

@@ -106,8 +106,14 @@ async def _check_resumable(settings: ScanSettings, source: Source, known: Mappin
         )
     changed = await asyncio.to_thread(source.explain_change, known["state"])
     if changed is not None:
-        anew = "another --out and --store" if settings.store else "--fresh"
-        raise UsageError(f"{changed}, so the keys of findings may be wrong. Start over with {anew}")
+        raise UsageError(
+            f"{changed}, so records may be missed, and the keys of findings may be wrong. {advise_restart(settings)}"
+        )
+
+
+def advise_restart(settings: ScanSettings) -> str:
+    """Return what to do if the source changed, so that this scan cannot continue."""
+    return f"Start over with {'another --out and --store' if settings.store else '--fresh'}"
 
 
 async def _iterate_in_thread(items: Any) -> AsyncIterator[Item]:

@@ -8,12 +8,20 @@ from typing import Any, Self
 
 import psycopg
 from psycopg import errors as pg
+from psycopg.rows import tuple_row
 
 from swath import StoreUnavailable, UsageError
 from swath.tables import keyset
+from swath.tables.definition import Definition, TableChanged, require_unchanged
 from swath.tables.identifiers import quote_identifier
 from swath.tables.lenient_loaders import register_lenient_loaders
 from swath.tables.postgres_catalog import describe
+from swath.tables.postgres_definition import (
+    FIND_NEW_NAME,
+    READ_DATABASE,
+    build_definition_query,
+    parse_definition_rows,
+)
 from swath.tables.table import Column, Description, Digest, Fragment, Key, RawRows, SliceEnd, TableRow
 
 CONNECT_TIMEOUT_SECONDS = 10
@@ -43,7 +51,9 @@ class PostgresTable:
     def __init__(self, dsn: str, label: str, *, connections: int) -> None:
         self.label = label
         self.description: Description
+        self.definition: Definition
         self.lower_bound: Key | None = None
+        self._database: str | None = None
         self._dsn = dsn
         self._free = asyncio.Semaphore(connections)
         self._idle: list[AsyncConnection] = []
@@ -57,6 +67,8 @@ class PostgresTable:
                 self.description = await describe(connection, table, key=key, label=label)
             # Check the privilege to read.
             await self._fetch_one(f"SELECT {self._list_key_texts()} FROM {self._name} AS t LIMIT 0", ())
+            self._database = await self._identify_database()
+            self.definition = await self._read_definition()
         except BaseException:
             await self.close()
             raise
@@ -65,6 +77,51 @@ class PostgresTable:
     async def close(self) -> None:
         while self._idle:
             await self._idle.pop().close()
+
+    # Notice changes
+
+    async def check_unchanged(self, connection: Any | None = None, *, columns: bool = False) -> None:
+        name = self.description.name
+        now = await self._fetch_definition(connection)
+        if now is None:
+            raise TableChanged(f"{name} does not exist any more: it was {await self._explain_absence()}")
+        require_unchanged(name, self.definition, now, columns=columns)
+
+    async def _fetch_definition(self, connection: Any | None) -> Definition | None:
+        if connection is None:
+            async with self._begin_reading() as own:
+                return await self._fetch_definition(own)
+        # The handler of a backfill may have changed the row factory of its connection.
+        cursor = connection.cursor(row_factory=tuple_row)
+        query = build_definition_query(connection)
+        values = {"table": self.description.quoted, "key": list(self.description.key_names)}
+        with translate_errors(self.label):
+            if isinstance(connection, psycopg.AsyncConnection):
+                rows = await (await cursor.execute(query, values)).fetchall()
+            else:
+                rows = await asyncio.to_thread(lambda: cursor.execute(query, values).fetchall())
+        return parse_definition_rows(rows, self.description.key_names, database=self._database)
+
+    async def _read_definition(self) -> Definition:
+        found = await self._fetch_definition(None)
+        if found is None:
+            raise TableChanged(f"{self.description.name} was just dropped or renamed")
+        return found
+
+    async def _explain_absence(self) -> str:
+        """Return what happened to the table."""
+        if self.definition.identity is None:
+            return "dropped or renamed"
+        oid = int(self.definition.identity.table)
+        row = await self._fetch_one(FIND_NEW_NAME, (oid, oid))
+        return "dropped" if row is None else f"renamed to {row[0]}"
+
+    async def _identify_database(self) -> str | None:
+        try:
+            row = await self._fetch_one(READ_DATABASE, ())
+        except (pg.ProgrammingError, UsageError):  # not permitted, or not known to a server that resembles PostgreSQL
+            return None
+        return None if row is None else str(row[0])
 
     # Find keys
 
@@ -247,10 +304,11 @@ class PostgresTable:
         register_lenient_loaders(connection)
         return connection
 
-    async def _fetch_one(self, statement: str, values: Sequence[Any]) -> tuple[Any, ...] | None:
+    async def _fetch_one(self, statement: str | bytes, values: Sequence[Any]) -> tuple[Any, ...] | None:
+        query = statement.encode() if isinstance(statement, str) else statement
         async with self._begin_reading() as connection:
             with translate_read_errors(self.label):
-                return await (await connection.execute(statement.encode(), values)).fetchone()
+                return await (await connection.execute(query, values)).fetchone()
 
     @property
     def _name(self) -> str:

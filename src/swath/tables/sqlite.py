@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 
 from swath import StoreUnavailable, UsageError
 from swath.tables import keyset
+from swath.tables.definition import Definition, KeyColumn, TableChanged, require_unchanged
 from swath.tables.identifiers import quote_identifier
 from swath.tables.sqlite_catalog import describe
 from swath.tables.sqlite_keys import decode_value, encode_value, parse_value
@@ -29,7 +30,9 @@ class SqliteTable:
     def __init__(self, path: str) -> None:
         self.label = path
         self.description: Description
+        self.definition: Definition
         self.lower_bound: Key | None = None
+        self._schema_version = 0  # in which the definition is known to hold
         self._reader = _connect(path)
         self._writer = _connect(path)
         self._reading = asyncio.Lock()
@@ -43,6 +46,7 @@ class SqliteTable:
         try:
             with translate_errors(path):
                 self.description = await self._read(lambda connection: describe(connection, table, key=key, label=path))
+                self.definition = _define(self.description)
         except BaseException:
             await self.close()
             raise
@@ -51,6 +55,27 @@ class SqliteTable:
     async def close(self) -> None:
         self._reader.close()
         self._writer.close()
+
+    # Notice changes
+
+    async def check_unchanged(self, connection: Any | None = None, *, columns: bool = False) -> None:
+        """SQLite has no identity of a table: to change a table is to create it again under its name."""
+        if connection is None:
+            await self._read(lambda reader: self._check_unchanged(reader, columns))
+        else:
+            await call_interruptibly(connection, self._check_unchanged, connection, columns)
+
+    def _check_unchanged(self, connection: sqlite3.Connection, columns: bool) -> None:
+        (version,) = connection.execute("PRAGMA schema_version").fetchone()
+        if version == self._schema_version and not columns:
+            return
+        name = self.description.name
+        try:
+            now = _define(describe(connection, name, key=self.description.key_names, label=self.label))
+        except UsageError as error:
+            raise TableChanged(str(error).removesuffix(".")) from error
+        require_unchanged(name, self.definition, now, columns=columns)
+        self._schema_version = version
 
     # Find keys
 
@@ -280,6 +305,13 @@ def translate_read_errors(path: str) -> Iterator[None]:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:
             raise
         raise StoreUnavailable(f"{path}: {error}") from error
+
+
+def _define(description: Description) -> Definition:
+    key = tuple(
+        KeyColumn(column.name, column.type, (column.collation or "BINARY").upper()) for column in description.key
+    )
+    return Definition(None, key, {column.name: column.type for column in description.columns})
 
 
 def _placeholder(column: Column) -> str:

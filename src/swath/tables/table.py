@@ -9,6 +9,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from swath.tables.definition import Definition
+
 # One JSON value per key column. PostgreSQL's are texts. SQLite's are numbers, texts, {"hex": "…"} for blobs, and
 # {"real": "inf"} for numbers that JSON cannot hold.
 Key = tuple[Any, ...]
@@ -94,12 +96,20 @@ class Table(Protocol):
     """
 
     description: Description
+    definition: Definition  # when the table was opened
     lower_bound: Key | None  # rows below this key are ignored; None: no bound
     kind: str  # "postgresql" or "sqlite"
     label: str  # the database's URL or path without its password, for messages
 
     async def close(self) -> None:
         """Close all connections."""
+
+    async def check_unchanged(self, connection: Any | None = None, *, columns: bool = False) -> None:
+        """Raise TableChanged if the table is gone, is another one, or its key has another order than when opened.
+
+        If a transaction has locked the table or the database, pass its connection: the answer then holds until the
+        end of the transaction. With `columns`, all columns must have the same names and types.
+        """
 
     # Find keys
 

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from swath import MissingExtra, SwathError, UsageError
 from swath.scan.record import get_error_text
+from swath.scan.sources.replace_in_tree import is_temporary, replace_in_tree
 
 Kind = Literal["dir", "file", "link", "broken", "other"]
 
@@ -41,7 +42,11 @@ class FileTree(Protocol):
         """Return the entry with size and time. A link gets those of its target."""
         ...
 
-    def open(self, path: str, mode: str) -> IO[bytes]: ...
+    def open(self, path: str) -> IO[bytes]: ...
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Replace the content of an existing file."""
+        ...
 
 
 class LocalTree:
@@ -63,6 +68,8 @@ class LocalTree:
         with os.scandir(self._prefix + path if path else self._root) as entries:
             for entry in entries:
                 if entry.is_file(follow_symlinks=False):
+                    if is_temporary(entry.name):
+                        continue
                     yield tuple.__new__(DirectoryEntry, (entry.name, "file", None, None, None))
                 elif entry.is_dir(follow_symlinks=False):
                     yield DirectoryEntry(entry.name, "dir")
@@ -97,9 +104,12 @@ class LocalTree:
                 continue  # does not exist
         return False
 
-    def open(self, path: str, mode: str) -> IO[bytes]:
-        file: IO[bytes] = open(self._prefix + path, mode)  # noqa: SIM115  the caller closes it
+    def open(self, path: str) -> IO[bytes]:
+        file: IO[bytes] = open(self._prefix + path, "rb")  # noqa: SIM115  the caller closes it
         return file
+
+    def replace(self, path: str, content: bytes) -> None:
+        replace_in_tree(self._root, path, content)
 
 
 class RemoteTree:
@@ -127,9 +137,15 @@ class RemoteTree:
             return entry  # the listing was complete
         return _make_entry(entry.name, self._filesystem.info(self._full(path)))
 
-    def open(self, path: str, mode: str) -> IO[bytes]:
-        file: IO[bytes] = self._filesystem.open(self._full(path), mode)
+    def open(self, path: str) -> IO[bytes]:
+        file: IO[bytes] = self._filesystem.open(self._full(path), "rb")
         return file
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Object stores replace an object at once. Unlike a file object, this call never uploads a part of it."""
+        full = self._full(path)
+        self._filesystem.info(full)  # raises FileNotFoundError if it was deleted
+        self._filesystem.pipe_file(full, content)
 
     def _full(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root

@@ -2,12 +2,13 @@
 
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from swath import UsageError, mask_password
+from swath import SwathError, UsageError, mask_password
 from swath.scan.sources.row_keys import format_row_key, parse_row_key
-from swath.scan.sources.source import SourceSize
+from swath.scan.sources.source import ReadStep, SourceSize
 from swath.sync.portal import Portal
 from swath.tables.identifiers import quote_identifier
 from swath.tables.open import MAX_CONNECTIONS, open_table
@@ -58,14 +59,32 @@ class SyncTable:
     def names(self) -> Sequence[str]:
         return [column.name for column in self.table.description.columns]
 
+    def watch_changes(self, steps: Iterable[ReadStep]) -> Iterator[ReadStep]:
+        """Yield the steps of a read. Raise TableChanged if the table has changed since it was opened."""
+        with self._explain_errors():
+            yield from steps
+        self._portal.call(self.table.check_unchanged())
+
+    @contextmanager
+    def _explain_errors(self) -> Iterator[None]:
+        """Raise TableChanged instead of an error of the driver if the table has changed since it was opened."""
+        try:
+            yield
+        except SwathError:
+            raise
+        except Exception:
+            self._portal.call(self.table.check_unchanged(columns=True))
+            raise
+
     def measure(self) -> SourceSize:
         """Return the first and the last key, and an estimate of the number of rows."""
-        return {
-            "about_records": self._portal.call(self.table.estimate_rows()),
-            "first_key": self._portal.call(self.table.find_first_key()),
-            "last_key": self._portal.call(self.table.find_last_key()),
-            "text_key": self.table.description.key[0].is_text,
-        }
+        with self._explain_errors():
+            return {
+                "about_records": self._portal.call(self.table.estimate_rows()),
+                "first_key": self._portal.call(self.table.find_first_key()),
+                "last_key": self._portal.call(self.table.find_last_key()),
+                "text_key": self.table.description.key[0].is_text,
+            }
 
     def find_slice_end(self, limit: int, *, after: Key | None) -> tuple[Key, int] | None:
         """Return the key of the last of the next `limit` rows, and their number."""

@@ -9,6 +9,7 @@ from swath.scan.sources.row_keys import format_row_key
 from swath.scan.sources.slice_plan import make_plan_item, parse_slice, plan_slices
 from swath.scan.sources.source import ReadStep, Source, SourceSize, Task
 from swath.scan.sources.sync_table import MAX_READ, KeyRange, SyncTable
+from swath.tables.definition import describe_change, parse_definition
 from swath.tables.slice_sizer import LARGEST, SliceSizer
 from swath.tables.table import Key, TableRow
 
@@ -69,30 +70,37 @@ class TableSource(Source):
         return 1 if self._rows.kind == "postgresql" else 0
 
     def snapshot(self) -> Mapping[str, Any]:
-        return {"key": list(self._rows.table.description.key_names)}
+        table = self._rows.table
+        return {"key": list(table.description.key_names), "definition": table.definition.to_json()}
 
     def measure(self, snapshot: Mapping[str, Any]) -> SourceSize:
         return self._rows.measure()
 
     def explain_change(self, before: Mapping[str, Any]) -> str | None:
-        now = self.snapshot()
-        if before["key"] == now["key"]:
+        table = self._rows.table
+        names = list(table.description.key_names)
+        if before["key"] != names:
+            return f"{self._rows.label} was scanned by the key {', '.join(before['key'])}, not by {', '.join(names)}"
+        if "definition" not in before:  # the scan was begun by an earlier version
             return None
-        return f"{self._rows.label} was scanned by the key {', '.join(before['key'])}, not by {', '.join(now['key'])}"
+        return describe_change(table.description.name, parse_definition(before["definition"]), table.definition)
 
     def list_first_items(self, snapshot: Mapping[str, Any]) -> Iterable[Item]:
         return [make_plan_item(1, None)]
 
     def read(self, task: Task) -> Iterator[ReadStep]:
         if "plan" in task:
-            return plan_slices(task, self._find_end)
-        return self._read_slice(parse_slice(task))
+            return self._rows.watch_changes(plan_slices(task, self._find_end))
+        return self._rows.watch_changes(self._read_slice(parse_slice(task)))
 
     def fetch(self, keys: Sequence[str]) -> Iterator[ReadStep]:
-        yield self._make_keyed_records(self._rows.fetch_keys([self._rows.parse_key_text(text) for text in keys]))
+        return self._rows.watch_changes(self._fetch(keys))
 
     def close(self) -> None:
         self._rows.close()
+
+    def _fetch(self, keys: Sequence[str]) -> Iterator[ReadStep]:
+        yield self._make_keyed_records(self._rows.fetch_keys([self._rows.parse_key_text(text) for text in keys]))
 
     def _read_slice(self, part: KeyRange) -> Iterator[ReadStep]:
         began, rows = self._sizer.clock(), 0

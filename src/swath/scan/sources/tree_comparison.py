@@ -176,7 +176,7 @@ class TreeComparison(Source):
     def _hash(self, number: int, path: str) -> str:
         hashed = blake2b(digest_size=16)
         try:
-            with self._trees[number].open(path, "rb") as file:
+            with self._trees[number].open(path) as file:
                 while chunk := file.read(CHUNK):
                     hashed.update(chunk)
         except OSError as error:
