@@ -143,6 +143,8 @@ PAIRS = [
     equal("json and jsonb with a surrogate pair", pg("json", "'\"\\ud83d\\ude00\"'"), pg("jsonb", "'\"😀\"'")),
     equal("json that jsonb cannot hold", pg("json", "'[\"\\u0000\", 1]'"), pg("json", "'[\"\\u0000\",1]'")),
     different("json that jsonb cannot hold, with a difference", pg("json", "'\"\\ud800\"'"), pg("json", "'\"\\ud801\"'")),
+    equal("exponents in two databases", pg("jsonb", "'[1e300, 1e-300]'"), lite("JSON", "'[1E+300,0.1e-299]'")),
+    different("an exponent that would fill the memory", pg("jsonb", "'[1e9]'"), lite("JSON", "'[1e999999999]'")),
     different("json with a number that jsonb cannot hold", pg("json", "'1e999999'"), pg("json", "'1e999998'")),
     equal("a JSON number, which SQLite stores as a number", pg("jsonb", "'15'"), lite("JSON", "'15'")),
     different("jsonb and text", pg("jsonb", "'{}'"), lite("TEXT", "'{}'")),

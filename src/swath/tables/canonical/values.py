@@ -14,9 +14,7 @@ from typing import Any
 
 from swath.tables.canonical.form import Change
 
-# The digits that PostgreSQL's numeric can hold. They also bound the memory that 1e999999999 takes.
-MAX_WHOLE_DIGITS = 131_072
-MAX_FRACTION_DIGITS = 16_383
+MAX_ZEROS = 1_000  # that plain notation adds to a number: 1e999999999 would take a gigabyte
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,6})?")
 _SPECIAL = {"nan": "NaN", "inf": "Infinity", "infinity": "Infinity", "-inf": "-Infinity", "-infinity": "-Infinity"}
@@ -43,12 +41,14 @@ def _format_decimal(value: Decimal) -> str:
 
 
 def _format_literal(text: str) -> str | None:
-    """Return a number's literal in plain notation, or None if it has too many digits."""
+    """Return a number's literal in plain notation, or None if its exponent is too large."""
     value = Decimal(text)
     exponent = value.as_tuple().exponent
-    if not isinstance(exponent, int) or (value and value.adjusted() >= MAX_WHOLE_DIGITS):
+    if not value:
+        return "0"
+    if not isinstance(exponent, int) or max(value.adjusted(), -exponent) > len(text) + MAX_ZEROS:
         return None
-    return "0" if not value else None if exponent < -MAX_FRACTION_DIGITS else _format_decimal(value)
+    return _format_decimal(value)
 
 
 def parse_number(text: str) -> str | None:
