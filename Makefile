@@ -95,13 +95,13 @@ bench-scan: $(MEASURABLE) ## Measure scans beside plain loops; BENCH_ONLY, BENCH
 	$(MEASURING)/bin/python -m benchmarks.scan $(BENCH_ARGS)
 
 # Each round gets a fresh seed and prints it; SWATH_SEED=n make pytest repeats one.
-soak: $(INSTALLED) ## Run the stateful, crash and page parser tests with fresh seeds for SOAK_MINUTES (10)
+soak: $(INSTALLED) ## Run the stateful and crash tests and the fuzzers with fresh seeds for SOAK_MINUTES (10)
 	@end=$$(( $$(date +%s) + $(SOAK_MINUTES) * 60 )); round=0; \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
 		round=$$(( round + 1 )); seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); \
 		echo "soak round $$round, SWATH_SEED=$$seed"; \
 		SWATH_SOAK=1 SWATH_SEED=$$seed $(BIN)/python -m pytest -x tests/stateful tests/crash \
-			tests/crawl/test_page_bytes.py tests/crawl/test_tree_limits.py $(PYTEST_ARGS) || \
+			tests/crawl/test_page_bytes.py tests/crawl/test_tree_limits.py tests/scan/test_comparison_fuzz.py $(PYTEST_ARGS) || \
 			{ echo "failed with SWATH_SEED=$$seed" >&2; exit 1; }; \
 	done; \
 	echo "$$round rounds without a failure"

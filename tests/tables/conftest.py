@@ -2,7 +2,7 @@
 
 import secrets
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,19 @@ import psycopg
 import pytest
 import pytest_asyncio
 
+from swath.tables.canonical.form import ColumnForm
+from swath.tables.canonical.pairing import choose_forms
 from swath.tables.open import open_table
 from swath.tables.table import Table
 from tests.conftest import Server, fresh_database
 
 Open = Callable[..., Awaitable[Table]]
+
+
+async def build_forms(table: Table, names: Sequence[str]) -> list[ColumnForm]:
+    """The forms of columns that are compared with columns of the same types."""
+    types = await table.find_types()
+    return [choose_forms(name, types[name], types[name], loose=(), is_key=False)[0] for name in names]
 
 
 class Database:

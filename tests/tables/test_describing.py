@@ -6,7 +6,7 @@ import pytest
 
 from swath import StoreUnavailable, UsageError
 from swath.tables.open import open_table
-from tests.tables.conftest import Database, Open
+from tests.tables.conftest import Database, Open, build_forms
 
 REFUSED_BY_POSTGRES = {
     "view": ("CREATE VIEW {t} AS SELECT 1 AS id", "id", "is a view"),
@@ -151,7 +151,7 @@ async def test_names_are_quoted(a_database: Database, name: str, opened: Open) -
     end = await table.find_slice_end(2)
     assert end is not None
     assert end.rows == 2
-    assert (await table.digest_slice([key, other])).rows == 3
+    assert (await table.digest_slice(await build_forms(table, [key, other]))).rows == 3
     assert len(await table.fetch_keys([end.key])) == 1
 
 

@@ -13,7 +13,7 @@ import pytest
 from swath import StoreUnavailable
 from swath.tables.table import Key, Table
 from tests.locales import german
-from tests.tables.conftest import Database, Open
+from tests.tables.conftest import Database, Open, build_forms
 
 # What a key can be: its columns, and a statement that fills the table with some hundred rows in no order.
 POSTGRES = {
@@ -195,12 +195,12 @@ async def test_digests(a_database: Database, name: str, opened: Open) -> None:
             f"CREATE TABLE {table_name} (id integer PRIMARY KEY, v text, w text)", f"INSERT INTO {table_name} {filled}"
         )
     one, other = await opened(a_database, name), await opened(a_database, f"{name}b")
-    columns = ("id", "v", "w")
-    digest = await one.digest_slice(columns)
+    forms = await build_forms(one, ("id", "v", "w"))
+    digest = await one.digest_slice(forms)
     assert digest.rows == 3
-    assert digest == await other.digest_slice(columns)
-    assert await one.digest_slice(columns, after=await one.find_last_key()) == await other.digest_slice(
-        columns, after=await one.find_last_key()
+    assert digest == await other.digest_slice(forms)
+    assert await one.digest_slice(forms, after=await one.find_last_key()) == await other.digest_slice(
+        forms, after=await one.find_last_key()
     )
     for change in (
         "UPDATE {} SET w = 'x' WHERE id = 2",
@@ -210,7 +210,7 @@ async def test_digests(a_database: Database, name: str, opened: Open) -> None:
         "UPDATE {} SET id = 4 WHERE id = 1",
     ):
         a_database.do(change.format(f"{name}b"))
-        assert await other.digest_slice(columns) != digest
+        assert await other.digest_slice(forms) != digest
         a_database.do(f"DELETE FROM {name}b", f"INSERT INTO {name}b {filled}")
 
 

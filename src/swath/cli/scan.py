@@ -8,6 +8,7 @@ from swath import MissingExtra
 from swath.cli.command import check_optional_store, run_command
 from swath.cli.parsers import parse_duration
 from swath.scan.settings import ScanSettings
+from swath.tables.canonical.relaxations import ALL, RELAXATIONS
 
 COMPARE, OUTPUT = "Comparison", "Output"
 
@@ -105,6 +106,17 @@ def scan(
             rich_help_panel=COMPARE,
         ),
     ] = None,
+    loose: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--loose",
+            metavar="NAMES",
+            show_default="compare strictly",
+            help="Values of different types that --against takes as equal: "
+            f"{', '.join(RELAXATIONS)} or {ALL}; may be repeated",
+            rich_help_panel=COMPARE,
+        ),
+    ] = None,
     out: Annotated[
         str,
         typer.Option(
@@ -136,14 +148,14 @@ def scan(
         swath scan --source events.jsonl.gz --check checks:check_event --out findings.parquet
     """
     work = _scan(
-        source=source, against=against, check=check, fix=fix, key=key, columns=_split_columns(columns), out=out,
-        store=store, workers=workers, timeout=timeout, lease=lease, recheck=recheck, fresh=fresh,
-        json=json, quiet=quiet,
+        source=source, against=against, check=check, fix=fix, key=key, columns=_split_names(columns),
+        loose=_split_names(",".join(loose or ())), out=out, store=store, workers=workers, timeout=timeout, lease=lease,
+        recheck=recheck, fresh=fresh, json=json, quiet=quiet,
     )  # fmt: skip
     run_command(store, work)
 
 
-def _split_columns(text: str | None) -> tuple[str, ...]:
+def _split_names(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 

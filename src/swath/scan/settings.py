@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from swath import InvalidSetting, StoreURL, UsageError, mask_password
+from swath.tables.canonical.relaxations import parse_relaxations
 
 OUTPUT_SUFFIXES = (".jsonl", ".parquet")
 STORE_SUFFIXES = ("", "-wal", "-shm", "-turn")  # of the files of an SQLite frontier
@@ -23,6 +24,7 @@ class ScanSettings:
     fix: str | None = None
     key: str | None = None
     columns: tuple[str, ...] = ()
+    loose: tuple[str, ...] = ()
     out: str = "findings.jsonl"
     store: str | None = None
     workers: int = 4
@@ -46,6 +48,9 @@ class ScanSettings:
             raise UsageError("--against compares two sources, and --check checks one. Give only one of them")
         if self.against is None and self.columns:
             raise UsageError("--columns needs --against: it names the columns to compare")
+        if self.against is None and self.loose:
+            raise UsageError("--loose needs --against: it says which values of two tables are equal")
+        object.__setattr__(self, "loose", parse_relaxations(self.loose))
         if self.fresh and self.recheck:
             raise UsageError("--fresh discards the findings that --recheck needs. Give only one of them")
         if self.fresh and self.store is not None:
@@ -80,6 +85,7 @@ class ScanSettings:
             "check": self.check,
             "key": self.key,
             "columns": list(self.columns),
+            "loose": list(self.loose),
         }
 
 
@@ -92,7 +98,7 @@ def list_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Seque
     return [
         f"--{name} was {_format(before.get(name))} and is {_format(value)} now"
         for name, value in now.items()
-        if before.get(name) != value
+        if (before.get(name) or None) != (value or None)
     ]
 
 

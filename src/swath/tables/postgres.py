@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, Self
 
@@ -12,6 +12,10 @@ from psycopg.rows import tuple_row
 
 from swath import StoreUnavailable, UsageError
 from swath.tables import keyset
+from swath.tables.canonical.column_types import PostgresType
+from swath.tables.canonical.form import ColumnForm, finish_rows
+from swath.tables.canonical.postgres_sql import build_row_text
+from swath.tables.canonical.postgres_types import find_column_types
 from swath.tables.definition import Definition, TableChanged, require_unchanged
 from swath.tables.identifiers import quote_identifier
 from swath.tables.lenient_loaders import register_lenient_loaders
@@ -22,7 +26,7 @@ from swath.tables.postgres_definition import (
     build_definition_query,
     parse_definition_rows,
 )
-from swath.tables.table import Column, Description, Digest, Fragment, Key, RawRows, SliceEnd, TableRow
+from swath.tables.table import CanonicalRow, Column, Description, Digest, Fragment, Key, RawRows, SliceEnd, TableRow
 
 CONNECT_TIMEOUT_SECONDS = 10
 APPLICATION_NAME = "swath"
@@ -205,17 +209,49 @@ class PostgresTable:
         names = [column.name for column in (cursor.description or ())[keys:]]
         return [TableRow(row[:keys], dict(zip(names, row[keys:], strict=True))) for row in found]
 
+    # Compare rows
+
+    async def find_types(self) -> Mapping[str, PostgresType]:
+        async with self._begin_reading() as connection:
+            with translate_read_errors(self.label):
+                return await find_column_types(connection, self.description.quoted)
+
+    async def fetch_canonical_slice(
+        self, forms: Sequence[ColumnForm], *, after: Key | None = None, upto: Key | None = None
+    ) -> list[CanonicalRow]:
+        return await self._fetch_canonical(forms, self.build_slice_condition(after=after, upto=upto))
+
+    async def fetch_canonical_keys(self, forms: Sequence[ColumnForm], keys: Sequence[Key]) -> list[CanonicalRow]:
+        where = keyset.build_keys_condition(self.description, keys, DIALECT) if keys else None
+        return [] if where is None else await self._fetch_canonical(forms, where)
+
+    async def _fetch_canonical(self, forms: Sequence[ColumnForm], where: Fragment) -> list[CanonicalRow]:
+        keys = len(self.description.key)
+        statement = (
+            f"SELECT {self._list_key_texts()}, {_list_forms(forms)} FROM {self._name} AS t WHERE {where.sql} "
+            f"ORDER BY {keyset.list_key_columns(self.description, DIALECT, of='t')}"
+        )
+        async with self._begin_reading() as connection:
+            with translate_read_errors(self.label):
+                found = await (await connection.execute(statement.encode(), where.values)).fetchall()
+        finished = finish_rows(forms, (row[keys:] for row in found))
+        return [CanonicalRow(row[:keys], values) for row, values in zip(found, finished, strict=True)]
+
     async def digest_slice(
-        self, columns: Sequence[str], *, after: Key | None = None, upto: Key | None = None
+        self, forms: Sequence[ColumnForm], *, after: Key | None = None, upto: Key | None = None
     ) -> Digest:
         where = self.build_slice_condition(after=after, upto=upto)
-        listed = ", ".join(f"t.{_quote(name)}" for name in columns)
-        row = await self._fetch_one(
-            "SELECT count(*), coalesce(bit_xor(('x' || left(h, 16))::bit(64)::bigint), 0), "
-            "coalesce(bit_xor(('x' || right(h, 16))::bit(64)::bigint), 0) "
-            f"FROM (SELECT md5(ROW({listed})::text) AS h FROM {self._name} AS t WHERE {where.sql}) AS s",
-            where.values,
-        )
+        async with self._begin_reading() as connection:
+            text = _escape_percent(build_row_text(forms))
+            if connection.info.parameter_status("server_encoding") not in ("UTF8", "SQL_ASCII"):
+                text = f"convert_to({text}, 'UTF8')"  # the other database may have another encoding
+            statement = (
+                "SELECT count(*), coalesce(bit_xor(('x' || left(h, 16))::bit(64)::bigint), 0), "
+                "coalesce(bit_xor(('x' || right(h, 16))::bit(64)::bigint), 0) "
+                f"FROM (SELECT md5({text}) AS h FROM {self._name} AS t WHERE {where.sql}) AS s"
+            )
+            with translate_read_errors(self.label):
+                row = await (await connection.execute(statement.encode(), where.values)).fetchone()
         assert row is not None
         return Digest(row[0], f"{row[1] % 2**64:016x}{row[2] % 2**64:016x}")
 
@@ -388,6 +424,10 @@ def _escape_percent(sql: str) -> str:
 
 def _quote(name: str) -> str:
     return _escape_percent(quote_identifier(name))
+
+
+def _list_forms(forms: Sequence[ColumnForm]) -> str:
+    return ", ".join(_escape_percent(form.sql) for form in forms)
 
 
 def _placeholder(column: Column) -> str:

@@ -3,18 +3,21 @@
 import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from hashlib import blake2b
 from typing import Any, Self, TypeVar
 
 from swath import StoreUnavailable, UsageError
 from swath.tables import keyset
+from swath.tables.canonical.column_types import SqliteType
+from swath.tables.canonical.form import ColumnForm, finish_rows
+from swath.tables.canonical.sqlite_sql import decode_text, register_functions
 from swath.tables.definition import Definition, KeyColumn, TableChanged, require_unchanged
 from swath.tables.identifiers import quote_identifier
 from swath.tables.sqlite_catalog import describe
 from swath.tables.sqlite_keys import decode_value, encode_value, parse_value
-from swath.tables.table import Column, Description, Digest, Fragment, Key, RawRows, SliceEnd, TableRow
+from swath.tables.table import CanonicalRow, Column, Description, Digest, Fragment, Key, RawRows, SliceEnd, TableRow
 
 BUSY_TIMEOUT_SECONDS = 60.0  # to wait for another writer
 INTERRUPT_SECONDS = 0.1  # between interrupts of a call that does not end
@@ -164,22 +167,55 @@ class SqliteTable:
 
         return await self._read(read)
 
+    # Compare rows
+
+    async def find_types(self) -> Mapping[str, SqliteType]:
+        return {column.name: SqliteType(column.type) for column in self.description.columns}
+
+    async def fetch_canonical_slice(
+        self, forms: Sequence[ColumnForm], *, after: Key | None = None, upto: Key | None = None
+    ) -> list[CanonicalRow]:
+        return await self._fetch_canonical(forms, self.build_slice_condition(after=after, upto=upto))
+
+    async def fetch_canonical_keys(self, forms: Sequence[ColumnForm], keys: Sequence[Key]) -> list[CanonicalRow]:
+        where = keyset.build_keys_condition(self.description, keys, DIALECT) if keys else None
+        return [] if where is None else await self._fetch_canonical(forms, where)
+
+    async def _fetch_canonical(self, forms: Sequence[ColumnForm], where: Fragment) -> list[CanonicalRow]:
+        keys = len(self.description.key)
+        statement = self._select_forms(forms, where, with_key=True)
+
+        def read(connection: sqlite3.Connection) -> list[CanonicalRow]:
+            with _decode_leniently(connection):
+                found = connection.execute(statement, where.values).fetchall()
+            finished = finish_rows(forms, (row[keys:] for row in found))
+            return [
+                CanonicalRow(tuple(map(encode_value, row[:keys])), values)
+                for row, values in zip(found, finished, strict=True)
+            ]
+
+        return await self._read(read)
+
     async def digest_slice(
-        self, columns: Sequence[str], *, after: Key | None = None, upto: Key | None = None
+        self, forms: Sequence[ColumnForm], *, after: Key | None = None, upto: Key | None = None
     ) -> Digest:
-        """Hash in Python: SQLite has no hash function, but its `quote()` writes distinct values distinctly."""
+        """Hash in Python: SQLite has no hash function."""
         where = self.build_slice_condition(after=after, upto=upto)
-        listed = ", ".join(f"quote({quote_identifier(name)})" for name in columns)
-        statement = f"SELECT {listed} FROM {self.description.quoted} WHERE {where.sql} ORDER BY {self._key_columns}"
+        statement = self._select_forms(forms, where, with_key=False)
 
         def read(connection: sqlite3.Connection) -> Digest:
             rows, hashed = 0, blake2b(digest_size=16)
-            for row in connection.execute(statement, where.values):
-                rows += 1
-                hashed.update(repr(row).encode(errors="surrogatepass"))
+            with _decode_leniently(connection):
+                for row in finish_rows(forms, connection.execute(statement, where.values)):
+                    rows += 1
+                    hashed.update(repr(row).encode(errors="surrogatepass"))
             return Digest(rows, hashed.hexdigest())
 
         return await self._read(read)
+
+    def _select_forms(self, forms: Sequence[ColumnForm], where: Fragment, *, with_key: bool) -> str:
+        listed = ", ".join([*([self._key_columns] if with_key else []), *(form.sql for form in forms)])
+        return f"SELECT {listed} FROM {self.description.quoted} WHERE {where.sql} ORDER BY {self._key_columns}"
 
     # Build and run other statements
 
@@ -261,7 +297,21 @@ def _connect(path: str) -> sqlite3.Connection:
         raise UsageError(f"{path} does not exist or is not a file")
     # BEGIN is always explicit. The isolation level is for writes after SQLite has rolled back a transaction by itself:
     # in autocommit mode, they would be committed at once.
-    return sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level="IMMEDIATE", check_same_thread=False)
+    connection = sqlite3.connect(
+        path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level="IMMEDIATE", check_same_thread=False
+    )
+    register_functions(connection)
+    return connection
+
+
+@contextmanager
+def _decode_leniently(connection: sqlite3.Connection) -> Iterator[None]:
+    """Accept text that is not UTF-8, which SQLite does not check."""
+    connection.text_factory = decode_text
+    try:
+        yield
+    finally:
+        connection.text_factory = str
 
 
 async def call_interruptibly(connection: sqlite3.Connection, call: Callable[..., T], *arguments: Any) -> T:

@@ -4,11 +4,13 @@ Only the database compares keys. Python does not know how a collation orders tex
 of different types.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from swath.tables.canonical.column_types import ColumnType
+from swath.tables.canonical.form import ColumnForm
 from swath.tables.definition import Definition
 
 # One JSON value per key column. PostgreSQL's are texts. SQLite's are numbers, texts, {"hex": "…"} for blobs, and
@@ -58,6 +60,13 @@ class TableRow(NamedTuple):
     row: dict[str, Any]
 
 
+class CanonicalRow(NamedTuple):
+    """A row's key and its canonical texts."""
+
+    key: Key
+    values: tuple[str | None, ...]
+
+
 class RawRows(NamedTuple):
     """Rows as the driver returns them, and the names of their columns."""
 
@@ -73,7 +82,7 @@ class Fragment(NamedTuple):
 
 
 class Digest(NamedTuple):
-    """Number and hash of a slice's rows. Equal digests of the same columns mean equal rows."""
+    """Number and hash of a slice's rows. Equal digests of the same forms mean equal rows."""
 
     rows: int
     hash: str
@@ -145,10 +154,23 @@ class Table(Protocol):
     def open_reader(self) -> Reader:
         """Open a connection for one thread that reads many rows without the event loop."""
 
+    # Compare rows
+
+    async def find_types(self) -> Mapping[str, ColumnType]:
+        """Return the type of each column."""
+
+    async def fetch_canonical_slice(
+        self, forms: Sequence[ColumnForm], *, after: Key | None = None, upto: Key | None = None
+    ) -> list[CanonicalRow]:
+        """Return all rows of a slice, in order, as canonical texts."""
+
+    async def fetch_canonical_keys(self, forms: Sequence[ColumnForm], keys: Sequence[Key]) -> list[CanonicalRow]:
+        """Return the rows that have these keys, in order, as canonical texts."""
+
     async def digest_slice(
-        self, columns: Sequence[str], *, after: Key | None = None, upto: Key | None = None
+        self, forms: Sequence[ColumnForm], *, after: Key | None = None, upto: Key | None = None
     ) -> Digest:
-        """Count and hash some columns of a slice's rows, in the database if it has a hash function.
+        """Count and hash the canonical texts of a slice's rows, in the database if it has a hash function.
 
         Digests of tables in databases of the same kind are comparable.
         """

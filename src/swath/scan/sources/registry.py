@@ -58,7 +58,11 @@ def _open_comparison(settings: ScanSettings, against: str) -> Source:
     names = (settings.source, against)
     tables = [name.startswith(SCHEMES) for name in names]
     if all(tables):
-        return TableComparison(settings.source, against, key=settings.key, columns=settings.columns)
+        return TableComparison(
+            settings.source, against, key=settings.key, columns=settings.columns, loose=settings.loose
+        )
     if any(tables) or settings.key is not None or any(find_file_source(name) is not None for name in names):
         raise UsageError("--against compares two tables or two trees. Name two of the same kind")
+    if settings.loose:
+        raise UsageError("--loose is for tables: it says which values of different types are equal")
     return TreeComparison(settings.source, against, columns=settings.columns, excluded=settings.store_files)

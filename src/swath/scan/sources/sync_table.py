@@ -10,11 +10,13 @@ from swath import SwathError, UsageError, mask_password
 from swath.scan.sources.row_keys import format_row_key, parse_row_key
 from swath.scan.sources.source import ReadStep, SourceSize
 from swath.sync.portal import Portal
+from swath.tables.canonical.column_types import ColumnType
+from swath.tables.canonical.form import ColumnForm
 from swath.tables.identifiers import quote_identifier
 from swath.tables.open import MAX_CONNECTIONS, open_table
 from swath.tables.sqlite import call_interruptibly
 from swath.tables.sqlite_keys import encode_value
-from swath.tables.table import Column, Key, RawRows, Reader, Table, TableRow
+from swath.tables.table import CanonicalRow, Column, Digest, Key, RawRows, Reader, Table, TableRow
 
 MAX_READ = 4_000  # rows of a slice held in memory
 # Types of PostgreSQL whose values Python formats like the database.
@@ -135,8 +137,19 @@ class SyncTable:
     def parse_key_text(self, text: str) -> Key:
         return parse_row_key(text, self.kind, columns=len(self.table.description.key))
 
-    def digest_slice(self, columns: Sequence[str], part: KeyRange) -> tuple[int, str]:
-        return self._portal.call(self.table.digest_slice(columns, after=part.after, upto=part.upto))
+    def find_types(self) -> Mapping[str, ColumnType]:
+        return self._portal.call(self.table.find_types())
+
+    def fetch_canonical_slice(self, forms: Sequence[ColumnForm], part: KeyRange) -> Sequence[CanonicalRow]:
+        """Return the rows of a slice as canonical texts."""
+        return self._portal.call(self.table.fetch_canonical_slice(forms, after=part.after, upto=part.upto))
+
+    def fetch_canonical_keys(self, forms: Sequence[ColumnForm], keys: Sequence[Key]) -> Sequence[CanonicalRow]:
+        """Return the rows that have these keys as canonical texts."""
+        return self._portal.call(self.table.fetch_canonical_keys(forms, keys))
+
+    def digest_slice(self, forms: Sequence[ColumnForm], part: KeyRange) -> Digest:
+        return self._portal.call(self.table.digest_slice(forms, after=part.after, upto=part.upto))
 
     def fetch_value(self, statement: str, *values: str) -> str:
         """Return the single value of a query in PostgreSQL."""

@@ -1,12 +1,7 @@
 """Compare two tables by hashes of slices, and row by row if the hashes differ."""
 
-import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from typing import Any
-from uuid import UUID
 
 from swath import Item, UsageError
 from swath.scan.finding import Finding
@@ -15,23 +10,26 @@ from swath.scan.sources.row_keys import format_row_key, parse_row_key
 from swath.scan.sources.slice_plan import make_plan_item, parse_slice, plan_slices
 from swath.scan.sources.source import ReadCounts, ReadStep, Source, SourceFinding, SourceSize, Task
 from swath.scan.sources.sync_table import KeyRange, SyncTable
-from swath.tables.table import Key, TableRow
+from swath.tables.canonical.form import ColumnForm
+from swath.tables.canonical.pairing import choose_forms, explain_difference, format_canonical
+from swath.tables.table import CanonicalRow, Key
 
 MAX_ROWS = 10_000  # of a slice, on either side
 MAX_FETCHED = 500  # rows that are compared one by one; a larger slice that differs is halved
-MAX_VALUE = 200  # characters of a value in a finding
 
 MISSING_HERE = "missing-here"
 MISSING_THERE = "missing-there"
 DIFFERENT = "different"
 
-Row = Mapping[str, Any]
+Values = tuple[str | None, ...]  # canonical texts
 
 
 class TableComparison(Source):
     """Compares a table with another that should hold the same rows."""
 
-    def __init__(self, source: str, against: str, *, key: str | None, columns: Sequence[str]) -> None:
+    def __init__(
+        self, source: str, against: str, *, key: str | None, columns: Sequence[str], loose: Sequence[str] = ()
+    ) -> None:
         self._here = SyncTable(source, key=key)
         try:
             names = ",".join(self._here.table.description.key_names)
@@ -40,13 +38,19 @@ class TableComparison(Source):
             self._here.close()
             raise
         self._asked = columns
+        self._loose = loose
         self._columns: Sequence[str] = ()
+        self._our_forms: Sequence[ColumnForm] = ()
+        self._their_forms: Sequence[ColumnForm] = ()
+        self._key_positions: Sequence[int] = ()
         self._width = len(self._here.table.description.key)
         self._same_kind = self._here.kind == self._there.kind
 
     def snapshot(self) -> Mapping[str, Any]:
         self._columns = _choose_columns(self._asked, self._here, self._there)
         check_order(self._here, self._there)
+        self._key_positions = [self._columns.index(name) for name in self._here.table.description.key_names]
+        self._our_forms, self._their_forms = _choose_forms(self._columns, self._here, self._there, self._loose)
         return {"key": list(self._here.table.description.key_names), "columns": list(self._columns)}
 
     def measure(self, snapshot: Mapping[str, Any]) -> SourceSize:
@@ -84,8 +88,10 @@ class TableComparison(Source):
     def fetch(self, keys: Sequence[str]) -> Iterator[ReadStep]:
         kind = self._here.kind if self._same_kind else "postgresql"
         found = [parse_row_key(key, kind, columns=self._width) for key in keys]
+        ours, theirs = (self._convert_keys(rows, found) for rows in (self._here, self._there))
         yield from self._compare_rows(
-            *(rows.fetch_keys(self._convert_keys(rows, found)) for rows in (self._here, self._there))
+            self._here.fetch_canonical_keys(self._our_forms, ours),
+            self._there.fetch_canonical_keys(self._their_forms, theirs),
         )
 
     def close(self) -> None:
@@ -110,15 +116,16 @@ class TableComparison(Source):
             part = parts.pop()
             there = KeyRange(self._convert_key(self._there, part.after), self._convert_key(self._there, part.upto))
             if not self._same_kind:  # they have no hash function in common
-                yield from self._compare_rows(self._here.fetch_slice(part), self._there.fetch_slice(there))
+                yield from self._compare_slice(part, there)
                 continue
-            one, other = self._here.digest_slice(self._columns, part), self._there.digest_slice(self._columns, there)
+            one = self._here.digest_slice(self._our_forms, part)
+            other = self._there.digest_slice(self._their_forms, there)
             if one == other:
-                yield ReadCounts(records=one[0])
-            elif max(one[0], other[0]) <= MAX_FETCHED:
-                yield from self._compare_rows(self._here.fetch_slice(part), self._there.fetch_slice(there))
+                yield ReadCounts(records=one.rows)
+            elif max(one.rows, other.rows) <= MAX_FETCHED:
+                yield from self._compare_slice(part, there)
             else:
-                middle = self._find_middle(part, there, one[0], other[0])
+                middle = self._find_middle(part, there, one.rows, other.rows)
                 parts += [part] if middle is None else [KeyRange(middle, part.upto), KeyRange(part.after, middle)]
 
     def _find_middle(self, here: KeyRange, there: KeyRange, ours: int, theirs: int) -> Key | None:
@@ -127,27 +134,40 @@ class TableComparison(Source):
         middle = rows.find_cut(count // 2, part)
         return None if middle is None else self._convert_to_source(rows, middle)
 
-    def _compare_rows(self, ours: Sequence[TableRow], theirs: Sequence[TableRow]) -> Iterator[ReadStep]:
-        here, there = self._index_by_text(ours), self._index_by_text(theirs)
+    def _compare_slice(self, here: KeyRange, there: KeyRange) -> Iterator[ReadStep]:
+        yield from self._compare_rows(
+            self._here.fetch_canonical_slice(self._our_forms, here),
+            self._there.fetch_canonical_slice(self._their_forms, there),
+        )
+
+    def _compare_rows(self, ours: Sequence[CanonicalRow], theirs: Sequence[CanonicalRow]) -> Iterator[ReadStep]:
+        """Match rows by the canonical texts of their keys, and compare them."""
+        here, there = self._index_by_key(ours), self._index_by_key(theirs)
         yield ReadCounts(records=len(here.keys() | there.keys()))
         for key, row in here.items():
             if key not in there:
-                yield SourceFinding(key, Finding(MISSING_THERE, "only in the source"), records=0)
-            elif changed := _find_differences(row, there[key], self._columns):
-                message = f"{', '.join(changed)} differ{'s' if len(changed) == 1 else ''}"
-                yield SourceFinding(key, Finding(DIFFERENT, message, {"columns": changed}), records=0)
-        for key in there.keys() - here.keys():
-            yield SourceFinding(key, Finding(MISSING_HERE, "not in the source"), records=0)
+                missing = Finding(MISSING_THERE, "only in the source")
+                yield SourceFinding(self._format_key(row.key), missing, records=0)
+            elif row.values != there[key].values:
+                different = _make_finding(self._columns, row.values, there[key].values)
+                yield SourceFinding(self._format_key(row.key), different, records=0)
+        for key, row in there.items():
+            if key not in here:
+                missing = Finding(MISSING_HERE, "not in the source")
+                yield SourceFinding(self._format_key(row.key), missing, records=0)
+
+    def _index_by_key(self, rows: Sequence[CanonicalRow]) -> dict[Values, CanonicalRow]:
+        return {tuple(row.values[position] for position in self._key_positions): row for row in rows}
+
+    def _format_key(self, key: Key) -> str:
+        """Return the text of a key, in a form that both sides share."""
+        if self._same_kind:
+            return format_row_key(key, self._here.kind)
+        return format_row_key(tuple(map(str, key)), "postgresql")
 
     def _convert_keys(self, rows: SyncTable, keys: Sequence[Key]) -> Sequence[Key]:
         """Return keys in the form of one side."""
         return keys if self._same_kind else [rows.parse_key(key) for key in keys]
-
-    def _index_by_text(self, rows: Sequence[TableRow]) -> dict[str, Row]:
-        """Return rows by the text of their key, in a form that both sides share."""
-        if self._same_kind:
-            return {format_row_key(key, self._here.kind): row for key, row in rows}
-        return {format_row_key(tuple(map(str, key)), "postgresql"): row for key, row in rows}
 
     def _convert_key(self, rows: SyncTable, key: Key | None) -> Key | None:
         """Return a key of the source in the form of one side."""
@@ -178,58 +198,21 @@ def _choose_columns(asked: Sequence[str], here: SyncTable, there: SyncTable) -> 
     return [*keys, *(name for name in asked if name not in keys)]
 
 
-def _find_differences(here: Row, there: Row, columns: Sequence[str]) -> dict[str, list[str | None]]:
-    return {
-        name: [_format_value(here[name]), _format_value(there[name])]
-        for name in columns
-        if not is_equal(here[name], there[name])
-    }
+def _choose_forms(
+    columns: Sequence[str], here: SyncTable, there: SyncTable, loose: Sequence[str]
+) -> tuple[Sequence[ColumnForm], Sequence[ColumnForm]]:
+    ours, theirs = here.find_types(), there.find_types()
+    keys = here.table.description.key_names
+    forms = [choose_forms(name, ours[name], theirs[name], loose=loose, is_key=name in keys) for name in columns]
+    return [form for form, _ in forms], [form for _, form in forms]
 
 
-def _format_value(value: Any) -> str | None:
-    return None if value is None else f"{value!s:.{MAX_VALUE}}"
-
-
-def is_equal(one: Any, other: Any) -> bool:
-    """Return whether two values are equal, even if two databases use different types for them."""
-    if one is None or other is None:
-        return one is other
-    if one == other or (_is_nan(one) and _is_nan(other)):
-        return True
-    if type(one) is type(other):
-        return False
-    return _is_equal_to_text(one, other) if isinstance(other, str) else _is_equal_to_text(other, one)
-
-
-def _is_equal_to_text(value: Any, text: Any) -> bool:
-    """Compare a value of PostgreSQL with its form in SQLite, which has fewer types."""
-    if not isinstance(text, str):
-        return _is_number(value) and _is_number(text) and math.isclose(value, text, rel_tol=1e-15)
-    try:
-        match value:
-            case datetime():
-                return _add_zone(value) == _add_zone(datetime.fromisoformat(text))
-            case date():
-                return value == date.fromisoformat(text)
-            case UUID():
-                return value == UUID(text)
-            case Decimal() | int() | float():
-                return Decimal(str(value)) == Decimal(text)
-            case dict() | list():
-                return bool(value == json.loads(text))
-            case _:
-                return str(value) == text
-    except (ValueError, ArithmeticError):
-        return False
-
-
-def _add_zone(moment: datetime) -> datetime:
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float | Decimal) and value != value
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | Decimal)
+def _make_finding(columns: Sequence[str], here: Values, there: Values) -> Finding:
+    """Return the finding for a row that is on both sides, with the values that differ."""
+    changed = [(name, one, other) for name, one, other in zip(columns, here, there, strict=True) if one != other]
+    message = ", ".join(explain_difference(*change) for change in changed)
+    return Finding(
+        DIFFERENT,
+        f"{message} differ{'s' if len(changed) == 1 else ''}",
+        {"columns": {name: [format_canonical(one), format_canonical(other)] for name, one, other in changed}},
+    )
