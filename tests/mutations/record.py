@@ -8,6 +8,7 @@ import ast
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -54,12 +55,12 @@ def record_tests(files: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="swath-record-") as directory:
         copy, probes, lines = Path(directory) / "tree", Path(directory) / "probes", Path(directory) / "lines"
         copy.mkdir()
-        probes.mkdir()
         copy_tree(copy)
         probe_sources(copy)
         for number, file in enumerate(files, 1):
-            lines.unlink(missing_ok=True)
-            lines.touch()
+            shutil.rmtree(probes, ignore_errors=True)  # the tests of each file are numbered from 1
+            probes.mkdir()
+            lines.write_text("", encoding="utf-8")
             env = {
                 **os.environ,
                 "PYTHONPATH": str(copy / "src"),

@@ -26,11 +26,13 @@ from typing import NamedTuple
 from tests.mutations.mutants import Mutant, sample_mutants
 from tests.mutations.pytest_plugin import RUN_ORDER
 from tests.mutations.record import RECORD, list_unrecorded_files, read_lines, record_tests
-from tests.mutations.tree import ROOT, changed_file, copy_tree, run_pytest
+from tests.mutations.tree import ROOT, Outcome, changed_file, copy_tree, run_pytest
 from tests.mutations.witnesses import Witness, Witnesses
 
 MIN_TEST_SECONDS = 30.0
-FIRST_SECONDS = 15.0
+FIRST_SECONDS = 5.0
+FILE_SECONDS = 1.0  # what it takes to import a file of tests, and what its tests share
+TURN = 5  # tests of a file, before those of the next one
 SLACK = 10  # how many times longer than recorded a test may take
 JUDGEMENTS = ("hole", "tuning", "equivalent")
 
@@ -78,61 +80,65 @@ def judge_all(mutants: Sequence[Mutant], seconds: float) -> list[Verdict]:
         copy.mkdir()
         copy_tree(copy)
         for number, mutant in enumerate(mutants, 1):
-            verdict = judge(copy, mutant, choose(witnesses.find(mutant), seconds), seconds)
+            verdict = judge(copy, mutant, witnesses.find(mutant), seconds)
             verdicts.append(verdict)
             print(f"{number}/{len(mutants)} {describe(verdict)}", flush=True)
     return verdicts
 
 
-def choose(known: Sequence[Witness], seconds: float) -> list[Witness]:
-    """Choose tests of many files that take as long together, the most likely ones first.
-
-    Tests of a file follow each other, so that they share its fixtures: once among the first ones, once among the rest.
-    """
-    ranks: dict[str, int] = collections.Counter()
+def choose(known: Sequence[Witness], seconds: float) -> tuple[list[Witness], list[Witness]]:
+    """Choose tests of many files that take as long together: a few that probably notice, and the others."""
+    counts: dict[str, int] = collections.Counter()
     turns: list[tuple[int, int, Witness]] = []
-    for witness in known:
-        turns.append((ranks[witness.file], len(turns), witness))
-        ranks[witness.file] += 1
+    for place, witness in enumerate(known):
+        turns.append((counts[witness.file] // TURN, place, witness))
+        counts[witness.file] += 1
     first: list[Witness] = []
     rest: list[Witness] = []
+    files: set[str] = set()
     total = 0.0
     for _, _, witness in sorted(turns):
-        if total + witness.seconds <= seconds or not total:
-            (first if total < FIRST_SECONDS else rest).append(witness)
-            total += witness.seconds
-    return [*_group(first), *_group(rest)]
+        needed = witness.seconds + (0 if witness.file in files else FILE_SECONDS)
+        if total + needed > seconds and total:
+            continue
+        total += needed
+        files.add(witness.file)
+        (first if total <= FIRST_SECONDS else rest).append(witness)
+    return _group(first), _group(rest)
 
 
 def _group(witnesses: Sequence[Witness]) -> list[Witness]:
+    """Let the tests of a file follow each other, so that they share its fixtures."""
     files = list(dict.fromkeys(witness.file for witness in witnesses))
     return sorted(witnesses, key=lambda witness: files.index(witness.file))
 
 
 def judge(copy: Path, mutant: Mutant, known: Sequence[Witness], seconds: float) -> Verdict:
     """Break the copy and run tests until the first failure."""
-    chosen = choose(known, seconds)
+    parts = choose(known, seconds)
     started = time.monotonic()
 
     def verdict(fate: str, by: str) -> Verdict:
-        return Verdict(mutant, fate, by, len(chosen), len(known), time.monotonic() - started)
+        return Verdict(mutant, fate, by, sum(map(len, parts)), len(known), time.monotonic() - started)
 
-    if not chosen:
-        return verdict("survived", "no test runs it")
     text = (copy / mutant.file).read_text(encoding="utf-8")
-    order = copy / "order.json"
-    limits = {witness.test: max(MIN_TEST_SECONDS, SLACK * witness.seconds) for witness in chosen}
-    order.write_text(json.dumps(limits), encoding="utf-8")
-    files = list(dict.fromkeys(witness.file for witness in chosen))
-    arguments = ["-p", "tests.mutations.pytest_plugin", *files]
-    timeout = MIN_TEST_SECONDS + sum(witness.seconds for witness in chosen) * SLACK
     with changed_file(copy / mutant.file, mutant.apply(text)):
-        outcome = run_pytest(copy, arguments, timeout=timeout, environment={RUN_ORDER: str(order)})
-    if outcome.timed_out:
-        return verdict("timeout", "the time limit")
-    if outcome.failed is None:
-        return verdict("survived", "")
-    return verdict("timeout" if "Timeout (>" in outcome.output else "killed", outcome.failed)
+        for part in filter(None, parts):
+            outcome = run_tests(copy, part)
+            if outcome.timed_out:
+                return verdict("timeout", "the time limit")
+            if outcome.failed is not None:
+                return verdict("timeout" if "Timeout (>" in outcome.output else "killed", outcome.failed)
+    return verdict("survived", "" if known else "no test runs it")
+
+
+def run_tests(copy: Path, tests: Sequence[Witness]) -> Outcome:
+    order = copy / "order.json"
+    limits = {witness.test: max(MIN_TEST_SECONDS, SLACK * witness.seconds) for witness in tests}
+    order.write_text(json.dumps(limits), encoding="utf-8")
+    arguments = ["-p", "tests.mutations.pytest_plugin", *dict.fromkeys(witness.file for witness in tests)]
+    timeout = MIN_TEST_SECONDS + SLACK * sum(witness.seconds for witness in tests)
+    return run_pytest(copy, arguments, timeout=timeout, environment={RUN_ORDER: str(order)})
 
 
 def describe(verdict: Verdict) -> str:

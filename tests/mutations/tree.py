@@ -80,6 +80,9 @@ def run_pytest(
             output, _ = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             return Outcome(None, True, _end(process))
+        except KeyboardInterrupt:
+            _end(process)
+            raise
     found = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
     if process.returncode in (0, _NO_TESTS_RAN):
         return Outcome(None, False, output)

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ from tests.mutations.mutants import Mutant, list_sources
 from tests.mutations.probes import map_lines
 from tests.mutations.tree import ROOT
 
+START_SECONDS = 0.1  # what a test takes beside its own time, for its fixtures
 _BLOCK = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
 
@@ -18,7 +19,7 @@ class Witness(NamedTuple):
 
     test: str
     seconds: float
-    breadth: int  # how many segments it runs
+    focus: float = 1.0  # how much of what it runs is in the changed file
 
     @property
     def file(self) -> str:
@@ -29,20 +30,20 @@ class Witnesses:
     """The recorded tests by the code that they run."""
 
     def __init__(self, lines: Iterable[dict[str, Any]]) -> None:
-        latest: dict[str, list[Witness]] = {}
-        runs: dict[str, list[str]] = {}
+        latest: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
         for line in lines:
             if "hash" in line:  # the tests of this file follow
-                latest[line["file"]] = []
+                latest[line["file"]].clear()
             elif line["passed"]:
-                latest[line["test"].partition("::")[0]].append(
-                    Witness(line["test"], line["seconds"], len(line["runs"]))
-                )
-                runs[line["test"]] = line["runs"]
-        self._by_segment: dict[str, list[Witness]] = defaultdict(list)
-        for witness in (witness for witnesses in latest.values() for witness in witnesses):
-            for segment in runs[witness.test]:
-                self._by_segment[segment].append(witness)
+                latest[line["test"].partition("::")[0]][line["test"]] = line
+        self._seconds: dict[str, float] = {}
+        self._breadths: dict[str, Counter[str]] = {}
+        self._by_segment: dict[str, list[str]] = defaultdict(list)
+        for line in (line for tests in latest.values() for line in tests.values()):
+            self._seconds[line["test"]] = line["seconds"]
+            self._breadths[line["test"]] = Counter(segment.partition(":")[0] for segment in line["runs"])
+            for segment in line["runs"]:
+                self._by_segment[segment].append(line["test"])
         self._texts = {file: (ROOT / file).read_text(encoding="utf-8") for file in list_sources()}
         self._lines = {
             file: map_lines(ast.parse(text), file) for file, text in self._texts.items() if file.endswith(".py")
@@ -50,15 +51,18 @@ class Witnesses:
 
     def find(self, mutant: Mutant) -> list[Witness]:
         """Return the tests that run what was changed, the best ones first. Without any, no test runs it."""
-        segments = self._find_segments(mutant)
-        found = {witness.test: witness for segment in segments for witness in self._by_segment[segment]}
+        tests = {test for segment in self._find_segments(mutant) for test in self._by_segment[segment]}
         words = {*re.split(r"[/._]", mutant.file)} - {"src", "swath", "py", "sql", "test"}
 
-        def rank(witness: Witness) -> tuple[bool, float]:
+        def rank(witness: Witness) -> tuple[bool, float, str]:
             alike = words & {*re.split(r"[/._]", witness.file)}
-            return not alike, (witness.seconds + 0.05) * witness.breadth
+            return not alike, (witness.seconds + START_SECONDS) / witness.focus, witness.test
 
-        return sorted(found.values(), key=rank)
+        return sorted((self._describe(test, mutant.file) for test in tests), key=rank)
+
+    def _describe(self, test: str, file: str) -> Witness:
+        breadths = self._breadths[test]
+        return Witness(test, self._seconds[test], (breadths[file] + 1) / (breadths.total() + 1))
 
     def _find_segments(self, mutant: Mutant) -> set[str]:
         if mutant.file.endswith(".sql"):

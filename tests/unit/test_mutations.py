@@ -177,9 +177,11 @@ def test_tests_that_run_a_statement_are_chosen() -> None:
 
 
 def test_tests_of_many_files_are_chosen_within_a_time() -> None:
-    known = [Witness(f"{file}::{n}", 10.0, 1) for file in ("a", "b") for n in range(9)]
-    assert [witness.test for witness in choose(known, 45.0)] == ["a::0", "b::0", "a::1", "b::1"]
-    assert len(choose(known, 1.0)) == 1, "one that takes longer is better than none"
+    known = [Witness(f"{file}::{n}", 0.5) for file in "abcdefgh" for n in range(9)]
+    first, rest = ([witness.test for witness in part] for part in choose(known, 12.0))
+    assert first == ["a::0", "a::1", "a::2", "a::3", "a::4", "b::0"]
+    assert rest == [*(f"b::{n}" for n in range(1, 5)), *(f"c::{n}" for n in range(5)), "d::0"]
+    assert choose(known, 0.1) == ([known[0]], []), "one that takes longer is better than none"
 
 
 def test_a_survivor_counts_as_a_hole_until_it_is_judged() -> None:
