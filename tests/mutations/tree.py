@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("src", "tests", "docs", "examples", "scripts", "benchmarks", "pyproject.toml", "Makefile")
+NEEDLESS_PLUGINS = ("cacheprovider", "hypothesispytest", "xdist")  # importing them takes as long as many tests
 MAX_MEMORY_BYTES = 6 * 2**30
 MAX_FILE_BYTES = 2**30
 TEARDOWN_SECONDS = 20
@@ -67,7 +68,9 @@ def run_pytest(
     copy: Path, arguments: Sequence[str], *, timeout: float, environment: Mapping[str, str] | None = None
 ) -> Outcome:
     """Run tests of a copy until the first one fails."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=line", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=line"]
+    for plugin in NEEDLESS_PLUGINS:
+        command += ["-p", f"no:{plugin}"]
     env = {**os.environ, "PYTHONPATH": str(copy / "src"), "SWATH_NO_SHRINK": "1", **(environment or {})}
     with subprocess.Popen(
         [*command, *arguments], cwd=copy, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
