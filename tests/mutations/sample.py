@@ -137,7 +137,7 @@ def run_tests(copy: Path, tests: Sequence[Witness]) -> Outcome:
     limits = {witness.test: max(MIN_TEST_SECONDS, SLACK * witness.seconds) for witness in tests}
     order.write_text(json.dumps(limits), encoding="utf-8")
     arguments = ["-p", "tests.mutations.pytest_plugin", *dict.fromkeys(witness.file for witness in tests)]
-    timeout = MIN_TEST_SECONDS + SLACK * sum(witness.seconds for witness in tests)
+    timeout = 2 * MIN_TEST_SECONDS + SLACK * sum(witness.seconds for witness in tests)
     return run_pytest(copy, arguments, timeout=timeout, environment={RUN_ORDER: str(order)})
 
 
