@@ -12,6 +12,7 @@ from swath.cli.scan_command import ScanCommand
 from swath.import_path import import_function
 from swath.scan import Finding, handler
 from swath.scan.checker import BadCheck
+from tests.scan import checks
 from tests.scan.driving import ROOT, scan, settings_of
 
 
@@ -48,6 +49,15 @@ def test_a_check_that_hangs_is_a_finding_of_that_record(numbers: Path, tmp_path:
     assert found.codes.get("odd", 0) == (3 if check == "hanging" else 0)
     assert found.proof.complete
     assert found.proof.counts.records == 10
+
+
+def test_an_async_check_that_hangs_is_cancelled(numbers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise it would wait until the scan ends."""
+    events: list[str] = []
+    monkeypatch.setattr(checks, "EVENTS", events)
+    scan(numbers, tmp_path / "out.jsonl", check="hanging_async", timeout=0.2, workers=1)
+    assert events.count("cancelled") == 1
+    assert "checks 9" in events[events.index("cancelled") :], "the others are checked after it was cancelled"
 
 
 def test_a_check_that_hangs_too_often_stops_the_scan(
