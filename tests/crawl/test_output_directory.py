@@ -272,3 +272,20 @@ def test_a_series_whose_files_cannot_be_written_is_refused(changes: dict[str, An
     with pytest.raises(UsageError, match=complaint):
         dataclasses.replace(LINES, **changes)
     assert dataclasses.replace(LINES, size=1).size == 1
+
+
+def test_files_that_are_full_are_finished_once_they_are_committed(tmp_path: Path) -> None:
+    with an_archive(tmp_path) as archive:
+        archive.append("warc", [b"a" * 99, b"b" * 99, b"c"])
+        assert archive.take_finished("warc") == [], "nothing is committed"
+        archive.sync()
+        archive.commit()
+        assert archive.take_finished("warc") == [FIRST, SECOND]
+        assert archive.take_finished("warc") == [], "each is named once"
+        assert archive.take_finished("pages") == []
+        archive.append("warc", [b"d" * 99, b"e"])
+        archive.rollback()
+        assert archive.take_finished("warc") == [], "what was appended is gone"
+        archive.append("warc", [b"d" * 99, b"e"])
+        archive.commit()
+        assert archive.take_finished("warc") == [THIRD]

@@ -192,3 +192,8 @@ async def test_a_scan_that_is_no_longer_wanted_checks_no_further_record() -> Non
     with pytest.raises(Abandoned):
         next(results)
     assert checked == ["odd"]
+
+
+def test_records_are_printed_with_their_key_and_a_bounded_value() -> None:
+    assert repr(Record(7, {"a": 1})) == "<Record 7: {'a': 1}>"
+    assert len(repr(Record("k", "x" * 10_000))) < 300
