@@ -4,15 +4,17 @@ import ast
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from swath.backends.sql import parse
+from tests.mutations import record
 from tests.mutations.mutants import Mutant, list_mutants, list_sources, sample_mutants
 from tests.mutations.probes import insert_probes, map_lines
-from tests.mutations.sample import choose, tally
-from tests.mutations.tree import ROOT
+from tests.mutations.sample import Verdict, choose, judge, summarise, tally, write_report
+from tests.mutations.tree import ROOT, copy_tree
 from tests.mutations.witnesses import Witness, Witnesses
 
 SQLITE_QUERIES = "src/swath/backends/sqlite/queries.sql"
@@ -190,6 +192,39 @@ def test_a_survivor_counts_as_a_hole_until_it_is_judged() -> None:
     assert tally(report).startswith("3 of 5 mutants that change behaviour were noticed, 60.0%")
     with pytest.raises(SystemExit, match="'perhaps' is not a judgement"):
         tally("## survived\n\njudged: perhaps\n")
+
+
+def test_what_was_recorded_finds_the_test_that_notices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the record of two test files to the verdict, in processes as `make mutations` starts them."""
+    monkeypatch.setattr(record, "RECORD", tmp_path / "record" / "record.jsonl")
+    record.record_tests(["tests/unit/test_passwords.py", "tests/unit/test_retry_policy.py"])
+    assert not {"tests/unit/test_passwords.py", "tests/unit/test_retry_policy.py"} & {*record.list_unrecorded_files()}
+    witnesses = Witnesses(record.read_lines())
+    file = "src/swath/core/retry_policy.py"
+    mutants = list_mutants(file, (ROOT / file).read_text(encoding="utf-8"))
+    mutant = next(mutant for mutant in mutants if mutant.change.kind == "returned value")
+    known = witnesses.find(mutant)
+    assert {witness.file for witness in known} == {"tests/unit/test_retry_policy.py"}
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    copy_tree(copy)
+    verdict = judge(copy, mutant, known, 60.0)
+    assert (verdict.fate, verdict.known) == ("killed", len(known))
+    assert verdict.by.startswith("tests/unit/test_retry_policy.py::")
+    assert (copy / file).read_bytes() == (ROOT / file).read_bytes(), "the copy is mended"
+    assert summarise([verdict]) == "1 mutants: 1 killed, 0 timeout, 0 survived"
+
+
+def test_the_report_shows_a_survivor_and_a_place_to_judge_it() -> None:
+    mutant = sample_mutants(1, Random(8), "core/")[0]
+    report = write_report(
+        8, [Verdict(mutant, "survived", "", 3, 9, 1.0), Verdict(mutant, "killed", "test_x", 1, 9, 1.0)]
+    )
+    assert "SWATH_SEED=8" in report
+    assert report.count("\njudged:\n") == 1
+    assert "3 of the 9 tests that run it" in report
+    assert f"+++ {mutant.file}" in report
+    assert tally(report).startswith("1 of 2 mutants that change behaviour were noticed, 50.0%")
 
 
 def test_sources_that_are_tests_are_not_mutated() -> None:
