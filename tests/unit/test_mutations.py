@@ -194,6 +194,7 @@ def test_a_survivor_counts_as_a_hole_until_it_is_judged() -> None:
         tally("## survived\n\njudged: perhaps\n")
 
 
+@pytest.mark.timeout(600)
 def test_what_was_recorded_finds_the_test_that_notices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the record of two test files to the verdict, in processes as `make mutations` starts them."""
     monkeypatch.setattr(record, "RECORD", tmp_path / "record" / "record.jsonl")
