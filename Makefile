@@ -19,13 +19,14 @@ OUT ?= crawl
 endif
 CRAWL_ARGS ?=
 SOAK_MINUTES ?= 10
+MUTATIONS ?= 100
 
 # The tests start hundreds of processes, each of which would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv crawl test pytest lint format record-format bench bench-crawl bench-backfill bench-scan soak clean
+.PHONY: help venv crawl test pytest lint format mutations record-format bench bench-crawl bench-backfill bench-scan soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,6 +107,10 @@ soak: $(INSTALLED) ## Run the stateful and crash tests and the fuzzers with fres
 	done; \
 	echo "$$round rounds without a failure"
 
+# SWATH_SEED=n make mutations repeats a sample; the first run records for several minutes which test runs which code.
+mutations: $(INSTALLED) ## Make MUTATIONS (100) random mutants of the code, and report those that no test notices
+	$(BIN)/python -m tests.mutations.sample --count $(MUTATIONS)
+
 clean: ## Remove .venv, caches and build products
-	rm -rf $(VENV) $(MEASURING) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(MEASURING) build dist .mutations .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

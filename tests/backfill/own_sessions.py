@@ -66,6 +66,8 @@ def reading_and_logging(rows: Rows, connection: Any) -> None:
     path = rows[0]["url"].removeprefix("sqlite:///")
     with closing(sqlite3.connect(path)) as reader:
         assert reader.execute(f"SELECT count(*) FROM {rows[0]['own']}").fetchone()
+        reader.execute(f"CREATE TEMP TABLE seen AS SELECT id FROM {rows[0]['own']}")
+        reader.execute("DELETE FROM seen")
     with closing(sqlite3.connect(path.replace("app.db", "other.db"))) as log, log:
         log.execute("INSERT INTO log VALUES (?)", (len(rows),))
     _add_one(rows, connection)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from swath import Item, LaneInfo
-from swath.cli.lanes_view import get_state
+from swath.cli.lanes_view import describe_state, get_state
 from tests.cli.conftest import Run, add, on, sqlite_only
 
 
@@ -134,8 +134,13 @@ def test_states() -> None:
 
     assert get_state(lane, now) == "ready"
     assert get_state(replace(lane, ready_at=future), now) == "resting"
+    assert describe_state(replace(lane, ready_at=future), now) == "ready in 5 s"
+    assert describe_state(lane, now) == "ready"
+    assert get_state(replace(lane, ready_at=now), now) == "ready"
+    assert get_state(replace(lane, blocked_until=now), now) == "ready"
     assert get_state(replace(lane, ready_at=None, in_flight=1), now) == "busy"
     assert get_state(replace(lane, waiting=0, ready_at=None), now) == "empty"
     assert get_state(replace(lane, ready_at=future, blocked_until=future), now) == "blocked"
+    assert describe_state(replace(lane, blocked_until=future), now) == "blocked until 2030-01-01 00:00:05 UTC"
     assert get_state(replace(lane, waiting=0, ready_at=None, blocked_until=future), now) == "blocked"
     assert get_state(replace(lane, ready_at=None, paused=True), now) == "paused"

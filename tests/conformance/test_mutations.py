@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.mutations import MUTATIONS, ROOT, Mutation
+from tests.mutations.promises import MUTATIONS, Mutation
+from tests.mutations.tree import ROOT
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: f"{mutation.select}: {mutation.name}")

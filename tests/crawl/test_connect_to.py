@@ -92,13 +92,30 @@ def test_libcurl_sees_the_same_host(url: str) -> None:
         (["a:80:b:81", "::c:82"], "a", 80, ("b", 81)),
         (["a:80:b:81", "::c:82"], "x", 80, ("c", 82)),
         (["[::1]:80:[::2]:81"], "[::1]", 80, ("[::2]", 81)),
+        (["a:65535:b:65535"], "a", 65_535, ("b", 65_535)),
+        (["a:1:b:1"], "a", 1, ("b", 1)),
     ],
 )
 def test_connect_to(rules: list[str], host: str, port: int, found: tuple[str, int] | None) -> None:
     assert ConnectTo.parse(rules).find(host, port) == found
 
 
-@pytest.mark.parametrize("rule", ["", "a", "a:80", "a:80:b", "a:80:b:x", "a:80:b:70000", "a:80:b:81:c", "::1:80:b:81"])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "",
+        "a",
+        "a:80",
+        "a:80:b",
+        "a:80:b:x",
+        "a:80:b:65536",
+        "a:65536:b:81",
+        "a:0:b:81",
+        "a:80:b:0",
+        "a:80:b:81:c",
+        "::1:80:b:81",
+    ],
+)
 def test_a_rule_that_is_none(rule: str) -> None:
     with pytest.raises(UsageError, match="is not HOST:PORT:HOST:PORT"):
         ConnectTo.parse([rule])

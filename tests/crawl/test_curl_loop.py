@@ -8,6 +8,7 @@ import pytest
 import uvloop
 
 from swath.crawl.http.curl_loop import CurlLoop
+from tests.recorder import PATIENCE
 
 
 class Recorded:
@@ -64,3 +65,55 @@ def test_on_uvloop(told: list[int]) -> None:
         multi.close()
 
     uvloop.run(main())
+
+
+class Server:
+    """Counts its connections, and answers a request when it is told to."""
+
+    def __init__(self) -> None:
+        self.open = 0
+        self.most_open = 0
+        self.asked = asyncio.Semaphore(0)
+        self.answer = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.open += 1
+        self.most_open = max(self.open, self.most_open)
+        try:
+            while await reader.readline():
+                while (await reader.readline()).strip():
+                    pass
+                self.asked.release()
+                await self.answer.wait()
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        finally:
+            self.open -= 1
+            writer.close()
+
+
+async def test_no_more_connections_are_open_than_allowed() -> None:
+    """The other transfers wait until one is free. Afterwards, no more of them stay open than may be idle."""
+    told = Server()
+    ended: asyncio.Queue[int] = asyncio.Queue()
+    loop = CurlLoop(
+        asyncio.get_running_loop(), done=lambda curl, code, message: ended.put_nowait(code), connections=2, idle=1
+    )
+    server = await asyncio.start_server(told.serve, "127.0.0.1", 0)
+    async with asyncio.timeout(PATIENCE):
+        transfers = []
+        for n in range(5):
+            curl = pycurl.Curl()
+            curl.setopt(pycurl.URL, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/{n}")
+            transfers.append(curl)
+            loop.add(curl)
+        for _ in range(2):
+            await told.asked.acquire()
+        await asyncio.sleep(0.05)  # time for a third connection, if there were no limit
+        told.answer.set()
+        assert [await ended.get() for _ in transfers] == [0] * 5
+        assert told.most_open == 2
+        while told.open > 1:  # noqa: ASYNC110  the server notices it
+            await asyncio.sleep(0.001)
+    loop.close()
+    server.close()
+    await server.wait_closed()

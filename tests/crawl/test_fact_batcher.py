@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from swath.core.errors import UsageError
 from swath.crawl import fact_batcher
 from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.pacing import LanePacing
@@ -67,3 +68,23 @@ async def test_many_writes_become_one_transaction() -> None:
         assert await b.frontier.facts(["key 99"]) == {"key 99": 99}
         await told.learn({"key 99": "another"})
         assert await b.frontier.facts(["key 99"]) == {"key 99": "another"}
+
+
+async def test_everybody_who_waits_gets_the_error_of_a_read() -> None:
+    async with bench() as b:
+        facts = FactBatcher(b.frontier)
+        b.faults.fail("facts", error=UsageError)
+        errors = await asyncio.gather(*map(facts.get, ["a", "a", "b"]), return_exceptions=True)
+        assert [type(error) for error in errors] == [UsageError] * 3
+        b.faults.come_back()
+        assert await facts.get("a") is None, "the next read works"
+
+
+async def test_everybody_who_waits_gets_the_error_of_a_write() -> None:
+    async with bench() as b:
+        facts = FactBatcher(b.frontier)
+        writes = [facts.learn({"a": 1}), facts.learn({"b": object()})]
+        errors = await asyncio.gather(*writes, return_exceptions=True)
+        assert [isinstance(error, UsageError) for error in errors] == [True] * 2
+        await facts.learn({"a": 1})
+        assert await facts.get("a") == 1

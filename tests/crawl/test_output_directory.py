@@ -1,5 +1,6 @@
 """The archive holds each settled record exactly once, whenever its process was killed (INV-5)."""
 
+import dataclasses
 import errno
 import os
 import random
@@ -8,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from warcio.archiveiterator import ArchiveIterator
@@ -254,3 +256,36 @@ def test_names_of_the_series_are_those_of_the_convention() -> None:
     assert ONE.parse_serial(THIRD + ".bak") is None
     with pytest.raises(UsageError, match="slash"):
         FileSeries("x", prefix="../x", unique="u", suffix="", size=1)
+
+
+def test_series_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="two series have the same name: warc, warc"):
+        OutputDirectory(tmp_path / "out", series=[ONE, ONE], timestamp=lambda: STAMP)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [({"size": 0}, "size=0 must be at least 1 byte"), ({"prefix": "a/b"}, "slash"), ({"unique": "a\0b"}, "NUL")],
+)
+def test_a_series_whose_files_cannot_be_written_is_refused(changes: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        dataclasses.replace(LINES, **changes)
+    assert dataclasses.replace(LINES, size=1).size == 1
+
+
+def test_files_that_are_full_are_finished_once_they_are_committed(tmp_path: Path) -> None:
+    with an_archive(tmp_path) as archive:
+        archive.append("warc", [b"a" * 99, b"b" * 99, b"c"])
+        assert archive.take_finished("warc") == [], "nothing is committed"
+        archive.sync()
+        archive.commit()
+        assert archive.take_finished("warc") == [FIRST, SECOND]
+        assert archive.take_finished("warc") == [], "each is named once"
+        assert archive.take_finished("pages") == []
+        archive.append("warc", [b"d" * 99, b"e"])
+        archive.rollback()
+        assert archive.take_finished("warc") == [], "what was appended is gone"
+        archive.append("warc", [b"d" * 99, b"e"])
+        archive.commit()
+        assert archive.take_finished("warc") == [THIRD]

@@ -11,6 +11,7 @@ from typing import Any
 
 from swath.scan import FileRecord, Finding, Record, RowRecord
 
+EVENTS: list[str] = []  # what async checks did
 FOREVER = threading.Event()
 asked: list[str] = []  # keys that `remembering` was asked about
 
@@ -72,8 +73,12 @@ def hanging(record: Record) -> Finding | None:
 
 
 async def hanging_async(record: Record) -> None:
+    EVENTS.append(f"checks {record['n']}")
     if record["n"] == 3:
-        await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            EVENTS.append("cancelled")
 
 
 def nonsense(record: Record) -> Any:

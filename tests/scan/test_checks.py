@@ -3,15 +3,19 @@
 import asyncio
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from swath import UsageError
+from swath.cli import run_view, scan_command
 from swath.cli.scan_command import ScanCommand
 from swath.import_path import import_function
 from swath.scan import Finding, handler
 from swath.scan.checker import BadCheck
+from tests.scan import checks
 from tests.scan.driving import ROOT, scan, settings_of
 
 
@@ -48,6 +52,15 @@ def test_a_check_that_hangs_is_a_finding_of_that_record(numbers: Path, tmp_path:
     assert found.codes.get("odd", 0) == (3 if check == "hanging" else 0)
     assert found.proof.complete
     assert found.proof.counts.records == 10
+
+
+def test_an_async_check_that_hangs_is_cancelled(numbers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise it would wait until the scan ends."""
+    events: list[str] = []
+    monkeypatch.setattr(checks, "EVENTS", events)
+    scan(numbers, tmp_path / "out.jsonl", check="hanging_async", timeout=0.2, workers=1)
+    assert events.count("cancelled") == 1
+    assert "checks 9" in events[events.index("cancelled") :], "the others are checked after it was cancelled"
 
 
 def test_a_check_that_hangs_too_often_stops_the_scan(
@@ -164,3 +177,30 @@ def test_the_command_says_what_is_wrong_in_a_line(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("swath: ")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("how", ["text", "json"])
+def test_a_scan_prints_its_progress_until_it_ends(
+    numbers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    printed: list[Any] = []
+
+    def record(line: Any, **more: Any) -> None:
+        printed.append(line)
+        if "open: none" in line or "share" in line:  # the store was asked how far it is
+            checks.FOREVER.set()  # the check goes on
+
+    monkeypatch.setattr(checks, "FOREVER", threading.Event())
+    monkeypatch.setattr(scan_command, "REFRESH_SECONDS", 0.01)
+    monkeypatch.setattr(run_view, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(scan_command, "print_line" if how == "text" else "print_json_line", record)
+    settings = settings_of(numbers, tmp_path / "out.jsonl", check="hanging", timeout=60.0)
+    assert asyncio.run(ScanCommand(settings, json=how == "json", quiet=False).run()) == 1
+    if how == "text":
+        assert printed[0].startswith("the scan of ")
+        assert any(", 1 slice waiting, open: none" in line for line in printed)
+    else:
+        events = [line["event"] for line in printed]
+        assert events[:2] == ["progress", "progress"]
+        assert events[-1] == "summary"
+        assert printed[0]["states"] == []

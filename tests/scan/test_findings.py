@@ -106,6 +106,21 @@ def test_a_complete_scan_says_so_and_is_repeated_only_when_asked(
     assert scan(tree, out, check="empty", fresh=True).proof.open == {"empty": 6}
 
 
+def test_a_scan_prints_text_or_json_or_nothing(tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(name: str, **how: bool) -> tuple[str, str]:
+        settings = settings_of(tree, tmp_path / name, check="empty")
+        assert asyncio.run(ScanCommand(settings, **{"json": False, "quiet": False, **how}).run()) == 1
+        printed = capsys.readouterr()
+        return printed.out, printed.err
+
+    out, err = run("text.jsonl")
+    assert err.startswith(f"the scan of {tree} starts ")
+    assert "  empty\t5   " in out
+    out, err = run("json.jsonl", json=True)
+    assert ([json.loads(line)["event"] for line in out.splitlines()], err) == (["summary"], "")
+    assert run("quiet.jsonl", quiet=True) == ("", "")
+
+
 def test_another_scan_does_not_get_into_this_one(tree: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     scan(tree, out, check="empty")

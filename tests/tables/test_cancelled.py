@@ -74,3 +74,30 @@ async def test_a_look_that_is_given_up_has_ended(table: SqliteTable) -> None:
     async with asyncio.timeout(60):
         await cancelled(task)  # type: ignore[arg-type]
     assert await table.find_first_key() == (1,)
+
+
+async def test_a_thread_that_was_given_up_can_only_roll_back(table: SqliteTable, path: str) -> None:
+    """It keeps the connection, and may be in the middle of a slice that others change from now on."""
+    kept: list[sqlite3.Connection] = []
+    begun = asyncio.Event()
+
+    async def run() -> None:
+        async with table.blocking_transaction() as connection:
+            kept.append(connection)
+            connection.execute("UPDATE t SET n = 7")
+            begun.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(run())
+    await begun.wait()
+    await cancelled(task)
+    for statement in ("UPDATE t SET n = 8", "BEGIN", "COMMIT", "SELECT n FROM t"):
+        with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
+            kept[0].execute(statement)
+    assert not kept[0].in_transaction
+    kept[0].rollback()
+    async with table.transaction() as connection:
+        assert connection is not kept[0]
+        connection.execute("UPDATE t SET n = n + 1")
+    with closing(sqlite3.connect(path)) as other:
+        assert other.execute("SELECT n FROM t").fetchone() == (1,)

@@ -1,5 +1,7 @@
 """Comparing the counters that a partition keeps with its rows."""
 
+import pytest
+
 from swath.core.check import LaneTotals, compare
 from swath.core.store import PartitionStatus
 
@@ -22,7 +24,18 @@ def test_check_reports_each_contradiction() -> None:
     assert "in flight" in texts(SOUND, lanes=LaneTotals(2, 0))[0]
     too_far = SOUND._replace(checkpoint=9)
     assert texts(too_far, too_far) == ["INV-6: the checkpoint 9 is not between 0 and the end, 8"]
+    died = SOUND._replace(checkpoint_dead=2)
+    assert texts(died, died) == ["INV-6: 2 items are dead up to the checkpoint, but only 1 in total"]
     settled = SOUND._replace(ready=0, delayed=0, claimed=0)
     assert "INV-6: every item is settled" in texts(settled, settled, LaneTotals())[0]
-    crowded = SOUND._replace(done=9)
-    assert "INV-4" in texts(crowded, crowded)[0]
+    full = SOUND._replace(done=3, end=8)
+    assert texts(full, full) == []
+    crowded = SOUND._replace(done=4)
+    assert texts(crowded, crowded) == ["INV-4: 9 items share 8 positions"]
+
+
+@pytest.mark.parametrize("state", ["ready", "delayed", "claimed", "done", "dead"])
+def test_an_item_of_any_state_has_a_position_of_its_own(state: str) -> None:
+    crowded = SOUND._replace(**{state: getattr(SOUND, state) + 1})
+    lanes = LaneTotals(crowded.ready, crowded.claimed)
+    assert texts(crowded, crowded, lanes) == ["INV-4: 9 items share 8 positions"]

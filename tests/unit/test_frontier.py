@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 import swath
+from swath import frontier as frontier_module
 from swath.backends.memory import MemoryStore
 from swath.claim import Claim
 from swath.core import events
 from swath.core import session as session_module
 from swath.core.clock import as_datetime
 from swath.core.item import Item
-from swath.core.store import ADD_CHUNK, MAX_CLAIM, ClaimReply, EncodedItem, Settings
+from swath.core.store import ADD_CHUNK, MAX_CLAIM, ClaimReply, EncodedItem, Settings, Signal
 from swath.frontier import ADD_BUFFER, ADD_BYTES, Frontier
 from tests.bench import Bench, bench, nothing
 from tests.recorder import PATIENCE
@@ -156,6 +157,48 @@ async def test_nothing_ready_is_none() -> None:
     async with bench() as b:
         assert await b.frontier.claim() is None
         assert b.seen.of(events.Claimed) == []
+
+
+async def test_a_claim_that_took_nothing_yet_is_repeated_while_items_are_ready() -> None:
+    """A store may do other work first, such as taking in discovered items, and ask for another claim at once."""
+    async with bench() as b:
+        await b.frontier.add(Item("a", not_before=as_datetime(b.clock.now() + 5_000_000)))
+
+        def ask_for_more(reply: ClaimReply) -> ClaimReply:
+            b.clock.advance(2)
+            return reply if reply.items else reply._replace(next_ready_at=reply.now)
+
+        b.faults.changed["claim"] = ask_for_more
+        claim = await b.frontier.claim()
+        assert claim is not None
+        assert b.faults.calls["claim"] > 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"next_ready_at": 2**50},
+        {"next_ready_at": None},
+        {"next_ready_at": 0, "signal": Signal(True, 1)},
+        {"skipped": (0,), "signal": Signal(True, 1)},
+    ],
+)
+async def test_a_claim_that_took_nothing_is_not_repeated_otherwise(change: dict[str, Any]) -> None:
+    async with bench() as b:
+        b.faults.changed["claim"] = lambda reply: reply._replace(**change)
+        assert await b.frontier.claim() is None
+        assert b.faults.calls["claim"] == 1
+
+
+async def test_a_claim_gives_up_if_others_hold_every_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frontier_module, "BUSY_SECONDS", 0.05)
+    async with bench() as b:
+        b.faults.changed["claim"] = lambda reply: reply._replace(skipped=(0,))
+        with pytest.raises(swath.StoreUnavailable, match="other transactions held every ready item"):
+            await b.frontier.claim()
+        assert b.faults.calls["claim"] > 1
+        b.faults.changed.clear()
+        assert await b.frontier.claim() is None
 
 
 @pytest.mark.parametrize("limit", [0, -1, MAX_CLAIM + 1, 1.5, "9", None])

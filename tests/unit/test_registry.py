@@ -8,6 +8,7 @@ import pytest
 import swath
 import swath.sync
 from swath.backends import MemoryStore, Settings, registry
+from tests.bench import nothing
 
 
 class OtherBackend:
@@ -108,3 +109,11 @@ async def test_a_store_is_used_as_it_is_and_closed() -> None:
 def test_a_store_excludes_a_url_and_a_clock(given: dict[str, Any]) -> None:
     with pytest.raises(swath.UsageError, match="takes neither a URL nor a clock"):
         swath.open(store=MemoryStore(Settings(partitions=1)), **given)
+
+
+async def test_a_store_in_memory_has_no_format_and_nothing_to_migrate() -> None:
+    assert await swath.describe("memory:") == swath.StoreInfo("memory", 0, 0)
+    assert await swath.migrate("memory:") == []
+    async with swath.open("memory:") as frontier:
+        with pytest.raises(swath.UsageError):
+            await frontier.run(nothing, sink=lambda connection, rows: None)

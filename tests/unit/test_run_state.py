@@ -144,7 +144,7 @@ def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def start(
-    frontier: Frontier, handler: Gate | None = None, *, grace: float = 10.0, stop: swath.Stop | None = None
+    frontier: Frontier, handler: Gate | None = None, *, grace: float = 0.0, stop: swath.Stop | None = None
 ) -> "tuple[asyncio.Task[swath.Summary], RunMonitor]":
     monitor = RunMonitor()
     running = frontier.run(handler or Gate(), monitor=monitor, handle_signals=False, grace=grace, stop=stop)

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
@@ -10,9 +11,11 @@ import pytest
 import pytest_asyncio
 
 from swath.backends.sqlite import SqliteStore
+from swath.backends.sqlite.transactions import IDLE_CONNECTIONS
 from swath.core.errors import StoreUnavailable, WrongTransaction
 from swath.core.lane import hash_key, locate_lane
 from swath.core.store import EncodedItem, Settings
+from tests.recorder import PATIENCE
 
 
 @pytest_asyncio.fixture
@@ -93,3 +96,24 @@ async def test_a_committed_transaction_wakes_a_waiting_worker(store: SqliteStore
         pass
     async with asyncio.timeout(10):
         await waiting
+
+
+async def test_a_store_keeps_few_idle_connections_and_closes_them(store: SqliteStore) -> None:
+    """Each has a thread of its own."""
+
+    async def wait_for_threads(count: int) -> None:
+        name = f"swath transaction on {store.path}"
+        async with asyncio.timeout(PATIENCE):
+            while sum(name in thread.name for thread in threading.enumerate()) != count:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+    async def change() -> None:
+        async with store.transaction() as connection:
+            connection.execute("SELECT 1")
+
+    await asyncio.gather(*(change() for _ in range(IDLE_CONNECTIONS + 3)))
+    await wait_for_threads(IDLE_CONNECTIONS)
+    async with store.transaction():
+        await store.close()
+        await wait_for_threads(1)
+    await wait_for_threads(0)

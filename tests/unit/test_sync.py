@@ -313,6 +313,21 @@ def test_no_thread_is_left_behind() -> None:
     assert set(threading.enumerate()) <= before
 
 
+def test_closing_waits_for_the_end_of_the_thread(url: str) -> None:
+    before = set(threading.enumerate())
+    frontier = swath.sync.open(url)
+    frontier.add("a")
+    frontier.close()
+    assert set(threading.enumerate()) <= before
+
+
+def test_a_frontier_that_cannot_be_opened_leaves_no_thread(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    with pytest.raises(swath.NotAFrontier):
+        swath.sync.open(f"sqlite:///{tmp_path}/missing.db", create=False)
+    assert set(threading.enumerate()) <= before
+
+
 def test_an_observer_that_calls_back_is_told_so() -> None:
     told: list[Exception] = []
 

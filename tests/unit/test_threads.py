@@ -82,3 +82,20 @@ async def test_without_any_thread_nothing_waits(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(threading.Thread, "start", lambda thread: raising(RuntimeError("can't start new thread")))
     with pytest.raises(RuntimeError, match="start new thread"):
         await WorkerThreads().run(lambda: None)
+
+
+async def test_work_that_waits_for_a_thread_is_not_started_after_closing(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, go_on, started = WorkerThreads(), threading.Event(), list[str]()
+    running = threads.start(lambda: go_on.wait(30))
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    waiting = threads.start(lambda: started.append("too late"))
+    threads.close()
+    go_on.set()
+    await running
+    monkeypatch.undo()
+    done, _ = await asyncio.wait([waiting], timeout=0.1)
+    assert (done, started) == (set(), [])

@@ -36,6 +36,19 @@ class DiscoveredItems(Conformance):
             assert (item.priority, item.span, item.attempts) == (n, n + 1, 0)
         assert await trial.total("inbox") == 0
 
+    async def test_settle_discovers_one_item_that_is_ready_now(self, start: Start) -> None:
+        """Workers of the other partition learn that they need not wait, although nobody has claimed there yet."""
+        trial = await start(partitions=2)
+        await trial.add("a", lane=trial.lane(0))
+        batch = await trial.claim()
+        assert (await trial.status(1)).next_ready_at is None
+        await batch.settle(done(batch.only), discovered=[trial.item("b", lane=trial.lane(1))])
+        for partitions in ((await trial.store.status()).partitions, await trial.store.recount()):
+            assert partitions[0].next_ready_at is None
+            assert partitions[1].next_ready_at is not None
+            assert partitions[1].next_ready_at <= partitions[1].time
+        assert (await trial.claim()).keys == ["b"]
+
     async def test_settle_discovers_once(self, start: Start) -> None:
         """INV-7: many settlements discover known items, and the same item twice."""
         trial = await start(partitions=2)

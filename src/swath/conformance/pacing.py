@@ -254,6 +254,26 @@ class Pacing(Conformance):
         await trial.change_lane(blocked_until=until - 40_000_000, at_least=True)
         assert (await next_start(trial)).reply.now == until
 
+    async def test_claim_returns_when_the_first_lane_of_any_priority_is_ready(self, start: Start) -> None:
+        """A worker that waits until then is not too late. It may be too early."""
+        trial = await start()
+        for priority in range(8):
+            begin = trial.clock.now()
+            for seconds in (9, 5, 7):
+                lane = f"priority {priority} in {seconds} s"
+                await trial.add(f"{priority} in {seconds}", lane=lane, priority=priority)
+                await trial.change_lane(lane, blocked_until=begin + seconds * 1_000_000)
+            batch = await trial.claim()
+            assert batch.keys == []
+            assert batch.reply.next_ready_at is not None
+            assert batch.reply.next_ready_at <= begin + 5_000_000
+            await trial.wait_until(begin + 5_000_000)
+            batch = await trial.claim()
+            assert batch.keys == [f"{priority} in 5"]
+            await batch.finish()
+            await trial.wait_until(begin + 9_000_000)
+            await (await trial.claim()).finish()
+
     async def test_change_lane_blocks_a_lane_in_flight(self, start: Start) -> None:
         trial = await start(concurrency=1)
         await trial.add("a", "b")
