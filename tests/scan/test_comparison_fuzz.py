@@ -235,7 +235,7 @@ def choose_types(chance: random.Random, kinds: tuple[str, str], *, close: bool) 
     chosen = []
     for number in range(COLUMNS):
         family = FAMILIES[number % len(FAMILIES)]
-        other = family if close or chance.random() < 0.6 else FAMILIES[MIXED.get(number % len(FAMILIES), TEXT)]
+        other = family if close or chance.random() < 0.75 else FAMILIES[MIXED.get(number % len(FAMILIES), TEXT)]
         one_type, other_type = (
             chance.choice(side.postgres if kind == "pg" else side.sqlite)
             for side, kind in zip((family, other), kinds, strict=True)
@@ -279,7 +279,7 @@ def test_exactly_the_values_that_differ_are_found(
     }
     if close and kinds[0] == kinds[1]:  # slices with equal digests, and with others
         assert 0 < len(expected) < ROWS / 2
-    assert 0 < sum(map(len, expected.values())) < 0.9 * ROWS * COLUMNS
+    assert 0 < sum(map(len, expected.values())) < 0.98 * ROWS * COLUMNS
     found = compare_tables(here.url, there.url)
     assert found.records == ROWS
     for row in range(ROWS):

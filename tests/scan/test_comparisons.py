@@ -461,11 +461,10 @@ def test_databases_in_two_encodings(postgres: Server, postgres_url: str) -> None
         )
         try:
             create = "CREATE TABLE {name} (id int PRIMARY KEY, v text)"
-            here = make(
-                postgres.dsn(name), "coded", create, r"INSERT INTO {name} VALUES (1, U&'\00C3\00A9'), (2, U&'\00E9')"
-            )
-            there = make(postgres_url, "coded", create, r"INSERT INTO {name} VALUES (1, U&'\00E9'), (2, U&'\00E9')")
-            assert compare_tables(here, there).columns == {"1": {"v"}}
+            for value, columns in ((r"U&'\00C3\00A9'", {"1": {"v"}}), (r"U&'\00E9'", {})):
+                here = make(postgres.dsn(name), "coded", create, f"INSERT INTO {{name}} VALUES (1, {value})")
+                there = make(postgres_url, "coded", create, r"INSERT INTO {name} VALUES (1, U&'\00E9')")
+                assert compare_tables(here, there).columns == columns
         finally:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
