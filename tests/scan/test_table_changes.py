@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 
 from swath.scan import FileRecord, Record
+from swath.scan.sources.source import ReadCounts
 from swath.scan.sources.table import TableSource
+from swath.scan.sources.table_comparison import TableComparison
 from swath.tables.definition import TableChanged
 from tests.locales import german
 from tests.scan import checks
+from tests.scan.comparing import WHOLE
 from tests.scan.driving import scan
 from tests.scan.test_tables import Database, of_kind, small  # noqa: F401  a fixture
 
@@ -123,5 +126,57 @@ def test_a_change_before_the_first_slice_is_explained(base: Database) -> None:
         rename(base)
         with pytest.raises(TableChanged, match=r"does not exist any more|has no table"):
             source.measure({})
+    finally:
+        source.close()
+
+
+def retype(base: Database, table: str, *, id: str = "bigint", n: str = "integer") -> None:
+    """Give columns of a table other types. Every statement of a comparison stays valid."""
+    if base.kind == "postgresql":
+        base.run(f"ALTER TABLE {table} ALTER id TYPE {id}, ALTER n TYPE {n} USING n::{n}")
+    else:
+        base.run(
+            f"CREATE TABLE made (id {id} NOT NULL PRIMARY KEY, email text, n {n})",
+            f"INSERT INTO made SELECT * FROM {table}",
+            f"DROP TABLE {table}",
+            f"ALTER TABLE made RENAME TO {table}",
+        )
+
+
+def open_comparison(base: Database) -> TableComparison:
+    return TableComparison(base.table("items"), base.table("others"), key=None, columns=())
+
+
+@pytest.mark.parametrize("changed", ["items", "others"])
+def test_a_comparison_ends_if_a_column_of_either_table_gets_another_type(base: Database, changed: str) -> None:
+    for table in ("items", "others"):
+        base.fill(table, range(10))
+    source = open_comparison(base)
+    try:
+        source.snapshot()
+        assert all(isinstance(step, ReadCounts) for step in source.read(WHOLE)), "they are equal"
+        retype(base, changed, n="text")
+        said = f"(?i)the type of {changed}.n was integer and is now text"
+        with pytest.raises(TableChanged, match=said):
+            list(source.read(WHOLE))
+        with pytest.raises(TableChanged, match=said):
+            list(source.fetch(["3"]))
+    finally:
+        source.close()
+
+
+@pytest.mark.parametrize("changed", ["items", "others"])
+def test_a_comparison_is_resumed_only_if_the_keys_of_both_tables_sort_alike(base: Database, changed: str) -> None:
+    for table in ("items", "others"):
+        base.fill(table, range(10))
+    source = open_comparison(base)
+    before = source.snapshot()
+    assert source.explain_change(before) is None
+    assert source.explain_change({name: before[name] for name in ("key", "columns")}) is None, "of an earlier version"
+    source.close()
+    retype(base, changed, id="integer")
+    source = open_comparison(base)
+    try:
+        assert f"#{changed}.id was bigint and is now integer" in str(source.explain_change(before)).lower()
     finally:
         source.close()

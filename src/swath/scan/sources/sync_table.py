@@ -61,11 +61,14 @@ class SyncTable:
     def names(self) -> Sequence[str]:
         return [column.name for column in self.table.description.columns]
 
-    def watch_changes(self, steps: Iterable[ReadStep]) -> Iterator[ReadStep]:
-        """Yield the steps of a read. Raise TableChanged if the table has changed since it was opened."""
+    def watch_changes(self, steps: Iterable[ReadStep], *, columns: bool = False) -> Iterator[ReadStep]:
+        """Yield the steps of a read. Raise TableChanged if the table has changed since it was opened.
+
+        With `columns`, all columns must have the same names and types.
+        """
         with self._explain_errors():
             yield from steps
-        self._portal.call(self.table.check_unchanged())
+        self._portal.call(self.table.check_unchanged(columns=columns))
 
     @contextmanager
     def _explain_errors(self) -> Iterator[None]:

@@ -12,6 +12,7 @@ from swath.scan.sources.source import ReadCounts, ReadStep, Source, SourceFindin
 from swath.scan.sources.sync_table import KeyRange, SyncTable
 from swath.tables.canonical.form import ColumnForm
 from swath.tables.canonical.pairing import choose_forms, explain_difference, format_canonical
+from swath.tables.definition import describe_change, parse_definition
 from swath.tables.table import CanonicalRow, Key
 
 MAX_ROWS = 10_000  # of a slice, on either side
@@ -51,7 +52,11 @@ class TableComparison(Source):
         check_order(self._here, self._there)
         self._key_positions = [self._columns.index(name) for name in self._here.table.description.key_names]
         self._our_forms, self._their_forms = _choose_forms(self._columns, self._here, self._there, self._loose)
-        return {"key": list(self._here.table.description.key_names), "columns": list(self._columns)}
+        return {
+            "key": list(self._here.table.description.key_names),
+            "columns": list(self._columns),
+            "definitions": [rows.table.definition.to_json() for rows in (self._here, self._there)],
+        }
 
     def measure(self, snapshot: Mapping[str, Any]) -> SourceSize:
         """Return the size of both sides together, with keys in the form of the source."""
@@ -75,17 +80,30 @@ class TableComparison(Source):
 
     def explain_change(self, before: Mapping[str, Any]) -> str | None:
         now = self.snapshot()
-        return None if now == before else f"{self._here.label} was compared by other columns"
+        if any(now[name] != before[name] for name in ("key", "columns")):
+            return f"{self._here.label} was compared by other columns"
+        for rows, data in zip((self._here, self._there), before.get("definitions", ()), strict=False):
+            change = describe_change(rows.label, parse_definition(data), rows.table.definition)
+            if change is not None:
+                return change
+        return None
 
     def list_first_items(self, snapshot: Mapping[str, Any]) -> Iterable[Item]:
         return [make_plan_item(1, None)]
 
     def read(self, task: Task) -> Iterator[ReadStep]:
         if "plan" in task:
-            return plan_slices(task, self._find_end)
-        return self._compare(parse_slice(task))
+            return self._watch_changes(plan_slices(task, self._find_end))
+        return self._watch_changes(self._compare(parse_slice(task)))
 
     def fetch(self, keys: Sequence[str]) -> Iterator[ReadStep]:
+        return self._watch_changes(self._compare_keys(keys))
+
+    def _watch_changes(self, steps: Iterator[ReadStep]) -> Iterator[ReadStep]:
+        """Raise TableChanged if either table has changed. The canonical forms depend on the types of all columns."""
+        return self._here.watch_changes(self._there.watch_changes(steps, columns=True), columns=True)
+
+    def _compare_keys(self, keys: Sequence[str]) -> Iterator[ReadStep]:
         kind = self._here.kind if self._same_kind else "postgresql"
         found = [parse_row_key(key, kind, columns=self._width) for key in keys]
         ours, theirs = (self._convert_keys(rows, found) for rows in (self._here, self._there))
