@@ -9,6 +9,7 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ log = logging.getLogger("swath.sqlite")
 
 WAL_SHARE = 0.25  # of the database, in addition to WAL_BYTES
 MAX_WAL_BYTES = 64_000_000
+CHECKPOINT_POLL_SECONDS = 0.002
 READER_MILLISECONDS = 500  # how long a commit waits for readers when the log has reached its limit
 
 _READ_LOCKS = range(124, 128)  # bytes of the -shm: locked by a transaction that reads from the log
@@ -94,7 +96,12 @@ class WalLimiter:
     def _truncate(self, connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA busy_timeout = {READER_MILLISECONDS}")
         try:
-            busy, frames, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            deadline = time.monotonic() + READER_MILLISECONDS / 1_000
+            while True:
+                busy, frames, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                if frames >= 0 or time.monotonic() > deadline:
+                    break
+                time.sleep(CHECKPOINT_POLL_SECONDS)  # another process runs a checkpoint, which SQLite does not wait for
         finally:
             connection.execute("PRAGMA busy_timeout = 0")
         if busy:
