@@ -93,6 +93,13 @@ def test_the_names_of_warc_files_are_allowed_in_wacz(
     assert all(workspace.is_own_output(tmp_path, name) for name in names)
 
 
+def test_the_files_of_an_earlier_version_are_listed(tmp_path: Path) -> None:
+    earlier = "swath-20260101000000000-00000-Host-1234abcd~0.warc.gz"
+    (tmp_path / earlier).touch()
+    (tmp_path / "swath-notes.warc.gz").touch()
+    assert [path.name for path in workspace.list_outputs(tmp_path)] == [earlier]
+
+
 def _open_outputs(settings: CrawlSettings) -> list[CrawlOutput]:
     workspace.get_archive_name(settings.directory)
     return list(workspace.open_outputs(settings))

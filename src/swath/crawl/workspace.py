@@ -28,7 +28,8 @@ SETTINGS_FACT = "crawl settings"  # key of the fact that `swath explain` and oth
 DISCARD_MARKER = "discarding"  # exists while --fresh discards the crawl
 ARCHIVE_FACT_PREFIX = "archive "  # key of the fact that marks an archive as this crawl's: this prefix and its name
 
-_OUTPUT_FILE = re.compile(r"(?:swath|pages)-\d{17}-\d+-(?P<name>.+)_(?P<number>\d+)\.(?:warc\.gz|jsonl\.gz)")
+# Archives of earlier versions have "~" instead of "_", which WACZ does not allow.
+_OUTPUT_FILE = re.compile(r"(?:swath|pages)-\d{17}-\d+-(?P<name>.+)[_~](?P<number>\d+)\.(?:warc\.gz|jsonl\.gz)")
 
 
 @dataclass(frozen=True, slots=True)
