@@ -33,7 +33,7 @@ ORDER = (*SIDES, *reversed(SIDES))  # forth and back, so that a drift of the mac
 WARM_UP_SECONDS = 0.5
 HEAD_START = 0.05  # seconds until a round starts, so that every process has received it
 ANSWER_SECONDS = 180.0
-DRY_TRIES = 200  # claims in succession without an item until a frontier counts as empty
+EMPTY_SECONDS = 5.0  # of claims without an item until a frontier counts as empty: another claimer may hold all lanes
 DRY_SECONDS = 0.005  # between two of them
 
 
@@ -43,6 +43,7 @@ class Round:
     side: str
     claimers: int  # in this process
     batch: int
+    warm_up: float  # seconds before the claims count
     seconds: float
 
 
@@ -71,7 +72,7 @@ def measure(lab: Lab, settings: Settings, results: Results) -> None:
             batch = choose_batch(site.lanes, claimers)
             claims: dict[str, list[list[Claims]]] = {side: [] for side in SIDES}
             for side in ORDER:
-                question = Round(site, side, claimers // PROCESSES, batch, settings.seconds / 2)
+                question = Round(site, side, claimers // PROCESSES, batch, WARM_UP_SECONDS, settings.seconds / 2)
                 claims[side].append(_round(fleet, question))
             figure: Figure = {
                 "claimers": claimers,
@@ -145,7 +146,7 @@ async def _run_round(connection: Connection, question: Round) -> None:
         answer(connection, True)
         start_at: float = connection.recv()  # nothing else runs in this process
         await asyncio.sleep(start_at - time.monotonic())
-        counted_from = start_at + WARM_UP_SECONDS
+        counted_from = start_at + question.warm_up
         until = counted_from + question.seconds
         claiming = [_claim_repeatedly(take, counted_from, until) for _ in range(question.claimers)]
         answer(connection, await asyncio.gather(*claiming))
@@ -190,7 +191,8 @@ async def _claim_repeatedly(take: Take, counted_from: float, until: float) -> Cl
 
 
 async def _take_until_ready(take: Take) -> Taken:
-    for _ in range(DRY_TRIES):
+    give_up_at = time.monotonic() + EMPTY_SECONDS
+    while time.monotonic() < give_up_at:
         taken = await take()
         if taken is not None:
             return taken

@@ -1,5 +1,6 @@
 """A `swath` command that runs while a test does something to it."""
 
+import codecs
 import os
 import select
 import signal
@@ -17,6 +18,7 @@ class Running:
 
     def __init__(self, *args: str, cwd: Path | None = None, stdin: int | None = None) -> None:
         self.text = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.process = subprocess.Popen(
             [*COMMAND, *args], cwd=cwd, env=environment(), stdin=stdin,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
@@ -35,7 +37,7 @@ class Running:
         if not select.select([fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
             return False
         block = os.read(fd, 65_536)
-        self.text += block.decode(errors="replace")
+        self.text += self._decoder.decode(block)  # a block may end within a character
         return bool(block)
 
     def signal(self, number: signal.Signals = signal.SIGINT) -> None:

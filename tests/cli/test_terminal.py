@@ -1,5 +1,6 @@
 """What people see: the command on a pseudo-terminal."""
 
+import codecs
 import os
 import pty
 import re
@@ -30,6 +31,7 @@ class Terminal:
         self, *args: str, store: str, width: int = 100, command: Sequence[str] = COMMAND, **changes: str
     ) -> None:
         self.raw = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._fd, there = pty.openpty()
         ioctl(there, TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
         env = environment(SWATH_STORE=store, TERM="xterm-256color", **changes)
@@ -61,7 +63,7 @@ class Terminal:
             block = os.read(self._fd, 65536)
         except OSError:  # Linux: the other side is closed
             return False
-        self.raw += block.decode(errors="replace")
+        self.raw += self._decoder.decode(block)  # a block may end within a character
         return bool(block)
 
     def type(self, text: str) -> None:

@@ -40,7 +40,7 @@ def test_claimers_are_measured_beside_the_floor(lab: Lab, tmp_path: Path, monkey
     monkeypatch.setattr(claimers, "CLAIMERS", (20,))
     monkeypatch.setattr(claimers, "WARM_UP_SECONDS", 0.0)
     results = measured("claimers", lab, tmp_path / "results")
-    claimers.measure(lab, Settings(items=ITEMS, seconds=0.8), results)
+    claimers.measure(lab, Settings(items=ITEMS, seconds=0.3), results)  # a small part of the items
     (figure,) = results.figures
     assert figure["claimers"] == 20
     for side in ("swath", "floor"):
