@@ -531,3 +531,11 @@ class Pacing(Conformance):
         assert not (await trial.claim(lease=100)).reply.starts_count
         trial.clock.advance(2)
         assert (await trial.claim()).reply.starts_count
+
+    async def test_claim_reports_an_interval_in_any_of_its_partitions(self, start: Start) -> None:
+        trial = await start(partitions=2)
+        await trial.change_lane(trial.lane(0), min_interval=10, concurrency=2)
+        await trial.add("from the start", lane=trial.lane(0))
+        await trial.add("free", lane=trial.lane(1))
+        batch = await trial.claim(order=[0, 1])
+        assert (sorted(batch.keys), batch.reply.starts_count) == (["free", "from the start"], True)
