@@ -220,6 +220,15 @@ def test_one_process_writes_to_a_file(tree: Path, tmp_path: Path) -> None:
     assert scan(tree, out, check="empty").proof.complete
 
 
+def test_a_file_that_is_closed_twice_closes_nothing_else(tmp_path: Path) -> None:
+    file = AppendFile(tmp_path / "out.jsonl")
+    file.close()
+    with (tmp_path / "another").open("wb") as other:  # gets the descriptor that is free now
+        file.close()
+        other.write(b"kept")
+    assert (tmp_path / "another").read_bytes() == b"kept"
+
+
 def test_what_a_scan_that_ended_at_once_wrote_is_decided_on_by_the_store(tmp_path: Path) -> None:
     """Whoever closes the file may not have heard of the settlement that took place."""
     out = tmp_path / "out.jsonl"

@@ -532,6 +532,15 @@ class Pacing(Conformance):
         trial.clock.advance(2)
         assert (await trial.claim()).reply.starts_count
 
+    async def test_claim_returns_what_is_in_flight_in_lanes_of_different_levels(self, start: Start) -> None:
+        trial = await start(partitions=2)
+        await trial.add("a", "b", lane="low", priority=2)
+        assert (await trial.claim(1)).keys == ["a"]
+        await trial.add("c", lane="high", priority=6)
+        await trial.add("d", lane=trial.lane(1))
+        batch = await trial.claim(order=[1, 0])
+        assert {item.key: item.lane_in_flight for item in batch.items} == {"b": 1, "c": 0, "d": 0}
+
     async def test_claim_reports_an_interval_in_any_of_its_partitions(self, start: Start) -> None:
         trial = await start(partitions=2)
         await trial.change_lane(trial.lane(0), min_interval=10, concurrency=2)
