@@ -541,6 +541,19 @@ class Pacing(Conformance):
         batch = await trial.claim(order=[1, 0])
         assert {item.key: item.lane_in_flight for item in batch.items} == {"b": 1, "c": 0, "d": 0}
 
+    async def test_claim_of_nothing_leaves_the_next_one_whole(self, start: Start) -> None:
+        """A lane at the head of the queue may not start anything since a limit was changed."""
+        trial = await start()
+        await trial.add("a", "b")
+        first = await trial.claim(1)
+        await trial.store.change_settings(concurrency=1)
+        assert (await trial.claim()).keys == []
+        await first.finish()
+        second = await trial.claim()
+        assert second.keys == ["b"]
+        await second.finish()
+        assert (await trial.status()).done == 2
+
     async def test_claim_reports_an_interval_in_any_of_its_partitions(self, start: Start) -> None:
         trial = await start(partitions=2)
         await trial.change_lane(trial.lane(0), min_interval=10, concurrency=2)
