@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from swath.cli.crawl_summary import list_next_steps
+from swath.cli.failed_seeds import FailedSeeds
 from swath.crawl.settings import CrawlSettings
+from swath.crawl.stats import NAMED_SEEDS
 from tests.cli.conftest import Result, look, run_swath
 from tests.cli.test_crawl import status
 from tests.cli.test_terminal import Terminal
@@ -93,6 +95,16 @@ def test_only_the_first_failed_seeds_are_named(tmp_path: Path) -> None:
     assert len(named) == 10
     assert "swath: 3 more seeds failed\n" in ran.err
     assert "swath: nothing was fetched: dns: no such host (0.onion), 13 failed" in ran.err
+
+
+def test_each_named_seed_is_named_again_when_it_is_given_up(capsys: pytest.CaptureFixture[str]) -> None:
+    reported = FailedSeeds(json=False)
+    seeds = [f"http://{number}.onion/" for number in range(NAMED_SEEDS + 1)]
+    reported.report({"seed_failures": [(seed, "dns", 60.0) for seed in seeds]})
+    capsys.readouterr()
+    reported.report({"seed_failures": [(seed, "dns", None) for seed in seeds]})
+    reported.report({"seed_failures": [(seed, "dns", None) for seed in seeds]})
+    assert capsys.readouterr().err.splitlines() == [f"swath: seed {seed}: dns; given up" for seed in seeds[:-1]]
 
 
 def test_json_has_an_event_for_a_failed_seed(tmp_path: Path) -> None:

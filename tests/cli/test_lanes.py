@@ -117,6 +117,7 @@ def test_block_and_unblock(url: str, swath: Run) -> None:
         (("--limt", "5"), "--limit"),
         (("a", "--waiting"), "--waiting cannot be combined with a lane"),
         (("a", "--paused", "--blocked"), "--paused, --blocked cannot be combined"),
+        (("work.db", "a", "b"), "give at most a store and a lane"),
         (("list", "a", "--limit", "100"), "--limit cannot be combined"),
     ],
 )

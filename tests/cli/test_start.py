@@ -10,6 +10,7 @@ from tests.cli.conftest import TIMEOUT, environment
 LOADED = """
 import sys
 from swath.cli import main
+sys.argv[0] = "/usr/bin/swath"
 main()
 print(*sys.modules, file=sys.stderr)
 """

@@ -25,11 +25,21 @@ def view(**changes: Any) -> StatusView:
     return StatusView("memory:", dataclasses.replace(EMPTY, **changes), **beside)
 
 
-def show(shown: StatusView, *, partitions: bool = False) -> str:
-    """What the panel says, without its box."""
+def list_lines(shown: StatusView, *, partitions: bool = False) -> list[str]:
+    """The lines of the panel, without its box."""
     console = Console(width=160, file=StringIO(), record=True)
     console.print(make_live_panel(shown, partitions))
-    return " ".join(console.export_text().replace("│", " ").split())
+    return [line.strip("│ ") for line in console.export_text().splitlines()]
+
+
+def show(shown: StatusView, *, partitions: bool = False) -> str:
+    return " ".join(" ".join(list_lines(shown, partitions=partitions)).split())
+
+
+def test_an_empty_line_ends_the_counters() -> None:
+    lines = list_lines(view())
+    (checkpoint,) = [number for number, line in enumerate(lines) if line.startswith("checkpoint")]
+    assert lines[checkpoint - 1] == ""
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from tests.cli.test_errors import one_line
 # Commands that take the store as an argument, and those that take it as an option
 BY_ARGUMENT = [
     ("status",), ("status", "--json"), ("dead",), ("dead", "list"), ("lanes",), ("lanes", "list"), ("db", "check"),
-    ("db", "info"), ("db", "migrate"),
+    ("db", "info"), ("db", "migrate"), ("db", "init"),
 ]  # fmt: skip
 BY_OPTION = [
     ("status",), ("explain", "k"), ("lanes",), ("lanes", "default"), ("lanes", "defaults"), ("dead",),

@@ -199,3 +199,11 @@ def test_progress_while_a_file_is_read(store: str, tmp_path: Path) -> None:
     assert terminal.finish() == 0
     assert re.search(r"[\d,]+ new of [\d,]+, [\d,]+ a second", terminal.text)
     assert terminal.text.rstrip().endswith("20,000 new of 20,000")
+
+
+def test_dead_items_with_their_errors_say_when_there_is_more(store: str) -> None:
+    kill(store, "a", "b", error="line 1\nline 2")
+    terminal = Terminal("dead", "--errors", "--limit", "1", store=store)
+    assert terminal.finish() == 0
+    assert "  line 1\n  line 2\n" in terminal.text
+    assert "the first 1; --limit 0 lists all" in terminal.text

@@ -216,6 +216,22 @@ def test_turns_come_in_the_order_of_asking(tmp_path: Path) -> None:
     assert order == [0, 1, 2, 3, 4]
 
 
+def test_the_holder_of_the_turn_counts_those_behind_it(tmp_path: Path) -> None:
+    queues = [WriteQueue(str(tmp_path / "turn")) for _ in range(4)]
+    passed, holder, *behind = queues
+    passed.acquire()
+    passed.release()  # so that the holder's ticket is not the first
+    holder.acquire()
+    counts = [holder.waiting]
+    for queue in behind:
+        assert queue._file is not None
+        queue._draw(queue._file)
+        counts.append(holder.waiting)
+    assert counts == [0, 1, 2]
+    for queue in queues:
+        queue.close()
+
+
 def queue_up(number: int, path: str, taken: Event) -> None:
     """In a child: wait for a turn, and keep it."""
     turn = WriteQueue(path, patience=PATIENCE)

@@ -17,12 +17,16 @@ class Recorded:
     def __init__(self) -> None:
         self.acted: list[float] = []
         self.event = asyncio.Event()
+        self.running = 0
 
     def socket_action(self, socket: int, what: int) -> tuple[int, int]:
         assert socket == pycurl.SOCKET_TIMEOUT
         self.acted.append(asyncio.get_running_loop().time())
         self.event.set()
-        return 0, 0
+        return 0, self.running
+
+    def timeout(self) -> int:
+        return 1
 
     def close(self) -> None:
         pass
@@ -55,6 +59,18 @@ async def test_a_timer_taken_back_does_not_fire(multi: CurlLoop) -> None:
     multi._on_timer(-1)
     await asyncio.sleep(0.02)
     assert recorded.acted == []
+
+
+async def test_a_timer_that_was_too_early_for_libcurl_fires_again(multi: CurlLoop) -> None:
+    """libcurl does nothing then, and does not ask for a timer either."""
+    recorded = Recorded()
+    multi._multi, multi._running, recorded.running = recorded, 1, 1
+    multi._on_timer(1)
+    async with asyncio.timeout(PATIENCE):
+        while len(recorded.acted) < 3:
+            recorded.event.clear()
+            await recorded.event.wait()
+    multi._on_timer(-1)
 
 
 @pytest.mark.parametrize("told", [[60_000, 10], [10, 40]])

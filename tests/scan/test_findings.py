@@ -20,7 +20,7 @@ from swath.files.errors import OutputBusy, OutputDamaged
 from swath.scan import Finding, workspace
 from swath.scan.counts import MAX_CODES, CounterNames, Counts, sum_counters
 from swath.scan.finding import FindingEvent, LineContext, State, encode_line
-from swath.scan.open_findings import read_findings
+from swath.scan.open_findings import pick_examples, read_findings
 from swath.scan.output import FindingsOutput
 from swath.scan.sources.tree import TreeSource
 from tests.recorder import PATIENCE
@@ -220,6 +220,15 @@ def test_one_process_writes_to_a_file(tree: Path, tmp_path: Path) -> None:
     assert scan(tree, out, check="empty").proof.complete
 
 
+def test_a_file_that_is_closed_twice_closes_nothing_else(tmp_path: Path) -> None:
+    file = AppendFile(tmp_path / "out.jsonl")
+    file.close()
+    with (tmp_path / "another").open("wb") as other:  # gets the descriptor that is free now
+        file.close()
+        other.write(b"kept")
+    assert (tmp_path / "another").read_bytes() == b"kept"
+
+
 def test_what_a_scan_that_ended_at_once_wrote_is_decided_on_by_the_store(tmp_path: Path) -> None:
     """Whoever closes the file may not have heard of the settlement that took place."""
     out = tmp_path / "out.jsonl"
@@ -360,3 +369,9 @@ def test_a_recheck_that_goes_on_has_the_same_items(tmp_path: Path) -> None:
     assert list(workspace._plan_recheck(path, path.stat().st_size, 1, TreeSource("/"))) == begun
     second = list(workspace._plan_recheck(path, path.stat().st_size, 2, TreeSource("/")))
     assert [len(item.payload["keys"]) for item in second] == [200, 100]
+
+
+def test_a_few_examples_of_each_code_are_shown() -> None:
+    findings = [{"code": code, "key": f"{n}", "message": code} for n in range(5) for code in ("empty", "odd")]
+    shown = pick_examples(findings)
+    assert shown == {code: [("0", code), ("1", code), ("2", code)] for code in ("empty", "odd")}

@@ -254,3 +254,8 @@ def open_tree_of_memory(url: str) -> FileTree:
 def test_a_record_is_opened_for_reading_only(root: Path) -> None:
     with pytest.raises(UsageError, match=r"Pass the new content to write\(\)"):
         make_record(root).open("wb")  # type: ignore[arg-type]
+
+
+def test_a_file_is_printed_with_its_key_and_size(root: Path) -> None:
+    record = FileRecord(r"odd\nname", "odd\nname", open_tree(str(root)), size=7)
+    assert repr(record) == r"<FileRecord odd\nname: 7 bytes>"

@@ -51,6 +51,21 @@ def test_every_difference_is_found_and_nothing_else(
     assert {finding["message"] for finding in found.findings if finding["data"]} == {"size differs", "hash differs"}
 
 
+def test_a_folder_with_too_many_entries_on_one_side_is_compared_once(
+    trees: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree, "MAX_ENTRIES", 6)
+    here, there = trees
+    kept = there / "0" / "0" / "0" / "1.txt"
+    for path in kept.parent.glob("*.txt"):
+        if path != kept:
+            path.unlink()
+    kept.write_bytes(b"y")
+    found = scan(here, tmp_path / "out.jsonl", against=str(there))
+    assert found.codes["different"] == 1
+    assert found.proof.counts.records == len(list(here.rglob("*.txt")))
+
+
 def test_a_recheck_of_two_trees(trees: tuple[Path, Path], tmp_path: Path) -> None:
     here, there = trees
     (there / "0" / "0" / "0" / "1.txt").write_bytes(b"y")

@@ -17,11 +17,11 @@ from swath.core import events
 from swath.core.errors import StoreFull, StoreUnavailable
 from swath.core.item import Item
 from swath.frontier import Frontier
-from swath.runner import state_watch
+from swath.runner import dispatcher, state_watch
 from swath.runner.run_state import Holder, IdleCounts, Outage, RunFacts, StopProgress, list_states
 from swath.runner.state_watch import has_ended
 from swath.runner.store_retry import StoreRetry
-from tests.bench import bench
+from tests.bench import LeaseTime, bench
 from tests.recorder import PATIENCE
 from tests.unit.test_runner_outages import Gate
 
@@ -201,6 +201,23 @@ async def test_paused_lanes_pacing_and_retries_have_names() -> None:
         await end(running)
 
 
+async def test_a_run_is_idle_only_since_its_last_item_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    lease_time = LeaseTime()
+    monkeypatch.setattr("swath.core.clock.time", lease_time)
+    async with bench() as b:
+        await b.frontier.add(["a", Item("b", "two", not_before=datetime(2040, 1, 1, tzinfo=UTC))])
+        gate = Gate()
+        running, monitor = start(b.frontier, gate)
+        await gate.started.wait()
+        for _ in range(100):  # it claims again, and gets nothing
+            await asyncio.sleep(0)
+        lease_time.advance(20)
+        gate.open.set()
+        await shows(monitor, "delayed")
+        assert monitor.states[0].seconds < 10
+        await end(running)
+
+
 HOLDER = """
 import asyncio, sys, swath
 
@@ -255,6 +272,21 @@ async def test_an_outage_has_a_name_and_its_error_while_it_lasts(error: type[Exc
         b.faults.come_back()
         await running
         assert monitor.states == ()
+
+
+async def test_an_outage_is_noticed_while_all_workers_are_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatcher, "SIGNAL_SECONDS", 0.01)
+    async with bench() as b:
+        await b.frontier.add("a")
+        gate = Gate()
+        running, monitor = start(b.frontier, gate)
+        await gate.started.wait()
+        b.faults.fail("signal")
+        await shows(monitor, "store away")
+        b.faults.come_back()
+        await shows(monitor)
+        gate.open.set()
+        await running
 
 
 async def test_a_store_that_does_not_answer_is_away(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -715,3 +715,10 @@ async def test_a_run_on_an_empty_frontier_is_done_without_a_word() -> None:
         summary = await b.frontier.run(nothing)
     assert (summary.done, summary.stopped_by) == (0, "done")
     assert b.log.lines == []
+
+
+async def test_a_run_without_items_counts_nothing() -> None:
+    async with bench() as b:
+        summary = await b.frontier.run(nothing)
+    counts = (summary.done, summary.retried, summary.died, summary.released, summary.split, summary.lost)
+    assert (counts, summary.discovered, summary.stopped_by) == ((0, 0, 0, 0, 0, 0), 0, "done")

@@ -216,9 +216,18 @@ class FullDisk(Lines):
         return super().write(settlements)
 
 
-async def test_a_run_waits_until_the_disk_of_its_output_has_room(tmp_path: Path) -> None:
+async def test_a_run_waits_until_the_disk_of_its_output_has_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing is claimed before that, and nothing is done twice."""
     output, monitor, started = FullDisk(tmp_path), RunMonitor(), 0
+    attempts: list[int] = []
+
+    def choose_pause(attempt: int) -> float:
+        attempts.append(attempt)
+        return 0.01
+
+    monkeypatch.setattr(store_retry, "choose_pause", choose_pause)
 
     async def handler(item: Item) -> Outcome:
         nonlocal started
@@ -240,6 +249,7 @@ async def test_a_run_waits_until_the_disk_of_its_output_has_room(tmp_path: Path)
         assert (summary.done, started, len(output.lines), len(set(output.lines))) == (2_000, 2_000, 2_000, 2_000)
         assert await b.store.outputs() == {"lines": output.path.stat().st_size}
         assert monitor.states == ()
+        assert attempts == list(range(1, len(attempts) + 1)), "the pauses grow"
         (waiting,), (reached,) = b.seen.of(events.Waiting), b.seen.of(events.Reached)
         assert (waiting.reason, reached.seconds > 0) == ("no room", True)
 

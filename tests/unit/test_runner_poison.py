@@ -15,6 +15,7 @@ from swath.runner.execution import Execution
 from swath.runner.in_flight import InFlight
 from swath.runner.poison import LIMITS, UNLIMITED, ClaimLimit, limit_in_flight
 from tests.bench import Bench, LeaseTime, bench
+from tests.recorder import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -207,3 +208,34 @@ async def test_others_are_not_held_back_for_a_suspect_that_does_not_come(monkeyp
         assert summary.done > 20
     assert max(beside[:10]) == 1
     assert max(beside[10:]) > 1
+
+
+async def test_others_join_a_long_item_when_a_suspect_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing ends then that would wake the run: it looks again by itself."""
+    lease_time = LeaseTime()
+    monkeypatch.setattr("swath.core.clock.time", lease_time)
+    async with bench() as b:
+        await b.frontier.add(Item("suspect", lane="suspect"))
+        await lose(b, 4)
+        await b.frontier.configure(min_interval=1)
+        assert await b.frontier.claim() is None, "it is taken back, and its interval runs from now"
+        await b.frontier.add(Item(f"{n}", lane=f"{n}", priority=1) for n in range(60))
+        b.clock.advance(2)
+        started: list[str] = []
+        joined = asyncio.Event()
+
+        async def handler(item: Item) -> None:
+            await b.frontier.pause("suspect")
+            started.append(item.key)
+            if len(started) == 3:
+                await asyncio.sleep(0.001)
+                assert len(started) == 3, "others are held back"
+                lease_time.advance(1 + SUSPECT_WINDOW)
+                async with asyncio.timeout(PATIENCE):
+                    await joined.wait()
+            elif len(started) > 3:
+                joined.set()
+
+        summary = await b.frontier.run(handler, workers=4, lease=3_600, until="idle")
+        assert summary.retried == 0, summary.errors
+    assert joined.is_set()

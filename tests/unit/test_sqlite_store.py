@@ -495,6 +495,8 @@ def test_a_store_that_came_through_a_fork_is_refused(store: SqliteStore) -> None
     def in_the_child() -> None:
         with pytest.raises(UsageError, match=r"by a fork.*spawn"):
             store._check_usable()
+        with pytest.raises(UsageError, match="by a fork"):
+            asyncio.run(store.wait(0))
 
     assert passes_in_a_child(in_the_child)
 

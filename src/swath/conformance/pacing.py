@@ -531,3 +531,33 @@ class Pacing(Conformance):
         assert not (await trial.claim(lease=100)).reply.starts_count
         trial.clock.advance(2)
         assert (await trial.claim()).reply.starts_count
+
+    async def test_claim_returns_what_is_in_flight_in_lanes_of_different_levels(self, start: Start) -> None:
+        trial = await start(partitions=2)
+        await trial.add("a", "b", lane="low", priority=2)
+        assert (await trial.claim(1)).keys == ["a"]
+        await trial.add("c", lane="high", priority=6)
+        await trial.add("d", lane=trial.lane(1))
+        batch = await trial.claim(order=[1, 0])
+        assert {item.key: item.lane_in_flight for item in batch.items} == {"b": 1, "c": 0, "d": 0}
+
+    async def test_claim_of_nothing_leaves_the_next_one_whole(self, start: Start) -> None:
+        """A lane at the head of the queue may not start anything since a limit was changed."""
+        trial = await start()
+        await trial.add("a", "b")
+        first = await trial.claim(1)
+        await trial.store.change_settings(concurrency=1)
+        assert (await trial.claim()).keys == []
+        await first.finish()
+        second = await trial.claim()
+        assert second.keys == ["b"]
+        await second.finish()
+        assert (await trial.status()).done == 2
+
+    async def test_claim_reports_an_interval_in_any_of_its_partitions(self, start: Start) -> None:
+        trial = await start(partitions=2)
+        await trial.change_lane(trial.lane(0), min_interval=10, concurrency=2)
+        await trial.add("from the start", lane=trial.lane(0))
+        await trial.add("free", lane=trial.lane(1))
+        batch = await trial.claim(order=[0, 1])
+        assert (sorted(batch.keys), batch.reply.starts_count) == (["free", "from the start"], True)
