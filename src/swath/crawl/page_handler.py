@@ -1,8 +1,8 @@
 """PageHandler: the handler of a crawl, called with one item at a time.
 
 The route of a page: `LinkFilter` finds that the settings do not exclude it, `IpLanes` moves it to the lane of its
-address, the page budgets admit it, `RobotsGate` allows it, `PageFetcher` fetches it, and `PageProcessor` archives and
-parses it.
+address, the page budgets admit it, `RobotsGate` allows it, `PageFetcher` fetches it, and `PageProcessor` archives it,
+parses it and calls the user's handler for it.
 """
 
 from datetime import UTC, datetime
@@ -11,6 +11,7 @@ from swath import Dead, Done, Frontier, Item, Outcome, Retry
 from swath.crawl.archive.capture import CaptureBuilder
 from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.fallback import Fallback, get_first_form
+from swath.crawl.handlers.extractor import PageExtractor
 from swath.crawl.http.fetcher import Fetcher
 from swath.crawl.http.response import Response
 from swath.crawl.http.status import is_busy, is_retryable
@@ -42,8 +43,9 @@ class PageHandler:
         links: LinkFilter,
         stats: CrawlStats,
         host_lanes: HostLanes | None = None,
+        extractor: PageExtractor | None = None,
     ) -> None:
-        """Pass `host_lanes` with `--lane ip` only."""
+        """Pass `host_lanes` with `--lane ip` only, and `extractor` for a crawl with handlers."""
         facts = FactBatcher(frontier)
         self._settings = settings
         self._stats = stats
@@ -65,7 +67,10 @@ class PageHandler:
             ip_lanes=self._ip_lanes,
         )
         self._fallback = fallback
-        self._processor = PageProcessor(settings, captures=captures, links=links, fallback=fallback, stats=stats)
+        self._extractor = extractor
+        self._processor = PageProcessor(
+            settings, captures=captures, links=links, fallback=fallback, stats=stats, extractor=extractor
+        )
         self.pages_left: int | None = settings.max_pages  # how many more pages this process may start
 
     async def __call__(self, item: Item) -> Outcome:
@@ -85,6 +90,8 @@ class PageHandler:
             if not is_ip_lane(item.lane):
                 return await self._move(item, self._ip_lanes)
             self._ip_lanes.remember(item)
+        if self._extractor is not None and self._extractor.is_full:
+            return item.release(started=False, after=BUDGET_RECHECK)
         if self.pages_left is not None:
             if self.pages_left <= 0:
                 return item.release(started=False, after=BUDGET_RECHECK)
@@ -93,7 +100,7 @@ class PageHandler:
         fetched = False
         try:
             outcome = await self._visit(item)
-            fetched = isinstance(outcome, Done) and PAGES in outcome.counters
+            fetched = isinstance(outcome, Done | Dead) and PAGES in outcome.counters
             return outcome
         finally:
             self._stats.in_flight -= 1

@@ -38,7 +38,9 @@ def test_the_spider_of_the_readme() -> None:
 
 def test_the_documentation_shows_this_spider_and_its_test() -> None:
     shown = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/handlers.md").read_text(), re.MULTILINE | re.DOTALL)
-    assert shown[0] == Path(books.__file__).read_text().partition('"""\n\n')[2]
+    spider = Path(books.__file__).read_text().partition('"""\n\n')[2]
+    assert shown[0].partition("\n\n\nif __name__")[0].strip() == spider.strip()
+    assert f"```python\n{shown[0]}```" in (ROOT / "README.md").read_text()
     names = {**vars(books)}
     exec(shown[1], names)
     names["test_book"]()
@@ -199,8 +201,8 @@ def check(value: object) -> Any:
         ([Follow("/", to="handle")], "did you mean 'handler'"),
         ([Follow("/", to=print)], "to=print: this function is not a handler of the crawler"),
         ([Follow("/", priority=8)], "priority=8: pass a whole number from 0 to 7"),
-        ([Follow("/", payload={1})], "payload=.* cannot be written as JSON"),
-        ([Follow("/", payload="x" * 300_000)], "has 300,002 bytes as JSON, the limit is 200,000"),
+        ([Follow("/", payload={"a": {1}})], r"payload\['a'\] is \{1\} of type set, .*: use a list"),
+        ([Follow("/", payload="x" * 300_000)], "the payload has 300,002 bytes as JSON, the limit is 200,000"),
         ([Follow(BYTES)], "b'/' of type bytes is not a URL"),
         ([Request("ftp://x")], r"Request\('ftp://x'\): this is not an http or https URL"),
         ([{"x": "y" * 1_000_000}] * 11, "handler handler yielded more than 10 MB for one page"),
@@ -317,7 +319,11 @@ def test_registration_explains_mistakes() -> None:
 
 
 def test_settings_of_a_crawler_are_checked() -> None:
-    assert Crawler("https://a.example/", delay=2.0, scope="domain").settings == {"delay": 2.0, "scope": "domain"}
+    given = Crawler("https://a.example/", delay=2.0, exclude=["x"])
+    assert given.settings == {"delay": 2.0, "exclude": ("x",), "sitemaps": False}
+    given.default(links="scope")(yields)
+    assert given.settings == {"delay": 2.0, "exclude": ("x",)}
+    assert Crawler(sitemaps=True).settings == {"sitemaps": True}
     with pytest.raises(InvalidSetting, match="there is no such setting; did you mean delay"):
         Crawler(delai=2)
     with pytest.raises(InvalidSetting, match="--delay -1: must be at least 0"):

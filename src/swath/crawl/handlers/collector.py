@@ -1,14 +1,16 @@
 """Collector: check what a handler yields for one page, and keep it until the page is settled."""
 
 import json
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any, Final
 
+from swath.crawl.archive.record import ItemLine
 from swath.crawl.handlers.errors import InvalidYield
-from swath.crawl.handlers.items import ItemLine, describe_wrong_value, format_item, is_item
+from swath.crawl.handlers.items import describe_wrong_value, format_item, is_item, simplify
 from swath.crawl.handlers.page import Page
 from swath.crawl.handlers.registration import Handler
 from swath.crawl.handlers.requests import Follow, Request, Target
@@ -22,15 +24,23 @@ MAX_PAYLOAD: Final = 200_000  # bytes of the payload of a Follow or Request
 class Collector:
     """What one call of a handler has yielded."""
 
-    def __init__(self, page: Page, handler: Handler, *, find_name: Callable[[Target], str | None]) -> None:
+    def __init__(
+        self,
+        page: Page,
+        handler: Handler,
+        *,
+        find_name: Callable[[Target], str | None],
+        keep_values: bool = False,
+    ) -> None:
         """`find_name` returns the name of the handler that `to=` refers to, or raises InvalidYield."""
-        self.values: list[Any] = []  # the items as they were yielded
-        self.lines: list[ItemLine] = []  # and as they are written
+        self.lines: list[ItemLine] = []  # the items as they are written
+        self.values: list[Any] = []  # and as they were yielded, with `keep_values`
         self.requests: list[Request] = []  # with absolute URLs and names of handlers
         self.is_closed = False  # the handler was abandoned
         self._page = page
         self._handler = handler
         self._find_name = find_name
+        self._keep_values = keep_values
         self._size = 0
         self._visit = make_visit_id(page.url, page.fetched_at)
         self._meta = {
@@ -53,7 +63,11 @@ class Collector:
 
     async def collect_async(self, returned: object) -> None:
         """Add what an async handler returned: an async iterator, or an awaitable of an iterable or None."""
-        if isinstance(returned, AsyncIterable):
+        if isinstance(returned, AsyncGenerator):
+            async with aclosing(returned):
+                async for value in returned:
+                    self.add(value)
+        elif isinstance(returned, AsyncIterable):
             async for value in returned:
                 self.add(value)
         elif isinstance(returned, Awaitable):
@@ -80,31 +94,39 @@ class Collector:
             raise InvalidYield("the handler was abandoned")  # ends a generator that runs in a thread
         match value:
             case Follow():
-                for url in value.urls:
-                    self._add_request(Request(url, value.to, value.priority, value.payload), strict=False)
+                options = Request("", value.to, value.priority, value.payload)
+                self._add_requests(value.urls, options, strict=False)
             case Request():
-                self._add_request(value, strict=True)
+                self._add_requests([value.url], value, strict=True)
+            case None:
+                raise InvalidYield(describe_wrong_value(value))
             case _:
-                if value is None:
-                    raise InvalidYield(describe_wrong_value(value))
                 line = format_item(value, {**self._meta, "_id": f"{self._visit}-{len(self.lines)}"})
                 self._count(len(line.line))
-                self.values.append(value)
                 self.lines.append(line)
+                if self._keep_values:
+                    self.values.append(value)
 
-    def _add_request(self, request: Request, *, strict: bool) -> None:
-        """Add a page to fetch. If its URL is not one of http or https, raise InvalidYield if `strict`, or skip it."""
-        url, priority = request.url, request.priority
-        if not isinstance(url, str):
-            raise InvalidYield(f"{url!r:.80} of type {type(url).__name__} is not a URL: pass a str")
+    def _add_requests(self, urls: Iterable[object], options: Request, *, strict: bool) -> None:
+        """Add pages to fetch. If a URL is not one of http or https, raise InvalidYield if `strict`, or skip it."""
+        to, priority, payload = self._find_name(options.to), options.priority, options.payload
         if priority is not None and (type(priority) is not int or not 0 <= priority <= TOP_LEVEL):
             raise InvalidYield(f"priority={priority!r:.80}: pass a whole number from 0 to {TOP_LEVEL}")
-        to = self._find_name(request.to)
-        self._count(LINK_BYTES + len(url) + (0 if request.payload is None else _check_payload(request.payload)))
-        if (resolved := self._page.resolve(url)) is not None:
-            self.requests.append(replace(request, url=resolved, to=to))
-        elif strict:
-            raise InvalidYield(f"Request({url[:200]!r}): this is not an http or https URL")
+        size = LINK_BYTES
+        if payload is not None:
+            payload = simplify(payload, "payload")
+            payload_size = len(json.dumps(payload))
+            if payload_size > MAX_PAYLOAD:
+                raise InvalidYield(f"the payload has {payload_size:,} bytes as JSON, the limit is {MAX_PAYLOAD:,}")
+            size += payload_size
+        for url in urls:
+            if not isinstance(url, str):
+                raise InvalidYield(f"{url!r:.80} of type {type(url).__name__} is not a URL: pass a str")
+            self._count(size + len(url))
+            if (resolved := self._page.resolve(url)) is not None:
+                self.requests.append(replace(options, url=resolved, to=to, payload=payload))
+            elif strict:
+                raise InvalidYield(f"Request({url[:200]!r}): this is not an http or https URL")
 
     def _count(self, size: int) -> None:
         self._size += size
@@ -113,16 +135,6 @@ class Collector:
                 f"handler {self._handler.name} yielded more than {MAX_BYTES // 1_000_000} MB for one page: yield less, "
                 "or write files and yield their names"
             )
-
-
-def _check_payload(payload: object) -> int:
-    try:
-        size = len(json.dumps(payload, allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidYield(f"payload={payload!r:.80} cannot be written as JSON: {error}") from None
-    if size > MAX_PAYLOAD:
-        raise InvalidYield(f"payload={payload!r:.80} has {size:,} bytes as JSON, the limit is {MAX_PAYLOAD:,}")
-    return size
 
 
 def make_visit_id(url: str, fetched_at: datetime) -> str:

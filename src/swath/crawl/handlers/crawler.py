@@ -2,7 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -65,7 +66,7 @@ class Crawler:
             raise InvalidSetting(f"page_memory={page_memory}: must be above 0")
         _check_settings(settings)
         self.seeds: Final = seeds
-        self.settings: Final[Mapping[str, Any]] = settings
+        self._settings = {name: tuple(one) if isinstance(one, list) else one for name, one in settings.items()}
         self.handler_timeout: Final = handler_timeout
         self.page_memory: Final = page_memory
         self.aliases: Final = dict(aliases or {})
@@ -131,6 +132,14 @@ class Crawler:
     # use
 
     @property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings of the crawl, as `swath crawl` has them.
+
+        Sitemaps list links that no handler has yielded, so they are read only if some handler follows the scope.
+        """
+        return self._settings if self.follows_scope else {"sitemaps": False, **self._settings}
+
+    @property
     def follows_scope(self) -> bool:
         """Whether some handler has `links="scope"`."""
         return any(handler.follows_scope for handler in self.handlers.values())
@@ -168,12 +177,21 @@ class Crawler:
         handler = self.choose(page.url, status=page.status, to=self.find_name(to))
         if handler is None:
             return CheckResult(None, [], [])
-        collector = Collector(page, handler, find_name=self.find_name)
+        collector = Collector(page, handler, find_name=self.find_name, keep_values=True)
         if handler.is_async:
             _run_async(collector, handler.function(page))
         else:
             collector.collect(handler.function(page))
         return CheckResult(handler.name, collector.values, collector.requests)
+
+    def run(self, arguments: Sequence[str] | None = None) -> int:
+        """Run `swath crawl` with this crawler, and return its exit code.
+
+        `arguments` are more options of the command; the default is those of the script.
+        """
+        from swath.crawl.handlers.script import run_script  # it imports this module
+
+        return run_script(self, sys.argv[1:] if arguments is None else arguments)
 
 
 def _run_async(collector: Collector, returned: object) -> None:

@@ -26,3 +26,7 @@ class PageRetry(SwathError):
         super().__init__(f"fetch the page again in {after:g} s: {reason}")
         self.after = after
         self.reason = reason
+
+
+class HandlerTimeout(SwathError):
+    """A handler took longer than `Crawler(handler_timeout=…)`."""

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import PurePath
-from typing import Any, ClassVar, Final, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, Protocol
 from uuid import UUID
 
+from swath.crawl.archive.record import ItemLine
 from swath.crawl.handlers.errors import InvalidYield
 
 DICT_KIND: Final = "item"
@@ -38,13 +39,6 @@ class _MsgspecStruct(Protocol):
 ItemLike = Mapping[str, Any] | _Dataclass | _PydanticModel | _MsgspecStruct
 
 
-class ItemLine(NamedTuple):
-    """An item as it is written to the output of its kind: a line of JSON."""
-
-    kind: str
-    line: bytes
-
-
 def is_item(value: object) -> bool:
     """Return whether a value is of one of the types that an item may have."""
     return isinstance(value, Mapping) or (not isinstance(value, type) and _find_class(value) is not None)
@@ -53,10 +47,7 @@ def is_item(value: object) -> bool:
 def format_item(value: object, meta: Mapping[str, Any]) -> ItemLine:
     """Return the line of an item. Raise InvalidYield if it is not an item, or cannot be written as JSON."""
     kind = find_kind(value)
-    try:
-        fields = _simplify(value, 0)
-    except InvalidYield as error:
-        raise InvalidYield(f"{_name(value)}{error}") from None
+    fields = simplify(value, _name(value))
     taken = [name for name in META if name in fields]
     if taken:
         raise InvalidYield(f"{_name(value)} has a field {taken[0]}, which swath adds to each item: rename it")
@@ -65,6 +56,14 @@ def format_item(value: object, meta: Mapping[str, Any]) -> ItemLine:
         return ItemLine(kind, line.encode() + b"\n")
     except UnicodeEncodeError:
         raise InvalidYield(f"{_name(value)} has text that is not valid Unicode: replace the surrogates in it") from None
+
+
+def simplify(value: object, name: str) -> Any:
+    """Return a value as JSON has it. Raise InvalidYield, with its name, if that is not possible."""
+    try:
+        return _simplify(value, 0)
+    except InvalidYield as error:
+        raise InvalidYield(f"{name}{error}") from None
 
 
 def find_kind(value: object) -> str:

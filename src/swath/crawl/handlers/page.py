@@ -63,8 +63,12 @@ class Page:
         referrer: str | None = None,
         payload: Any = None,
         attempts: int = 0,
+        limit: int = MAX_BODY,
     ) -> None:
-        """Use `Page.from_html` instead. `decoded` and `parsed` are the body and its parts, if they are known."""
+        """Use `Page.from_html` instead. `decoded` and `parsed` are the body and its parts, if they are known.
+
+        `limit` is the maximum size of the decoded body.
+        """
         self.url: Final = response.url
         self.status: Final = response.status
         self.headers: Final = PageHeaders(response.headers)
@@ -78,6 +82,7 @@ class Page:
         """How often the page was fetched before, because a fetch failed or a handler asked for a retry."""
         self._response = response
         self._decoded = decoded
+        self._limit = limit
         self._parsed = parsed
         self._text: tuple[str, str] | None = None  # and its encoding
         self._tree: LexborHTMLParser | None = None
@@ -117,7 +122,7 @@ class Page:
     def body(self) -> bytes:
         """The body without content codings such as gzip. A body over the size limit is truncated."""
         if self._decoded is None:
-            self._decoded = decode_body(self._response, limit=MAX_BODY)
+            self._decoded = decode_body(self._response, limit=self._limit)
         return self._decoded.body
 
     @property
