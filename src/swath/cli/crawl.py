@@ -66,6 +66,7 @@ def crawl(
         swath crawl --seeds hosts.txt --scope any --contact crawl@example.org --out web
         swath crawl https://example.com/docs/ --scope prefix --depth 3 --delay 500ms
         swath crawl --run books:crawler --items books.jsonl
+        swath crawl https://example.com --select title=h1 --select image=img@src --items pages.csv
     """
 
     def load() -> "CrawlCode | None":  # both are called where their errors are printed
@@ -171,6 +172,10 @@ async def _crawl(
         raise MissingExtra(MISSING) from error
     code = load()
     resolved = settings(code)
+    if code is None:
+        from swath.crawl.handlers.code import load_settings_code
+
+        code = load_settings_code(resolved)
     if code is not None and not urls and seeds is None:
         urls = code.crawler.seeds
     try:

@@ -8,7 +8,7 @@ import swath
 from swath import Frontier, RunMonitor, Status, Stop, Summary
 from swath.crawl import fd_limit, seeds, workspace
 from swath.crawl.archive.output import CrawlOutput
-from swath.crawl.handlers.code import CrawlCode, load_code
+from swath.crawl.handlers.code import CrawlCode, load_settings_code
 from swath.crawl.handlers.extractor import PageExtractor
 from swath.crawl.http.connect_to import ConnectTo
 from swath.crawl.http.fetcher import Fetcher
@@ -52,7 +52,7 @@ class CrawlJob:
         self.status: Status | None = None  # of the whole frontier, as of the last check
         self.total_pages = 0  # of the whole crawl, as of the last check
         self._frontier = frontier
-        self._code = load_code(settings.run) if code is None and settings.run is not None else code
+        self._code = load_settings_code(settings) if code is None else code
 
     async def run(self) -> Summary:
         """Crawl until every page is settled, a limit is reached, or a stop is requested."""

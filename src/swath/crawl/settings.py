@@ -199,9 +199,15 @@ class CrawlSettings:
         panel=OUTPUT,
         saved=False,
     )
+    select: tuple[str, ...] = _setting(
+        (),
+        "Field of an item: the text of the first element that matches, or an attribute; can be repeated",
+        metavar="NAME=CSS[@ATTRIBUTE]",
+        panel=OUTPUT,
+    )
     items: str | None = _setting(
         None,
-        "File for the items of --run, written at the end of the run: .jsonl, .csv or .parquet",
+        "File for the items of --run or --select, written at the end of the run: .jsonl, .csv or .parquet",
         metavar="FILE",
         panel=OUTPUT,
         saved=False,
@@ -255,8 +261,10 @@ class CrawlSettings:
                     f"--dns-servers {server!r}: must be an IP address, such as 192.0.2.53, 192.0.2.53:5353 or "
                     "[2001:db8::53]:53. Repeat the option for each server"
                 )
-        if self.items is not None and self.run is None:
-            raise InvalidSetting(f"--items {self.items}: only a crawl with --run has items")
+        if self.select and self.run is not None:
+            raise InvalidSetting("--select and --run exclude each other: select in the handler instead")
+        if self.items is not None and self.run is None and not self.select:
+            raise InvalidSetting(f"--items {self.items}: only a crawl with --run or --select has items")
         if self.items is not None and Path(self.items).suffix not in ITEM_FORMATS:
             raise InvalidSetting(f"--items {self.items}: the name must end in {', '.join(ITEM_FORMATS)}")
         if self.dns_servers and self.proxy is not None:

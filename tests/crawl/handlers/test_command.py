@@ -133,7 +133,7 @@ def test_mistakes_are_found_before_anything_is_created(folder: Path) -> None:
         assert not (folder / "out").exists()
         return ran.err
 
-    assert refuse("--items", "x.csv") == "swath: --items x.csv: only a crawl with --run has items\n"
+    assert refuse("--items", "x.csv") == "swath: --items x.csv: only a crawl with --run or --select has items\n"
     assert "the name must end in .jsonl, .csv, .parquet" in refuse("--run", "spider:bare", "--items", "x.txt")
     (folder / "wrong.py").write_text("def f(page):\n    page.css('a[')\n")
     assert "'a[' is not a valid CSS selector" in refuse("--run", "wrong:f", "http://a.example")

@@ -435,7 +435,7 @@ async def open_plain(settings: CrawlSettings, *seeds: str) -> None:
 
 async def test_a_crawl_without_handlers_does_not_get_some_later(tmp_path: Path) -> None:
     await open_plain(CrawlSettings(out=str(tmp_path), delay=0.0, allow_private=True), f"{A}/")
-    with pytest.raises(UsageError, match="was begun without --run, so its pages so far would have no items"):
+    with pytest.raises(UsageError, match="was begun without --run or --select, so its pages have no items"):
         await run(make_shop(), SHOP, tmp_path)
 
 

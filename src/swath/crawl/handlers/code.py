@@ -9,6 +9,9 @@ from typing import Any, Final
 
 from swath import UsageError
 from swath.crawl.handlers.crawler import Crawler, make_crawler
+from swath.crawl.handlers.select import NAME as SELECT
+from swath.crawl.handlers.select import make_select_crawler
+from swath.crawl.settings import CrawlSettings
 from swath.import_path import import_object
 
 CODE_FACT: Final = "crawl code"  # key of the fact with the handlers of a crawl
@@ -37,6 +40,16 @@ def provide(name: str, crawler: Crawler) -> None:
     _provided[name] = crawler
 
 
+def load_settings_code(settings: CrawlSettings) -> CrawlCode | None:
+    """Return the handlers that the settings of a crawl ask for, if any."""
+    if settings.run is not None:
+        return load_code(settings.run)
+    if settings.select:
+        digest = sha256("\n".join(settings.select).encode()).hexdigest()[:16]
+        return CrawlCode(SELECT, make_select_crawler(settings.select), digest)
+    return None
+
+
 def load_code(name: str) -> CrawlCode:
     """Import a crawler, or a function that handles every page. Raise UsageError if that is not possible."""
     crawler = _provided.get(name)
@@ -63,12 +76,13 @@ def check_code(code: CrawlCode | None, known: Mapping[str, Any] | None, *, out: 
     if known is None:
         if code is not None:
             raise UsageError(
-                f"the crawl in {out} was begun without {FLAG}, so its pages so far would have no items: give another "
-                "--out, or start over with --fresh"
+                f"the crawl in {out} was begun without {FLAG} or {SELECT}, so its pages have no items: give "
+                "another --out, or start over with --fresh"
             )
         return []
     if code is None:
-        raise UsageError(f"the crawl in {out} has handlers: give {FLAG} {known['run']}")
+        flag = SELECT if known["run"] == SELECT else f"{FLAG} {known['run']}"
+        raise UsageError(f"the crawl in {out} has handlers: give {flag}")
     names = code.crawler.handlers.keys() | code.crawler.aliases.keys()
     if missing := sorted(known["handlers"].keys() - names):
         raise UsageError(
