@@ -64,9 +64,7 @@ def crawl(
     Examples:
         swath crawl https://example.com
         swath crawl --seeds hosts.txt --scope any --contact crawl@example.org --out web
-        swath crawl https://example.com/docs/ --scope prefix --depth 3 --delay 500ms
         swath crawl --run books:crawler --items books.jsonl
-        swath crawl https://example.com --select title=h1 --select image=img@src --items pages.csv
     """
 
     def load() -> "CrawlCode | None":  # both are called where their errors are printed

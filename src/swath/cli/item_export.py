@@ -4,16 +4,18 @@ import csv
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from swath import MissingExtra, UsageError
 from swath.cli.export import ROW_GROUP, escape_formula
-from swath.crawl.archive.item_files import list_kinds, read_item_lines, read_items
+from swath.crawl.archive.item_files import list_kinds, read_item_lines
 from swath.crawl.handlers.items import DICT_KIND, META
 from swath.files.replace_file import NEW, sync_directory
 
-Read = Callable[[], Iterator[dict[str, Any]]]  # each call reads all items of a kind again
+Read = Callable[[], Iterator[bytes]]  # each call reads the lines of all items of a kind again
+ReadItems = Callable[[], Iterator[dict[str, Any]]]
 MAX_INT = 2**63 - 1
 
 
@@ -26,33 +28,38 @@ class ExportedItems(NamedTuple):
 
 
 def export_items(directory: Path, committed: Mapping[str, int], file: Path) -> Sequence[ExportedItems]:
-    """Write the settled items of a directory. If there are several kinds, each has a file with its name.
+    """Write the settled items of a crawl to a file, see `write_items`."""
+    kinds = list_kinds(directory, committed)
+    return write_items({kind: partial(read_item_lines, directory, committed, kind) for kind in kinds}, file)
+
+
+def write_items(sources: Mapping[str, Read], file: Path) -> Sequence[ExportedItems]:
+    """Write the items of each kind. If there are several kinds, each has a file with its name.
 
     Readers see the file of before or the new one, also if the process is killed.
     """
-    kinds = list_kinds(directory, committed) or [DICT_KIND]
     exported = []
-    for kind in kinds:
-        path = file if len(kinds) == 1 else file.with_name(f"{file.stem}-{kind}{file.suffix}")
+    for kind, read in (sources or {DICT_KIND: partial(iter, ())}).items():
+        path = file if len(sources) <= 1 else file.with_name(f"{file.stem}-{kind}{file.suffix}")
         try:
-            exported.append(ExportedItems(kind, path, _write(path, directory, committed, kind)))
+            exported.append(ExportedItems(kind, path, _write(path, read)))
         except OSError as error:
             raise UsageError(f"{error.filename or path}: {error.strerror}") from error
-    if len(kinds) > 1:
+    if len(sources) > 1:
         file.unlink(missing_ok=True)  # an earlier run had one kind only
     return exported
 
 
-def _write(path: Path, directory: Path, committed: Mapping[str, int], kind: str) -> int:
+def _write(path: Path, read: Read) -> int:
     made = path.with_name(path.name + NEW)
     try:
         match path.suffix:
             case ".csv":
-                count = _write_csv(made, lambda: read_items(directory, committed, kind))
+                count = _write_csv(made, lambda: map(json.loads, read()))
             case ".parquet":
-                count = _write_parquet(made, lambda: read_items(directory, committed, kind))
+                count = _write_parquet(made, lambda: map(json.loads, read()))
             case _:
-                count = _write_lines(made, read_item_lines(directory, committed, kind))
+                count = _write_lines(made, read())
         _sync(made)
     except BaseException:
         made.unlink(missing_ok=True)
@@ -76,7 +83,7 @@ def _write_lines(path: Path, lines: Iterable[bytes]) -> int:
     return count
 
 
-def _write_csv(path: Path, read: Read) -> int:
+def _write_csv(path: Path, read: ReadItems) -> int:
     names = list(_find_columns(read()))
     count = 0
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -105,7 +112,7 @@ def _find_columns(items: Iterable[Mapping[str, Any]]) -> dict[str, set[type]]:
     return {name: columns.get(name, {str}) for name in [*(one for one in columns if one not in META), *META]}
 
 
-def _write_parquet(path: Path, read: Read) -> int:
+def _write_parquet(path: Path, read: ReadItems) -> int:
     try:
         import pyarrow
         from pyarrow import parquet

@@ -74,7 +74,7 @@ class PageProcessor:
                     discovered = self._follow_links(item, parsed, depth)
             if handler is not None:
                 extraction = await self._extract(handler, item, response, decoded, parsed)
-                page["handler"] = handler.name
+                page |= {"handler": handler.name, "to": payload.get(TO), "payload": payload.get(DATA)}
                 discovered += self._links.select_requested(extraction.requests, depth=depth + 1, referrer=item.key)
         if original is not None:
             self._stats.duplicates += 1

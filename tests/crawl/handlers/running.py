@@ -1,5 +1,6 @@
 """Run a crawler on a few pages that a test writes."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ import swath
 from swath import DeadItem, Summary
 from swath.crawl import Crawler
 from swath.crawl.archive import index
-from swath.crawl.archive.item_files import list_kinds, read_items
+from swath.crawl.archive.item_files import list_kinds, read_item_lines
 from swath.crawl.handlers.code import CrawlCode
 from swath.crawl.job import CrawlJob
 from swath.crawl.seeds import read_seeds
@@ -82,7 +83,10 @@ async def run(
             summary = await job.run()
             committed = await workspace.frontier.outputs()
             dead = [item async for item in workspace.frontier.dead()]
-    items = {kind: list(read_items(out, committed, kind)) for kind in list_kinds(out, committed)}
+    items = {
+        kind: [json.loads(line) for line in read_item_lines(out, committed, kind)]
+        for kind in list_kinds(out, committed)
+    }
     pages = [page for page in index.read_pages(out, committed) if not page["url"].endswith("/robots.txt")]
     return Crawled(items, pages, dead, Counter(order), order, summary, job.stats, list(workspace.changes))
 

@@ -41,7 +41,12 @@ def run(words: list[str], *, kill: str = "") -> tuple[int, str]:
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         env=environment(KILL=kill),
     )  # fmt: skip
-    _, err = process.communicate(timeout=SECONDS)
+    try:
+        _, err = process.communicate(timeout=SECONDS)
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
     return process.returncode, err
 
 
@@ -84,6 +89,7 @@ def kill_until_done(words: list[str], chance: random.Random, *, points: Sequence
     return killed
 
 
+@pytest.mark.timeout(1_200 if SOAK else 240)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_every_item_is_there_exactly_once(

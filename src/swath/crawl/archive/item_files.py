@@ -1,13 +1,11 @@
 """Read the extracted items of a crawl: the committed part of the files of each kind."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from swath.crawl.archive.output import ITEMS_PREFIX
-from swath.crawl.archive.page_list import describe_damage, read_lines
+from swath.crawl.archive.page_list import read_lines
 from swath.crawl.workspace import list_outputs
 
 _KIND = re.compile(rf"{ITEMS_PREFIX}(?P<kind>\w+)-\d{{17}}-", re.ASCII)
@@ -23,16 +21,6 @@ def read_item_lines(directory: Path, committed: Mapping[str, int], kind: str) ->
     for path in list_outputs(directory):
         if _find_kind(path) == kind and path.name in committed:
             yield from read_lines(path, committed[path.name])
-
-
-def read_items(directory: Path, committed: Mapping[str, int], kind: str) -> Iterator[dict[str, Any]]:
-    """Yield every settled item of a kind."""
-    for path in list_outputs(directory):
-        if _find_kind(path) == kind and path.name in committed:
-            try:
-                yield from map(json.loads, read_lines(path, committed[path.name]))
-            except ValueError as error:
-                raise describe_damage(path, error) from error
 
 
 def _find_kind(path: Path) -> str | None:

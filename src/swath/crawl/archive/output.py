@@ -141,8 +141,7 @@ class CrawlOutput:
     def _add_kind(self, kind: str) -> None:
         if kind in self._kinds:
             return
-        if len(self._kinds) >= MAX_KINDS:
-            raise UsageError(f"the handlers yield more than {MAX_KINDS} kinds of items: use fewer classes")
+        check_kinds(len(self._kinds) + 1)
         self._files.add_series(
             FileSeries(_name_series(kind), f"{ITEMS_PREFIX}{kind}", self._unique, ".jsonl.gz", ITEMS_SIZE)
         )
@@ -157,6 +156,12 @@ class CrawlOutput:
                 grown.append(OutputMove(move.name, old, move.new))
                 ends[move.name] = move.new
         return grown
+
+
+def check_kinds(count: int) -> None:
+    """Raise UsageError if the handlers yield too many kinds of items."""
+    if count > MAX_KINDS:
+        raise UsageError(f"the handlers yield more than {MAX_KINDS} kinds of items: use fewer classes")
 
 
 def _name_series(kind: str) -> str:

@@ -125,7 +125,7 @@ class PageExtractor:
         if kind not in self._logged and len(self._logged) < MAX_KINDS:
             self._logged.add(kind)
             log.warning(
-                "handler %s; page %s. `swath dead` lists all pages that failed\n%s", reason, page.url, trace.rstrip()
+                "handler %s; page %s; more failures of this kind are only counted\n%s", reason, page.url, trace.rstrip()
             )
         return HandlerFailure(reason, trace)
 
