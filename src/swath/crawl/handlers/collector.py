@@ -42,10 +42,11 @@ class Collector:
         self._find_name = find_name
         self._keep_values = keep_values
         self._size = 0
-        self._visit = make_visit_id(page.url, page.fetched_at)
+        fetched_at = format_time(page.fetched_at)
+        self._visit = make_visit_id(page.url, fetched_at)
         self._meta = {
             "_url": page.url,
-            "_fetched_at": format_time(page.fetched_at),
+            "_fetched_at": fetched_at,
             "_handler": handler.name,
             "_version": handler.version,
         }
@@ -137,10 +138,10 @@ class Collector:
             )
 
 
-def make_visit_id(url: str, fetched_at: datetime) -> str:
+def make_visit_id(url: str, fetched_at: str) -> str:
     """Return a text that identifies a visit of a page. It is the same when a handler runs over the archive."""
-    return blake2b(f"{url} {format_time(fetched_at)}".encode(), digest_size=10).hexdigest()
+    return blake2b(f"{url} {fetched_at}".encode(), digest_size=10).hexdigest()
 
 
 def format_time(moment: datetime) -> str:
-    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+    return f"{moment.astimezone(UTC).isoformat(timespec='microseconds').removesuffix('+00:00')}Z"

@@ -21,6 +21,7 @@ from swath.crawl.handlers.errors import InvalidYield
 DICT_KIND: Final = "item"
 META: Final = ("_url", "_fetched_at", "_handler", "_version", "_id")  # the fields that swath adds to each item
 MAX_DEPTH = 100  # levels of lists and mappings in an item
+_to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
 
 
@@ -52,8 +53,7 @@ def format_item(value: object, meta: Mapping[str, Any]) -> ItemLine:
     if taken:
         raise InvalidYield(f"{_name(value)} has a field {taken[0]}, which swath adds to each item: rename it")
     try:
-        line = json.dumps({**fields, **meta}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return ItemLine(kind, line.encode() + b"\n")
+        return ItemLine(kind, _to_json({**fields, **meta}).encode() + b"\n")
     except UnicodeEncodeError:
         raise InvalidYield(f"{_name(value)} has text that is not valid Unicode: replace the surrogates in it") from None
 
@@ -112,11 +112,11 @@ def _list_fields(value: object) -> dict[str, Any] | None:
 
 def _simplify(value: object, depth: int) -> Any:
     """Return a value as JSON has it. The message of an InvalidYield begins with where in the value the problem is."""
-    if value is None or type(value) in (str, int, bool):
-        return value
     if depth > MAX_DEPTH:
         raise InvalidYield(f" is nested deeper than {MAX_DEPTH} levels: flatten it")
     match value:
+        case None | bool():
+            return value
         case enum.Enum():
             return _simplify(value.value, depth + 1)
         case str():
@@ -132,22 +132,25 @@ def _simplify(value: object, depth: int) -> Any:
         case Decimal() | UUID() | PurePath():
             return str(value)
         case Mapping():
-            return {_check_name(name): _simplify_part(f"[{name!r}]", one, depth) for name, one in value.items()}
+            return {_check_name(name): _simplify_part("[{!r}]", name, one, depth) for name, one in value.items()}
         case list() | tuple():
-            return [_simplify_part(f"[{number}]", one, depth) for number, one in enumerate(value)]
+            return [_simplify_part("[{}]", number, one, depth) for number, one in enumerate(value)]
     fields = _list_fields(value)
     if fields is None:
         hint = ": decode it to text" if isinstance(value, bytes | bytearray) else ""
         hint = ": use a list" if isinstance(value, set | frozenset) else hint
         raise InvalidYield(f" is {_show(value)} of type {type(value).__name__}, which cannot be written as JSON{hint}")
-    return {name: _simplify_part(f".{name}", one, depth) for name, one in fields.items()}
+    return {name: _simplify_part(".{}", name, one, depth) for name, one in fields.items()}
 
 
-def _simplify_part(place: str, value: object, depth: int) -> Any:
+def _simplify_part(place: str, key: object, value: object, depth: int) -> Any:
+    """Simplify a part of a value. `place` says how a message writes the key of this part."""
+    if value is None or type(value) in (str, int, bool):
+        return value
     try:
         return _simplify(value, depth + 1)
     except InvalidYield as error:
-        raise InvalidYield(f"{place}{error}") from None
+        raise InvalidYield(f"{place.format(key)}{error}") from None
 
 
 def _check_name(name: object) -> str:
