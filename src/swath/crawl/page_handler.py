@@ -12,14 +12,13 @@ from swath.crawl.archive.capture import CaptureBuilder
 from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.fallback import Fallback, get_first_form
 from swath.crawl.handlers.extractor import PageExtractor
-from swath.crawl.http.fetcher import Fetcher
 from swath.crawl.http.response import Response
 from swath.crawl.http.status import is_busy, is_retryable
 from swath.crawl.ip_lanes import HostLanes, IpLanes
 from swath.crawl.lanes import is_ip_lane
 from swath.crawl.links import LinkFilter
 from swath.crawl.pacing import LanePacing, compute_page_retry_pause, parse_retry_after
-from swath.crawl.page_fetcher import PageFetcher, count_failures
+from swath.crawl.page_fetcher import PageFetcher, PageSource, count_failures
 from swath.crawl.page_processor import PAGES, PageProcessor
 from swath.crawl.refusal import refuse_page
 from swath.crawl.robots.cache import RobotsCache
@@ -39,7 +38,7 @@ class PageHandler:
         frontier: Frontier,
         settings: CrawlSettings,
         *,
-        fetcher: Fetcher,
+        fetcher: PageSource,
         links: LinkFilter,
         stats: CrawlStats,
         host_lanes: HostLanes | None = None,

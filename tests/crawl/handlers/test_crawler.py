@@ -41,8 +41,9 @@ def test_the_documentation_shows_this_spider_and_its_test() -> None:
     assert shown[0].partition("\n\n\nif __name__")[0].strip() == spider.strip()
     assert f"```python\n{shown[0]}```" in (ROOT / "README.md").read_text()
     names = {**vars(books)}
-    exec(shown[1], names)
-    names["test_book"]()
+    for text, test in zip(shown[1:], ("test_book", "test_crawl"), strict=True):
+        exec(text, names)
+        names[test]()
 
 
 async def test_check_works_within_an_event_loop() -> None:
