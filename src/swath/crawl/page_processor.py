@@ -86,7 +86,8 @@ class PageProcessor:
             if failures < self._settings.retries:
                 self._stats.errors["retry"] += 1
                 return item.retry(after=retry.after, reason=f"{HANDLER_FAILED}: {retry.reason}")
-            failure = HandlerFailure(f"{extraction.handler}: gave up after {failures + 1} attempts: {retry.reason}", "")
+            attempts = "1 attempt" if failures == 0 else f"{failures + 1} attempts"
+            failure = HandlerFailure(f"{extraction.handler}: gave up after {attempts}: {retry.reason}", "")
         if failure is not None:
             page["handler_error"] = failure.reason
         items = () if extraction is None else extraction.items

@@ -203,6 +203,7 @@ def check(value: object) -> Any:
         ([Follow("/", priority=8)], "priority=8: pass a whole number from 0 to 7"),
         ([Follow("/", payload={"a": {1}})], r"payload\['a'\] is \{1\} of type set, .*: use a list"),
         ([Follow("/", payload="x" * 300_000)], "the payload has 300,002 bytes as JSON, the limit is 200,000"),
+        ([Follow("/", payload="\ud800")], "the payload has text that is not valid Unicode"),
         ([Follow(BYTES)], "b'/' of type bytes is not a URL"),
         ([Request("ftp://x")], r"Request\('ftp://x'\): this is not an http or https URL"),
         ([{"x": "y" * 1_000_000}] * 11, "handler handler yielded more than 10 MB for one page"),

@@ -79,6 +79,9 @@ def test_retry_leaves_the_handler() -> None:
     with pytest.raises(PageRetry) as raised:
         Page.from_html("").retry(after=5, reason="not ready")
     assert (raised.value.after, raised.value.reason) == (5, "not ready")
+    for after in (-1, float("nan"), float("inf")):
+        with pytest.raises(UsageError, match="must be a number of seconds from 0"):
+            Page.from_html("").retry(after=after)
 
 
 def test_links_of_a_page_without_a_tree() -> None:

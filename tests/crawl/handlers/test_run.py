@@ -116,6 +116,34 @@ async def test_a_handler_that_fails_late_has_yielded_nothing(tmp_path: Path) -> 
     assert done.dead[0].reason.startswith("handler: late: RuntimeError (test_run.py:")
 
 
+async def test_a_hostile_message_of_an_exception_is_recorded_in_part(store: str | None, tmp_path: Path) -> None:
+    """A page may decide what it says: it must not end the run, nor fill the page list."""
+    crawler = Crawler()
+
+    @crawler.default()
+    def fails(page: Page) -> None:
+        raise ValueError("\ud800\0\x1b[2J" + "x" * 1_000_000)
+
+    done = await run(crawler, SHOP, tmp_path, store=store)
+    (dead,) = done.dead
+    assert dead.reason.startswith("handler: fails: ValueError: \\ud800\u2400\x1b[2Jxxx")
+    assert dead.reason.endswith(")")
+    assert len(dead.reason) < 1_000
+    assert len(done.page(f"{A}/")["handler_error"]) < 1_000
+
+
+async def test_a_hostile_reason_of_a_retry_is_recorded_in_part(tmp_path: Path) -> None:
+    crawler = Crawler(retries=0)
+
+    @crawler.default()
+    def fails(page: Page) -> None:
+        page.retry(after=0, reason="\ud800" + "x" * 1_000_000)
+
+    done = await run(crawler, SHOP, tmp_path)
+    assert "gave up after 1 attempt: \\ud800xxx" in done.dead[0].reason
+    assert len(done.page(f"{A}/")["handler_error"]) < 1_000
+
+
 async def test_garbage_fails_its_page_only(tmp_path: Path) -> None:
     crawler = Crawler()
 

@@ -117,6 +117,8 @@ class Collector:
         if payload is not None:
             payload = simplify(payload, "payload")
             payload_size = len(json.dumps(payload))
+            if not _is_unicode(payload):
+                raise InvalidYield("the payload has text that is not valid Unicode: replace the surrogates in it")
             if payload_size > MAX_PAYLOAD:
                 raise InvalidYield(f"the payload has {payload_size:,} bytes as JSON, the limit is {MAX_PAYLOAD:,}")
             size += payload_size
@@ -136,6 +138,14 @@ class Collector:
                 f"handler {self._handler.name} yielded more than {MAX_BYTES // 1_000_000} MB for one page: yield less, "
                 "or write files and yield their names"
             )
+
+
+def _is_unicode(payload: object) -> bool:
+    try:
+        json.dumps(payload, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def make_visit_id(url: str, fetched_at: str) -> str:

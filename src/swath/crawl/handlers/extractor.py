@@ -21,6 +21,8 @@ log = logging.getLogger("swath.crawl")
 
 MAX_HUNG: Final = 100  # threads whose handler did not return in time
 MAX_KINDS: Final = 50  # of failures that are logged
+MAX_REASON_CHARS: Final = 600
+MAX_TRACE_CHARS: Final = 8_000  # of the end, which names the exception
 SWATH_FOLDER: Final = str(Path(__file__).parents[2])
 
 
@@ -74,6 +76,7 @@ class PageExtractor:
             else:
                 await self._call_in_thread(handler, page, collector, size)
         except PageRetry as retry:
+            retry.reason = _make_storable(str(retry.reason)[:MAX_REASON_CHARS])
             return Extraction(handler.name, retry=retry)
         except Exception as error:  # noqa: BLE001  a handler's failure settles its page
             return Extraction(handler.name, failure=self._describe_failure(handler, page, error))
@@ -119,8 +122,9 @@ class PageExtractor:
         text = " ".join(traceback.format_exception_only(error)[-1].split())
         name = type(error).__name__
         said = text.partition(": ")[2] if ": " in text else ""
-        reason = f"{handler.name}: {name}" + (f": {said}" if said else "") + (f" ({place})" if place else "")
-        trace = _format_trace(error)
+        said = f": {said}"[:MAX_REASON_CHARS] if said else ""
+        reason = _make_storable(f"{handler.name}: {name}{said}" + (f" ({place})" if place else ""))
+        trace = _make_storable(_format_trace(error)[-MAX_TRACE_CHARS:])
         kind = (handler.name, name, place)
         if kind not in self._logged and len(self._logged) < MAX_KINDS:
             self._logged.add(kind)
@@ -139,6 +143,11 @@ def _find_place(error: Exception) -> str | None:
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     users = [(file, line) for file, line in frames if not file.startswith(SWATH_FOLDER)]
     return f"{Path(users[-1][0]).name}:{users[-1][1]}" if users else None
+
+
+def _make_storable(text: str) -> str:
+    """Replace lone surrogates, which neither a store nor the page list can hold."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _format_trace(error: Exception) -> str:

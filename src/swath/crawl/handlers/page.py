@@ -7,7 +7,7 @@ from typing import Any, Final, NoReturn
 
 from selectolax.lexbor import LexborHTMLParser
 
-from swath import UsageError
+from swath import MAX_SECONDS, UsageError
 from swath.crawl.handlers.errors import PageRetry
 from swath.crawl.handlers.requests import Follow, Target
 from swath.crawl.handlers.selection import Selection, find_nodes
@@ -165,6 +165,8 @@ class Page:
 
         The page fails if that happens more often than `--retries` allows.
         """
+        if not 0 <= after <= MAX_SECONDS:
+            raise UsageError(f"page.retry(after={after}): must be a number of seconds from 0 to {MAX_SECONDS:,}")
         raise PageRetry(after, reason)
 
     def resolve(self, link: str) -> str | None:
