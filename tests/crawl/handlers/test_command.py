@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 from pyarrow import parquet
 
+from swath.cli.export import Selection, _export, _export_items
 from swath.cli.item_export import export_items
-from swath.core.errors import UsageError
+from swath.core.errors import InvalidSetting, UsageError
 from swath.crawl import Crawler, Page
 from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.archive.record import Capture, ItemLine
 from swath.crawl.handlers.code import load_code
 from swath.crawl.handlers.script import run_script
+from swath.crawl.settings import CrawlSettings
 from swath.testing.web import Web, WebProcess, spawn
 from tests.crawl.driving import Ran, crawl_words, environment
 from tests.crawl.handlers import books
@@ -133,10 +135,15 @@ def test_mistakes_are_found_before_anything_is_created(folder: Path) -> None:
         assert not (folder / "out").exists()
         return ran.err
 
-    assert refuse("--items", "x.csv") == "swath: --items x.csv: only a crawl with --run or --select has items\n"
-    assert "the name must end in .jsonl, .csv, .parquet" in refuse("--run", "spider:bare", "--items", "x.txt")
     (folder / "wrong.py").write_text("def f(page):\n    page.css('a[')\n")
     assert "'a[' is not a valid CSS selector" in refuse("--run", "wrong:f", "http://a.example")
+
+
+def test_items_need_handlers_and_a_format() -> None:
+    with pytest.raises(InvalidSetting, match="only a crawl with --run or --select has items"):
+        CrawlSettings(items="x.csv")
+    with pytest.raises(InvalidSetting, match=r"the name must end in \.jsonl, \.csv, \.parquet"):
+        CrawlSettings(items="x.txt", run="spider:bare")
 
 
 @pytest.mark.parametrize(
@@ -243,14 +250,20 @@ def test_the_items_of_several_machines_are_joined(spawned: WebProcess, database:
     assert (ran.code, ran.out) == (0, f"all.jsonl\t{len(get_pages(spawned))}\n"), ran.err
     docs = read_lines(folder / "all.jsonl")
     assert sorted(doc["url"] for doc in docs) == sorted(get_pages(spawned))
-    for given, message in (
-        (("--items",), "--items writes a file whose name ends in .jsonl, .csv or .parquet"),
-        (("--items", "x.txt"), "the name must end in .jsonl, .csv, .parquet"),
-        (("x.csv", "--out", "there"), "pages are exported from one directory"),
-    ):
-        refused = run(folder, "-m", "swath", "export", *given, "--out", "here")
-        assert refused.code == 2
-        assert message in refused.err
+
+
+@pytest.mark.parametrize(
+    ("outs", "file", "items", "message"),
+    [
+        (["here"], None, True, r"--items writes a file whose name ends in \.jsonl, \.csv or \.parquet"),
+        (["here"], "x.txt", True, r"the name must end in \.jsonl, \.csv, \.parquet"),
+        (["here", "there"], "x.csv", False, "pages are exported from one directory: give one --out, or --items"),
+    ],
+)
+async def test_exports_that_cannot_be(outs: list[str], file: str | None, items: bool, message: str) -> None:
+    export = _export_items if items else _export
+    with pytest.raises(UsageError, match=message):
+        await export(outs, None, file, None, Selection(), raw_csv=False)
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
