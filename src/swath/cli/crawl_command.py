@@ -199,9 +199,8 @@ class CrawlCommand:
                 await asyncio.to_thread(index.write_index, settings.directory, await frontier.outputs())
         exported: Sequence[ExportedItems] = ()
         if settings.items is not None:
-            exported = await asyncio.to_thread(
-                export_items, settings.directory, await frontier.outputs(), Path(settings.items)
-            )
+            directories = [(settings.directory, await frontier.outputs())]
+            exported = await asyncio.to_thread(export_items, directories, Path(settings.items))
         stats = fleet.stats()
         result = await describe_end(frontier, settings, status, stopped_by=stopped_by, total_pages=total_pages)
         next_steps = list(list_next_steps(settings, status, result, total_pages=total_pages))

@@ -24,7 +24,7 @@ from swath.crawl.handlers.code import CrawlCode, load_settings_code
 from swath.crawl.handlers.extractor import PageExtractor
 from swath.crawl.handlers.replay import ReadPages, Replay
 from swath.crawl.page_processor import MAX_EXPANSION
-from swath.crawl.settings import ITEM_FORMATS
+from swath.crawl.settings import check_item_file
 from swath.crawl.settings_file import locate_crawl, resolve_settings
 
 
@@ -43,8 +43,8 @@ class ExtractCommand:
         handler: str | None,
         all_visits: bool,
     ) -> None:
-        if items is not None and Path(items).suffix not in ITEM_FORMATS:
-            raise UsageError(f"--items {items}: the name must end in {', '.join(ITEM_FORMATS)}")
+        if items is not None:
+            check_item_file(items)
         self._settings = locate_crawl(out, store)
         self._code = _load_code(out, run, select)
         self._file = None if items is None else Path(items)

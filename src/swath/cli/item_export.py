@@ -27,10 +27,18 @@ class ExportedItems(NamedTuple):
     items: int
 
 
-def export_items(directory: Path, committed: Mapping[str, int], file: Path) -> Sequence[ExportedItems]:
-    """Write the settled items of a crawl to a file, see `write_items`."""
-    kinds = list_kinds(directory, committed)
-    return write_items({kind: partial(read_item_lines, directory, committed, kind) for kind in kinds}, file)
+def export_items(directories: Sequence[tuple[Path, Mapping[str, int]]], file: Path) -> Sequence[ExportedItems]:
+    """Write the settled items of a crawl to a file, see `write_items`.
+
+    `directories` has the directory of each machine with the committed lengths of its files.
+    """
+    kinds = sorted({kind for directory, committed in directories for kind in list_kinds(directory, committed)})
+
+    def read(kind: str) -> Iterator[bytes]:
+        for directory, committed in directories:
+            yield from read_item_lines(directory, committed, kind)
+
+    return write_items({kind: partial(read, kind) for kind in kinds}, file)
 
 
 def write_items(sources: Mapping[str, Read], file: Path) -> Sequence[ExportedItems]:

@@ -265,8 +265,8 @@ class CrawlSettings:
             raise InvalidSetting("--select and --run exclude each other: select in the handler instead")
         if self.items is not None and self.run is None and not self.select:
             raise InvalidSetting(f"--items {self.items}: only a crawl with --run or --select has items")
-        if self.items is not None and Path(self.items).suffix not in ITEM_FORMATS:
-            raise InvalidSetting(f"--items {self.items}: the name must end in {', '.join(ITEM_FORMATS)}")
+        if self.items is not None:
+            check_item_file(self.items)
         if self.dns_servers and self.proxy is not None:
             raise InvalidSetting("--dns-servers has no effect with --proxy, which resolves host names: remove one")
 
@@ -304,6 +304,12 @@ class CrawlSettings:
 SETTINGS: Final[Mapping[str, SettingInfo]] = {
     one.name: one.metadata["setting"] for one in fields(CrawlSettings) if "setting" in one.metadata
 }
+
+
+def check_item_file(name: str) -> None:
+    """Raise InvalidSetting if the name of a file does not say in which format to write items."""
+    if Path(name).suffix not in ITEM_FORMATS:
+        raise InvalidSetting(f"--items {name}: the name must end in {', '.join(ITEM_FORMATS)}")
 
 
 def format_flag(name: str) -> str:

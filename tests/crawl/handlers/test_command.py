@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 from pyarrow import parquet
 
+from swath.cli.export import Selection, _export, _export_items
 from swath.cli.item_export import export_items
-from swath.core.errors import UsageError
+from swath.core.errors import InvalidSetting, UsageError
 from swath.crawl import Crawler, Page
 from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.archive.record import Capture, ItemLine
 from swath.crawl.handlers.code import load_code
 from swath.crawl.handlers.script import run_script
+from swath.crawl.settings import CrawlSettings
 from swath.testing.web import Web, WebProcess, spawn
 from tests.crawl.driving import Ran, crawl_words, environment
 from tests.crawl.handlers import books
@@ -133,10 +135,15 @@ def test_mistakes_are_found_before_anything_is_created(folder: Path) -> None:
         assert not (folder / "out").exists()
         return ran.err
 
-    assert refuse("--items", "x.csv") == "swath: --items x.csv: only a crawl with --run or --select has items\n"
-    assert "the name must end in .jsonl, .csv, .parquet" in refuse("--run", "spider:bare", "--items", "x.txt")
     (folder / "wrong.py").write_text("def f(page):\n    page.css('a[')\n")
     assert "'a[' is not a valid CSS selector" in refuse("--run", "wrong:f", "http://a.example")
+
+
+def test_items_need_handlers_and_a_format() -> None:
+    with pytest.raises(InvalidSetting, match="only a crawl with --run or --select has items"):
+        CrawlSettings(items="x.csv")
+    with pytest.raises(InvalidSetting, match=r"the name must end in \.jsonl, \.csv, \.parquet"):
+        CrawlSettings(items="x.txt", run="spider:bare")
 
 
 @pytest.mark.parametrize(
@@ -198,13 +205,13 @@ ITEMS: list[tuple[str, dict[str, Any]]] = [
 
 def test_json_lines_are_the_lines_as_they_were_settled(tmp_path: Path) -> None:
     committed = make_items(tmp_path, *ITEMS)
-    (exported,) = export_items(tmp_path, committed, tmp_path / "x.jsonl")
+    (exported,) = export_items([(tmp_path, committed)], tmp_path / "x.jsonl")
     assert exported == ("Book", tmp_path / "x.jsonl", 2)
     assert read_lines(tmp_path / "x.jsonl") == [fields for _, fields in ITEMS]
 
 
 def test_csv_has_the_fields_of_all_items(tmp_path: Path) -> None:
-    export_items(tmp_path, make_items(tmp_path, *ITEMS), tmp_path / "x.csv")
+    export_items([(tmp_path, make_items(tmp_path, *ITEMS))], tmp_path / "x.csv")
     with (tmp_path / "x.csv").open(newline="") as file:
         rows = list(csv.reader(file))
     assert rows[0] == ["title", "n", "x", "parts", "big", "ok", "_url", "_fetched_at", "_handler", "_version", "_id"]
@@ -213,7 +220,7 @@ def test_csv_has_the_fields_of_all_items(tmp_path: Path) -> None:
 
 
 def test_parquet_has_types(tmp_path: Path) -> None:
-    export_items(tmp_path, make_items(tmp_path, *ITEMS), tmp_path / "x.parquet")
+    export_items([(tmp_path, make_items(tmp_path, *ITEMS))], tmp_path / "x.parquet")
     table = parquet.read_table(tmp_path / "x.parquet")
     types = {field.name: str(field.type) for field in table.schema}
     assert (types["title"], types["n"], types["ok"]) == ("string", "double", "bool")
@@ -227,16 +234,41 @@ def test_parquet_has_types(tmp_path: Path) -> None:
 def test_each_kind_has_a_file(suffix: str, tmp_path: Path) -> None:
     committed = make_items(tmp_path, ("Book", {"a": 1}), ("Author", {"b": 1}), ("Book", {"a": 2}))
     (tmp_path / f"x.{suffix}").write_text("of an earlier run with one kind")
-    exported = export_items(tmp_path, committed, tmp_path / f"x.{suffix}")
+    exported = export_items([(tmp_path, committed)], tmp_path / f"x.{suffix}")
     assert [(one.kind, one.path.name, one.items) for one in exported] == [
         ("Author", f"x-Author.{suffix}", 1), ("Book", f"x-Book.{suffix}", 2),
     ]  # fmt: skip
     assert not (tmp_path / f"x.{suffix}").exists()
 
 
+def test_the_items_of_several_machines_are_joined(spawned: WebProcess, database: str, folder: Path) -> None:
+    store = f"{database}&schema=crawl" if "?" in database else f"{database}?schema=crawl"
+    for out, more in (("here", ("--max-pages", "5")), ("there", ())):
+        words = crawl_words(spawned, folder / out, "--run", "spider:crawler", "--store", store, *more)
+        run(folder, "-m", "swath", *words)
+    ran = run(folder, "-m", "swath", "export", "--items", "all.jsonl", "--out", "here", "--out", "there")
+    assert (ran.code, ran.out) == (0, f"all.jsonl\t{len(get_pages(spawned))}\n"), ran.err
+    docs = read_lines(folder / "all.jsonl")
+    assert sorted(doc["url"] for doc in docs) == sorted(get_pages(spawned))
+
+
+@pytest.mark.parametrize(
+    ("outs", "file", "items", "message"),
+    [
+        (["here"], None, True, r"--items writes a file whose name ends in \.jsonl, \.csv or \.parquet"),
+        (["here"], "x.txt", True, r"the name must end in \.jsonl, \.csv, \.parquet"),
+        (["here", "there"], "x.csv", False, "pages are exported from one directory: give one --out, or --items"),
+    ],
+)
+async def test_exports_that_cannot_be(outs: list[str], file: str | None, items: bool, message: str) -> None:
+    export = _export_items if items else _export
+    with pytest.raises(UsageError, match=message):
+        await export(outs, None, file, None, Selection(), raw_csv=False)
+
+
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
 def test_a_crawl_without_items_has_an_empty_file(suffix: str, tmp_path: Path) -> None:
-    (exported,) = export_items(tmp_path, {}, tmp_path / f"x.{suffix}")
+    (exported,) = export_items([(tmp_path, {})], tmp_path / f"x.{suffix}")
     assert exported.items == 0
     assert exported.path.exists()
 
@@ -246,7 +278,7 @@ def test_a_file_that_cannot_be_written_is_reported_and_the_old_one_kept(tmp_path
     (tmp_path / "x.jsonl").write_text("old")
     (tmp_path / "x.jsonl.new").mkdir()
     with pytest.raises((UsageError, OSError), match="directory"):
-        export_items(tmp_path, committed, tmp_path / "x.jsonl")
+        export_items([(tmp_path, committed)], tmp_path / "x.jsonl")
     assert (tmp_path / "x.jsonl").read_text() == "old"
     with pytest.raises(UsageError, match="No such file or directory"):
-        export_items(tmp_path, committed, tmp_path / "missing/x.jsonl")
+        export_items([(tmp_path, committed)], tmp_path / "missing/x.jsonl")

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -241,7 +242,7 @@ def test_ids_name_the_page_the_visit_and_the_ordinal() -> None:
     assert handler is not None
 
     def ids(page: Page) -> list[str]:
-        found = Collector(page, handler, find_name=crawler.find_name)
+        found = Collector(page, handler, find_name=crawler.find_name, classes={})
         found.collect(handler.function(page))
         lines = [line.decode() for _, line in found.lines]
         assert all('"_handler":"yields","_version":3' in line for line in lines)
@@ -257,6 +258,14 @@ def test_ids_name_the_page_the_visit_and_the_ordinal() -> None:
 def test_another_visit_has_other_ids() -> None:
     made = {collector.make_visit_id("https://a.example/", f"2030-01-0{day}T00:00:00.000000Z") for day in range(1, 9)}
     assert len(made) == 8
+
+
+def test_two_classes_of_one_name_are_refused() -> None:
+    other: Any = dataclass(type("Book", (), {"__annotations__": {"isbn": str}, "__module__": "elsewhere"}))
+    local: Any = [dataclass(type("Local", (), {"__annotations__": {"n": int}})) for _ in range(2)]  # as in a function
+    assert len(check([one(1) for one in local]).items) == 2
+    with pytest.raises(InvalidYield, match=r"books\.Book and elsewhere\.Book would be written to the same output"):
+        check([books.Book("x", None), other("y")])
 
 
 def test_the_limit_counts_all_that_a_handler_yields() -> None:

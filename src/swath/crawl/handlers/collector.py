@@ -1,7 +1,7 @@
 """Collector: check what a handler yields for one page, and keep it until the page is settled."""
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -30,9 +30,11 @@ class Collector:
         handler: Handler,
         *,
         find_name: Callable[[Target], str | None],
+        classes: dict[str, str],
         keep_values: bool = False,
     ) -> None:
-        """`find_name` returns the name of the handler that `to=` refers to, or raises InvalidYield."""
+        """`find_name` returns the name of the handler that `to=` refers to, or raises InvalidYield. `classes` has the
+        full name of the class of each kind, and grows."""
         self.lines: list[ItemLine] = []  # the items as they are written
         self.values: list[Any] = []  # and as they were yielded, with `keep_values`
         self.requests: list[Request] = []  # with absolute URLs and names of handlers
@@ -40,6 +42,7 @@ class Collector:
         self._page = page
         self._handler = handler
         self._find_name = find_name
+        self._classes = classes
         self._keep_values = keep_values
         self._size = 0
         fetched_at = format_time(page.fetched_at)
@@ -103,10 +106,19 @@ class Collector:
                 raise InvalidYield(describe_wrong_value(value))
             case _:
                 line = format_item(value, {**self._meta, "_id": f"{self._visit}-{len(self.lines)}"})
+                self._check_class(line.kind, value)
                 self._count(len(line.line))
                 self.lines.append(line)
                 if self._keep_values:
                     self.values.append(value)
+
+    def _check_class(self, kind: str, value: object) -> None:
+        """Raise InvalidYield if the items of a kind are of two classes, whose fields would be mixed in one output."""
+        if isinstance(value, Mapping):
+            return
+        name = f"{type(value).__module__}.{type(value).__qualname__}"
+        if (known := self._classes.setdefault(kind, name)) != name:
+            raise InvalidYield(f"{known} and {name} would be written to the same output: rename one of the classes")
 
     def _add_requests(self, urls: Iterable[object], options: Request, *, strict: bool) -> None:
         """Add pages to fetch. If a URL is not one of http or https, raise InvalidYield if `strict`, or skip it."""

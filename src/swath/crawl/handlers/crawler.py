@@ -71,6 +71,7 @@ class Crawler:
         self.page_memory: Final = page_memory
         self.aliases: Final = dict(aliases or {})
         self.handlers: Final[dict[str, Handler]] = {}
+        self.classes: Final[dict[str, str]] = {}  # the full name of the class of each kind of items so far
         self._patterns: list[tuple[re.Pattern[str], Handler]] = []
         self._default: Handler | None = None
         self._error: Handler | None = None
@@ -177,7 +178,7 @@ class Crawler:
         handler = self.choose(page.url, status=page.status, to=self.find_name(to))
         if handler is None:
             return CheckResult(None, [], [])
-        collector = Collector(page, handler, find_name=self.find_name, keep_values=True)
+        collector = Collector(page, handler, find_name=self.find_name, classes=self.classes, keep_values=True)
         if handler.is_async:
             _run_async(collector, handler.function(page))
         else:

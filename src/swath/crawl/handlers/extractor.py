@@ -68,7 +68,7 @@ class PageExtractor:
 
     async def extract(self, handler: Handler, page: Page, *, size: int) -> Extraction:
         """Call a handler. `size` is the memory of the page in bytes. Errors of the handler are part of the result."""
-        collector = Collector(page, handler, find_name=self.crawler.find_name)
+        collector = Collector(page, handler, find_name=self.crawler.find_name, classes=self.crawler.classes)
         self._bytes += size
         try:
             if handler.is_async:
