@@ -1,4 +1,4 @@
-"""Import the functions that the command line names as `module:function`."""
+"""Import the objects that the command line names as `module:name`."""
 
 import difflib
 import importlib
@@ -13,9 +13,18 @@ from swath.core.errors import UsageError
 
 def import_function(name: str, *, flag: str) -> Callable[..., Any]:
     """Import a function. Like `python -m`, search the current directory too. Error messages name `flag`."""
+    found = import_object(name, flag=flag, example="checks:email", noun="function")
+    if not callable(found):
+        raise UsageError(f"{flag} {name} is of type {type(found).__name__} and cannot be called: name a function")
+    called: Callable[..., Any] = found
+    return called
+
+
+def import_object(name: str, *, flag: str, example: str, noun: str = "name") -> Any:
+    """Import any object of a module. Error messages name `flag`, and show `example` if there is no colon."""
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:
-        raise UsageError(f"{flag} {name!r}: write module:function, such as {flag} checks:email")
+        raise UsageError(f"{flag} {name!r}: write module:{noun}, such as {flag} {example}")
     module = _import_module(module_name, name=name, flag=flag)
     found: Any = module
     for part in attribute.split("."):
@@ -25,10 +34,7 @@ def import_function(name: str, *, flag: str) -> Callable[..., Any]:
             near = difflib.get_close_matches(part, [known for known in dir(found) if not known.startswith("_")], n=1)
             meant = f"; did you mean {near[0]}?" if near else ""
             raise UsageError(f"{flag} {name}: {module_name} has no attribute {part!r}{meant}") from None
-    if not callable(found):
-        raise UsageError(f"{flag} {name} is of type {type(found).__name__} and cannot be called: name a function")
-    called: Callable[..., Any] = found
-    return called
+    return found
 
 
 def _import_module(module: str, *, name: str, flag: str) -> Any:

@@ -62,7 +62,7 @@ def handler_on(frontier: Frontier, settings: CrawlSettings, actor: Actor) -> Pag
     host_lanes = HostLanes() if settings.lane == "ip" else None
     lane_of = get_lane_namer(settings.lane) if host_lanes is None else host_lanes.lane_of
     links = LinkFilter(frontier, Scope(), lane_of=lane_of, strip_tracking=False, year=2026, refused=stats.refused)
-    return PageHandler(frontier, settings, fetcher=actor, links=links, stats=stats, host_lanes=host_lanes)  # type: ignore[arg-type]
+    return PageHandler(frontier, settings, fetcher=actor, links=links, stats=stats, host_lanes=host_lanes)
 
 
 async def settle(claim: Claim, outcome: Outcome) -> None:

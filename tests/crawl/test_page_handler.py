@@ -442,7 +442,7 @@ async def test_a_revisit_record_refers_to_an_archived_body() -> None:
             assert claim is not None
             outcome = await handler(claim.items[0])
             assert isinstance(outcome, Done)
-            ((page, _),) = outcome.output
+            ((page, *_),) = outcome.output
             duplicate_of.append(page.get("duplicate_of"))
             await settle(claim, outcome)
     assert duplicate_of == [None, "http://a.example/0", None, "http://a.example/2"]
@@ -456,7 +456,7 @@ async def test_the_page_list_omits_empty_fields() -> None:
     ):
         outcome = await handler(item("http://a.example/"))
     assert isinstance(outcome, Done)
-    ((page, _),) = outcome.output
+    ((page, *_),) = outcome.output
     assert page.keys() == {"url", "status", "time", "size", "digest", "kind", "depth"}
     assert (page["size"], page["depth"]) == (0, 0)
     assert cdxj.make_entry({**page, "file": "x", "offset": 0, "length": 1}).mime == "unk"

@@ -75,7 +75,7 @@ async def test_pages_of_an_unreachable_host_are_dead_with_the_cause(kind: Failur
             unvisited = await one(page("unvisited"))
             assert isinstance(unvisited, Dead)
             assert (unvisited.reason, unvisited.started) == (reason, False)
-            ((line, archived),) = unvisited.output
+            ((line, archived, _),) = unvisited.output
             assert (line["url"], line["failed"], line["attempts"]) == ("http://a.example/unvisited", reason, 2)
             assert archived is None
         assert actor.asked == [ROBOTS] * 2

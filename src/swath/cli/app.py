@@ -20,6 +20,7 @@ COMMANDS = (
     "crawl",
     "backfill",
     "scan",
+    "extract",
     "export",
     "show",
     "status",

@@ -7,7 +7,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import Field, fields
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,9 @@ from swath.cli.command import check_optional_store, run_command
 from swath.cli.parsers import parse_duration, parse_size
 from swath.crawl.settings import OUTPUT, SETTINGS, CrawlSettings, SettingInfo, format_flag
 from swath.crawl.settings_file import EVERYTHING, FILE, lacks_password, resolve_settings
+
+if TYPE_CHECKING:
+    from swath.crawl.handlers.code import CrawlCode
 
 MISSING = "`swath crawl` needs more packages: pip install 'swath[crawl]'"
 PARSERS: dict[str | None, Callable[..., Any] | None] = {"duration": parse_duration, "size": parse_size, None: None}
@@ -61,17 +64,25 @@ def crawl(
     Examples:
         swath crawl https://example.com
         swath crawl --seeds hosts.txt --scope any --contact crawl@example.org --out web
-        swath crawl https://example.com/docs/ --scope prefix --depth 3 --delay 500ms
+        swath crawl --run books:crawler --items books.jsonl
     """
 
-    def settings() -> CrawlSettings:  # called where its errors are printed
+    def load() -> "CrawlCode | None":  # both are called where their errors are printed
+        if values["run"] is None:
+            return None
+        from swath.crawl.handlers.code import load_code
+
+        return load_code(values["run"])
+
+    def settings(code: "CrawlCode | None") -> CrawlSettings:
         given = {
             name: tuple(value) if name in _LISTS else value for name, value in values.items() if _is_given(ctx, name)
         }
         check_optional_store(values["store"])
-        return resolve_settings(given, reset=[EVERYTHING] if fresh else reset or ())
+        of_crawler = {} if code is None else code.crawler.settings
+        return resolve_settings({**of_crawler, **given}, reset=[EVERYTHING] if fresh else reset or ())
 
-    work = _crawl(settings, urls or [], seeds, strict=seeds_strict, fresh=fresh, yes=yes, json=json, quiet=quiet)
+    work = _crawl(load, settings, urls or [], seeds, strict=seeds_strict, fresh=fresh, yes=yes, json=json, quiet=quiet)
     run_command(values["store"], work, loop=_make_loop)
 
 
@@ -142,7 +153,8 @@ def _make_loop() -> asyncio.AbstractEventLoop:
 
 
 async def _crawl(
-    settings: Callable[[], CrawlSettings],
+    load: "Callable[[], CrawlCode | None]",
+    settings: "Callable[[CrawlCode | None], CrawlSettings]",
     urls: Sequence[str],
     seeds: str | None,
     *,
@@ -156,11 +168,17 @@ async def _crawl(
         from swath.cli.crawl_command import CrawlCommand
     except ImportError as error:
         raise MissingExtra(MISSING) from error
-    resolved = settings()
+    code = load()
+    resolved = settings(code)
+    if code is None:
+        from swath.crawl.handlers.code import load_settings_code
+
+        code = load_settings_code(resolved)
+    if code is not None and not urls and seeds is None:
+        urls = code.crawler.seeds
     try:
-        return await CrawlCommand(resolved, fresh=fresh, yes=yes, json=json, quiet=quiet).run(
-            urls, seeds, strict=strict
-        )
+        command = CrawlCommand(resolved, code=code, fresh=fresh, yes=yes, json=json, quiet=quiet)
+        return await command.run(urls, seeds, strict=strict)
     except StoreUnavailable as error:
         if lacks_password(resolved):
             error.add_note(

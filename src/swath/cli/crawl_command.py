@@ -18,6 +18,7 @@ from swath.cli.exit_codes import ExitCode
 from swath.cli.failed_seeds import FailedSeeds
 from swath.cli.formatting import pluralize
 from swath.cli.interrupts import SignalAnswer, cancel_on_stop
+from swath.cli.item_export import ExportedItems, export_items
 from swath.cli.seed_input import SeedProgress, read_all_seeds
 from swath.cli.terminal import is_terminal, open_live_display, print_error, print_json_line, print_line
 from swath.crawl import fd_limit, seeds
@@ -25,6 +26,7 @@ from swath.crawl.archive import index
 from swath.crawl.discard import discard_crawl, read_contents
 from swath.crawl.failed_pages import retry_failed_pages
 from swath.crawl.fleet import ChildFailed, Fleet
+from swath.crawl.handlers.code import CrawlCode
 from swath.crawl.http.connect_to import ConnectTo
 from swath.crawl.job import GRACE_SECONDS, count_pages
 from swath.crawl.seed_list import Seed
@@ -42,10 +44,18 @@ class CrawlCommand:
     """One run of `swath crawl`. It opens the frontier once; only child processes open it again."""
 
     def __init__(
-        self, settings: CrawlSettings, *, fresh: bool = False, yes: bool = False, json: bool, quiet: bool
+        self,
+        settings: CrawlSettings,
+        *,
+        code: CrawlCode | None = None,
+        fresh: bool = False,
+        yes: bool = False,
+        json: bool,
+        quiet: bool,
     ) -> None:
         """`fresh` discards an earlier crawl, after the user has confirmed it or if `yes` is given."""
         self._settings = settings
+        self._code = code
         self._fresh = fresh
         self._yes = yes
         self._json = json
@@ -70,7 +80,7 @@ class CrawlCommand:
                 if workspace is None:
                     return ExitCode.INTERRUPTED
                 frontier = workspace.frontier
-                fleet = Fleet(settings, frontier, self._stop)
+                fleet = Fleet(settings, frontier, self._stop, code=self._code)
                 retried = await retry_failed_pages(frontier) if settings.retry_failed else 0
                 answer.count_in_flight = lambda: fleet.in_flight
                 before = await frontier.status()
@@ -93,7 +103,7 @@ class CrawlCommand:
         discard = partial(self._discard_crawl, progress) if self._fresh else None
         try:
             with progress, translate_write_errors(settings.directory), cancel_on_stop(self._stop):
-                opening = open_workspace(settings, given, discard=discard, report=progress.report)
+                opening = open_workspace(settings, given, discard=discard, report=progress.report, code=self._code)
                 return await stack.enter_async_context(opening)
         except KeyboardInterrupt:
             print_error(f"stopped after {progress.describe()}: run the same command again to start the crawl")
@@ -187,6 +197,10 @@ class CrawlCommand:
         if stopped_by == "done" and index.has_archive(settings.directory):
             with translate_write_errors(settings.directory):
                 await asyncio.to_thread(index.write_index, settings.directory, await frontier.outputs())
+        exported: Sequence[ExportedItems] = ()
+        if settings.items is not None:
+            directories = [(settings.directory, await frontier.outputs())]
+            exported = await asyncio.to_thread(export_items, directories, Path(settings.items))
         stats = fleet.stats()
         result = await describe_end(frontier, settings, status, stopped_by=stopped_by, total_pages=total_pages)
         next_steps = list(list_next_steps(settings, status, result, total_pages=total_pages))
@@ -195,10 +209,12 @@ class CrawlCommand:
             print_json_line({
                 "event": "summary", "result": result, "stopped_by": stopped_by, "seconds": seconds, **_to_json(stats),
                 **fields, "next": [command for _, command in next_steps],
+                "item_files": {one.kind: str(one.path) for one in exported},
             })  # fmt: skip
         elif not self._quiet:
             rows = [
                 *view.list_summary_rows(settings, stats, status, total_pages=total_pages, seconds=seconds),
+                *view.list_exported_rows(exported),
                 *run_view.list_error_rows(fleet.errors, name=view.HANDLER_ERRORS),
             ]
             print_summary(settings, result, rows, next_steps)

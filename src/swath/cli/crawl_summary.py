@@ -15,7 +15,9 @@ from swath.crawl.urls import normalise
 NOTHING = "nothing was fetched"
 FAILED = "failed"  # what stopped a crawl whose processes all failed
 ENDS = {"SIGINT": "stopped", "SIGTERM": "stopped", FAILED: "every process failed"}
-NOT_REPEATED = frozenset({"out", "store", "retry_failed", "max_pages", "max_duration"})  # in the commands to copy
+NOT_REPEATED = frozenset(
+    {"out", "store", "retry_failed", "max_pages", "max_duration", "same_code"}
+)  # in the commands to copy
 
 
 async def describe_end(

@@ -16,7 +16,9 @@ from rich.text import Text
 from swath import HandlerError, RunState, Status
 from swath.cli import run_view
 from swath.cli.formatting import escape, format_duration, format_size, pluralize
+from swath.cli.item_export import ExportedItems
 from swath.crawl.archive import index
+from swath.crawl.archive.output import ITEMS_PREFIX
 from swath.crawl.discard import CrawlContents
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.workspace import Workspace, list_outputs
@@ -28,6 +30,11 @@ HANDLER_ERRORS = "internal errors"  # of the page handler: bugs of swath
 SERIOUS = {"stopping", "store away", "disk full", "paused", "leased"}
 LONG_WAIT = 2  # delays; if nothing is ready for longer, hosts are blocked for another reason than the delay
 
+_OUTPUT_NAMES = (
+    ("archive", "swath-", ".warc.gz"),
+    ("page list", "pages-", ".jsonl.gz"),
+    ("item files", ITEMS_PREFIX, ".jsonl.gz"),
+)
 # What --lane paces. Lanes of addresses begin as lanes of hosts, and both are counted.
 LANE_NOUNS = {"host": "host", "domain": "domain", "ip": "lane"}
 
@@ -68,6 +75,8 @@ def format_line(
     if status is not None:
         parts.append(f"{count_queued(status):,} queued, {pluralize(status.lanes, LANE_NOUNS[settings.lane])} seen")
     parts += [f"{stats.get('in_flight', 0):,} in flight", format_size(stats.get("bytes", 0))]
+    if stats.get("items"):
+        parts.append(f"items: {_format_counts(stats['items'])}")
     if stats.get("errors"):
         parts.append(f"errors: {_format_counts(stats['errors'])}")
     parts += run_view.format_rows(run_view.list_state_rows(states, settings.out))
@@ -170,7 +179,15 @@ def _compute_long_wait(settings: CrawlSettings) -> float:
     return max(1.0, LONG_WAIT * settings.min_interval)
 
 
+def list_exported_rows(exported: Sequence[ExportedItems]) -> Iterator[tuple[str, str]]:
+    """Yield the files that --items was written to."""
+    for one in exported:
+        yield f"{one.kind} file", f"{one.path}, {pluralize(one.items, 'item')}"
+
+
 def _list_outcome_rows(stats: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if stats.get("items"):
+        yield "items", _format_counts(stats["items"])
     if stats.get("statuses"):
         yield "responses", "  ".join(f"{name} {count:,}" for name, count in sorted(stats["statuses"].items()))
     if stats.get("errors"):
@@ -245,10 +262,11 @@ def list_summary_rows(
 
 def _list_file_rows(settings: CrawlSettings) -> Iterator[tuple[str, str]]:
     found = list_outputs(settings.directory)
-    for name, suffix in (("archive", ".warc.gz"), ("page list", ".jsonl.gz")):
-        sizes = [path.stat().st_size for path in found if path.name.endswith(suffix)]
+    for name, prefix, suffix in _OUTPUT_NAMES:
+        sizes = [path.stat().st_size for path in found if path.name.startswith(prefix)]
         if sizes:
-            yield name, f"{pluralize(len(sizes), 'file')} *{suffix} in {settings.out}, {format_size(sum(sizes))}"
+            where = f"{prefix}*{suffix} in {settings.out}"
+            yield name, f"{pluralize(len(sizes), 'file')} {where}, {format_size(sum(sizes))}"
     if (settings.directory / index.FILE).exists():
         yield "index", str(settings.directory / index.FILE)
 

@@ -15,15 +15,15 @@ import swath
 from swath import MissingExtra, UsageError
 from swath.cli.command import check_optional_store, run_command
 from swath.cli.formatting import dump_json
-from swath.cli.terminal import get_output_stream
+from swath.cli.terminal import get_output_stream, print_line
 from swath.crawl.settings_file import locate_crawl
 
 FORMATS = ("jsonl", "csv", "parquet", "cdxj")
 FIELDS = {
     "url": str, "status": int, "time": float, "kind": str, "depth": int, "referrer": str, "redirect": str, "type": str,
     "size": int, "digest": str, "duplicate_of": str, "title": str, "canonical": str, "noindex": bool, "truncated": str,
-    "decode_error": str, "failed": str, "attempts": int, "fallback": str, "error": str, "excluded": str, "rule": str,
-    "file": str, "offset": int, "length": int,
+    "decode_error": str, "handler": str, "handler_error": str, "failed": str, "attempts": int, "fallback": str,
+    "error": str, "excluded": str, "rule": str, "file": str, "offset": int, "length": int,
 }  # fmt: skip
 ROW_GROUP = 50_000  # rows
 # Spreadsheets take a text that begins with one of these for a formula (https://owasp.org/www-community/attacks/CSV_Injection).
@@ -53,7 +53,16 @@ def export(
     file: Annotated[
         str | None, typer.Argument(metavar="FILE", show_default="standard output", help="File to write")
     ] = None,
-    out: Annotated[str, typer.Option("--out", "-o", metavar="DIR", help="Directory of the crawl")] = "crawl",
+    out: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="DIR",
+            show_default="crawl",
+            help="Directory of the crawl; with --items, repeat it for those of several machines",
+        ),
+    ] = None,
     store: Annotated[
         str | None,
         typer.Option(
@@ -80,6 +89,9 @@ def export(
     ] = False,
     failed: Annotated[bool, typer.Option("--failed", help="Only pages that could not be fetched")] = False,
     excluded: Annotated[bool, typer.Option("--excluded", help="Only pages that were not fetched, by a rule")] = False,
+    items: Annotated[
+        bool, typer.Option("--items", help="The items of handlers instead of the pages; each kind has a file")
+    ] = False,
     raw_csv: Annotated[
         bool, typer.Option("--raw-csv", help="Do not protect spreadsheets from texts that begin like a formula")
     ] = False,
@@ -92,10 +104,13 @@ def export(
     Examples:
         swath export pages.csv
         swath export pages.parquet --out crawl
-        swath export --format jsonl | jq .url
+        swath export --items books.parquet --out here --out there
     """
     selection = Selection(all_lines, failed, excluded)
-    run_command(store, _export(out, store, file, format, selection, raw_csv=raw_csv))
+    if items:
+        run_command(store, _export_items(out or ["crawl"], store, file, format, selection, raw_csv=raw_csv))
+    else:
+        run_command(store, _export(out or ["crawl"], store, file, format, selection, raw_csv=raw_csv))
 
 
 def _choose_format(asked: str | None, file: str | None, selection: Selection, *, raw_csv: bool) -> str:
@@ -111,11 +126,33 @@ def _choose_format(asked: str | None, file: str | None, selection: Selection, *,
     return found
 
 
+async def _export_items(
+    outs: list[str], store: str | None, file: str | None, asked: str | None, selection: Selection, *, raw_csv: bool
+) -> None:
+    if file is None or asked is not None or raw_csv or any(selection):
+        raise UsageError("--items writes a file whose name ends in .jsonl, .csv or .parquet, without other options")
+    try:
+        from swath.cli.item_export import export_items
+        from swath.crawl.settings import check_item_file
+    except ImportError as error:
+        raise MissingExtra("`swath export` needs more packages: pip install 'swath[crawl]'") from error
+    check_item_file(file)
+    directories = []
+    for out in dict.fromkeys(outs):
+        settings = locate_crawl(out, check_optional_store(store))
+        async with swath.open(settings.store_url, create=False) as frontier:
+            directories.append((settings.directory, await frontier.outputs()))
+    for one in await asyncio.to_thread(export_items, directories, Path(file)):
+        print_line(f"{one.path}\t{one.items}", keep="\t")
+
+
 async def _export(
-    out: str, store: str | None, file: str | None, asked: str | None, selection: Selection, *, raw_csv: bool
+    outs: list[str], store: str | None, file: str | None, asked: str | None, selection: Selection, *, raw_csv: bool
 ) -> None:
     form = _choose_format(asked, file, selection, raw_csv=raw_csv)
-    settings = locate_crawl(out, check_optional_store(store))
+    if len(outs) > 1:
+        raise UsageError("pages are exported from one directory: give one --out, or --items")
+    settings = locate_crawl(outs[0], check_optional_store(store))
     try:
         from swath.crawl.archive import index  # noqa: F401
     except ImportError as error:

@@ -35,6 +35,7 @@ from swath import (
     SwathError,
     UsageError,
 )
+from swath.crawl.handlers.code import CrawlCode
 from swath.crawl.job import GRACE_SECONDS, CrawlJob, count_pages
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import sum_stats
@@ -61,7 +62,10 @@ class ChildFailed(SwathError):
 class Fleet:
     """Runs a crawl with the configured number of processes and adds up their statistics."""
 
-    def __init__(self, settings: CrawlSettings, frontier: Frontier, stop: Stop) -> None:
+    def __init__(
+        self, settings: CrawlSettings, frontier: Frontier, stop: Stop, *, code: CrawlCode | None = None
+    ) -> None:
+        self._code = code
         self._settings = settings
         self._frontier = frontier
         self._stop = stop
@@ -117,7 +121,7 @@ class Fleet:
 
     async def run(self) -> Summary:
         if self._settings.processes == 1:
-            self._job = CrawlJob(self._settings, self._frontier, stop=self._stop)
+            self._job = CrawlJob(self._settings, self._frontier, stop=self._stop, code=self._code)
             return await self._job.run()
         return await self._run_children()
 

@@ -8,6 +8,8 @@ import swath
 from swath import Frontier, RunMonitor, Status, Stop, Summary, lease_clock
 from swath.crawl import fd_limit, seeds, workspace
 from swath.crawl.archive.output import CrawlOutput
+from swath.crawl.handlers.code import CrawlCode, load_settings_code
+from swath.crawl.handlers.extractor import PageExtractor
 from swath.crawl.http.connect_to import ConnectTo
 from swath.crawl.http.fetcher import Fetcher
 from swath.crawl.http.resolver import Resolver
@@ -33,8 +35,15 @@ class CrawlJob:
     """Crawls in this process. `number` distinguishes the processes that share a directory."""
 
     def __init__(
-        self, settings: CrawlSettings, frontier: Frontier, *, number: int = 0, stop: Stop | None = None
+        self,
+        settings: CrawlSettings,
+        frontier: Frontier,
+        *,
+        number: int = 0,
+        stop: Stop | None = None,
+        code: CrawlCode | None = None,
     ) -> None:
+        """Pass `code` for a crawl with handlers, or it is imported."""
         self.settings = settings
         self.number = number
         self.stop = stop or Stop()
@@ -43,6 +52,7 @@ class CrawlJob:
         self.status: Status | None = None  # of the whole frontier, as of the last check
         self.total_pages = 0  # of the whole crawl, as of the last check
         self._frontier = frontier
+        self._code = load_settings_code(settings) if code is None else code
 
     async def run(self) -> Summary:
         """Crawl until every page is settled, a limit is reached, or a stop is requested."""
@@ -66,7 +76,9 @@ class CrawlJob:
                 handler,
                 workers=workers,
                 lease=settings.lease_seconds,
-                timeout=settings.timeout + HANDLER_SECONDS,
+                timeout=settings.timeout
+                + HANDLER_SECONDS
+                + (self._code.crawler.handler_timeout if self._code else 0.0),
                 grace=GRACE_SECONDS,
                 until="done",
                 handle_signals=False,
@@ -110,8 +122,18 @@ class CrawlJob:
             refused=self.stats.refused,
             priority_by=settings.priority_by,
         )
+        extractor = None
+        if self._code is not None:
+            extractor = PageExtractor(self._code.crawler)
+            stack.callback(extractor.close)
         return PageHandler(
-            self._frontier, settings, fetcher=fetcher, links=links, stats=self.stats, host_lanes=host_lanes
+            self._frontier,
+            settings,
+            fetcher=fetcher,
+            links=links,
+            stats=self.stats,
+            host_lanes=host_lanes,
+            extractor=extractor,
         )
 
     async def _check_limits(self, handler: PageHandler) -> None:

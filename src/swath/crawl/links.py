@@ -6,14 +6,23 @@ hash of its item. It drops a known item only after the frontier has confirmed th
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import groupby
+from typing import Any, Final
 
 from swath import EncodedItem, Frontier, Item
+from swath.crawl.handlers.requests import Request
 from swath.crawl.priority import choose_priority
 from swath.crawl.urls import normalise
 from swath.crawl.urls.scope import Scope
 from swath.crawl.urls.traps import find_trap
 
 LaneNamer = Callable[[str], str]
+
+# Keys in the payload of an item that a handler asked for.
+TO = "to"  # the name of its handler
+DATA = "data"  # the payload of the request
+ANY_HOST = "any_host"  # the scope does not apply
+REQUESTED: Final = (TO, DATA, ANY_HOST)
 
 MAX_DECISIONS = 200_000  # URLs that one process remembers: about 60 MB
 
@@ -41,9 +50,12 @@ class LinkFilter:
         self._priority_by = priority_by
         self._decisions: dict[str, bytes | None] = {}  # None: refused
 
-    def find_refusal(self, url: str, depth: int) -> str | None:
-        """Return why a URL is refused: it is out of scope, or a trap. Return None if it is not refused."""
-        return self._scope.find_refusal(url, depth) or find_trap(url, year=self._year)
+    def find_refusal(self, url: str, depth: int, *, any_host: bool = False) -> str | None:
+        """Return why a URL is refused: it is out of scope, or a trap. Return None if it is not refused.
+
+        With `any_host`, the URL may be as far from the seeds as it likes.
+        """
+        return self._scope.find_refusal(url, depth, any_host=any_host) or find_trap(url, year=self._year)
 
     def find_exclusion(self, item: Item) -> tuple[str, str] | None:
         """Return the reason and the rule if the current settings exclude a queued page; None if they do not.
@@ -55,26 +67,51 @@ class LinkFilter:
         depth = payload.get("depth", 0)
         is_seed = depth == 0 and "from" not in payload
         url = item.key
-        reason = self._scope.find_seed_refusal(url) if is_seed else self._scope.find_refusal(url, depth)
+        if is_seed:
+            reason = self._scope.find_seed_refusal(url)
+        else:
+            reason = self._scope.find_refusal(url, depth, any_host=ANY_HOST in payload)
         return None if reason is None else (reason, self._scope.describe_rule(reason, url, depth))
 
+    def select_requested(self, requests: Iterable[Request], *, depth: int, referrer: str) -> list[EncodedItem]:
+        """Return items for the requests of a handler that belong to the crawl, without those known to be queued."""
+        items: list[EncodedItem] = []
+        for (to, priority, any_host, _), group in groupby(requests, key=_get_options):
+            same = list(group)
+            payload = {TO: to, DATA: same[0].payload, ANY_HOST: any_host or None}
+            given = {name: value for name, value in payload.items() if value is not None}
+            urls = [request.url for request in same]
+            items += self.select_new_items(urls, depth=depth, referrer=referrer, priority=priority, **given)
+        return items
+
     def select_new_items(
-        self, links: Iterable[str], *, depth: int, referrer: str, **payload: object
+        self,
+        links: Iterable[str],
+        *,
+        depth: int,
+        referrer: str,
+        priority: int | None = None,
+        **payload: object,
     ) -> list[EncodedItem]:
-        """Return items for the links that belong to the crawl, without those known to be in the frontier."""
+        """Return items for the links that belong to the crawl, without those known to be in the frontier.
+
+        `payload` is added to that of each item. Without `priority`, --priority-by decides.
+        """
+        any_host = ANY_HOST in payload
         decisions, knows = self._decisions, self._frontier.knows
         if self._scope.depth is not None and depth > self._scope.depth:
             self._refused["depth"] += 1
             return []
-        priority = choose_priority(self._priority_by, depth)
+        if priority is None:
+            priority = choose_priority(self._priority_by, depth)
         kept: list[str] = []
         items: list[Item] = []
         for link in links:
             known = decisions.get(link, b"")
-            if known is None or (known and knows(known)):
+            if (known is None and not any_host) or (known and knows(known)):
                 continue
             url = self._strip(link)
-            reason = self.find_refusal(url, depth)
+            reason = self.find_refusal(url, depth, any_host=any_host)
             if reason is not None:
                 self._refused[reason] += 1
                 self._remember(link, None)
@@ -95,3 +132,8 @@ class LinkFilter:
         if len(self._decisions) >= MAX_DECISIONS:
             self._decisions.clear()
         self._decisions[link] = decision
+
+
+def _get_options(request: Request) -> tuple[Any, ...]:
+    """Return what the requests that one `Follow` stands for have in common."""
+    return request.to, request.priority, request.any_host, id(request.payload)

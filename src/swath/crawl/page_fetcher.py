@@ -1,12 +1,11 @@
 """PageFetcher: send a request on behalf of an item, and settle the item if the request fails."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from swath import Item, Outcome
 from swath.crawl.fallback import FORM_REPEATS, Fallback, describe_forms
 from swath.crawl.http.address import parse_ip_literal
-from swath.crawl.http.fetcher import Fetcher
 from swath.crawl.http.response import FailureKind, Response
 from swath.crawl.pacing import LanePacing, compute_page_retry_pause
 from swath.crawl.page_processor import PAGES
@@ -23,12 +22,20 @@ UNREACHABLE: Final = frozenset[FailureKind](  # failures that any page of the ho
 )
 
 
+class PageSource(Protocol):
+    """Fetches URLs: a `Fetcher`, or what takes its place in tests."""
+
+    async def fetch(self, url: str, *, fresh: bool = False, address: str | None = None, size: int = 0) -> Response: ...
+
+    async def resolve(self, url: str) -> Response | Sequence[str]: ...
+
+
 class PageFetcher:
     """The fetcher, with the statistics and the retry policy of a crawl."""
 
     def __init__(
         self,
-        fetcher: Fetcher,
+        fetcher: PageSource,
         settings: CrawlSettings,
         *,
         pacing: LanePacing,

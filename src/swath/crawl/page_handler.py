@@ -1,8 +1,8 @@
 """PageHandler: the handler of a crawl, called with one item at a time.
 
 The route of a page: `LinkFilter` finds that the settings do not exclude it, `IpLanes` moves it to the lane of its
-address, the page budgets admit it, `RobotsGate` allows it, `PageFetcher` fetches it, and `PageProcessor` archives and
-parses it.
+address, the page budgets admit it, `RobotsGate` allows it, `PageFetcher` fetches it, and `PageProcessor` archives it,
+parses it and calls the user's handler for it.
 """
 
 from swath import Dead, Done, Frontier, Item, Outcome, Retry
@@ -10,14 +10,14 @@ from swath.crawl.archive.capture import CaptureBuilder
 from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.fallback import Fallback, get_first_form
 from swath.crawl.frontier_clock import FrontierClock
-from swath.crawl.http.fetcher import Fetcher
+from swath.crawl.handlers.extractor import PageExtractor
 from swath.crawl.http.response import Response
 from swath.crawl.http.status import is_busy, is_retryable
 from swath.crawl.ip_lanes import HostLanes, IpLanes
 from swath.crawl.lanes import is_ip_lane
 from swath.crawl.links import LinkFilter
 from swath.crawl.pacing import LanePacing, compute_page_retry_pause
-from swath.crawl.page_fetcher import PageFetcher, count_failures
+from swath.crawl.page_fetcher import PageFetcher, PageSource, count_failures
 from swath.crawl.page_processor import PAGES, PageProcessor
 from swath.crawl.refusal import refuse_page
 from swath.crawl.robots.cache import RobotsCache
@@ -37,12 +37,13 @@ class PageHandler:
         frontier: Frontier,
         settings: CrawlSettings,
         *,
-        fetcher: Fetcher,
+        fetcher: PageSource,
         links: LinkFilter,
         stats: CrawlStats,
         host_lanes: HostLanes | None = None,
+        extractor: PageExtractor | None = None,
     ) -> None:
-        """Pass `host_lanes` with `--lane ip` only."""
+        """Pass `host_lanes` with `--lane ip` only, and `extractor` for a crawl with handlers."""
         facts = FactBatcher(frontier)
         self._clock = FrontierClock(frontier)
         self._settings = settings
@@ -66,7 +67,10 @@ class PageHandler:
             ip_lanes=self._ip_lanes,
         )
         self._fallback = fallback
-        self._processor = PageProcessor(settings, captures=captures, links=links, fallback=fallback, stats=stats)
+        self._extractor = extractor
+        self._processor = PageProcessor(
+            settings, captures=captures, links=links, fallback=fallback, stats=stats, extractor=extractor
+        )
         self.pages_left: int | None = settings.max_pages  # how many more pages this process may start
 
     async def __call__(self, item: Item) -> Outcome:
@@ -86,6 +90,8 @@ class PageHandler:
             if not is_ip_lane(item.lane):
                 return await self._move(item, self._ip_lanes)
             self._ip_lanes.remember(item)
+        if self._extractor is not None and self._extractor.is_full:
+            return item.release(started=False, after=BUDGET_RECHECK)
         if self.pages_left is not None:
             if self.pages_left <= 0:
                 return item.release(started=False, after=BUDGET_RECHECK)
@@ -94,7 +100,7 @@ class PageHandler:
         fetched = False
         try:
             outcome = await self._visit(item)
-            fetched = isinstance(outcome, Done) and PAGES in outcome.counters
+            fetched = isinstance(outcome, Done | Dead) and PAGES in outcome.counters
             return outcome
         finally:
             self._stats.in_flight -= 1

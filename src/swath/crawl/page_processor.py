@@ -1,4 +1,4 @@
-"""PageProcessor: archive a page, parse it, and collect the links it discovers."""
+"""PageProcessor: archive a page, parse it, call its handler, and collect what it discovers."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -9,12 +9,16 @@ from swath import Item, Outcome
 from swath.crawl.archive import warc
 from swath.crawl.archive.capture import CaptureBuilder
 from swath.crawl.fallback import TRIED, Fallback
+from swath.crawl.handlers.extractor import Extraction, HandlerFailure, PageExtractor
+from swath.crawl.handlers.page import Page
+from swath.crawl.handlers.registration import Handler
+from swath.crawl.http.content_coding import DecodedBody
 from swath.crawl.http.redirect_target import find_redirect_target
 from swath.crawl.http.response import Response
-from swath.crawl.links import LinkFilter
+from swath.crawl.links import ANY_HOST, DATA, REQUESTED, TO, LinkFilter
 from swath.crawl.parse.directives import parse_x_robots_tag
 from swath.crawl.parse.feeds import GZIP
-from swath.crawl.parse.page import ParsedPage, decode_body, parse_decoded_page, parse_page
+from swath.crawl.parse.page import ParsedPage, decode_body, parse_decoded_page
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
 
@@ -22,6 +26,7 @@ PARSED_IN_THREAD = 200_000  # bytes; a thread parses larger decoded bodies, so t
 PARSERS = 2  # large pages parsed at once: each takes several times its size in memory
 PAGES = "pages"  # counter of the frontier for --max-pages, and of each lane for --max-pages-per-host
 ONE_PAGE: Final = {PAGES: 1}
+HANDLER_FAILED: Final = "handler"  # begins the reason of a page whose handler failed
 MAX_EXPANSION = 5  # maximum size of a decoded body, in multiples of --max-size
 
 
@@ -36,13 +41,16 @@ class PageProcessor:
         links: LinkFilter,
         fallback: Fallback,
         stats: CrawlStats,
+        extractor: PageExtractor | None = None,
     ) -> None:
+        """Pass `extractor` for a crawl with handlers."""
         self._settings = settings
         self._captures = captures
         self._links = links
         self._fallback = fallback
         self._stats = stats
         self._parsers = ThreadPoolExecutor(PARSERS, thread_name_prefix="swath-parse")
+        self._extractor = extractor
 
     async def process(self, item: Item, response: Response) -> Outcome:
         """Settle a page with its archive record, its entry in the page list, and the items it discovers."""
@@ -55,17 +63,38 @@ class PageProcessor:
         discovered: list[Any] = []
         parsed: ParsedPage | None = None
         target = find_redirect_target(response)
+        handler = self._choose_handler(item, response, target)
+        extraction: Extraction | None = None
         if target is not None:
             page["redirect"] = target
             discovered = self._follow_redirect(item, target, depth, payload, result)
             await self._fallback.return_to_form(payload, target)
-        elif original is None and 200 <= response.status < 300 and response.body:
-            parsed = await self._parse(item.key, response, sitemap=payload.get("kind") == "sitemap")
-            page |= {name: getattr(parsed, name) for name in ("title", "canonical", "noindex", "decode_error")}
-            discovered = self._follow_links(item, parsed, depth)
+        else:
+            decoded: DecodedBody | None = None
+            if original is None and 200 <= response.status < 300 and response.body:
+                decoded, parsed = await self._parse(item.key, response, sitemap=payload.get("kind") == "sitemap")
+                page |= {name: getattr(parsed, name) for name in ("title", "canonical", "noindex", "decode_error")}
+                if self._follows_scope(payload, handler):
+                    discovered = self._follow_links(item, parsed, depth)
+            if handler is not None:
+                extraction = await self._extract(handler, item, response, decoded, parsed)
+                page |= {"handler": handler.name, "to": payload.get(TO), "payload": payload.get(DATA)}
+                discovered += self._links.select_requested(extraction.requests, depth=depth + 1, referrer=item.key)
         if original is not None:
             self._stats.duplicates += 1
             page["duplicate_of"] = original.url
+        failure = None if extraction is None else extraction.failure
+        if extraction is not None and extraction.retry is not None:
+            retry = extraction.retry
+            failures = item.attempts - item.losses  # attempts that were lost with a process do not count
+            if failures < self._settings.retries:
+                self._stats.errors["retry"] += 1
+                return item.retry(after=retry.after, reason=f"{HANDLER_FAILED}: {retry.reason}")
+            attempts = "1 attempt" if failures == 0 else f"{failures + 1} attempts"
+            failure = HandlerFailure(f"{extraction.handler}: gave up after {attempts}: {retry.reason}", "")
+        if failure is not None:
+            page["handler_error"] = failure.reason
+        items = () if extraction is None else extraction.items
         directives = (
             parse_x_robots_tag(response.headers.get_all("x-robots-tag"), self._settings.user_agent)
             if parsed is None
@@ -74,12 +103,22 @@ class PageProcessor:
         archived = not directives.noarchive
         record_id = warc.new_record_id()
         capture = self._captures.build(
-            response, page, digest=digest, record_id=record_id, original=original, archived=archived
+            response, page, digest=digest, record_id=record_id, original=original, archived=archived, items=items
         )
+        if failure is not None:
+            self._stats.errors[HANDLER_FAILED] += 1
+            return item.dead(
+                reason=f"{HANDLER_FAILED}: {failure.reason}",
+                error=failure.error or None,
+                output=[capture],
+                counters=ONE_PAGE,
+                lane_counters=ONE_PAGE,
+            )
         facts = {}
         if archived and original is None:
             facts = self._captures.build_original_fact(response, digest, record_id)
         self._stats.discovered += len(discovered)
+        self._stats.count_items(items)
         return item.done(
             result=result,
             discovered=discovered,
@@ -88,6 +127,42 @@ class PageProcessor:
             counters=ONE_PAGE,
             lane_counters=ONE_PAGE,
         )
+
+    def _choose_handler(self, item: Item, response: Response, target: str | None) -> Handler | None:
+        """Return the handler of a page; None if it has none, such as a redirect or a sitemap."""
+        payload = item.payload or {}
+        if self._extractor is None or target is not None or payload.get("kind") == "sitemap" or response.status == 304:
+            return None
+        return self._extractor.crawler.choose(response.url, status=response.status, to=payload.get(TO))
+
+    def _follows_scope(self, payload: dict[str, Any], handler: Handler | None) -> bool:
+        """Return whether to follow the usual links of a page: in a crawl with handlers, only if they ask for them."""
+        if self._extractor is None or payload.get("kind") == "sitemap":
+            return True
+        return handler is not None and handler.follows_scope
+
+    async def _extract(
+        self,
+        handler: Handler,
+        item: Item,
+        response: Response,
+        decoded: DecodedBody | None,
+        parsed: ParsedPage | None,
+    ) -> Extraction:
+        assert self._extractor is not None
+        payload = item.payload or {}
+        page = Page(
+            response,
+            decoded=decoded,
+            parsed=parsed,
+            depth=payload.get("depth", 0),
+            referrer=payload.get("from"),
+            payload=payload.get(DATA),
+            attempts=item.attempts,
+            limit=self._settings.max_size * MAX_EXPANSION,
+        )
+        size = len(response.body) + (0 if decoded is None else len(decoded.body))
+        return await self._extractor.extract(handler, page, size=size)
 
     def _follow_redirect(
         self, item: Item, target: str, depth: int, payload: dict[str, Any], result: dict[str, Any]
@@ -99,10 +174,18 @@ class PageProcessor:
             result["refused"] = "redirects"
             self._stats.refused["redirects"] += 1
             return []
-        if (reason := self._links.find_refusal(target, depth)) is not None:
+        any_host = ANY_HOST in payload
+        if (reason := self._links.find_refusal(target, depth, any_host=any_host)) is not None:
             result["refused"] = reason
-        kept = {name: payload[name] for name in ("kind", TRIED) if name in payload}
-        return self._links.select_new_items([target], depth=depth, referrer=item.key, redirects=redirects, **kept)
+        kept = {name: payload[name] for name in ("kind", TRIED, *REQUESTED) if name in payload}
+        return self._links.select_new_items(
+            [target],
+            depth=depth,
+            referrer=item.key,
+            priority=item.priority,
+            redirects=redirects,
+            **kept,
+        )
 
     def _follow_links(self, item: Item, parsed: ParsedPage, depth: int) -> list[Any]:
         if parsed.nofollow:
@@ -113,12 +196,19 @@ class PageProcessor:
             items += self._links.select_new_items(parsed.sitemaps, depth=depth, referrer=item.key, kind="sitemap")
         return items
 
-    async def _parse(self, url: str, response: Response, *, sitemap: bool) -> ParsedPage:
+    async def _parse(self, url: str, response: Response, *, sitemap: bool) -> tuple[DecodedBody, ParsedPage]:
         """Parse a page, in a thread if the decoded body is large: a few compressed kilobytes may become megabytes."""
         limit, agent = self._settings.max_size * MAX_EXPANSION, self._settings.user_agent
         if len(response.body) <= PARSED_IN_THREAD:
             decoded = decode_body(response, limit=min(limit, PARSED_IN_THREAD))
             if not decoded.truncated and decoded.body[:2] != GZIP:
-                return parse_decoded_page(url, response, decoded, limit=limit, agent=agent, sitemap=sitemap)
-        parse = partial(parse_page, url, response, limit=limit, agent=agent, sitemap=sitemap)
+                return decoded, parse_decoded_page(url, response, decoded, limit=limit, agent=agent, sitemap=sitemap)
+        parse = partial(_decode_and_parse, url, response, limit=limit, agent=agent, sitemap=sitemap)
         return await asyncio.get_running_loop().run_in_executor(self._parsers, parse)
+
+
+def _decode_and_parse(
+    url: str, response: Response, *, limit: int, agent: str, sitemap: bool
+) -> tuple[DecodedBody, ParsedPage]:
+    decoded = decode_body(response, limit=limit)
+    return decoded, parse_decoded_page(url, response, decoded, limit=limit, agent=agent, sitemap=sitemap)

@@ -23,6 +23,7 @@ MAX_HOSTS_WITHOUT_CONTACT = 10
 
 LANES = ("host", "domain", "ip")
 PRIORITIES = ("none", "depth")
+ITEM_FORMATS = (".jsonl", ".csv", ".parquet")
 PROXIES = ("http", "https", "socks4a", "socks5h")  # libcurl's schemes that let the proxy resolve host names
 
 SCOPE, LIMITS, NETWORK, OUTPUT = "Scope", "Limits", "Network", "Output"
@@ -191,6 +192,30 @@ class CrawlSettings:
     verify: bool = False
     ca_file: str | None = None
 
+    run: str | None = _setting(
+        None,
+        "Crawler, or function for every page, that takes items out of pages and follows links",
+        metavar="MODULE:NAME",
+        panel=OUTPUT,
+        saved=False,
+    )
+    select: tuple[str, ...] = _setting(
+        (),
+        "Field of an item: the text of the first element that matches, or an attribute; can be repeated",
+        metavar="NAME=CSS[@ATTRIBUTE]",
+        panel=OUTPUT,
+    )
+    items: str | None = _setting(
+        None,
+        "File for the items of --run or --select, written at the end of the run: .jsonl, .csv or .parquet",
+        metavar="FILE",
+        panel=OUTPUT,
+        saved=False,
+    )
+    same_code: bool = _setting(
+        False, "Refuse to run if the code of --run is not that of earlier runs and other machines", panel=OUTPUT,
+        saved=False,
+    )  # fmt: skip
     warc: bool = _setting(True, "Write WARC files in addition to the list of pages", panel=OUTPUT)
     warc_size: int = _setting(
         1_000_000_000, "Size at which the next WARC file begins", metavar="SIZE", panel=OUTPUT, unit="size",
@@ -236,6 +261,12 @@ class CrawlSettings:
                     f"--dns-servers {server!r}: must be an IP address, such as 192.0.2.53, 192.0.2.53:5353 or "
                     "[2001:db8::53]:53. Repeat the option for each server"
                 )
+        if self.select and self.run is not None:
+            raise InvalidSetting("--select and --run exclude each other: select in the handler instead")
+        if self.items is not None and self.run is None and not self.select:
+            raise InvalidSetting(f"--items {self.items}: only a crawl with --run or --select has items")
+        if self.items is not None:
+            check_item_file(self.items)
         if self.dns_servers and self.proxy is not None:
             raise InvalidSetting("--dns-servers has no effect with --proxy, which resolves host names: remove one")
 
@@ -273,6 +304,12 @@ class CrawlSettings:
 SETTINGS: Final[Mapping[str, SettingInfo]] = {
     one.name: one.metadata["setting"] for one in fields(CrawlSettings) if "setting" in one.metadata
 }
+
+
+def check_item_file(name: str) -> None:
+    """Raise InvalidSetting if the name of a file does not say in which format to write items."""
+    if Path(name).suffix not in ITEM_FORMATS:
+        raise InvalidSetting(f"--items {name}: the name must end in {', '.join(ITEM_FORMATS)}")
 
 
 def format_flag(name: str) -> str:

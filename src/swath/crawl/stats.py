@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from swath import Dead, Retry
+from swath.crawl.archive.record import ItemLine
 
 RATE_WINDOW = 10.0  # seconds over which the current rate is measured
 MAX_SLOW_HOSTS = 200  # hosts whose response times are remembered
@@ -38,6 +39,7 @@ class CrawlStats:
     statuses: Counter[str] = field(default_factory=Counter)  # by class: 2xx …
     errors: Counter[str] = field(default_factory=Counter)  # by kind
     refused: Counter[str] = field(default_factory=Counter)  # links and pages that were not fetched, by reason
+    items: Counter[str] = field(default_factory=Counter)  # extracted items by kind
     slow: dict[str, float] = field(default_factory=dict)  # host -> seconds of its slow responses
     seed_failures: dict[str, SeedFailure] = field(default_factory=dict)  # the latest of the first NAMED_SEEDS
     other_seed_failures: int = 0  # further seeds that failed
@@ -47,6 +49,10 @@ class CrawlStats:
         self.pages += 1
         self.bytes += size
         self.statuses[f"{status // 100}xx"] += 1
+
+    def count_items(self, items: Sequence[ItemLine]) -> None:
+        for kind, _ in items:
+            self.items[kind] += 1
 
     def record_response_time(self, host: str, seconds: float) -> None:
         """Remember the slowest hosts."""
@@ -90,6 +96,7 @@ class CrawlStats:
             "statuses": dict(self.statuses),
             "errors": dict(self.errors),
             "refused": dict(self.refused),
+            "items": dict(self.items),
             "seed_failures": list(self.seed_failures.values()),
             "other_seed_failures": self.other_seed_failures,
             "slow": dict(sorted(self.slow.items(), key=lambda entry: -entry[1])[:SHOWN_SLOW_HOSTS]),

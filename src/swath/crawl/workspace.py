@@ -17,6 +17,7 @@ import swath
 from swath import Frontier, NotAFrontier, UsageError, mask_password
 from swath.crawl import seeds
 from swath.crawl.archive.output import CrawlOutput
+from swath.crawl.handlers.code import CODE_FACT, CrawlCode, check_code, merge_code
 from swath.crawl.reopening import reopen_private
 from swath.crawl.seed_list import Seed
 from swath.crawl.settings import CrawlSettings
@@ -29,7 +30,9 @@ DISCARD_MARKER = "discarding"  # exists while --fresh discards the crawl
 ARCHIVE_FACT_PREFIX = "archive "  # key of the fact that marks an archive as this crawl's: this prefix and its name
 
 # Archives of earlier versions have "~" instead of "_", which WACZ does not allow.
-_OUTPUT_FILE = re.compile(r"(?:swath|pages)-\d{17}-\d+-(?P<name>.+)[_~](?P<number>\d+)\.(?:warc\.gz|jsonl\.gz)")
+_OUTPUT_FILE = re.compile(
+    r"(?:swath|pages|items-\w+)-\d{17}-\d+-(?P<name>.+)[_~](?P<number>\d+)\.(?:warc\.gz|jsonl\.gz)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +53,19 @@ async def open_workspace(
     *,
     discard: Callable[[], Awaitable[None]] | None = None,
     report: seeds.ReportProgress = seeds.report_nothing,
+    code: CrawlCode | None = None,
 ) -> AsyncIterator[Workspace]:
     """Open or create the directory and the frontier, truncate output that a crash left, and queue the given seeds.
 
-    `discard` is called after they are checked, to start over. A UsageError before that leaves directory and frontier
-    as they were.
+    `code` has the handlers of the crawl. `discard` is called after the seeds are checked, to start over. A UsageError
+    before that leaves directory and frontier as they were.
     """
     directory = settings.directory
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
         try:
-            workspace = await _prepare(stack, settings, given, discard, report)
+            workspace = await _prepare(stack, settings, given, discard, report, code)
         except BaseException:
             with suppress(OSError):
                 for path in missing:
@@ -76,6 +80,7 @@ async def _prepare(
     given: Iterable[Seed] | AsyncIterable[Seed],
     discard: Callable[[], Awaitable[None]] | None,
     report: seeds.ReportProgress,
+    code: CrawlCode | None,
 ) -> Workspace:
     directory = settings.directory
     with TemporaryFile("w+", dir=directory) as checked:
@@ -88,8 +93,13 @@ async def _prepare(
             raise UsageError(f"--fresh was interrupted while it discarded {directory}: run the command with --fresh")
         frontier = await _open_existing(stack, settings)
         resumed = frontier is not None and await check_is_crawl(frontier, settings)
-        if not resumed:
+        known_code: dict[str, Any] | None = None
+        if frontier is None or not resumed:
             _refuse_orphans(directory)
+        else:
+            known_code = (await frontier.facts([CODE_FACT])).get(CODE_FACT)
+            notes = check_code(code, known_code, out=settings.out, same=settings.same_code)
+            changes = [*changes, *notes]
         if discard is None and not await seeds.check_seeds(settings, given, checked, report=report):
             _check_without_seeds(settings, resumed)
         if frontier is None:
@@ -116,6 +126,7 @@ async def _prepare(
             {
                 SETTINGS_FACT: {**settings.get_saved_values(), "out": out},
                 ARCHIVE_FACT_PREFIX + get_archive_name(directory): out,
+                **({} if code is None else {CODE_FACT: merge_code(code, known_code)}),
             }
         )
         save_settings(settings)  # first: a start that is killed while it queues seeds may be resumed

@@ -79,6 +79,12 @@ class OutputDirectory:
         self._recovered = False
         self._new_names = False
 
+    def add_series(self, series: FileSeries) -> None:
+        """Add a series. If it has files from earlier runs, call this before `recover`."""
+        if series.name in self._writers:
+            raise UsageError(f"two series have the same name: {series.name}")
+        self._writers[series.name] = _SeriesWriter(series)
+
     def recover(self, committed: Mapping[str, int]) -> Recovery:
         """Truncate the files to the lengths that the store has committed. Call it before the first write, and again
         after the store was restored to an earlier state. Files of these series that the store does not know are

@@ -1,9 +1,10 @@
 """CaptureBuilder: turn one HTTP exchange into what the archive stores, and find the original of a duplicate."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from swath.crawl.archive import warc
-from swath.crawl.archive.record import Capture, Exchange, OriginalRecord, build_records
+from swath.crawl.archive.record import Capture, Exchange, ItemLine, OriginalRecord, build_records
 from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.http.response import Response
 
@@ -46,6 +47,7 @@ class CaptureBuilder:
         record_id: str | None = None,
         original: OriginalRecord | None = None,
         archived: bool = True,
+        items: Sequence[ItemLine] = (),
     ) -> Capture:
         """Build the page's entry in the page list, and its WARC records unless `archived` is false.
 
@@ -67,9 +69,9 @@ class CaptureBuilder:
             name: value for name, value in fields.items() if value is not None and value is not False and value != ""
         }
         if not archived or not response.status or not self._archiving:
-            return Capture(listed, None)
+            return Capture(listed, None, items)
         exchange = Exchange(response, record_id or warc.new_record_id(), digest, original)
-        return Capture(listed, exchange if len(response.body) > COMPRESSED_LATER else build_records(exchange))
+        return Capture(listed, exchange if len(response.body) > COMPRESSED_LATER else build_records(exchange), items)
 
 
 def _is_comparable(response: Response) -> bool:

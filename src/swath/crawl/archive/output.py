@@ -1,5 +1,7 @@
 """The output files of one crawl process, which hold exactly what was settled (INV-5)."""
 
+import os
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -9,20 +11,25 @@ from typing import Final
 from isal import igzip
 
 import swath
-from swath import OutputMove
+from swath import OutputMove, UsageError
 from swath.crawl.archive import warc
-from swath.crawl.archive.record import Capture, Exchange, build_records, format_page_line
+from swath.crawl.archive.record import Capture, Exchange, ItemLine, build_records, format_page_line
 from swath.crawl.archive.warc_index import SUFFIX, ListPosition, WarcIndexer
 from swath.files.errors import translate_write_errors
 from swath.files.output_directory import OutputDirectory
 from swath.files.rotation import FileSeries
 
 PAGES_SIZE: Final = 256_000_000
+ITEMS_SIZE: Final = 256_000_000
+MAX_KINDS = 100  # of extracted items: each has a file that stays open
+ITEMS_PREFIX = "items-"  # of the files with extracted items, before their kind
 Captures = Sequence[Capture]
+
+_ITEMS_FILE = re.compile(rf"{ITEMS_PREFIX}(?P<kind>\w+)-\d{{17}}-\d+-(?P<unique>.+)\.jsonl\.gz", re.ASCII)
 
 
 class CrawlOutput:
-    """WARC files and page lists in one directory. Only this process writes to them."""
+    """WARC files, page lists and extracted items in one directory. Only this process writes to them."""
 
     def __init__(self, directory: Path, *, unique: str, warc_size: int | None, about: Mapping[str, str]) -> None:
         """With `warc_size` None, pages are listed but not archived."""
@@ -40,6 +47,8 @@ class CrawlOutput:
         self._lengths: dict[str, int] = {}  # committed lengths of page lists
         self._starts: dict[str, ListPosition | None] = {}  # where the lines of a WARC file begin, if that is known
         self._indexer = WarcIndexer(directory, unique=unique)
+        self._unique = unique
+        self._kinds: set[str] = set()  # of extracted items that have a series
 
     def _build_warcinfo(self, name: str) -> bytes:
         return warc.build_warcinfo(name, record_id=warc.new_record_id(), time=time.time(), fields=self._about)
@@ -73,6 +82,9 @@ class CrawlOutput:
     def restore(self, committed: Mapping[str, int]) -> None:
         with self._write_lock, translate_write_errors(self._files.directory):
             self._indexer.stop()
+            for name in committed.keys() | set(os.listdir(self._files.directory)):
+                if (found := _ITEMS_FILE.fullmatch(name)) is not None and found["unique"] == self._unique:
+                    self._add_kind(found["kind"])
             self._files.recover(committed)
             self._indexer.remove_remains()
             self._lengths = {name: length for _, name in self._pages.select(committed) for length in [committed[name]]}
@@ -105,7 +117,7 @@ class CrawlOutput:
         begun = self._files.find_end("pages")
         placed = iter(self._files.append("warc", made) if archived else ())
         lines = []
-        for page, archived_as in captures:
+        for page, archived_as, _ in captures:
             if archived_as is not None:
                 place = next(placed)
                 next(placed)  # skip the location of the request record
@@ -115,6 +127,25 @@ class CrawlOutput:
             lines.append(format_page_line(page))
         if lines:
             self._files.append("pages", [igzip.compress(b"".join(lines), compresslevel=1)])
+        self._append_items([item for capture in captures for item in capture.items])
+
+    def _append_items(self, items: Sequence[ItemLine]) -> None:
+        """Append extracted items to the files of their kinds, in order."""
+        lines: dict[str, list[bytes]] = {}
+        for kind, line in items:
+            lines.setdefault(kind, []).append(line)
+        for kind, of_kind in lines.items():
+            self._add_kind(kind)
+            self._files.append(_name_series(kind), [igzip.compress(b"".join(of_kind), compresslevel=1)])
+
+    def _add_kind(self, kind: str) -> None:
+        if kind in self._kinds:
+            return
+        check_kinds(len(self._kinds) + 1)
+        self._files.add_series(
+            FileSeries(_name_series(kind), f"{ITEMS_PREFIX}{kind}", self._unique, ".jsonl.gz", ITEMS_SIZE)
+        )
+        self._kinds.add(kind)
 
     def _list_growth(self, ends: dict[str, int]) -> list[OutputMove]:
         """Return how the files grew since the previous call in this batch."""
@@ -125,3 +156,13 @@ class CrawlOutput:
                 grown.append(OutputMove(move.name, old, move.new))
                 ends[move.name] = move.new
         return grown
+
+
+def check_kinds(count: int) -> None:
+    """Raise UsageError if the handlers yield too many kinds of items."""
+    if count > MAX_KINDS:
+        raise UsageError(f"the handlers yield more than {MAX_KINDS} kinds of items: use fewer classes")
+
+
+def _name_series(kind: str) -> str:
+    return f"{ITEMS_PREFIX}{kind}"

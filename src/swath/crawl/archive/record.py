@@ -18,6 +18,13 @@ class OriginalRecord(NamedTuple):
     time: float
 
 
+class ItemLine(NamedTuple):
+    """An extracted item as it is written to the output of its kind: a line of JSON."""
+
+    kind: str
+    line: bytes
+
+
 class Exchange(NamedTuple):
     """One exchange to archive. With `original` it becomes a revisit record."""
 
@@ -28,19 +35,25 @@ class Exchange(NamedTuple):
 
 
 class Capture(NamedTuple):
-    """A page for the page list and, if it is archived, its WARC records or the exchange to build them from."""
+    """A page for the page list, and what else is written with it.
+
+    If the page is archived, `archived` has its WARC records or the exchange to build them from.
+    """
 
     page: dict[str, Any]
     archived: Sequence[bytes] | Exchange | None
+    items: Sequence[ItemLine] = ()
 
     @property
     def size(self) -> int:
-        archived = self.archived
+        archived, size = self.archived, PAGE_LINE_BYTES
+        if self.items:
+            size += sum(len(line) for _, line in self.items)
         if archived is None:
-            return PAGE_LINE_BYTES
+            return size
         if isinstance(archived, Exchange):
-            return PAGE_LINE_BYTES + len(archived.response.body) + len(archived.response.head)
-        return PAGE_LINE_BYTES + sum(map(len, archived))
+            return size + len(archived.response.body) + len(archived.response.head)
+        return size + sum(map(len, archived))
 
 
 def build_records(exchange: Exchange) -> tuple[bytes, bytes]:

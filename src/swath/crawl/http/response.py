@@ -1,7 +1,7 @@
 """The result of a request: a response with everything that the archive stores, or the kind of failure."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -88,6 +88,9 @@ class Headers:
 
     def __len__(self) -> int:
         return len(self._read())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read())
 
     def _read(self) -> dict[str, str | list[str]]:
         if self._head is not None:

@@ -94,9 +94,12 @@ class Scope:
     excluded_hosts: NameSet = field(default_factory=NameSet)
     depth: int | None = None
 
-    def find_refusal(self, url: str, depth: int) -> str | None:
-        """Return one of `REASONS` if the normalised URL, `depth` links away from a seed, is out of scope; else None."""
-        if self.kind != "any" and not self._is_near_seed(url):
+    def find_refusal(self, url: str, depth: int, *, any_host: bool = False) -> str | None:
+        """Return one of `REASONS` if the normalised URL, `depth` links away from a seed, is out of scope; else None.
+
+        With `any_host`, it may be on any host; the other rules hold.
+        """
+        if self.kind != "any" and not any_host and not self._is_near_seed(url):
             return "scope"
         return self.find_seed_refusal(url) or ("depth" if self.depth is not None and depth > self.depth else None)
 

@@ -13,6 +13,9 @@ Each kind of fault has its own hosts, linked from `faults.demo.test`: `statuses.
 `robots-huge.demo.test`, `slow.demo.test/drip`. `FAULTS` lists the kinds; `faults={"slow", ...}` selects some of them.
 All hosts share one registrable domain, so a crawl of scope `domain` covers the whole web.
 
+**Shops.** `Web(shops=2, books=100)` adds `shop0.demo.test` and so on, for crawlers that take data out of pages:
+listings, details, a search form, and a JSON API under `/api/books`. `list_books(web)` yields what they have.
+
 **Expectations.** Each URL has a requirement: a crawl MUST archive it, must TRY it, MAY request it, or must NEVER do so
 (see `Requirement`). `web.expectation(url)` returns it for any URL. `urls_to_archive()`, `urls_to_try()`,
 `optional_urls()` and `forbidden_urls()` return sets of URLs; `check()` compares a crawl with all of them. They hold for
@@ -52,10 +55,12 @@ from swath.testing.web.request_log import (
 )
 from swath.testing.web.scripted_response import Request, ScriptedResponse
 from swath.testing.web.server import WebServer, serve
+from swath.testing.web.shop import DemoBook, list_books
 from swath.testing.web.web import Web
 
 __all__ = [
     "FAULTS",
+    "DemoBook",
     "DemoPage",
     "Expectation",
     "LoggedRequest",
@@ -73,6 +78,7 @@ __all__ = [
     "find_too_early",
     "find_too_many_at_once",
     "group_by_lane",
+    "list_books",
     "read_log",
     "serve",
     "spawn",

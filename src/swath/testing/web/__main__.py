@@ -69,6 +69,8 @@ def _make_web(arguments: argparse.Namespace) -> Web:
         skew=arguments.skew,
         slow_seconds=arguments.slow_seconds,
         latency_seconds=arguments.latency_seconds,
+        shops=arguments.shops,
+        books=arguments.books,
         scheme="https" if arguments.cert else "http",
     )
 
@@ -152,6 +154,8 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--latency-seconds", type=float, default=default.latency_seconds, help="delay before each ordinary page"
     )
+    parser.add_argument("--shops", type=int, default=default.shops, help="number of shops, which have books")
+    parser.add_argument("--books", type=int, default=default.books, help="books of each shop")
     parser.add_argument(
         "--network", action="store_true", help="also serve hosts that cannot be reached, with a name server and https"
     )

@@ -26,6 +26,8 @@ class Plan:
     huge_bytes: int = 12_000_000  # size of the body that exceeds every limit
     bomb_megabytes: int = 256  # decompressed size of the gzip bomb
     trap_depth: int = 10_000  # number of pages of a trap
+    shops: int = 0  # hosts with listings and details of books; see `shop.py`
+    books: int = 100  # of each shop
     sizes: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -15,6 +15,7 @@ from swath.testing.web.page_generator import generate_page
 from swath.testing.web.page_paths import page_number
 from swath.testing.web.plan import Plan, fault_host, ordinary_host
 from swath.testing.web.scripted_response import NOT_FOUND, Request, ScriptedResponse
+from swath.testing.web.shop import Shop, shop_host
 from swath.testing.web.site import Site
 
 
@@ -35,13 +36,20 @@ class Web(Plan):
                 if site.linked_from_hub:
                     hub.hrefs.append(self.url(site.host, "/"))
             sites[hub.host] = hub.build()
+        for number in range(self.shops):
+            sites[shop_host(number)] = Shop(self, number)
         return sites
 
     @property
     def seeds(self) -> tuple[str, ...]:
         """The start URLs of a crawl. Every URL to archive can be reached from them."""
         first = (ordinary_host(0), fault_host("faults")) if self.faults else (ordinary_host(0),)
-        return tuple(self.url(host, "/") for host in first)
+        return (*(self.url(host, "/") for host in first), *self.shop_seeds)
+
+    @property
+    def shop_seeds(self) -> tuple[str, ...]:
+        """The front pages of the shops, which no other host links to."""
+        return tuple(self.url(shop_host(number), "/") for number in range(self.shops))
 
     def respond(self, request: Request) -> ScriptedResponse:
         """Return the response to a request. Unknown hosts get a 404."""

@@ -1,0 +1,171 @@
+"""ExtractCommand: read pages from the archive, call their handlers, and write the items."""
+
+import asyncio
+import difflib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO
+
+import swath
+from swath import UsageError
+from swath.cli.exit_codes import ExitCode
+from swath.cli.item_export import write_items
+from swath.cli.terminal import print_error, print_facts, print_json_line, print_line
+from swath.crawl.archive import index
+from swath.crawl.archive.last_lines import LastLines
+from swath.crawl.archive.output import check_kinds
+from swath.crawl.archive.record import ItemLine
+from swath.crawl.handlers.code import CrawlCode, load_settings_code
+from swath.crawl.handlers.extractor import PageExtractor
+from swath.crawl.handlers.replay import ReadPages, Replay
+from swath.crawl.page_processor import MAX_EXPANSION
+from swath.crawl.settings import check_item_file
+from swath.crawl.settings_file import locate_crawl, resolve_settings
+
+
+class ExtractCommand:
+    """One run of `swath extract`."""
+
+    def __init__(
+        self,
+        out: str,
+        store: str | None,
+        *,
+        run: str | None,
+        select: Sequence[str],
+        items: str | None,
+        failed: bool,
+        handler: str | None,
+        all_visits: bool,
+    ) -> None:
+        if items is not None:
+            check_item_file(items)
+        self._settings = locate_crawl(out, store)
+        self._code = _load_code(out, run, select)
+        self._file = None if items is None else Path(items)
+        self._failed = failed
+        self._handler = handler
+        self._all = all_visits
+        self._pages = 0
+        self._kinds: Counter[str] = Counter()  # items by kind
+        self._failures = 0
+        handlers = self._code.crawler.handlers
+        if handler is not None and handler not in handlers:
+            near = difflib.get_close_matches(handler, handlers, n=1)
+            meant = f"did you mean {near[0]}?" if near else f"it has {', '.join(handlers)}"
+            raise UsageError(f"--handler {handler}: {self._code.name} has no such handler; {meant}")
+
+    async def run(self) -> int:
+        directory = self._settings.directory
+        async with swath.open(self._settings.store_url, create=False) as frontier:
+            committed = await frontier.outputs()
+        extractor = PageExtractor(self._code.crawler)
+        replay = Replay(directory, extractor, limit=self._settings.max_size * MAX_EXPANSION)
+        with ExitStack() as stack:
+            stack.callback(extractor.close)
+            if self._file is None:
+                await self._replay(replay, committed, _Printer())
+            else:
+                self._file.parent.mkdir(parents=True, exist_ok=True)
+                folder = Path(stack.enter_context(TemporaryDirectory(prefix="extract-", dir=self._file.parent)))
+                with closing(_KindFiles(folder)) as files:
+                    await self._replay(replay, committed, files)
+                await asyncio.to_thread(write_items, files.list_sources(), self._file)
+        self._print_summary(replay)
+        return ExitCode.NEGATIVE if self._failures else ExitCode.OK
+
+    async def _replay(self, replay: Replay, committed: Mapping[str, int], writer: "_Printer | _KindFiles") -> None:
+        read = await asyncio.to_thread(self._make_reader, committed)
+        async for page, extraction in replay.run(read, wanted=self._is_wanted):
+            self._pages += 1
+            if extraction.failure is not None:
+                self._failures += 1
+                if not extraction.failure.error:  # the extractor logs the others, with their traceback
+                    print_error(f"{page['url']}: {extraction.failure.reason}")
+                continue
+            for item in extraction.items:
+                self._kinds[item.kind] += 1
+                writer.write(item)
+
+    def _make_reader(self, committed: Mapping[str, int]) -> ReadPages:
+        """Return a function that reads the lines of all pages, or of the last visits."""
+        read = partial(index.read_pages, self._settings.directory, committed)
+        if self._all:
+            return read
+        last = LastLines.find(read(), directory=self._settings.directory)
+        return lambda: last.select(read())
+
+    def _is_wanted(self, page: Mapping[str, Any]) -> bool:
+        if self._failed and "handler_error" not in page:
+            return False
+        if self._handler is None:
+            return True
+        found = self._code.crawler.choose(page["url"], status=page.get("status", 0), to=page.get("to"))
+        return found is not None and found.name == self._handler
+
+    def _print_summary(self, replay: Replay) -> None:
+        rows = [("pages", f"{self._pages:,}"), ("items", f"{self._kinds.total():,}")]
+        if len(self._kinds) > 1:
+            rows += [(f"  {kind}", f"{count:,}") for kind, count in sorted(self._kinds.items())]
+        if self._failures:
+            rows.append(("failed", f"{self._failures:,}"))
+        if replay.without_handler:
+            rows.append(("without a handler", f"{replay.without_handler:,}"))
+        if replay.without_record:
+            rows.append(("not archived", f"{replay.without_record:,}"))
+        if self._file is None:
+            print_line(", ".join(f"{name} {value}" for name, value in rows), stderr=True)
+        else:
+            print_facts("", rows)
+
+
+def _load_code(out: str, run: str | None, select: Sequence[str]) -> CrawlCode:
+    given: dict[str, Any] = {"out": out}
+    if run is not None:
+        given |= {"run": run, "select": tuple(select)}
+    elif select:
+        given["select"] = tuple(select)
+    code = load_settings_code(resolve_settings(given))
+    if code is None:
+        raise UsageError("give the code to run, with --run module:name or --select name=selector")
+    return code
+
+
+class _Printer:
+    """Writes items to standard output."""
+
+    def write(self, item: ItemLine) -> None:
+        print_json_line(json.loads(item.line))
+
+
+class _KindFiles:
+    """A temporary file for each kind of items."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files: dict[str, BinaryIO] = {}
+
+    def write(self, item: ItemLine) -> None:
+        file = self._files.get(item.kind)
+        if file is None:
+            check_kinds(len(self._files) + 1)
+            file = self._files[item.kind] = (self._folder / item.kind).open("wb")
+        file.write(item.line)
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def list_sources(self) -> Mapping[str, Callable[[], Iterator[bytes]]]:
+        """Return functions that read the lines of each kind. Call `close` first."""
+        return {kind: partial(_read_lines, self._folder / kind) for kind in sorted(self._files)}
+
+
+def _read_lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        yield from file

@@ -1,0 +1,32 @@
+"""The errors that handlers may see."""
+
+from swath import SwathError, UsageError
+
+
+class PageTooComplex(SwathError):
+    """A page is too large or nested too deep for selectors, whose tree could take minutes or gigabytes."""
+
+
+class NoMatch(SwathError):
+    """A selector matches nothing on this page, and the handler asked for a match with `must_text` or the like."""
+
+
+class InvalidSelector(UsageError):
+    """A selector is not valid CSS."""
+
+
+class InvalidYield(SwathError):
+    """A handler yielded something that is not an item, a `Follow` or a `Request`, or that cannot be stored."""
+
+
+class PageRetry(SwathError):
+    """Raised by `page.retry()`: the handler asks for another fetch. Do not catch it."""
+
+    def __init__(self, after: float, reason: str) -> None:
+        super().__init__(f"fetch the page again in {after:g} s: {reason}")
+        self.after = after
+        self.reason = reason
+
+
+class HandlerTimeout(SwathError):
+    """A handler took longer than `Crawler(handler_timeout=…)`."""

@@ -1,0 +1,106 @@
+"""Items: what each type becomes as JSON, and what cannot be written."""
+
+import enum
+import json
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pydantic
+import pytest
+
+from swath.crawl import InvalidYield
+from swath.crawl.handlers.items import format_item
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@dataclass
+class Part:
+    name: str
+
+
+@dataclass
+class Book:
+    title: str
+    price: Decimal | None = None
+    parts: list[Part] = field(default_factory=list)
+    about: dict[str, Any] = field(default_factory=dict)
+
+
+class Model(pydantic.BaseModel):
+    title: str
+    when: datetime
+
+
+class Struct(msgspec.Struct):
+    title: str
+    parts: list[Part]
+
+
+def written(value: object) -> tuple[str, dict[str, Any]]:
+    kind, line = format_item(value, {"_id": "x-0"})
+    assert line.endswith(b"\n")
+    return kind, json.loads(line)
+
+
+def test_every_type_of_item() -> None:
+    moment = datetime(2030, 1, 2, tzinfo=UTC)
+    assert written({"a": 1, "b": [None, 1.5, True]}) == ("item", {"a": 1, "b": [None, 1.5, True], "_id": "x-0"})
+    assert written(OrderedDict(a=(1,))) == ("item", {"a": [1], "_id": "x-0"})
+    book = Book("ü", Decimal("1.50"), [Part("x")], {"c": Colour.RED, "d": date(2030, 1, 2), "t": moment})
+    assert written(book) == (
+        "Book",
+        {
+            "title": "ü", "price": "1.50", "parts": [{"name": "x"}],
+            "about": {"c": "red", "d": "2030-01-02", "t": "2030-01-02T00:00:00+00:00"}, "_id": "x-0",
+        },
+    )  # fmt: skip
+    assert written(Model(title="a", when=moment)) == (
+        "Model",
+        {"title": "a", "when": "2030-01-02T00:00:00Z", "_id": "x-0"},
+    )
+    assert written(Struct("a", [Part("y")])) == ("Struct", {"title": "a", "parts": [{"name": "y"}], "_id": "x-0"})
+
+
+def nest(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (None, r"yielded None of type NoneType: yield dicts, dataclasses"),
+        ("text", r"yielded 'text' of type str"),
+        (Book, r"yielded the class Book"),
+        ({"a": object()}, r"item\['a'\] is <object.*> of type object, which cannot be written as JSON"),
+        (Book("x", about={"y": [b"z"]}), r"Book.about\['y'\]\[0\] is b'z' of type bytes.*: decode it to text"),
+        ({"a": {1, 2}}, r"of type set, .*: use a list"),
+        ({"a": float("nan")}, r"item\['a'\] is nan, which JSON does not have: use None"),
+        ({1: 2}, r"item has the key 1 of type int: use a str"),
+        ({"_id": 1}, r"item has a field _id, which swath adds to each item: rename it"),
+        ({"a": nest(200)}, r"nested deeper than 100 levels"),
+        ({"a": "\ud800"}, r"text that is not valid Unicode"),
+        (type("Bü", (), {"__dataclass_fields__": {}})(), r"the class 'Bü' cannot name a file"),
+    ],
+)
+def test_what_is_not_an_item(value: object, message: str) -> None:
+    with pytest.raises(InvalidYield, match=message):
+        format_item(value, {})
+
+
+def test_a_value_whose_repr_fails() -> None:
+    class Broken:
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    with pytest.raises(InvalidYield, match="a value of type Broken"):
+        format_item({"a": Broken()}, {})
