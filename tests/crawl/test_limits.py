@@ -17,8 +17,9 @@ import pytest
 
 import swath
 from swath.core.errors import SchemaError, UsageError
-from swath.crawl import seeds
+from swath.crawl import job, seeds
 from swath.crawl.fleet import Fleet
+from swath.crawl.job import count_pages
 from swath.crawl.settings import CrawlSettings
 from swath.runner.shutdown import Stop
 from swath.testing.web import Web, WebProcess, find_too_close, find_too_many_at_once, spawn
@@ -82,6 +83,36 @@ def test_max_pages_stops_a_crawl(spawned: WebProcess, tmp_path: Path) -> None:
     ran = crawl(spawned, out, "--scope", "domain", "--delay", DELAY, urls=WEB.seeds)
     assert (ran.code, ran.summary["stopped_by"]) == (0, "done")
     assert WEB.check({entry.url for entry in spawned.requests}, archived_urls(out)) == []
+
+
+async def test_max_pages_counts_a_page_that_is_settled_while_pages_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, counted = asyncio.Event(), asyncio.Event()
+    counts: list[int] = []
+
+    async def answer(exchange: Exchange) -> None:
+        if exchange.path == "/":
+            asked.set()
+            await counted.wait()
+        await exchange.ok(b'<a href="/next">x</a>', headers=b"Content-Type: text/html\r\n")
+
+    async def count_while_the_page_is_settled(frontier: swath.Frontier) -> int:
+        """Return what was true before the page was settled."""
+        count = await count_pages(frontier)
+        if asked.is_set() and not counted.is_set():
+            counts.append(count)
+            counted.set()
+            while not await count_pages(frontier):  # noqa: ASYNC110  nothing tells it
+                await asyncio.sleep(0.01)
+        return count
+
+    monkeypatch.setattr(job, "count_pages", count_while_the_page_is_settled)
+    async with serving(answer) as server:
+        settings = CrawlSettings(out=str(tmp_path), allow_private=True, delay=0.05, robots=False, max_pages=1)
+        await crawl_here(settings, [server.url(host="127.0.0.1")])
+    assert counts == [0]
+    assert [request.split()[1] for request in server.requests] == [b"/"]
 
 
 @pytest.mark.parametrize("coded", [False, True])

@@ -141,6 +141,7 @@ class CrawlJob:
         duration, budget = self.settings.max_duration, self.settings.max_pages
         ends_at = None if duration is None else lease_clock() + duration
         while True:
+            unsettled = self.monitor.in_flight
             try:
                 self.status = await self._frontier.status()
                 self.total_pages = await count_pages(self._frontier)
@@ -148,7 +149,10 @@ class CrawlJob:
                 pass  # the runner logs the outage and retries
             else:
                 if budget is not None:
-                    handler.pages_left = max(0, budget - self.total_pages - self.stats.in_flight)
+                    left = max(0, budget - self.total_pages - self.stats.in_flight)
+                    # A page that was fetched and not settled is in neither number: do not count it as left again.
+                    unsettled = unsettled or self.monitor.in_flight
+                    handler.pages_left = min(left, handler.pages_left or 0) if unsettled else left
                     if self.total_pages >= budget:
                         self.stop.request("max-pages")
             if ends_at is not None and lease_clock() >= ends_at:
