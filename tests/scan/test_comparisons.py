@@ -415,6 +415,18 @@ def test_a_finding_shows_both_values_and_names_a_relaxation(postgres_url: str, t
     }
 
 
+def test_a_relaxation_that_is_given_is_not_advised(tmp_path: Path) -> None:
+    """Without a declared type, a column of SQLite has no class: text in it is never parsed."""
+    here, there = (
+        make_lite(
+            tmp_path / f"{name}.db", "CREATE TABLE t (id INTEGER PRIMARY KEY, v)", f"INSERT INTO t VALUES (1, {value})"
+        )
+        for name, value in (("here", "'007'"), ("there", "7"))
+    )
+    said = [compare_tables(here, there, loose=loose).findings["1"].message for loose in ((), ("text-number",))]
+    assert said == ["v (text and number; see --loose text-number) differs", "v (text and number) differs"]
+
+
 def test_keys_match_by_value(postgres_url: str, tmp_path: Path) -> None:
     here, there = (
         make(

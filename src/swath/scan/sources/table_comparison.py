@@ -167,7 +167,7 @@ class TableComparison(Source):
                 missing = Finding(MISSING_THERE, "only in the source")
                 yield SourceFinding(self._format_key(row.key), missing, records=0)
             elif row.values != there[key].values:
-                different = _make_finding(self._columns, row.values, there[key].values)
+                different = _make_finding(self._columns, row.values, there[key].values, self._loose)
                 yield SourceFinding(self._format_key(row.key), different, records=0)
         for key, row in there.items():
             if key not in here:
@@ -225,10 +225,10 @@ def _choose_forms(
     return [form for form, _ in forms], [form for _, form in forms]
 
 
-def _make_finding(columns: Sequence[str], here: Values, there: Values) -> Finding:
+def _make_finding(columns: Sequence[str], here: Values, there: Values, loose: Sequence[str]) -> Finding:
     """Return the finding for a row that is on both sides, with the values that differ."""
     changed = [(name, one, other) for name, one, other in zip(columns, here, there, strict=True) if one != other]
-    message = ", ".join(explain_difference(*change) for change in changed)
+    message = ", ".join(explain_difference(*change, loose=loose) for change in changed)
     return Finding(
         DIFFERENT,
         f"{message} differ{'s' if len(changed) == 1 else ''}",

@@ -142,15 +142,15 @@ def format_canonical(canonical: str | None) -> str | None:
     return (("\\x" if tag == "bytes" else "") + text)[:MAX_VALUE]
 
 
-def explain_difference(name: str, here: str | None, there: str | None) -> str:
-    """Return the name of a column, with the classes of its values if they differ."""
+def explain_difference(name: str, here: str | None, there: str | None, *, loose: Collection[str]) -> str:
+    """Return the name of a column, with the classes of its values if they differ, and a relaxation that may help."""
     if here is None or there is None:
         return name
     tags = [canonical.partition(":")[0].removeprefix("pg.") for canonical in (here, there)]
     if tags[0] == tags[1]:
         return name
     relaxation = _find_relaxation({canonical.partition(":")[0] for canonical in (here, there)})
-    hint = f"; see --loose {relaxation}" if relaxation else ""
+    hint = f"; see --loose {relaxation}" if relaxation and relaxation not in loose else ""
     return f"{name} ({tags[0]} and {tags[1]}{hint})"
 
 
