@@ -17,7 +17,7 @@ TLS_PAGES = 4_000
 ROUNDS = 3  # of the crawlers with goals, in turn
 POLITE_HOSTS = 3_000
 POLITE_DELAY = 10.0
-POLITE_SECONDS = 300.0
+POLITE_SECONDS = 180.0
 FEWEST_DELAYS = 4  # in the time of a polite crawl
 
 HERE = Path(__file__).parent

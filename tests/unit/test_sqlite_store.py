@@ -15,10 +15,12 @@ from typing import Any
 
 import pytest
 
+import swath
 from swath.backends.sqlite import SqliteStore, migrate, writer
 from swath.backends.sqlite import claim as claiming
 from swath.backends.sqlite.add import add
 from swath.backends.sqlite.state import Session
+from swath.backends.sqlite.wal_limiter import WalLimiter
 from swath.core.clock import SECOND, ManualClock
 from swath.core.errors import (
     InvalidOutcome,
@@ -701,3 +703,29 @@ async def test_without_the_file_that_its_locks_are_on_nothing_is_written(store: 
     os.unlink(f"{path}-shm")
     with pytest.raises(NotAFrontier, match="-wal or -shm was removed"):
         await store.claim(request())
+
+
+async def test_a_caller_has_its_reply_before_the_log_is_shortened(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    finish = threading.Event()
+    postponed: list[bool] = []
+
+    def is_due(limiter: WalLimiter, *, postpone: bool) -> bool:
+        postponed.append(postpone)
+        return True
+
+    def shorten(limiter: WalLimiter, connection: sqlite3.Connection) -> None:
+        assert finish.wait(60)
+
+    async with swath.open(f"sqlite:///{path}") as frontier:
+        await frontier.add(["a"])
+        monkeypatch.setattr(WalLimiter, "is_due", is_due)
+        monkeypatch.setattr(WalLimiter, "shorten", shorten)
+        try:
+            async with asyncio.timeout(30):
+                claim = await frontier.claim()
+        finally:
+            finish.set()
+        assert claim is not None
+        await claim.settle([item.done() for item in claim.items])
+        await frontier.add(["b"])
+    assert postponed == [False, True, True], "the caller of a claim has work to do"

@@ -32,7 +32,7 @@ def is_busy(error: sqlite3.Error) -> bool:
     return get_primary_code(error) in BUSY
 
 
-def is_full(error: sqlite3.Error) -> bool:
+def means_full_disk(error: sqlite3.Error) -> bool:
     """Return whether there is probably no room for the file to grow."""
     return _get_name(error) in FULL
 
@@ -76,7 +76,7 @@ def translate_error(error: sqlite3.Error, path: str) -> SwathError:
                 f"{path} is on a file system that is mounted read-only; nothing was changed. The kernel does that to a "
                 "damaged file system too: see `dmesg`"
             )
-        case "SQLITE_IOERR" if is_full(error) and not cause:
+        case "SQLITE_IOERR" if means_full_disk(error) and not cause:
             return StoreFull(
                 f"{path} could not be written: the disk is full, or a quota or file size limit is reached; "
                 "nothing was changed. Make room and try again"

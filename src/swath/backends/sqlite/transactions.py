@@ -138,7 +138,8 @@ class _TransactionConnection:
                 self._files.check()  # before and after, as in the writer: a commit into a removed log is lost
                 self._connection.execute("COMMIT")
                 self._files.check()
-            self._limiter.note_commit(self._connection)
+            if self._limiter.is_due():
+                self._limiter.shorten(self._connection)
         finally:
             self.roll_back()
 

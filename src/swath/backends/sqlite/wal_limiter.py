@@ -1,8 +1,9 @@
 """WalLimiter: keeps the write-ahead log in proportion to the database.
 
-At half the limit, a thread copies the log into the database. The next commit after that copies the little that was
-written meanwhile, so that the log restarts at its beginning. If the log reaches the limit all the same, a commit waits
-for the thread, and a moment for readers, and truncates the file. Only a longer read transaction keeps the log long.
+At half the limit, a thread copies the log into the database. A commit after that copies the little that was written
+meanwhile, so that the log restarts at its beginning: after the reply to a claim, if one comes soon. If the log reaches
+the limit all the same, a commit waits for the thread, and a moment for readers, and truncates the file. Only a longer
+read transaction keeps the log long.
 """
 
 import logging
@@ -48,14 +49,24 @@ class WalLimiter:
         connection.execute(f"PRAGMA journal_size_limit = {self._limit}")
         return connection
 
-    def note_commit(self, connection: sqlite3.Connection) -> None:
-        """Shorten the log if it is long. Call it after each commit, with a connection that has no transaction."""
+    def is_due(self, *, postpone: bool = False) -> bool:
+        """Return whether the log is to be shortened. Ask after each commit.
+
+        With `postpone`, leave what a commit has to copy itself to a later one, as long as the log is not too long.
+        """
         with self._lock:
             if self._closed:
-                return
+                return False
             if self._log.read_header():
                 self._begin_log()
             if self._log.has_frame(self._next):
+                return not (postpone and self._asked) or self._log.has_frame(3 * self._wait_at // 4)
+            return False
+
+    def shorten(self, connection: sqlite3.Connection) -> None:
+        """Shorten the log, with a connection that has no transaction."""
+        with self._lock:
+            if not self._closed:
                 try:
                     self._shorten(connection)
                 except sqlite3.Error:  # such as a full disk, which the next transaction reports

@@ -18,7 +18,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from swath.backends.sqlite.connection import FULL, retry_while_busy
-from swath.backends.sqlite.errors import is_full, translate_error
+from swath.backends.sqlite.errors import means_full_disk, translate_error
 from swath.backends.sqlite.location import SqliteLocation
 from swath.backends.sqlite.open_files import OpenFiles
 from swath.backends.sqlite.state import NotDurable, Session, start_session
@@ -199,18 +199,20 @@ class Writer:
             self._fail(requests, error)
         finally:
             took = time.monotonic() - max(began, self._turn_began)
-            if not first.bare:
-                self._shorten_log(requests)
-            self._end_turn(requests)
-            self._answer(requests)
+            errors = [request.error for request in requests]
+            is_full = any(isinstance(error, sqlite3.Error) and means_full_disk(error) for error in errors)
+            if is_full:
+                self._limiter.make_room(self._connection)  # before a caller tries again
+            if not (first.bare or is_full) and self._limiter.is_due(postpone=not first.leases):
+                # Nobody waits for the log while it is shortened after a claim: its caller has work to do.
+                self._answer(requests)
+                self._limiter.shorten(self._connection)
+                self._end_turn(requests)
+            else:
+                self._end_turn(requests)
+                self._answer(requests)
             follow_seconds = min(max(FOLLOW_SHARE * took, FOLLOW_SECONDS[0]), FOLLOW_SECONDS[1])
             self._follow_until = time.monotonic() + follow_seconds
-
-    def _shorten_log(self, requests: Iterable[WriteRequest[Any]]) -> None:
-        if any(isinstance(request.error, sqlite3.Error) and is_full(request.error) for request in requests):
-            self._limiter.make_room(self._connection)
-        else:
-            self._limiter.note_commit(self._connection)
 
     def _may_skip_sync(self, request: WriteRequest[Any]) -> bool:
         """Return whether to try a commit without a sync. The request itself may still need one."""
