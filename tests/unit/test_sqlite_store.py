@@ -729,3 +729,21 @@ async def test_a_caller_has_its_reply_before_the_log_is_shortened(path: str, mon
         await claim.settle([item.done() for item in claim.items])
         await frontier.add(["b"])
     assert postponed == [False, True, True], "the caller of a claim has work to do"
+
+
+async def test_a_log_that_cannot_be_shortened_does_not_end_the_writer(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed: list[int] = []
+
+    def fail(size: int) -> int:
+        failed.append(size)
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr("swath.backends.sqlite.wal_limiter.WAL_BYTES", 100_000)
+    async with swath.open(f"sqlite:///{path}") as frontier, asyncio.timeout(60):
+        monkeypatch.setattr("swath.backends.sqlite.wal_limiter.get_wal_limit", fail)
+        for number in range(100):
+            await frontier.add([str(number)])
+        assert (await frontier.status()).ready == 100
+    assert failed

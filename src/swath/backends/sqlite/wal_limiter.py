@@ -69,7 +69,7 @@ class WalLimiter:
             if not self._closed:
                 try:
                     self._shorten(connection)
-                except sqlite3.Error:  # such as a full disk, which the next transaction reports
+                except (sqlite3.Error, OSError):  # a full disk or a removed file, say: the next transaction reports it
                     self._next += self._log.count_frames(self._limit // 8)
 
     def make_room(self, connection: sqlite3.Connection) -> None:
