@@ -15,16 +15,21 @@ from typing import Any
 import pytest
 
 from swath.testing.web import DemoBook, Web, WebProcess, list_books, spawn
-from tests.crawl.archives import archived_urls, check_records
+from tests.crawl.archives import archived_urls, check_records, check_warc_indexes
 from tests.crawl.driving import crawl_words, environment
 from tests.crawl.handlers.running import read_frontier
 
 SOAK = os.environ.get("SWATH_SOAK") == "1"
 SEEDS = [int(os.environ["SWATH_SEED"])] if "SWATH_SEED" in os.environ else range(1, 11) if SOAK else [1]
-POINTS = ("handler", "write", "settled", "export")  # in this order: only a complete crawl exports all of its items
-POINTS_OF_STORE = {"sqlite": POINTS, "postgres": ("handler", "settled")}  # all of them on both stores with `make soak`
+EXPORTING = ("line", "export")
+POINTS = ("handler", "write", "settled", *EXPORTING)  # in this order: only a complete crawl exports all of its items
+POINTS_OF_STORE = {"sqlite": POINTS, "postgres": ("handler", "write", "settled")}  # with `make soak` all on both
+PROCESSES = {"sqlite": 1, "postgres": 2}  # with `make soak` 1 to 4
 KILLS = 12
+KILLS_OF_EXPORT = 6 if SOAK else 2
+SPIDER = "tests.crawl.handlers.shop_spider"
 WEB = Web(hosts=1, pages=1, faults=False, shops=3, books=21)
+BOOKS = list(list_books(WEB))
 SECONDS = 100.0
 
 
@@ -34,9 +39,9 @@ def spawned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebProcess]:
         yield spawned
 
 
-def run(words: list[str], *, kill: str = "") -> tuple[int, str]:
-    """Run a crawl that kills itself at a point, in a process group of its own."""
-    command = [sys.executable, "-m", "swath", *words]
+def run(words: Sequence[str], *, kill: str = "", module: str = "swath") -> tuple[int, str]:
+    """Run a command that kills itself at a point, in a process group of its own."""
+    command = [sys.executable, "-m", module, *words]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         env=environment(KILL=kill),
@@ -54,32 +59,39 @@ def _list_fields(book: DemoBook) -> dict[str, Any]:
     return {name: value for name, value in asdict(book).items() if name != "url"}
 
 
-def check_items(out: Path, exported: Path) -> None:
-    books = {book.url: _list_fields(book) for book in list_books(WEB)}
-    found: dict[str, list[dict[str, Any]]] = {"Book": [], "item": []}
-    for kind, items in found.items():
-        path = exported.with_name(f"{exported.stem}-{kind}{exported.suffix}")
-        items += [json.loads(line) for line in path.read_text().splitlines()]
-    assert sorted(item["_url"] for item in found["Book"]) == sorted(books)
-    for item in found["Book"]:
+def list_exported(file: Path) -> list[Path]:
+    return [file.with_name(f"{file.stem}-{kind}{file.suffix}") for kind in ("Book", "item")]
+
+
+def check_items(exported: Path) -> None:
+    books = {book.url: _list_fields(book) for book in BOOKS}
+    details, others = ([json.loads(line) for line in path.read_text().splitlines()] for path in list_exported(exported))
+    assert sorted(item["_url"] for item in details) == sorted(books)
+    for item in details:
         expected = books[item["_url"]]
         assert {name: item[name] for name in expected} == expected
-    ids = [item["_id"] for items in found.values() for item in items]
+    ids = [item["_id"] for item in (*details, *others)]
     assert len(ids) == len(set(ids)) == 3 * len(books)
-    visits = {item["_url"]: item["_id"].rpartition("-")[0] for item in found["Book"]}
-    assert sorted(item["_id"] for item in found["item"]) == sorted(
+    visits = {item["_url"]: item["_id"].rpartition("-")[0] for item in details}
+    assert sorted(item["_id"] for item in others) == sorted(
         f"{visit}-{number}" for visit in visits.values() for number in (1, 2)
     )
+
+
+def check_archive(out: Path, store: str | None) -> None:
     archived = {url for url in archived_urls(out) if not url.endswith("/robots.txt")}
     assert archived == {url for url in WEB.urls_to_archive() if "//shop" in url}
     check_records(out)
+    check_warc_indexes(out)
+    committed = asyncio.run(read_frontier(out, store))
+    assert {path.name: path.stat().st_size for path in out.glob("*.gz")} == committed
 
 
-def kill_until_done(words: list[str], chance: random.Random, *, points: Sequence[str], processes: int) -> int:
+def kill_until_done(words: Sequence[str], chance: random.Random, *, points: Sequence[str], processes: int) -> int:
     """Run a crawl that is killed at each of the points in turn, and then let it end. Return how often it was killed."""
     killed = 0
     for point in points:
-        number = 1 if point == "export" else chance.randint(1, 8)
+        number = draw_number(chance, point)
         whole = "all:" if processes > 1 and chance.random() < 0.5 else ""
         code, err = run(words, kill=f"{whole}{point}:{number}")
         assert code in (0, 1, -signal.SIGKILL), err
@@ -89,6 +101,27 @@ def kill_until_done(words: list[str], chance: random.Random, *, points: Sequence
     return killed
 
 
+def draw_number(chance: random.Random, point: str) -> int:
+    """Return at which passage of a point to kill; each kind of items is exported in its turn."""
+    return chance.randint(1, {"line": 3 * WEB.shops * WEB.books, "export": 2}.get(point, 8))
+
+
+def kill_exports(out: Path, file: Path, chance: random.Random) -> None:
+    """Kill `swath export --items`. A file is not there, or it is whole; the next export writes all of them."""
+    words = ["export", "--items", str(file), "--out", str(out)]
+    for _ in range(KILLS_OF_EXPORT):
+        point = chance.choice(EXPORTING)
+        for path in list_exported(file):
+            path.unlink(missing_ok=True)
+        code, err = run(words, kill=f"{point}:{draw_number(chance, point)}", module=SPIDER)
+        assert code == -signal.SIGKILL, err
+        for path in list_exported(file):
+            assert not path.exists() or path.read_bytes().count(b"\n") in (len(BOOKS), 2 * len(BOOKS))
+    code, err = run(words)
+    assert code == 0, err
+    assert sorted(file.parent.glob(f"{file.stem}*")) == list_exported(file)
+
+
 @pytest.mark.timeout(1_200 if SOAK else 240)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -96,24 +129,17 @@ def test_every_item_is_there_exactly_once(
     kind: str, seed: int, spawned: WebProcess, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     chance = random.Random(seed)
-    processes = chance.randint(1, 4) if SOAK else {"sqlite": 1, "postgres": 2}[kind]
-    options = [
-        "--run",
-        "tests.crawl.handlers.shop_spider:crawler",
-        "--items",
-        str(tmp_path / "items.jsonl"),
-        "--lease",
-        "1s",
-    ]
-    options += ["--processes", str(processes)]
-    store = None
+    processes = chance.randint(1, 4) if SOAK else PROCESSES[kind]
+    out, items, store = tmp_path / "out", tmp_path / "items.jsonl", None
+    options = ["--run", f"{SPIDER}:crawler", "--items", str(items), "--lease", "1s", "--processes", str(processes)]
     if kind == "postgres":
         database: str = request.getfixturevalue("database")
         store = f"{database}&schema=crawl" if "?" in database else f"{database}?schema=crawl"
         options += ["--store", store]
-    words = crawl_words(spawned, tmp_path / "out", *options, urls=WEB.shop_seeds)
+    words = crawl_words(spawned, out, *options, urls=WEB.shop_seeds)
     points = sorted(chance.choices(POINTS, k=KILLS), key=POINTS.index) if SOAK else POINTS_OF_STORE[kind]
     assert kill_until_done(words, chance, points=points, processes=processes) > 1
-    check_items(tmp_path / "out", tmp_path / "items.jsonl")
-    committed = asyncio.run(read_frontier(tmp_path / "out", store))
-    assert {path.name: path.stat().st_size for path in (tmp_path / "out").glob("*.gz")} == committed
+    check_items(items)
+    check_archive(out, store)
+    kill_exports(out, tmp_path / "exported.jsonl", chance)
+    check_items(tmp_path / "exported.jsonl")
