@@ -8,7 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from swath.core.errors import UsageError
+from swath.core.errors import SwathError, UsageError
+
+_IMPORTING = (__file__, importlib.__file__)
 
 
 def import_function(name: str, *, flag: str) -> Callable[..., Any]:
@@ -43,12 +45,25 @@ def _import_module(module: str, *, name: str, flag: str) -> Any:
         sys.path.insert(0, here)
     try:
         return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (error.name == module or module.startswith(f"{error.name}.")):
-            raise UsageError(
-                f"{flag} {name}: no module named {error.name!r} in {here} or among the installed packages"
-            ) from error
-        raise UsageError(f"{flag} {name}: {module} cannot be imported: {error}") from error
+    except SwathError as error:  # the module uses swath in a wrong way, and the message says how
+        raise UsageError(f"{flag} {name}: {error}") from error
     except Exception as error:
-        last = traceback.format_exception_only(error)[-1].strip()
-        raise UsageError(f"{flag} {name}: {module} cannot be imported: {last}") from error
+        if (
+            isinstance(error, ModuleNotFoundError)
+            and error.name is not None
+            and f"{module}.".startswith(f"{error.name}.")
+        ):
+            meant = f"; write {module.removesuffix('.py')}, without .py" if module.endswith(".py") else ""
+            raise UsageError(
+                f"{flag} {name}: no module named {error.name!r} in {here} or among the installed packages{meant}"
+            ) from error
+        last = str(error) if isinstance(error, ImportError) else traceback.format_exception_only(error)[-1].strip()
+        raise UsageError(f"{flag} {name}: {module} cannot be imported: {last}{_locate(error)}") from error
+
+
+def _locate(error: Exception) -> str:
+    """Return in which file and line of the user's code an import failed."""
+    if isinstance(error, SyntaxError):
+        return f" ({error.filename}:{error.lineno})"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename not in _IMPORTING]
+    return f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
