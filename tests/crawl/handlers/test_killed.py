@@ -7,13 +7,15 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from swath.crawl.archive.item_files import list_kinds, read_item_lines
 from swath.testing.web import DemoBook, Web, WebProcess, list_books, spawn
 from tests.crawl.archives import archived_urls, check_records, check_warc_indexes
 from tests.crawl.driving import crawl_words, environment
@@ -27,6 +29,7 @@ POINTS_OF_STORE = {"sqlite": POINTS, "postgres": ("handler", "write", "settled")
 PROCESSES = {"sqlite": 1, "postgres": 2}  # with `make soak` 1 to 4
 KILLS = 12
 KILLS_OF_EXPORT = 6 if SOAK else 2
+OLD = b"an earlier export"
 SPIDER = "tests.crawl.handlers.shop_spider"
 WEB = Web(hosts=1, pages=1, faults=False, shops=3, books=21)
 BOOKS = list(list_books(WEB))
@@ -87,7 +90,18 @@ def check_archive(out: Path, store: str | None) -> None:
     assert {path.name: path.stat().st_size for path in out.glob("*.gz")} == committed
 
 
-def kill_until_done(words: Sequence[str], chance: random.Random, *, points: Sequence[str], processes: int) -> int:
+def check_settled(out: Path, store: str | None) -> None:
+    """The items that are settled so far are those of whole pages, once."""
+    committed = asyncio.run(read_frontier(out, store))
+    lines = [line for kind in list_kinds(out, committed) for line in read_item_lines(out, committed, kind)]
+    ids = [json.loads(line)["_id"] for line in lines]
+    visits = {one.rpartition("-")[0] for one in ids}
+    assert sorted(ids) == sorted(f"{visit}-{number}" for visit in visits for number in range(3))
+
+
+def kill_until_done(
+    words: Sequence[str], chance: random.Random, *, points: Sequence[str], processes: int, check: Callable[[], None]
+) -> int:
     """Run a crawl that is killed at each of the points in turn, and then let it end. Return how often it was killed."""
     killed = 0
     for point in points:
@@ -96,6 +110,7 @@ def kill_until_done(words: Sequence[str], chance: random.Random, *, points: Sequ
         code, err = run(words, kill=f"{whole}{point}:{number}")
         assert code in (0, 1, -signal.SIGKILL), err
         killed += code == -signal.SIGKILL or "exited with code -9" in err
+        check()
     code, err = run(words)
     assert code == 0, err
     return killed
@@ -107,16 +122,16 @@ def draw_number(chance: random.Random, point: str) -> int:
 
 
 def kill_exports(out: Path, file: Path, chance: random.Random) -> None:
-    """Kill `swath export --items`. A file is not there, or it is whole; the next export writes all of them."""
+    """Kill `swath export --items`. Each file is the old or the new one; the next export writes all of them."""
     words = ["export", "--items", str(file), "--out", str(out)]
-    for _ in range(KILLS_OF_EXPORT):
-        point = chance.choice(EXPORTING)
+    for number in range(KILLS_OF_EXPORT):
+        point = EXPORTING[number % len(EXPORTING)]
         for path in list_exported(file):
-            path.unlink(missing_ok=True)
+            path.write_bytes(OLD)
         code, err = run(words, kill=f"{point}:{draw_number(chance, point)}", module=SPIDER)
         assert code == -signal.SIGKILL, err
-        for path in list_exported(file):
-            assert not path.exists() or path.read_bytes().count(b"\n") in (len(BOOKS), 2 * len(BOOKS))
+        for path, count in zip(list_exported(file), (len(BOOKS), 2 * len(BOOKS)), strict=True):
+            assert (found := path.read_bytes()) == OLD or found.count(b"\n") == count
     code, err = run(words)
     assert code == 0, err
     assert sorted(file.parent.glob(f"{file.stem}*")) == list_exported(file)
@@ -138,7 +153,8 @@ def test_every_item_is_there_exactly_once(
         options += ["--store", store]
     words = crawl_words(spawned, out, *options, urls=WEB.shop_seeds)
     points = sorted(chance.choices(POINTS, k=KILLS), key=POINTS.index) if SOAK else POINTS_OF_STORE[kind]
-    assert kill_until_done(words, chance, points=points, processes=processes) > 1
+    check = partial(check_settled, out, store)
+    assert kill_until_done(words, chance, points=points, processes=processes, check=check) > 1
     check_items(items)
     check_archive(out, store)
     kill_exports(out, tmp_path / "exported.jsonl", chance)
