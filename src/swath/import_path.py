@@ -3,6 +3,7 @@
 import difflib
 import importlib
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,12 @@ from typing import Any
 
 from swath.core.errors import SwathError, UsageError
 
-_IMPORTING = (__file__, importlib.__file__)
+# Where the code of Python, of packages and of swath is.
+_NOT_USERS = (
+    "<",
+    str(Path(__file__).parent),
+    *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")),
+)
 
 
 def import_function(name: str, *, flag: str) -> Callable[..., Any]:
@@ -46,24 +52,26 @@ def _import_module(module: str, *, name: str, flag: str) -> Any:
     try:
         return importlib.import_module(module)
     except SwathError as error:  # the module uses swath in a wrong way, and the message says how
-        raise UsageError(f"{flag} {name}: {error}") from error
+        where = _locate(error)
+        known = where is None or where.rpartition(":")[0] in str(error)
+        raise UsageError(f"{flag} {name}: {error}" + ("" if known else f" ({where})")) from error
     except Exception as error:
-        if (
-            isinstance(error, ModuleNotFoundError)
-            and error.name is not None
-            and f"{module}.".startswith(f"{error.name}.")
-        ):
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module}.".startswith(f"{missing}."):
             meant = f"; write {module.removesuffix('.py')}, without .py" if module.endswith(".py") else ""
             raise UsageError(
-                f"{flag} {name}: no module named {error.name!r} in {here} or among the installed packages{meant}"
+                f"{flag} {name}: no module named {missing!r} in {here} or among the installed packages{meant}"
             ) from error
         last = str(error) if isinstance(error, ImportError) else traceback.format_exception_only(error)[-1].strip()
-        raise UsageError(f"{flag} {name}: {module} cannot be imported: {last}{_locate(error)}") from error
+        where = _locate(error)
+        raise UsageError(
+            f"{flag} {name}: {module} cannot be imported: {last}" + ("" if where is None else f" ({where})")
+        ) from error
 
 
-def _locate(error: Exception) -> str:
-    """Return in which file and line of the user's code an import failed."""
+def _locate(error: Exception) -> str | None:
+    """Return file:line of the user's code where an import failed, if it is known."""
     if isinstance(error, SyntaxError):
-        return f" ({error.filename}:{error.lineno})"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename not in _IMPORTING]
-    return f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+        return f"{error.filename}:{error.lineno}"
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if not one.filename.startswith(_NOT_USERS)]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None

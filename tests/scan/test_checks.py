@@ -102,6 +102,10 @@ def test_a_check_that_leaves_ends_the_run(numbers: Path, tmp_path: Path) -> None
         ("tests.scan.checks:not_a_function", "is of type int and cannot be called"),
         ("broken:check", "broken cannot be imported: ZeroDivisionError: division by zero (HERE/broken.py:2)"),
         ("wanting:check", "wanting cannot be imported: No module named 'nowhere_at_all' (HERE/wanting.py:1)"),
+        (
+            "deep:check",
+            "Expecting value: line 1 column 1 (char 0) (HERE/deep.py:2)",
+        ),
         ("unfinished:check", "unfinished cannot be imported: SyntaxError: invalid syntax (HERE/unfinished.py:3)"),
         ("whole.py:check", "among the installed packages; write whole, without .py"),
     ],
@@ -111,6 +115,7 @@ def test_a_check_that_cannot_be_found_is_said_so(
 ) -> None:
     (tmp_path / "broken.py").write_text("import json\n1 / 0\n")
     (tmp_path / "whole.py").touch()
+    (tmp_path / "deep.py").write_text("import json\njson.loads('?')\n")
     (tmp_path / "unfinished.py").write_text("def check(record):\n    pass\ndef (\n")
     (tmp_path / "wanting.py").write_text("import nowhere_at_all\n")
     monkeypatch.chdir(tmp_path)

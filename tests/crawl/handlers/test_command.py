@@ -152,6 +152,7 @@ crawler = Crawler()
     [
         ("def f(page, x): ...", "--run mistaken:f: handler f (FILE:4): its arguments are (page, x), but a handler"),
         ("def f(page):\n    page.css('a[')", "--run mistaken:f: handler f (FILE:6): 'a[' is not a valid CSS selector"),
+        ("def f(page): ...\ncrawler.handler(3)", "--run mistaken:f: @crawler.handler takes a pattern: write "),
         ("def f(page): ...\ncrawler.handler('(')", "--run mistaken:f: the pattern '(' is not a regular expression: "),
     ],
 )
@@ -165,6 +166,7 @@ def test_a_mistake_in_a_crawler_is_reported_without_the_import(
     with pytest.raises(UsageError) as raised:
         load_code("mistaken:f")
     assert str(raised.value).startswith(message.replace("FILE", str(file)))
+    assert str(raised.value).count(f"({file}:") == 1
 
 
 def test_items_need_handlers_and_a_format() -> None:
