@@ -1,6 +1,7 @@
 """`python -m benchmarks.kills`: kill the same spider of several crawlers, count its items, and write the docs."""
 
 import asyncio
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ COMMAND = "make bench-kills"
 
 def main() -> int:
     settings = Settings.from_environment()
+    # So that `finally` blocks end the crawler.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     if sys.argv[1:] == ["report"]:
         report.write(settings.results, settings.docs, SECTIONS, COMMAND)
         return 0

@@ -12,6 +12,11 @@ sys.path.insert(0, str(Path(__file__).parent / "spiders"))
 from books_crawlee import main  # type: ignore[import-not-found]
 from crawlee import ConcurrencySettings
 from crawlee.storage_clients import FileSystemStorageClient, SqlStorageClient
+from crawlee.storage_clients._sql import SqlRequestQueueClient
+
+# A resume waits that long for the requests of the killed process, as swath does for its lease. In Crawlee it is five
+# minutes, and no setting changes it.
+BLOCK_SECONDS = 3
 
 
 async def run(url: str, concurrency: int, storage: str) -> None:
@@ -21,6 +26,7 @@ async def run(url: str, concurrency: int, storage: str) -> None:
     if storage == "file":
         await main(url, concurrency_settings=settings, storage_client=FileSystemStorageClient())
         return
+    SqlRequestQueueClient._BLOCK_REQUEST_TIME = BLOCK_SECONDS
     async with SqlStorageClient(connection_string="sqlite+aiosqlite:///crawlee.db") as client:
         await main(url, concurrency_settings=settings, storage_client=client)
 

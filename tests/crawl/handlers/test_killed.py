@@ -19,7 +19,7 @@ from swath.crawl.archive.item_files import list_kinds, read_item_lines
 from swath.testing.web import DemoBook, Web, WebProcess, list_books, spawn
 from tests.crawl.archives import archived_urls, check_records, check_warc_indexes
 from tests.crawl.driving import crawl_words, environment
-from tests.crawl.handlers.running import read_frontier
+from tests.crawl.handlers.running import read_dead, read_frontier
 
 SOAK = os.environ.get("SWATH_SOAK") == "1"
 SEEDS = [int(os.environ["SWATH_SEED"])] if "SWATH_SEED" in os.environ else range(1, 11) if SOAK else [1]
@@ -91,8 +91,9 @@ def check_archive(out: Path, store: str | None) -> None:
 
 
 def check_settled(out: Path, store: str | None) -> None:
-    """The items that are settled so far are those of whole pages, once."""
-    committed = asyncio.run(read_frontier(out, store))
+    """The items that are settled so far are those of whole pages, once. No page failed but those that were lost."""
+    committed, dead = asyncio.run(read_frontier(out, store)), asyncio.run(read_dead(out, store))
+    assert [item for item in dead if "its worker was lost" not in str(item.reason)] == []
     lines = [line for kind in list_kinds(out, committed) for line in read_item_lines(out, committed, kind)]
     ids = [json.loads(line)["_id"] for line in lines]
     visits = {one.rpartition("-")[0] for one in ids}
@@ -111,7 +112,8 @@ def kill_until_done(
         assert code in (0, 1, -signal.SIGKILL), err
         killed += code == -signal.SIGKILL or "exited with code -9" in err
         check()
-    code, err = run(words)
+    # A page that several processes have died with is dead, as it may be what kills them.
+    code, err = run([*words, "--retry-failed"])
     assert code == 0, err
     return killed
 
