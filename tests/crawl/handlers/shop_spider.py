@@ -3,7 +3,7 @@
 The points are `handler` (between two items of a page), `write` (items are on disk, but not settled), `settled` (settled
 in the store, but this process does not know it yet), `line` (a line of the exported file is written) and `export` (the
 exported file is written, but not renamed yet). With `KILL=all:point:number` the whole process group dies, otherwise one
-process. Run as a module, it is the command `swath` with these points.
+process; with `KILL=stop:point:number` it is suspended. Run as a module, it is the command `swath` with these points.
 """
 
 import os
@@ -18,7 +18,7 @@ from swath.crawl.archive.item_files import read_item_lines
 from swath.crawl.archive.output import CrawlOutput
 
 _kill = os.environ.get("KILL", "")
-_point, _, _number = _kill.removeprefix("all:").partition(":")
+_point, _, _number = _kill.removeprefix("all:").removeprefix("stop:").partition(":")
 _reached: list[str] = []
 
 crawler = Crawler(delay=0.0, allow_private=True)
@@ -62,7 +62,7 @@ def reach(point: str) -> None:
         if len(_reached) == int(_number):
             if _kill.startswith("all:"):
                 os.killpg(os.getpgrp(), signal.SIGKILL)
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGSTOP if _kill.startswith("stop:") else signal.SIGKILL)
 
 
 def _reach_after(owner: Any, name: str, point: str) -> None:

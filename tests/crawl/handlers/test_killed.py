@@ -20,6 +20,7 @@ from swath.testing.web import DemoBook, Web, WebProcess, list_books, spawn
 from tests.crawl.archives import archived_urls, check_records, check_warc_indexes
 from tests.crawl.driving import crawl_words, environment
 from tests.crawl.handlers.running import read_dead, read_frontier
+from tests.crawl.killing import wait
 
 SOAK = os.environ.get("SWATH_SOAK") == "1"
 SEEDS = [int(os.environ["SWATH_SEED"])] if "SWATH_SEED" in os.environ else range(1, 11) if SOAK else [1]
@@ -161,3 +162,36 @@ def test_every_item_is_there_exactly_once(
     check_archive(out, store)
     kill_exports(out, tmp_path / "exported.jsonl", chance)
     check_items(tmp_path / "exported.jsonl")
+
+
+def test_a_process_that_has_lost_its_lease_commits_no_items(spawned: WebProcess, database: str, tmp_path: Path) -> None:
+    """INV-2: it is suspended between the write and the settlement, until another machine has handled its pages."""
+    store = f"{database}&schema=crawl" if "?" in database else f"{database}?schema=crawl"
+    options = ["--run", f"{SPIDER}:crawler", "--lease", "1s", "--store", store]
+    outs = [tmp_path / "here", tmp_path / "there"]
+    here, there = (crawl_words(spawned, out, *options, urls=WEB.shop_seeds) for out in outs)
+    suspended = subprocess.Popen(
+        [sys.executable, "-m", "swath", *here], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment(KILL="stop:write:5"),
+    )  # fmt: skip
+    try:
+        assert wait(lambda: is_suspended(suspended.pid), SECONDS)
+        code, err = run(there)
+        assert code == 0, err
+        suspended.send_signal(signal.SIGCONT)
+        _, err = suspended.communicate(timeout=SECONDS)
+    finally:
+        suspended.kill()
+        suspended.communicate()
+    assert suspended.returncode == 0, err
+    joined = tmp_path / "joined.jsonl"
+    code, err = run(["export", "--items", str(joined), "--store", store, *(f"--out={out}" for out in outs)])
+    assert code == 0, err
+    check_items(joined)
+    mine, theirs = map(archived_urls, outs)
+    assert {url for url in mine & theirs if not url.endswith("/robots.txt")} == set()
+    assert len(mine) > 1
+
+
+def is_suspended(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
