@@ -289,7 +289,7 @@ def selects_elsewhere(page: Page) -> Iterator[Any]:
 
 
 def test_a_wrong_signature_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"handler takes_two \(.*test_crawler.py:\d+\)\(page: .* takes the page"):
+    with pytest.raises(UsageError, match=r"takes_two \(.*test_crawler.py:\d+\): its .* \(page: .* one, the page"):
         Crawler().default()(takes_two)  # type: ignore[type-var]
 
 

@@ -45,8 +45,7 @@ def make_handler(function: Callable[..., Any], *, links: str | None = None, vers
         inspect.signature(function).bind(None)
     except TypeError:
         raise UsageError(
-            f"{_locate(function)}{inspect.signature(function)} cannot be called with one argument: a handler "
-            "takes the page"
+            f"{_locate(function)}: its arguments are {inspect.signature(function)}, but a handler takes one, the page"
         ) from None
     for line, selector in _list_selectors(function):
         try:
