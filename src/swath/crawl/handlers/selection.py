@@ -9,7 +9,7 @@ from swath.crawl.handlers.errors import InvalidSelector, NoMatch
 
 URL_ATTRIBUTES: Final = ("href", "src", "action", "data-src")  # in the order in which `url()` looks for them
 
-Resolve = Callable[[str], str | None]  # returns the normalised absolute URL of a link on a page
+ResolveLinks = Callable[[Sequence[str]], list[str | None]]  # returns the normalised absolute URLs of links on a page
 
 
 class Selection(Sequence["Selection"]):
@@ -21,7 +21,7 @@ class Selection(Sequence["Selection"]):
 
     __slots__ = ("_nodes", "_resolve", "_selector")
 
-    def __init__(self, nodes: Sequence[LexborNode], selector: str, resolve: Resolve) -> None:
+    def __init__(self, nodes: Sequence[LexborNode], selector: str, resolve: ResolveLinks) -> None:
         self._nodes = nodes
         self._selector = selector  # for messages
         self._resolve = resolve
@@ -75,7 +75,8 @@ class Selection(Sequence["Selection"]):
 
     def url(self) -> str | None:
         """Return the absolute URL of the link, image or form that the first element is, normalised as in a crawl."""
-        return self._read_url(self._nodes[0]) if self._nodes else None
+        link = _read_link(self._nodes[0]) if self._nodes else None
+        return None if link is None else self._resolve([link])[0]
 
     def must_url(self) -> str:
         """Return the URL of the first element. Raise NoMatch if there is no element with an http or https URL."""
@@ -83,12 +84,8 @@ class Selection(Sequence["Selection"]):
 
     def urls(self) -> list[str]:
         """Return the URL of each element that has one."""
-        return [url for node in self._nodes if (url := self._read_url(node)) is not None]
-
-    def _read_url(self, node: LexborNode) -> str | None:
-        attributes = node.attributes
-        written = next((value for name in URL_ATTRIBUTES if (value := attributes.get(name)) is not None), None)
-        return None if written is None else self._resolve(written)
+        links = [link for node in self._nodes if (link := _read_link(node)) is not None]
+        return [url for url in self._resolve(links) if url is not None]
 
     def _fail(self, problem: str) -> Never:
         raise NoMatch(f"the selector {self._selector!r} {problem}")
@@ -141,3 +138,11 @@ def _read_text(node: LexborNode) -> str:
 def _read_attribute(node: LexborNode, name: str) -> str | None:
     attributes = node.attributes
     return (attributes[name] or "") if name in attributes else None
+
+
+def _read_link(node: LexborNode) -> str | None:
+    attributes = node.attributes
+    for name in URL_ATTRIBUTES:
+        if (value := attributes.get(name)) is not None:
+            return value
+    return None
