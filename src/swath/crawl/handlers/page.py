@@ -10,6 +10,7 @@ from swath.crawl.handlers.errors import PageRetry
 from swath.crawl.handlers.requests import Follow, ResolvedLinks, Target
 from swath.crawl.handlers.selection import Selection, find_nodes
 from swath.crawl.handlers.tree import require_tree
+from swath.crawl.handlers.xpath import XPathSelection, find_parts, parse_xpath_tree
 from swath.crawl.http.content_coding import DecodedBody
 from swath.crawl.http.response import Headers, Response
 from swath.crawl.parse.charset import encode_query
@@ -85,6 +86,7 @@ class Page:
         self._limit = limit
         self._parsed = parsed
         self._text = None if parsed is None else parsed.text
+        self._xpath_tree: Any = None
         self._base: str | None = None
 
     @classmethod
@@ -145,12 +147,26 @@ class Page:
         """
         return Selection(find_nodes(require_tree(self._decode_text()), selector), selector, self._resolve_all)
 
+    def xpath(self, expression: str) -> XPathSelection:
+        """Return what an XPath expression matches. This needs the extra `xpath`.
+
+        lxml parses the page a second time, so `css()` is faster. Raise PageTooComplex like `css()`.
+        """
+        if self._xpath_tree is None:
+            self._xpath_tree = parse_xpath_tree(self._decode_text())
+        return XPathSelection(find_parts(self._xpath_tree, expression), expression, self._resolve_all)
+
     def links(self) -> list[str]:
         """Return the URLs that a crawl without handlers would find on this page."""
         return list(self._parse(links=True).links or ())
 
     def follow(
-        self, links: str | Selection, *, to: Target = None, priority: int | None = None, payload: Any = None
+        self,
+        links: str | Selection | XPathSelection,
+        *,
+        to: Target = None,
+        priority: int | None = None,
+        payload: Any = None,
     ) -> Follow:
         """Return the links of all elements that match a CSS selector, for a handler to yield.
 
