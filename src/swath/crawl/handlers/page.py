@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NoReturn
 
 from swath import MAX_SECONDS, UsageError
+from swath.crawl.archive.warc_reader import parse_response
 from swath.crawl.handlers.errors import PageRetry
 from swath.crawl.handlers.requests import Follow, ResolvedLinks, Target
 from swath.crawl.handlers.selection import Selection, find_nodes
@@ -112,6 +113,36 @@ class Page:
         head = f"HTTP/1.1 {status}\r\n{lines}\r\n".encode("latin-1", "replace")
         time = fetched_at.timestamp()
         response = Response(normal, status, "http/1.1", b"", head, Headers(head), body, None, time, None, time)
+        return cls(response, depth=depth, referrer=referrer, payload=payload)
+
+    @classmethod
+    def from_warc(
+        cls,
+        record: bytes,
+        *,
+        original: bytes | None = None,
+        depth: int = 0,
+        referrer: str | None = None,
+        payload: Any = None,
+    ) -> "Page":
+        """Return the page of a WARC record, with its WARC header, of swath or any other program, compressed or not.
+
+        A revisit record has no body: `original` is the record that it refers to.
+        """
+        found = parse_response(record)
+        if found.is_revisit:
+            if original is None:
+                raise UsageError("a revisit record has no body: pass original=, the record that it refers to")
+            found = found._replace(body=parse_response(original).body)
+        url, status, time = normalise(found.url), found.status, found.time
+        if url is None or status is None or time is None:
+            raise UsageError(
+                f"the WARC record has the URL {found.url!r:.200} and the date "
+                f"{found.fields.get('warc-date')!r:.80}: it needs an http or https URL, and a date"
+            )
+        response = Response(
+            url, status, "http/1.1", b"", found.head, found.headers, found.body, None, time, None, time
+        )  # fmt: skip
         return cls(response, depth=depth, referrer=referrer, payload=payload)
 
     @property
