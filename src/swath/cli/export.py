@@ -22,8 +22,8 @@ FORMATS = ("jsonl", "csv", "parquet", "cdxj")
 FIELDS = {
     "url": str, "status": int, "time": float, "kind": str, "depth": int, "referrer": str, "redirect": str, "type": str,
     "size": int, "digest": str, "duplicate_of": str, "title": str, "canonical": str, "noindex": bool, "truncated": str,
-    "decode_error": str, "handler": str, "handler_error": str, "failed": str, "attempts": int, "fallback": str,
-    "error": str, "excluded": str, "rule": str, "file": str, "offset": int, "length": int,
+    "decode_error": str, "handler": str, "handler_error": str, "repaired": float, "failed": str, "attempts": int,
+    "fallback": str, "error": str, "excluded": str, "rule": str, "file": str, "offset": int, "length": int,
 }  # fmt: skip
 ROW_GROUP = 50_000  # rows
 # Spreadsheets take a text that begins with one of these for a formula (https://owasp.org/www-community/attacks/CSV_Injection).

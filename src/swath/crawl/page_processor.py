@@ -75,7 +75,8 @@ class PageProcessor:
                 decoded, parsed = await self._parse(item.key, response, sitemap=payload.get("kind") == "sitemap")
                 page |= {name: getattr(parsed, name) for name in ("title", "canonical", "noindex", "decode_error")}
                 if self._follows_scope(payload, handler):
-                    discovered = self._follow_links(item, parsed, depth)
+                    sitemaps = self._settings.sitemaps
+                    discovered += self._links.select_links(parsed, depth=depth, referrer=item.key, sitemaps=sitemaps)
             if handler is not None:
                 extraction = await self._extract(handler, item, response, decoded, parsed)
                 page |= {"handler": handler.name, "to": payload.get(TO), "payload": payload.get(DATA)}
@@ -186,15 +187,6 @@ class PageProcessor:
             redirects=redirects,
             **kept,
         )
-
-    def _follow_links(self, item: Item, parsed: ParsedPage, depth: int) -> list[Any]:
-        if parsed.nofollow:
-            self._stats.refused["nofollow"] += 1
-            return []
-        items = self._links.select_new_items(parsed.links, depth=depth + 1, referrer=item.key)
-        if self._settings.sitemaps and parsed.sitemaps:
-            items += self._links.select_new_items(parsed.sitemaps, depth=depth, referrer=item.key, kind="sitemap")
-        return items
 
     async def _parse(self, url: str, response: Response, *, sitemap: bool) -> tuple[DecodedBody, ParsedPage]:
         """Parse a page, in a thread if the decoded body is large: a few compressed kilobytes may become megabytes."""

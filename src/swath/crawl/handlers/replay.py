@@ -17,15 +17,18 @@ from swath.files.errors import OutputDamaged
 
 AHEAD: Final = 16  # pages that are read and handled at once; their results keep the order of the pages
 
+WantsPage = Callable[[Mapping[str, Any]], bool]  # of a line in the page list
 ReadPages = Callable[[], Iterable[dict[str, Any]]]  # each call reads the page list again
 
 
 class ReplayedPage(NamedTuple):
     """A page of the archive, and what its handler has yielded."""
 
-    page: Mapping[str, Any]
+    line: Mapping[str, Any]
     """Its line in the page list."""
     extraction: Extraction
+    response: Response | None
+    """As it is archived; None if the record cannot be read."""
 
 
 class Replay:
@@ -40,9 +43,7 @@ class Replay:
         self.without_handler = 0
         self.without_record = 0  # not archived: the page has noarchive, or the crawl had --no-warc
 
-    async def run(
-        self, read_pages: ReadPages, *, wanted: Callable[[Mapping[str, Any]], bool]
-    ) -> AsyncIterator[ReplayedPage]:
+    async def run(self, read_pages: ReadPages, *, wanted: WantsPage) -> AsyncIterator[ReplayedPage]:
         """Yield what the handlers yield for the wanted pages, in the order of the page list."""
         self._originals = await asyncio.to_thread(_find_originals, read_pages)
         running: deque[asyncio.Task[ReplayedPage]] = deque()
@@ -77,9 +78,10 @@ class Replay:
         try:
             archived = await asyncio.to_thread(self._read, line)
         except OutputDamaged as error:
-            return ReplayedPage(line, Extraction(handler.name, failure=HandlerFailure(f"{error}", "")))
+            return ReplayedPage(line, Extraction(handler.name, failure=HandlerFailure(f"{error}", "")), None)
+        response = _make_response(line, archived)
         page = Page(
-            _make_response(line, archived),
+            response,
             depth=line.get("depth", 0),
             referrer=line.get("referrer"),
             payload=line.get("payload"),
@@ -89,7 +91,7 @@ class Replay:
         if extraction.retry is not None:
             reason = f"{handler.name}: asks for another fetch: {extraction.retry.reason}"
             extraction = Extraction(handler.name, failure=HandlerFailure(reason, ""))
-        return ReplayedPage(line, extraction)
+        return ReplayedPage(line, extraction, response)
 
     def _read(self, line: Mapping[str, Any]) -> ArchivedResponse:
         """Return the headers of a page with its body, which may be in the record of another URL."""
