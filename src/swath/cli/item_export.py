@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 from swath import MissingExtra, UsageError
 from swath.cli.export import ROW_GROUP, escape_formula
+from swath.crawl.archive import index
 from swath.crawl.archive.item_files import list_kinds, read_item_lines
+from swath.crawl.archive.latest_items import select_latest
 from swath.crawl.handlers.items import DICT_KIND, META
 from swath.files.replace_file import NEW, sync_directory
 
@@ -27,10 +29,13 @@ class ExportedItems(NamedTuple):
     items: int
 
 
-def export_items(directories: Sequence[tuple[Path, Mapping[str, int]]], file: Path) -> Sequence[ExportedItems]:
+def export_items(
+    directories: Sequence[tuple[Path, Mapping[str, int]]], file: Path, *, latest: bool = False
+) -> Sequence[ExportedItems]:
     """Write the settled items of a crawl to a file, see `write_items`.
 
-    `directories` has the directory of each machine with the committed lengths of its files.
+    `directories` has the directory of each machine with the committed lengths of its files. With `latest`, the items
+    of earlier visits of a page are left out.
     """
     kinds = sorted({kind for directory, committed in directories for kind in list_kinds(directory, committed)})
 
@@ -38,7 +43,14 @@ def export_items(directories: Sequence[tuple[Path, Mapping[str, int]]], file: Pa
         for directory, committed in directories:
             yield from read_item_lines(directory, committed, kind)
 
-    return write_items({kind: partial(read, kind) for kind in kinds}, file)
+    sources: Mapping[str, Read] = {kind: partial(read, kind) for kind in kinds}
+    if latest:
+        pages = (page for directory, committed in directories for page in index.read_pages(directory, committed))
+        try:
+            sources = select_latest(pages, sources, directory=file.parent)
+        except OSError as error:
+            raise UsageError(f"{error.filename or file}: {error.strerror}") from error
+    return write_items(sources, file)
 
 
 def write_items(sources: Mapping[str, Read], file: Path) -> Sequence[ExportedItems]:
