@@ -31,21 +31,55 @@ class ReplayedPage(NamedTuple):
     """As it is archived; None if the record cannot be read."""
 
 
+class PageReader:
+    """Reads pages of an archive."""
+
+    def __init__(self, directory: Path, *, limit: int) -> None:
+        """`limit` is the maximum size of a decoded body."""
+        self._directory = directory
+        self._limit = limit
+        self._originals: dict[str, IndexEntry] = {}  # digest -> record with this body, for revisit records
+
+    def find_originals(self, read_wanted: ReadPages, read_pages: ReadPages) -> None:
+        """Find the bodies that the revisit records of the wanted pages lack. Call this before `read`."""
+        self._originals = _find_originals(read_wanted, read_pages)
+
+    def read(self, line: Mapping[str, Any]) -> Response:
+        """Return the response of a line in the page list. Its body may be in the record of another URL."""
+        found = read_response(self._directory, cdxj.make_entry(line))
+        if not found.is_revisit:
+            return _make_response(line, found)
+        if (original := self._originals.get(line["digest"])) is None:
+            raise OutputDamaged(
+                f"the body of {line['url']} is that of {line.get('duplicate_of')}, which is not in {self._directory}: "
+                "see other directories"
+            )
+        return _make_response(line, found._replace(body=read_response(self._directory, original).body))
+
+    def make_page(self, line: Mapping[str, Any], response: Response) -> Page:
+        """Return the page as a handler gets it."""
+        return Page(
+            response,
+            depth=line.get("depth", 0),
+            referrer=line.get("referrer"),
+            payload=line.get("payload"),
+            limit=self._limit,
+        )
+
+
 class Replay:
     """Calls the handlers for pages of an archive."""
 
     def __init__(self, directory: Path, extractor: PageExtractor, *, limit: int) -> None:
         """`limit` is the maximum size of a decoded body."""
-        self._directory = directory
+        self._reader = PageReader(directory, limit=limit)
         self._extractor = extractor
-        self._limit = limit
-        self._originals: dict[str, IndexEntry] = {}  # digest -> record with this body, for revisit records
         self.without_handler = 0
         self.without_record = 0  # not archived: the page has noarchive, or the crawl had --no-warc
 
     async def run(self, read_pages: ReadPages, *, wanted: WantsPage) -> AsyncIterator[ReplayedPage]:
         """Yield what the handlers yield for the wanted pages, in the order of the page list."""
-        self._originals = await asyncio.to_thread(_find_originals, read_pages)
+        await asyncio.to_thread(self._reader.find_originals, read_pages, read_pages)
         running: deque[asyncio.Task[ReplayedPage]] = deque()
         try:
             for page in read_pages():
@@ -76,39 +110,20 @@ class Replay:
 
     async def _handle(self, line: Mapping[str, Any], handler: Handler) -> ReplayedPage:
         try:
-            archived = await asyncio.to_thread(self._read, line)
+            response = await asyncio.to_thread(self._reader.read, line)
         except OutputDamaged as error:
             return ReplayedPage(line, Extraction(handler.name, failure=HandlerFailure(f"{error}", "")), None)
-        response = _make_response(line, archived)
-        page = Page(
-            response,
-            depth=line.get("depth", 0),
-            referrer=line.get("referrer"),
-            payload=line.get("payload"),
-            limit=self._limit,
-        )
-        extraction = await self._extractor.extract(handler, page, size=len(archived.body))
+        page = self._reader.make_page(line, response)
+        extraction = await self._extractor.extract(handler, page, size=len(response.body))
         if extraction.retry is not None:
             reason = f"{handler.name}: asks for another fetch: {extraction.retry.reason}"
             extraction = Extraction(handler.name, failure=HandlerFailure(reason, ""))
         return ReplayedPage(line, extraction, response)
 
-    def _read(self, line: Mapping[str, Any]) -> ArchivedResponse:
-        """Return the headers of a page with its body, which may be in the record of another URL."""
-        found = read_response(self._directory, cdxj.make_entry(line))
-        if not found.is_revisit:
-            return found
-        if (original := self._originals.get(line["digest"])) is None:
-            raise OutputDamaged(
-                f"the body of {line['url']} is that of {line.get('duplicate_of')}, which is not in {self._directory}: "
-                "see other directories"
-            )
-        return found._replace(body=read_response(self._directory, original).body)
 
-
-def _find_originals(read_pages: ReadPages) -> dict[str, IndexEntry]:
-    """Return where the bodies are that revisit records lack, by digest."""
-    missing = {page["digest"] for page in read_pages() if "duplicate_of" in page and "file" in page}
+def _find_originals(read_wanted: ReadPages, read_pages: ReadPages) -> dict[str, IndexEntry]:
+    """Return where the bodies are that the revisit records of the wanted pages lack, by digest."""
+    missing = {page["digest"] for page in read_wanted() if "duplicate_of" in page and "file" in page}
     return {
         page["digest"]: cdxj.make_entry(page)
         for page in (read_pages() if missing else ())
