@@ -10,7 +10,7 @@ import pytest
 from swath.cli.extract_command import ExtractCommand
 from swath.core.errors import UsageError
 from swath.crawl import Crawler, Page
-from swath.crawl.handlers import code
+from swath.crawl.handlers import code, replay
 from tests.crawl.driving import swath_command
 from tests.crawl.handlers.running import Answer, Crawled, run
 from tests.crawl.handlers.test_run import SHOP, A, make_shop
@@ -175,3 +175,20 @@ async def test_the_command_prints_items_without_a_file(out: Path) -> None:
     ran = swath_command("extract", "--out", str(out), "--select", "title=h1")
     assert (ran.code, ran.err) == (0, "pages 5, items 2\n")
     assert sorted(json.loads(line)["title"] for line in ran.out.splitlines()) == ["X", "Y"]
+
+
+@pytest.mark.parametrize(("pages", "size"), [(2, 10**6), (64, 1), (1, 10**6)])
+async def test_pages_are_handled_in_the_order_of_the_list_in_batches_of_any_size(
+    extract: Extract, out: Path, monkeypatch: pytest.MonkeyPatch, pages: int, size: int
+) -> None:
+    monkeypatch.setattr(replay, "READ_AT_ONCE", pages)
+    monkeypatch.setattr(replay, "READ_BYTES", size)
+    crawled = await run(make_shop(), SHOP, out)
+    crawler = Crawler()
+
+    @crawler.default()
+    def name(page: Page) -> list[dict[str, str]]:
+        return [{"url": page.url}]
+
+    done, items = await extract(crawler)
+    assert (done, [item["url"] for item in items[""]]) == (0, [page["url"] for page in crawled.pages])

@@ -1,10 +1,11 @@
 """Read one record of a WARC file, as `warc.py` writes it."""
 
 import re
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
+
+from isal import isal_zlib
 
 from swath import UsageError
 from swath.crawl.archive.cdxj import IndexEntry
@@ -12,6 +13,7 @@ from swath.crawl.archive.warc import GZIP
 from swath.crawl.http.response import Headers
 from swath.files.errors import OutputDamaged
 
+_BAD_GZIP = cast("type[Exception]", isal_zlib.error)  # its stub has an instance
 _BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 
 
@@ -34,10 +36,10 @@ def read_response(directory: Path, entry: IndexEntry) -> ArchivedResponse:
     try:
         with path.open("rb") as file:
             file.seek(entry.offset)
-            record = zlib.decompress(file.read(entry.length), wbits=GZIP)
+            record: bytes = isal_zlib.decompress(file.read(entry.length), wbits=GZIP)
     except FileNotFoundError:
         raise UsageError(f"{path}, which has the record, is not there: restore it from a copy") from None
-    except zlib.error as error:
+    except _BAD_GZIP as error:
         raise OutputDamaged(f"{path} is damaged at byte {entry.offset:,} ({error}): restore it from a copy") from error
     header, _, rest = record.partition(b"\r\n\r\n")
     fields = _parse_fields(header)

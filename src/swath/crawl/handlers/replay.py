@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +15,9 @@ from swath.crawl.handlers.registration import Handler
 from swath.crawl.http.response import Response
 from swath.files.errors import OutputDamaged
 
-AHEAD: Final = 16  # pages that are read and handled at once; their results keep the order of the pages
+AHEAD: Final = 16  # pages that are handled at once; their results keep the order of the pages
+READ_AT_ONCE: Final = 64  # pages that a thread reads at once: a thread for each takes half of the time of a page
+READ_BYTES: Final = 4_000_000  # of their bodies
 
 WantsPage = Callable[[Mapping[str, Any]], bool]  # of a line in the page list
 ReadPages = Callable[[], Iterable[dict[str, Any]]]  # each call reads the page list again
@@ -29,6 +31,14 @@ class ReplayedPage(NamedTuple):
     extraction: Extraction
     response: Response | None
     """As it is archived; None if the record cannot be read."""
+
+
+class _ReadPage(NamedTuple):
+    """A page whose handler is to run, or why it cannot be read."""
+
+    line: Mapping[str, Any]
+    handler: Handler
+    response: Response | OutputDamaged
 
 
 class PageReader:
@@ -80,20 +90,43 @@ class Replay:
     async def run(self, read_pages: ReadPages, *, wanted: WantsPage) -> AsyncIterator[ReplayedPage]:
         """Yield what the handlers yield for the wanted pages, in the order of the page list."""
         await asyncio.to_thread(self._reader.find_originals, read_pages, read_pages)
+        chosen = self._choose_all(read_pages(), wanted)
+        reading = asyncio.create_task(asyncio.to_thread(self._read_some, chosen))
         running: deque[asyncio.Task[ReplayedPage]] = deque()
         try:
-            for page in read_pages():
-                if not wanted(page) or (handler := self._choose(page)) is None:
-                    continue
-                running.append(asyncio.create_task(self._handle(page, handler)))
-                if len(running) >= AHEAD:
-                    yield await running.popleft()
+            while batch := await reading:
+                reading = asyncio.create_task(asyncio.to_thread(self._read_some, chosen))  # while these are handled
+                for page in batch:
+                    running.append(asyncio.create_task(self._handle(*page)))
+                    if len(running) >= AHEAD:
+                        yield await running.popleft()
             while running:
                 yield await running.popleft()
         finally:
-            for task in running:
+            for task in (reading, *running):
                 task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            await asyncio.gather(reading, *running, return_exceptions=True)
+
+    def _choose_all(
+        self, pages: Iterable[Mapping[str, Any]], wanted: WantsPage
+    ) -> Iterator[tuple[Mapping[str, Any], Handler]]:
+        for page in pages:
+            if wanted(page) and (handler := self._choose(page)) is not None:
+                yield page, handler
+
+    def _read_some(self, chosen: Iterator[tuple[Mapping[str, Any], Handler]]) -> Sequence[_ReadPage]:
+        """Read the next pages. Runs in a thread."""
+        batch: list[_ReadPage] = []
+        size = 0
+        while len(batch) < READ_AT_ONCE and size < READ_BYTES and (page := next(chosen, None)) is not None:
+            line, handler = page
+            try:
+                response = self._reader.read(line)
+                size += len(response.body)
+                batch.append(_ReadPage(line, handler, response))
+            except OutputDamaged as error:
+                batch.append(_ReadPage(line, handler, error))
+        return batch
 
     def _choose(self, page: Mapping[str, Any]) -> Handler | None:
         """Return the handler of a page as in a crawl; None if it has none or is not archived."""
@@ -108,11 +141,11 @@ class Replay:
             return None
         return handler
 
-    async def _handle(self, line: Mapping[str, Any], handler: Handler) -> ReplayedPage:
-        try:
-            response = await asyncio.to_thread(self._reader.read, line)
-        except OutputDamaged as error:
-            return ReplayedPage(line, Extraction(handler.name, failure=HandlerFailure(f"{error}", "")), None)
+    async def _handle(
+        self, line: Mapping[str, Any], handler: Handler, response: Response | OutputDamaged
+    ) -> ReplayedPage:
+        if isinstance(response, OutputDamaged):
+            return ReplayedPage(line, Extraction(handler.name, failure=HandlerFailure(f"{response}", "")), None)
         page = self._reader.make_page(line, response)
         extraction = await self._extractor.extract(handler, page, size=len(response.body))
         if extraction.retry is not None:
