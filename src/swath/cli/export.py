@@ -144,17 +144,20 @@ async def _export_items(
     if file is None or asked is not None or raw_csv or any(selection):
         raise UsageError("--items writes a file whose name ends in .jsonl, .csv or .parquet, without other options")
     try:
-        from swath.cli.item_export import export_items
+        from swath.cli.item_export import export_items, read_export
         from swath.crawl.settings import check_item_file
     except ImportError as error:
         raise MissingExtra("`swath export` needs more packages: pip install 'swath[crawl]'") from error
     check_item_file(file)
     directories = []
+    columns: dict[str, Mapping[str, str]] = {}
     for out in dict.fromkeys(outs):
         settings = locate_crawl(out, check_optional_store(store))
         async with swath.open(settings.store_url, create=False) as frontier:
-            directories.append((settings.directory, await frontier.outputs()))
-    for one in await asyncio.to_thread(export_items, directories, Path(file), latest=latest):
+            committed, found = await read_export(settings, frontier)
+            directories.append((settings.directory, committed))
+            columns |= found
+    for one in await asyncio.to_thread(export_items, directories, Path(file), columns=columns, latest=latest):
         print_line(f"{one.path}\t{one.items}", keep="\t")
 
 

@@ -21,6 +21,7 @@ from swath.crawl.archive.last_lines import LastLines
 from swath.crawl.archive.output import check_kinds
 from swath.crawl.archive.record import ItemLine
 from swath.crawl.handlers.code import CrawlCode, load_settings_code
+from swath.crawl.handlers.columns import describe_columns
 from swath.crawl.handlers.extractor import PageExtractor
 from swath.crawl.handlers.replay import ReadPages, Replay, WantsPage
 from swath.crawl.page_processor import MAX_EXPANSION
@@ -69,7 +70,9 @@ class ExtractCommand:
                 folder = Path(stack.enter_context(TemporaryDirectory(prefix="extract-", dir=self._file.parent)))
                 with closing(_KindFiles(folder)) as files:
                     await self._replay(replay, committed, files)
-                await asyncio.to_thread(write_items, files.list_sources(), self._file)
+                classes = self._code.crawler.classes.items()
+                columns = {kind: describe_columns(found) for kind, found in classes}
+                await asyncio.to_thread(write_items, files.list_sources(), self._file, columns=columns)
         self._print_summary(replay)
         return ExitCode.NEGATIVE if self._failures else ExitCode.OK
 

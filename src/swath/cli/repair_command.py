@@ -7,7 +7,7 @@ from pathlib import Path
 import swath
 from swath.cli.exit_codes import ExitCode
 from swath.cli.extract_command import check_handler, choose_pages, load_code
-from swath.cli.item_export import export_items
+from swath.cli.item_export import export_items, read_export
 from swath.cli.terminal import print_facts, print_note
 from swath.crawl.handlers.select import NAME as SELECT
 from swath.crawl.repair import CrawlRepair, RepairSummary
@@ -44,8 +44,8 @@ class RepairCommand:
             summary = await repair.run(choose_pages(self._code, self._handler))
             if self._file is not None:
                 self._file.parent.mkdir(parents=True, exist_ok=True)
-                directories = [(settings.directory, await frontier.outputs())]
-                await asyncio.to_thread(export_items, directories, self._file)
+                committed, columns = await read_export(settings, frontier)
+                await asyncio.to_thread(export_items, [(settings.directory, committed)], self._file, columns=columns)
         self._print_summary(summary)
         return ExitCode.NEGATIVE if summary.failed else ExitCode.OK
 

@@ -19,6 +19,7 @@ from swath.crawl.archive.last_lines import LastLines
 from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.archive.record import Capture
 from swath.crawl.handlers.code import CODE_FACT, CrawlCode, check_code, merge_code
+from swath.crawl.handlers.columns import build_column_facts
 from swath.crawl.handlers.extractor import Extraction, PageExtractor
 from swath.crawl.handlers.replay import Replay, ReplayedPage, WantsPage
 from swath.crawl.ip_lanes import HostLanes
@@ -187,6 +188,8 @@ class CrawlRepair:
 
     async def _settle(self, pages: list[_Repaired], output: CrawlOutput) -> None:
         """Settle pages of one partition in one transaction, without those that are not dead any more."""
+        kinds = {kind for page in pages for kind, _ in page.capture.items}
+        await self._frontier.learn(build_column_facts(self._code.crawler.classes, kinds))
         while pages:
             (moves,) = await asyncio.to_thread(output.write, [[[page.capture] for page in pages]])
             try:
