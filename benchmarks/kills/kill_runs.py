@@ -52,7 +52,7 @@ async def kill_until_finished(
         "failed_runs": sum(not end.killed and not end.finished for end in ends),
         "says": "finished" if last.finished else f"exit code {last.code}",
         "exit_code": last.code,
-        "last_words": last.last_words,
+        "last_words": "" if last.finished else last.last_words,
     }
 
 
