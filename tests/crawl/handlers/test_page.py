@@ -79,10 +79,11 @@ def test_retry_leaves_the_handler() -> None:
     with pytest.raises(PageRetry) as raised:
         Page.from_html("").retry(after=5, reason="not ready")
     assert (raised.value.after, raised.value.reason) == (5, "not ready")
-    for after in (0, MAX_SECONDS):
+    for longest in (0, MAX_SECONDS):
         with pytest.raises(PageRetry):
-            Page.from_html("").retry(after=after)
-    for after in (-1, MAX_SECONDS + 1, float("nan"), float("inf")):
+            Page.from_html("").retry(after=longest)
+    wrong: list[float] = [-1, MAX_SECONDS + 1, float("nan"), float("inf")]
+    for after in wrong:
         with pytest.raises(UsageError, match="must be a number of seconds from 0"):
             Page.from_html("").retry(after=after)
 
