@@ -85,6 +85,10 @@ def fail(record: Any) -> None:
     raise ValueError(f"no {record.key}")
 
 
+def refuse() -> None:
+    raise BadCheck("no")
+
+
 def do_nothing(record: Any) -> None:
     pass
 
@@ -166,6 +170,7 @@ async def test_a_check_that_raises_after_the_fix_is_a_finding(make: Make) -> Non
         (lambda record: [BAD, 7], r"check returned \[Finding"),
         (lambda record: Finding(""), "code '' of a finding is not valid"),
         (lambda record: (Finding("\n") for _ in range(1)), "of a finding is not valid"),
+        (lambda record: (refuse() for _ in range(1)), "^no$"),
     ],
 )
 async def test_an_answer_that_would_be_wrong_for_every_record_ends_the_scan(
