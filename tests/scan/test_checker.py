@@ -123,6 +123,18 @@ async def test_a_generator_that_raises_is_a_finding_with_its_place(make: Make) -
     assert [key for key, _ in trial.errors] == ["odd", "even"]
 
 
+@pytest.mark.parametrize("code", ["vanished", "unreadable", "check-failed"])
+async def test_what_a_fix_cannot_help_is_not_fixed(make: Make, code: str) -> None:
+    """Such as when a generator raises. With another finding beside it, the fix is called."""
+    fixed: list[str] = []
+    trial = make(lambda record: Finding(code), lambda record: fixed.append(record.key))
+    assert await trial.run() == {"odd": [(code, "open")], "even": [(code, "open")]}
+    assert fixed == []
+    both = make(lambda record: [Finding(code), BAD] if record is ODD else None, lambda record: fixed.append(record.key))
+    await both.run()
+    assert fixed == ["odd"]
+
+
 async def test_a_file_that_cannot_be_read_is_a_finding_of_its_own_code(make: Make) -> None:
     def check(record: Any) -> None:
         if record is ODD:

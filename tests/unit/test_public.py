@@ -1,6 +1,7 @@
 """The public API: its names, the types in its signatures, and values in seconds, datetimes and decoded JSON."""
 
 import inspect
+import re
 import types
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -193,6 +194,7 @@ async def test_invalid_counters_settle_nothing(how: str, name: str, counters: An
         with pytest.raises(swath.InvalidOutcome) as error:
             await claim.settle([getattr(claim.items[0], how)(**reason, **{name: counters})])
         assert complaint in str(error.value)
+        assert re.match(rf"{name}(?:=.*)? of 'a'", str(error.value))
         assert claim.remaining == 1
         assert await frontier.counters() == {}
 
