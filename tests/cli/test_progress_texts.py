@@ -316,7 +316,7 @@ def test_a_key_of_several_columns_on_the_command_line() -> None:
     assert parse_key('[7, "b", null, 1.5]') == ["7", "b", "null", "1.5"]
     with pytest.raises(Exception, match=r"'\[7' is not JSON; write a key of two columns"):
         parse_key("[7")
-    assert (backfill_view.format_key(None), backfill_view.format_key([7])) == ("the start", "7")
+    assert (backfill_view.format_key(None), backfill_view.format_key((7,))) == ("the start", "7")
 
 
 def test_the_result_of_a_check() -> None:

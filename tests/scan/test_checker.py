@@ -85,7 +85,7 @@ def fail(record: Any) -> None:
     raise ValueError(f"no {record.key}")
 
 
-def refuse() -> None:
+def refuse() -> Finding:
     raise BadCheck("no")
 
 

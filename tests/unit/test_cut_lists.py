@@ -1,7 +1,7 @@
 """Messages that name a few of many: at the limit they name all, and above it they say how many more there are."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 import pytest
@@ -36,7 +36,7 @@ def test_missing_tables() -> None:
     assert name_missing(4).count(", ") == 2
 
 
-def join(names: Sequence[str]) -> str:
+def join(names: Iterator[str] | Sequence[str]) -> str:
     return store_argument._join(names)
 
 

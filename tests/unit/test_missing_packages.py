@@ -46,7 +46,7 @@ def test_a_module_of_swath_that_is_not_there_is_no_missing_extra(monkeypatch: py
     with pytest.raises(ModuleNotFoundError, match=r"swath\.crawl\.handlers\.page"):
         _ = swath.crawl.Page
     with pytest.raises(AttributeError, match="has no attribute 'Spider'"):
-        _ = swath.crawl.Spider  # type: ignore[attr-defined]
+        _ = swath.crawl.Spider
 
 
 @pytest.mark.parametrize(
@@ -107,4 +107,4 @@ def test_tables_of_postgresql(monkeypatch: pytest.MonkeyPatch) -> None:
 
     block(monkeypatch, "swath.tables.postgres")
     with pytest.raises(MissingExtra, match=r"^PostgreSQL needs psycopg: pip install 'swath\[postgres\]'$"):
-        asyncio.run(open_table("postgresql://nobody@nowhere/nothing", "t"))  # type: ignore[arg-type]
+        asyncio.run(open_table("postgresql://nobody@nowhere/nothing", "t"))

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from swath.backends.sqlite.wal_limiter import MAX_WAL_BYTES, WAL_BYTES, find_readers, get_wal_limit
+from swath.backends.sqlite.connection import WAL_BYTES
+from swath.backends.sqlite.wal_limiter import MAX_WAL_BYTES, find_readers, get_wal_limit
 
 
 @pytest.fixture
