@@ -55,7 +55,7 @@ def test_a_module_of_swath_that_is_not_there_is_no_missing_extra(monkeypatch: py
         ("swath.cli.backfill_command", ("backfill", "--db", "sqlite:///x.db", "--table", "t"), "backfill"),
         ("swath.cli.crawl_command", ("crawl", "https://a.example/"), "crawl"),
         ("uvloop", ("crawl", "https://a.example/"), "crawl"),
-        ("swath.crawl.archive.index", ("export", "pages.csv", "--out", "."), "crawl"),
+        ("swath.crawl.archive", ("export", "pages.csv", "--out", "."), "crawl"),
         ("swath.cli.item_export", ("export", "--items", "x.csv"), "crawl"),
         ("swath.cli.extract_command", ("extract",), "crawl"),
         ("swath.cli.scan_command", ("scan", "--source", "x.jsonl", "--check", "a:b"), "scan"),
