@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import swath
 from swath.cli.crawl_command import CrawlCommand
 from swath.cli.progress_line import PLAIN_SECONDS
 from swath.cli.seed_input import SeedProgress, read_all_seeds
@@ -69,6 +70,19 @@ def test_loading_prints_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[s
         "swath: 2,000 seeds read, 200 a second",
         "swath: 1,000 of 3,000 seeds queued, 200 a second",
     ]
+
+
+async def test_each_batch_of_queued_seeds_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seeds, "ADD_BATCH", 2)
+    monkeypatch.setattr(seeds, "make_seed_items", lambda *_: iter([Item(key) for key in "aabcd"]))
+    reports: list[tuple[str, int]] = []
+    (tmp_path / seeds.UNQUEUED_FILE).touch()
+    async with swath.open("memory:") as frontier:
+        settings = CrawlSettings(out=str(tmp_path))
+        added = await seeds.queue_seeds(frontier, settings, [], report=lambda *report: reports.append(report))
+    assert added == 4
+    assert reports == [(QUEUED, 0), (QUEUED, 2), (QUEUED, 4), (QUEUED, 5)]
+    assert os.listdir(tmp_path) == []
 
 
 def test_quiet_loading_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:

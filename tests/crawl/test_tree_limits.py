@@ -36,6 +36,14 @@ HONEST = {
     "options": "<select>" + "<option>x" * 6_000 + "</select>",
     "deep": "<div>" * 300 + ROW * 600 + "</div>" * 300,
     "comments": "<!-- <div> -->" * 6_000,
+    "head cells": "<table>" + "<tr><th>a<th>b" * 3_000 + "</table>",
+    "head cells of no table": "<p><th>" * 3_000,
+    "captions": "<table><caption>a<tr><td>b</table>" * 2_000,
+    "numbered lists": "<ol><li>a<li>b<ol><li>c<li>d</ol></ol>" * 1_000,
+    "custom elements": "<x-y>a</x-y>" * 6_000,
+    "spaces in end tags": "<div>a</div ><x-y></x-y\n>" * 3_000,
+    "CDATA outside of drawings": "<div><![CDATA[ a ]]></div>" * 3_000,
+    "doctypes in drawings": "<svg><g></g><!x></svg>" * 3_000,
     "long": "<p>" + "text " * 300_000,
 }
 
@@ -78,6 +86,9 @@ HOSTILE = {
     "closed by itself in HTML": "<svg><div></div>" + "<x-y/>" * SOME * 2,
     "not closed in a drawing": "<svg>" + "<link>" * SOME * 2,
     "white space that is none": '<p x=\u00a0">' + "<div>" * SOME * 2 + '">',
+    "cells of no table": "<b><td>" * SOME * 2,
+    "lists in rows of no table": "<tr><tr><ul>" * SOME,
+    "formatting in rows of no table": "<tr><b></tr>" * SOME,
     "reopened": "".join(f"<b x={number}><p>" for number in range(1_700)),
     "reopened in one block": "<p>" + "".join(f"<b x={number}>" for number in range(30)) + "<p>x" * 4_900,
 }

@@ -19,7 +19,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from random import Random, SystemRandom
 from typing import NamedTuple
 
@@ -54,6 +56,7 @@ def main() -> int:
     )
     parser.add_argument("--only", default="", metavar="TEXT", help="files with this text in their path")
     parser.add_argument("--seconds", type=float, default=120.0, metavar="S", help="time of tests for one mutant (120)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="how many mutants to judge at once (1)")
     parser.add_argument("--tally", type=Path, metavar="FILE", help="count the judgements in a report")
     arguments = parser.parse_args()
     if arguments.tally:
@@ -66,23 +69,33 @@ def main() -> int:
     print(f"SWATH_SEED={seed}", flush=True)
     report = RECORD.parent / f"report-{seed}.md"
     mutants = sample_mutants(arguments.count, Random(seed), arguments.only)
-    verdicts = judge_all(mutants, arguments.seconds)
+    verdicts = judge_all(mutants, arguments.seconds, arguments.jobs)
     report.write_text(write_report(seed, verdicts), encoding="utf-8")
     print(f"{summarise(verdicts)}\nJudge the survivors in {report.relative_to(ROOT)}.")
     return 0
 
 
-def judge_all(mutants: Sequence[Mutant], seconds: float) -> list[Verdict]:
+def judge_all(mutants: Sequence[Mutant], seconds: float, jobs: int = 1) -> list[Verdict]:
     witnesses = Witnesses(read_lines())
-    verdicts = []
-    with tempfile.TemporaryDirectory(prefix="swath-mutants-") as directory:
-        copy = Path(directory) / "tree"
-        copy.mkdir()
-        copy_tree(copy)
-        for number, mutant in enumerate(mutants, 1):
-            verdict = judge(copy, mutant, witnesses.find(mutant), seconds)
+    verdicts: list[Verdict] = []
+    with tempfile.TemporaryDirectory(prefix="swath-mutants-") as directory, ThreadPoolExecutor(jobs) as threads:
+        copies: SimpleQueue[Path] = SimpleQueue()  # each mutant needs one for itself
+        for number in range(jobs):
+            copy = Path(directory) / f"tree-{number}"
+            copy.mkdir()
+            copy_tree(copy)
+            copies.put(copy)
+
+        def judge_one(mutant: Mutant) -> Verdict:
+            copy = copies.get()
+            try:
+                return judge(copy, mutant, witnesses.find(mutant), seconds)
+            finally:
+                copies.put(copy)
+
+        for verdict in threads.map(judge_one, mutants):
             verdicts.append(verdict)
-            print(f"{number}/{len(mutants)} {describe(verdict)}", flush=True)
+            print(f"{len(verdicts)}/{len(mutants)} {describe(verdict)}", flush=True)
     return verdicts
 
 

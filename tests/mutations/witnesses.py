@@ -12,6 +12,11 @@ from tests.mutations.tree import ROOT
 
 MIN_WORD = 4
 START_SECONDS = 0.1  # what a test takes beside its own time, for its fixtures
+# These read signatures and default values without running the functions that have them.
+READERS = (
+    "tests/cli/test_reference.py::test_the_reference_is_up_to_date",
+    "tests/unit/test_public.py::test_the_defaults_of_arguments",
+)
 _BLOCK = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
 
@@ -62,7 +67,14 @@ class Witnesses:
                 witness.test,
             )
 
-        return sorted((self._describe(test, mutant.file) for test in tests), key=rank)
+        readers = self._list_readers(mutant)
+        described = sorted((self._describe(test, mutant.file) for test in tests - readers), key=rank)
+        return [*sorted(self._describe(test, mutant.file) for test in readers), *described]
+
+    def _list_readers(self, mutant: Mutant) -> set[str]:
+        if mutant.file.endswith(".sql") or mutant.change.line in self._lines[mutant.file]:
+            return set()
+        return {test for test in self._seconds if test.startswith(READERS)}
 
     def _list_words(self, mutant: Mutant) -> set[str]:
         """Words of the file's path, and of the function or statement. Tests have names with the same words."""

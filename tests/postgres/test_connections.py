@@ -4,8 +4,10 @@ import asyncio
 import os
 import socket
 
+import psycopg
 import pytest
 
+from swath.backends.postgres import connections
 from swath.backends.postgres.connections import connect
 from swath.backends.postgres.store import CONCURRENT_ADDS
 from swath.conformance.trial import done
@@ -57,6 +59,29 @@ async def test_an_addition_that_fails_in_one_partition_says_so_after_the_others(
     await holder.commit()
     assert await trial.store.add(found) == 1
     await trial.check()
+
+
+async def test_a_process_has_few_connections(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 2)
+    made = 0
+
+    async def make() -> connections.AsyncConnection:
+        nonlocal made
+        made += 1
+        return await psycopg.AsyncConnection.connect(database, autocommit=True)
+
+    pool = connections.Connections(make)
+    first, second = await pool.borrow(), await pool.borrow()
+    waiting = asyncio.create_task(pool.borrow())
+    await second.execute("SELECT 1")  # the event loop has run
+    assert not waiting.done()
+    await pool.give_back(first, None)
+    async with asyncio.timeout(PATIENCE):
+        assert await waiting is first
+    await pool.give_back(first, None)
+    await pool.give_back(second, None)
+    await pool.close()
+    assert (made, first.closed, second.closed) == (2, True, True)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

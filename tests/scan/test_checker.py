@@ -85,6 +85,10 @@ def fail(record: Any) -> None:
     raise ValueError(f"no {record.key}")
 
 
+def refuse() -> Finding:
+    raise BadCheck("no")
+
+
 def do_nothing(record: Any) -> None:
     pass
 
@@ -117,6 +121,18 @@ async def test_a_generator_that_raises_is_a_finding_with_its_place(make: Make) -
     trial = make(check)
     assert await trial.run() == {"odd": [("check-failed", "open")], "even": [("check-failed", "open")]}
     assert [key for key, _ in trial.errors] == ["odd", "even"]
+
+
+@pytest.mark.parametrize("code", ["vanished", "unreadable", "check-failed"])
+async def test_what_a_fix_cannot_help_is_not_fixed(make: Make, code: str) -> None:
+    """Such as when a generator raises. With another finding beside it, the fix is called."""
+    fixed: list[str] = []
+    trial = make(lambda record: Finding(code), lambda record: fixed.append(record.key))
+    assert await trial.run() == {"odd": [(code, "open")], "even": [(code, "open")]}
+    assert fixed == []
+    both = make(lambda record: [Finding(code), BAD] if record is ODD else None, lambda record: fixed.append(record.key))
+    await both.run()
+    assert fixed == ["odd"]
 
 
 async def test_a_file_that_cannot_be_read_is_a_finding_of_its_own_code(make: Make) -> None:
@@ -166,6 +182,7 @@ async def test_a_check_that_raises_after_the_fix_is_a_finding(make: Make) -> Non
         (lambda record: [BAD, 7], r"check returned \[Finding"),
         (lambda record: Finding(""), "code '' of a finding is not valid"),
         (lambda record: (Finding("\n") for _ in range(1)), "of a finding is not valid"),
+        (lambda record: (refuse() for _ in range(1)), "^no$"),
     ],
 )
 async def test_an_answer_that_would_be_wrong_for_every_record_ends_the_scan(

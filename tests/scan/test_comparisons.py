@@ -12,7 +12,9 @@ from typing import NamedTuple
 import psycopg
 import pytest
 
-from swath import UsageError
+from swath import Item, UsageError
+from swath.scan.sources import table_comparison
+from swath.scan.sources.source import SourceFinding
 from swath.scan.sources.sync_table import KeyRange, SyncTable
 from swath.tables.canonical.pairing import choose_forms
 from swath.tables.canonical.relaxations import RELAXATIONS, parse_relaxations
@@ -547,3 +549,39 @@ def test_relaxations_that_cannot_be_used(tmp_path: Path) -> None:
         scan(tmp_path, out, against=str(tmp_path), loose=("all",))
     every = settings_of("sqlite:///a.db#t", out, against="sqlite:///b.db#t", loose=("text-uuid", "all"))
     assert every.loose == tuple(RELAXATIONS)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_large_tables_of_two_databases_are_compared_in_slices(
+    backwards: bool, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bounds of a slice are keys of one database: the other one has them in a form of its own."""
+    monkeypatch.setattr(table_comparison, "MAX_ROWS", 8)
+    monkeypatch.setattr(table_comparison, "MAX_FETCHED", 3)
+    keys = [f"00000000-0000-0000-0000-{number:012}" for number in range(50)]
+    values = ", ".join(f"('{key}', {number})" for number, key in enumerate(keys))
+    here = make(
+        postgres_url, "sliced", "CREATE TABLE {name} (id uuid PRIMARY KEY, n int)",
+        f"INSERT INTO {{name}} VALUES {values}",
+    )  # fmt: skip
+    there = make_lite(
+        tmp_path / "sliced.db", "CREATE TABLE t (id TEXT NOT NULL PRIMARY KEY, n INTEGER)",
+        f"INSERT INTO t VALUES {values}", f"UPDATE t SET n = -1 WHERE id IN ('{keys[7]}', '{keys[30]}')",
+        f"DELETE FROM t WHERE id = '{keys[41]}'",
+    )  # fmt: skip
+    tables = (there, here) if backwards else (here, there)
+    source = table_comparison.TableComparison(*tables, key=None, columns=(), loose=())
+    found: dict[str, str] = {}
+    try:
+        source.snapshot()
+        tasks = [item.payload for item in source.list_first_items({})]
+        for task in tasks:
+            for step in source.read(task):
+                if isinstance(step, SourceFinding):
+                    found[step.key] = step.finding.code
+                elif isinstance(step, Item):
+                    tasks.append(step.payload)
+    finally:
+        source.close()
+    assert sorted(found) == [keys[7], keys[30], keys[41]]
+    assert len(tasks) >= 50 // 8

@@ -39,6 +39,7 @@ from swath.scan.sources import json_lines, streams, table, table_comparison, tre
 from swath.scan.sources.filesystems import LocalTree
 from swath.scan.sources.registry import open_source
 from swath.scan.sources.tree import TreeSource
+from swath.tables.key_share import estimate_key_share
 from tests.cli.conftest import run_swath
 from tests.recorder import PATIENCE
 from tests.scan.driving import settings_of
@@ -370,3 +371,18 @@ async def test_a_dead_slice_keeps_the_share_below_one(tmp_path: Path, monkeypatc
         known = (await frontier.facts([SCAN]))[SCAN]
         await frontier.learn({SCAN: {**known, "size": {"about_records": 1}}})
     assert (await read(settings)).share == UNFINISHED
+
+
+def test_the_share_of_a_key_needs_both_ends() -> None:
+    def share(reached: Any, first: Any, last: Any, *, is_text: bool = False) -> float | None:
+        return estimate_key_share(reached, first=first, last=last, is_text=is_text)
+
+    assert share([5], [0], [10]) == 0.5
+    assert share(None, None, None) == 0.0
+    assert [share([5], None, [10]), share([5], [0], None), share([5], [10], [10]), share([5], [10], [0])] == [None] * 4
+    assert [share([-5], [0], [10]), share([15], [0], [10])] == [0.0, 1.0]
+    assert share(["5"], ["0"], ["10"], is_text=True) is None  # "10" comes before "5"
+    assert share(["x"], ["0"], ["10"]) is None
+    assert share([5, "a"], [0, "z"], [10, "a"]) == 0.5  # the first column counts
+    days = [[f"2030-01-{day:02}"] for day in (3, 1, 5)]
+    assert share(*days, is_text=True) == 0.5

@@ -6,8 +6,10 @@ from typing import Any, cast
 
 import pytest
 
+from swath.core.errors import LeaseLost
 from swath.core.item import Item
 from swath.runner.in_flight import ClaimState, InFlight
+from swath.runner.lease_keeper import LeaseKeeper
 from swath.runner.poison import LIMITS
 
 
@@ -118,3 +120,35 @@ def test_of_queued_items_suspects_stay() -> None:
     assert state.queued == 2
     assert [item.losses for _, item in in_flight.pop_beyond(0)] == [3, 1]
     check_empty(in_flight, state)
+
+
+def test_a_lost_claim_that_was_not_started_is_forgotten_at_once() -> None:
+    """INV-2, INV-9: no outcome of it will come that could end it."""
+    in_flight = InFlight()
+    state = claim(in_flight, 0, 0)
+    leased: Any = state.leased
+    reports: list[object] = []
+    leased.report_lost = reports.append
+    told: list[bool] = []
+    retry: Any = None
+    keeper = LeaseKeeper(in_flight, retry, lease=60.0, on_lost=lambda: told.append(True))
+    lost = LeaseLost("another worker has it")
+    keeper.lose(state, lost)
+    assert not in_flight.claims
+    keeper.lose(state, lost)
+    assert (reports, told) == ([lost], [True])
+    assert in_flight.lost == 2
+    assert not in_flight.queue
+    check_empty(in_flight, state)
+
+
+def test_a_lost_claim_with_a_running_handler_is_kept_until_it_ends() -> None:
+    in_flight = InFlight()
+    state = claim(in_flight, 0)
+    state.executions.add(cast(Any, Execution(Item("k0"))))
+    in_flight.lose(state)
+    in_flight.retire(state)
+    assert state.leased in in_flight.claims
+    state.executions.clear()
+    in_flight.retire(state)
+    assert not in_flight.claims

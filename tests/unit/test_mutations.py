@@ -15,7 +15,7 @@ from tests.mutations.mutants import Mutant, list_mutants, list_sources, sample_m
 from tests.mutations.probes import insert_probes, map_lines
 from tests.mutations.sample import Verdict, choose, judge, summarise, tally, write_report
 from tests.mutations.tree import ROOT, copy_tree
-from tests.mutations.witnesses import Witness, Witnesses
+from tests.mutations.witnesses import READERS, Witness, Witnesses
 
 SQLITE_QUERIES = "src/swath/backends/sqlite/queries.sql"
 
@@ -176,6 +176,19 @@ def test_tests_that_run_a_statement_are_chosen() -> None:
     file = f"{folder}/functions/lease.sql"
     mutant = list_mutants(file, (ROOT / file).read_text(encoding="utf-8"))[0]
     assert find(witnesses, mutant) == ["claiming"]
+
+
+def test_tests_that_read_signatures_are_chosen_for_defaults() -> None:
+    """They run none of the function, but say what its defaults are."""
+    lines: list[dict[str, object]] = [{"file": file.partition("::")[0], "hash": "1"} for file in READERS]
+    lines += [{"test": f"{test}[x]", "seconds": 1.0, "passed": True, "runs": ["x"]} for test in READERS]
+    file = "src/swath/frontier.py"
+    text = (ROOT / file).read_text(encoding="utf-8")
+    place = text.index("limit: int = 100, *, lease") + len("limit: int = ")
+    (default, *_) = (mutant for mutant in list_mutants(file, text) if mutant.change.start == place)
+    inside = next(mutant for mutant in list_mutants(file, text) if mutant.change.kind == "returned value")
+    assert [witness.test for witness in Witnesses(lines).find(default)] == [f"{test}[x]" for test in READERS]
+    assert Witnesses(lines).find(inside) == []
 
 
 def test_tests_of_many_files_are_chosen_within_a_time() -> None:

@@ -1,6 +1,7 @@
 """The public API: its names, the types in its signatures, and values in seconds, datetimes and decoded JSON."""
 
 import inspect
+import re
 import types
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ import pytest
 
 import swath
 import swath.sync
+from swath.crawl import Crawler, Page
 
 PUBLIC_CLASSES = (swath.Frontier, swath.Claim, swath.Item, swath.Opening, swath.Stop, swath.ManualClock)
 
@@ -192,6 +194,7 @@ async def test_invalid_counters_settle_nothing(how: str, name: str, counters: An
         with pytest.raises(swath.InvalidOutcome) as error:
             await claim.settle([getattr(claim.items[0], how)(**reason, **{name: counters})])
         assert complaint in str(error.value)
+        assert re.match(rf"{name}(?:=.*)? of 'a'", str(error.value))
         assert claim.remaining == 1
         assert await frontier.counters() == {}
 
@@ -221,6 +224,36 @@ async def test_rows_without_a_sink_are_refused() -> None:
         assert claim is not None
         with pytest.raises(swath.InvalidOutcome, match="has rows, but nothing stores them"):
             await claim.settle([claim.items[0].done(rows=[(1, "x")])])
+
+
+DEFAULTS: dict[Callable[..., Any], dict[str, Any]] = {
+    swath.open: {"create": True},
+    swath.stop_on_signals: {"in_loop_thread": True},
+    swath.Frontier.encode: {"drop_known": True},
+    swath.Frontier.claim: {"limit": 100, "lease": 60.0},
+    swath.Frontier.run: {"workers": 100, "lease": 60.0, "grace": 10.0, "until": "done", "handle_signals": True},
+    swath.Frontier.block: {"at_least": False},
+    swath.Frontier.drop: {"reason": "by frontier.drop()"},
+    swath.Frontier.pending: {"revisits": False},
+    swath.Item.done: {"started": True},
+    swath.Item.dead: {"started": True},
+    swath.Item.release: {"started": True},
+    Crawler.__init__: {"handler_timeout": 60.0, "page_memory": 256_000_000},
+    Crawler.handler: {"version": 1},
+    Crawler.default: {"version": 1},
+    Crawler.error: {"version": 1},
+    Crawler.choose: {"status": 200},
+    Page.from_html: {"url": "https://example.com/", "status": 200, "depth": 0},
+    Page.retry: {"reason": "the handler asked for it"},
+}
+
+
+@pytest.mark.parametrize("function", DEFAULTS, ids=lambda function: function.__qualname__)
+def test_the_defaults_of_arguments_are_those_that_users_rely_on(function: Callable[..., Any]) -> None:
+    """Most are in the documentation. A changed one changes programs that leave it out."""
+    given = {name: one.default for name, one in inspect.signature(function).parameters.items()}
+    found = {name: value for name, value in given.items() if type(value) in (int, float, bool, str)}
+    assert found == DEFAULTS[function]
 
 
 def test_sync_has_the_same_methods() -> None:

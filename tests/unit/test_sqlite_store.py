@@ -441,6 +441,33 @@ async def test_wait_wakes_for_lanes_that_are_placed_again(store: SqliteStore) ->
     await asyncio.wait_for(waiting, 10)
 
 
+async def test_wait_wakes_for_items_that_are_opened_again(store: SqliteStore) -> None:
+    await store.add([new("a")])
+    await store.claim(request())
+    waiting = asyncio.ensure_future(store.wait(60))
+    await asyncio.sleep(0.01)
+    await store.reopen([(0, 0)])
+    await asyncio.wait_for(waiting, 10)
+
+
+async def test_wait_wakes_for_what_is_dropped(store: SqliteStore) -> None:
+    """A run until everything is done may be done now."""
+    await store.add([new("a")])
+    await store.claim(request())
+    waiting = asyncio.ensure_future(store.wait(60))
+    await asyncio.sleep(0.01)
+    await store.drop([(0, 0)], None)
+    await asyncio.wait_for(waiting, 10)
+
+
+async def test_wait_wakes_for_other_settings(store: SqliteStore) -> None:
+    await store.claim(request())
+    waiting = asyncio.ensure_future(store.wait(60))
+    await asyncio.sleep(0.01)
+    await store.change_settings(max_attempts=7)
+    await asyncio.wait_for(waiting, 10)
+
+
 async def test_wait_wakes_for_what_was_added_since_the_last_claim(store: SqliteStore) -> None:
     await store.claim(request())
     await store.add([new("a")])

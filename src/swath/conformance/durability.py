@@ -144,6 +144,10 @@ class DurableStoreConformance(Conformance):
             batch = await one.claim()
             assert (batch.keys, batch.reply.signal.paused) == ([], False)
             assert batch.reply.signal.version > before.version + 1
+            await two.store.change_settings(min_interval=7, concurrency=4, max_attempts=3)
+            await one.claim()
+            known = one.store.settings
+            assert (known.min_interval, known.concurrency, known.max_attempts) == (7, 4, 3)
         finally:
             await two.store.close()
 

@@ -124,6 +124,7 @@ class Reads(Conformance):
         batch = await trial.claim(worker="wanda", lease=9)
         found = await trial.find_only("a")
         assert (found.state, found.worker, found.expires_at) == ("claimed", "wanda", batch.reply.expires_at)
+        assert found.fence == batch.reply.fence
         assert (found.payload, found.ahead, found.due_at, found.settled_at) == ("[1]", None, None, None)
         assert found.lane is not None
         assert (found.lane.waiting, found.lane.in_flight) == (0, 1)

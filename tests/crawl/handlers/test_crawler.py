@@ -81,6 +81,8 @@ def make_several() -> Crawler:
         ("https://x.example/c", {"to": "gone"}, "rest"),
         ("https://x.example/a", {"to": "second", "status": 404}, "wrong"),
         ("https://x.example/a", {"status": 299}, "first"),
+        ("https://x.example/a", {"status": 300}, "wrong"),
+        ("https://x.example/a", {"status": 199}, "wrong"),
     ],
 )
 def test_a_page_has_one_handler(url: str, options: dict[str, Any], name: str) -> None:
@@ -167,6 +169,8 @@ def check(value: object) -> Any:
         ([Follow("/", to="handle")], "did you mean 'handler'"),
         ([Follow("/", to=print)], "to=print: this function is not a handler of the crawler"),
         ([Follow("/", priority=8)], "priority=8: pass a whole number from 0 to 7"),
+        ([Request("/", priority=-1)], "priority=-1: pass a whole number from 0 to 7"),
+        ([Request("/", priority=True)], "priority=True: pass a whole number from 0 to 7"),
         ([Follow("/", payload={"a": {1}})], r"payload\['a'\] is \{1\} of type set, .*: use a list"),
         ([Follow("/", payload="x" * 300_000)], "the payload has 300,002 bytes as JSON, the limit is 200,000"),
         ([Follow("/", payload="\ud800")], "the payload has text that is not valid Unicode"),
@@ -174,6 +178,8 @@ def check(value: object) -> Any:
         ([Request("ftp://x")], r"Request\('ftp://x'\): this is not an http or https URL"),
         ([{"x": "y" * 1_000_000}] * 11, "handler handler yielded more than 10 MB for one page"),
         ((Follow("/" + "x" * 100) for _ in range(1_000_000)), "yielded more than 10 MB"),
+        ([Follow(["/"] * 60, payload="x" * 190_000)], "yielded more than 10 MB"),
+        ([Follow("/", payload=float("inf"))], "payload is inf, which JSON does not have"),
     ],
 )  # fmt: skip
 def test_garbage_is_refused(value: object, message: str) -> None:
@@ -198,6 +204,24 @@ def test_links_are_relative_to_the_page() -> None:
         "https://example.com/a/x", "https://b.example/", "https://example.com/a/y?",
     ]  # fmt: skip
     assert [request.any_host for request in found.requests] == [False, False, True]
+    ends = check([Follow("x", priority=0, payload=0), Request("y", priority=7), Follow("z", payload="x" * 199_998)])
+    assert [(request.priority, request.payload) for request in ends.requests[:2]] == [(0, 0), (7, None)]
+    assert len(ends.requests) == 3
+
+
+def test_a_value_after_the_end_of_the_handler_is_refused() -> None:
+    """A generator in a thread ends when its page is given up."""
+    crawler = Crawler()
+    crawler.default()(yields)
+    handler = crawler.choose("https://example.com/")
+    assert handler is not None
+    abandoned = Collector(Page.from_html(""), handler, find_name=crawler.find_name, classes={})
+    abandoned.add({"n": 1})
+    abandoned.is_closed = True
+    with pytest.raises(InvalidYield, match="the handler was abandoned"):
+        abandoned.add({"n": 2})
+    assert len(abandoned.lines) == 1
+    assert abandoned.values == []
 
 
 def test_ids_name_the_page_the_visit_and_the_ordinal() -> None:
@@ -293,6 +317,18 @@ def test_registration_explains_mistakes() -> None:
         crawler.handler("x")(yields_)
 
 
+def test_each_kind_of_handler_has_a_version() -> None:
+    crawler = Crawler()
+    assert not crawler.follows_scope
+    crawler.handler("/a", version=2)(yields)
+    crawler.error(version="3b")(yields_nothing)
+    crawler.handler("/b", links="scope")(returns_a_list)
+    assert [(one.name, one.version, one.follows_scope) for one in crawler.handlers.values()] == [
+        ("yields", 2, False), ("yields_nothing", "3b", False), ("returns_a_list", 1, True),
+    ]  # fmt: skip
+    assert crawler.follows_scope
+
+
 def test_settings_of_a_crawler_are_checked() -> None:
     given = Crawler("https://a.example/", delay=2.0, exclude=["x"])
     assert given.settings == {"delay": 2.0, "exclude": ("x",), "sitemaps": False}
@@ -303,6 +339,10 @@ def test_settings_of_a_crawler_are_checked() -> None:
         Crawler(delai=2)
     with pytest.raises(InvalidSetting, match="--delay -1: must be at least 0"):
         Crawler(delay=-1)
+    with pytest.raises(InvalidSetting, match=r"Crawler\(zzz=…\): .* use one of .*, delay, (?!.*\b(?:run|items)\b)"):
+        Crawler(zzz=2)
+    with pytest.raises(InvalidSetting, match="there is no such setting"):
+        Crawler(run="a:b")
     with pytest.raises(InvalidSetting, match="handler_timeout=0: must be above 0"):
         Crawler(handler_timeout=0)
     with pytest.raises(InvalidSetting, match="page_memory=0: must be above 0"):
@@ -315,5 +355,7 @@ def test_what_the_name_of_a_crawler_may_stand_for() -> None:
     assert (list(bare.handlers), bare.follows_scope) == (["yields"], True)
     with pytest.raises(UsageError, match=r"has no handler; register one with @crawler\.default"):
         make_crawler(Crawler(), name="books:crawler")
+    with pytest.raises(UsageError, match="books:price is of type int: name a Crawler or a function"):
+        make_crawler(3, name="books:price")
     with pytest.raises(UsageError, match="books:Book is of type type: name a Crawler or a function"):
         make_crawler(books.Book, name="books:Book")

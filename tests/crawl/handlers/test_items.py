@@ -4,16 +4,18 @@ import enum
 import json
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from pathlib import PurePosixPath
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pydantic
 import pytest
 
 from swath.crawl import InvalidYield
-from swath.crawl.handlers.items import format_item
+from swath.crawl.handlers.items import MAX_DEPTH, format_item, is_item
 
 
 class Colour(enum.Enum):
@@ -104,3 +106,49 @@ def test_a_value_whose_repr_fails() -> None:
 
     with pytest.raises(InvalidYield, match="a value of type Broken"):
         format_item({"a": Broken()}, {})
+
+
+def test_the_depth_of_an_item_and_the_name_of_its_class_have_limits() -> None:
+    assert written({"a": nest(MAX_DEPTH)})[1]["a"] == nest(100)
+    with pytest.raises(InvalidYield, match="nested deeper than 100 levels"):
+        format_item({"a": nest(MAX_DEPTH + 1)}, {})
+    longest = make_class("B" + "x" * 59)
+    assert format_item(longest(), {}).kind == longest.__name__
+    with pytest.raises(InvalidYield, match="cannot name a file"):
+        format_item(make_class("B" + "x" * 60)(), {})
+
+
+def make_class(name: str) -> type:
+    return dataclass(type(name, (), {}))
+
+
+def test_types_that_json_does_not_have() -> None:
+    class Number(int): ...
+
+    class Share(float): ...
+
+    class Text(str): ...
+
+    class Level(enum.IntEnum):
+        HIGH = 3
+
+    some = {"n": Number(1), "s": Share(0.5), "t": Text("x"), "e": Level.HIGH, "time": time(1, 2)}
+    others = {"id": UUID(int=1), "path": PurePosixPath("a/b"), "set": [()]}
+    assert written({**some, **others})[1] == {
+        "n": 1, "s": 0.5, "t": "x", "e": 3, "time": "01:02:00",
+        "id": "00000000-0000-0000-0000-000000000001", "path": "a/b", "set": [[]], "_id": "x-0",
+    }  # fmt: skip
+    for value, message in [
+        (float("-inf"), "is -inf, which JSON does not have"), (frozenset([1]), "use a list"),
+        (bytearray(b"x"), "decode it to text"), (Part, "of type type, which cannot be written as JSON$"),
+    ]:  # fmt: skip
+        with pytest.raises(InvalidYield, match=message):
+            format_item({"a": value}, {})
+    values: dict[str, Any] = {
+        "a dict": {},
+        "an item": Part("x"),
+        "a struct": Struct("a", []),
+        "a class": Part,
+        "a number": 3,
+    }
+    assert [name for name, one in values.items() if is_item(one)] == ["a dict", "an item", "a struct"]

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
+from swath import MAX_SECONDS
 from swath.core.errors import UsageError
 from swath.crawl import Follow, Page, PageRetry, PageTooComplex
 from swath.crawl.parse import page_text
@@ -88,9 +89,29 @@ def test_retry_leaves_the_handler() -> None:
     with pytest.raises(PageRetry) as raised:
         Page.from_html("").retry(after=5, reason="not ready")
     assert (raised.value.after, raised.value.reason) == (5, "not ready")
-    for after in (-1, float("nan"), float("inf")):
+    for longest in (0, MAX_SECONDS):
+        with pytest.raises(PageRetry):
+            Page.from_html("").retry(after=longest)
+    wrong: list[float] = [-1, MAX_SECONDS + 1, float("nan"), float("inf")]
+    for after in wrong:
         with pytest.raises(UsageError, match="must be a number of seconds from 0"):
             Page.from_html("").retry(after=after)
+
+
+def test_what_a_test_leaves_out_has_usual_values() -> None:
+    page = Page.from_html("")
+    assert (page.status, page.depth, page.attempts, page.referrer, page.payload) == (200, 0, 0, None, None)
+    assert page.fetched_at == datetime(2030, 1, 1, tzinfo=UTC)
+    assert repr(page) == "<Page https://example.com/ status=200>"
+    assert repr(Page.from_html("", headers={"A": "b"}).headers).startswith("{'content-type': ")
+    assert len(page.headers) == 1
+    with pytest.raises(KeyError, match="X-One"):
+        page.headers["X-One"]
+
+
+@pytest.mark.parametrize("base", ["mailto:x", "", "http://["])
+def test_a_base_that_is_not_a_page_is_ignored(base: str) -> None:
+    assert Page.from_html(f"<base href='{base}'>", url="https://a.example/x/y").resolve("z") == "https://a.example/x/z"
 
 
 def test_links_of_a_page_without_a_tree() -> None:
