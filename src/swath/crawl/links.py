@@ -79,7 +79,7 @@ class LinkFilter:
         if parsed.nofollow:
             self._refused["nofollow"] += 1
             return []
-        items = self.select_new_items(parsed.links, depth=depth + 1, referrer=referrer)
+        items = self.select_new_items(parsed.links or (), depth=depth + 1, referrer=referrer)
         if sitemaps and parsed.sitemaps:
             items += self.select_new_items(parsed.sitemaps, depth=depth, referrer=referrer, kind="sitemap")
         return items
