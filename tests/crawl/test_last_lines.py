@@ -40,3 +40,17 @@ def test_the_last_line_of_each_url_and_kind_is_selected(
 
 def test_a_crawl_without_pages_has_no_last_lines() -> None:
     assert list(LastLines.find([]).select([])) == []
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_line_of_a_repair_replaces_that_of_its_visit_in_any_order(tmp_path: Path, order: int) -> None:
+    """It is in a file of another process, which may be read first."""
+    lines: list[dict[str, object]] = [
+        {"url": "https://a.example/", "time": 1.0, "handler_error": "x"},
+        {"url": "https://a.example/", "time": 1.0, "handler_error": "y", "repaired": 3.0},
+        {"url": "https://a.example/", "time": 1.0, "repaired": 4.0},
+        {"url": "https://b.example/", "time": 1.0, "repaired": 4.0},
+        {"url": "https://b.example/", "time": 2.0, "handler_error": "a later visit"},
+    ]
+    pages = lines[::order]
+    assert list(LastLines.find(pages, directory=tmp_path).select(pages))[::order] == [lines[2], lines[4]]

@@ -7,7 +7,7 @@ from pathlib import Path
 import swath
 from swath.cli.exit_codes import ExitCode
 from swath.cli.extract_command import check_handler, choose_pages, load_code
-from swath.cli.item_export import export_items, read_export
+from swath.cli.item_export import export_items, prepare_item_file, read_export
 from swath.cli.terminal import print_facts, print_note
 from swath.crawl.handlers.select import NAME as SELECT
 from swath.crawl.repair import CrawlRepair, RepairSummary
@@ -30,6 +30,7 @@ class RepairCommand:
     ) -> None:
         if items is not None:
             check_item_file(items)
+            prepare_item_file(Path(items))
         self._code = load_code(out, run, select)
         check_handler(self._code, handler)
         given = {**self._code.crawler.settings, "out": out, "store": locate_crawl(out, store).store}
@@ -43,7 +44,6 @@ class RepairCommand:
             repair = CrawlRepair(settings, frontier, self._code)
             summary = await repair.run(choose_pages(self._code, self._handler))
             if self._file is not None:
-                self._file.parent.mkdir(parents=True, exist_ok=True)
                 committed, columns = await read_export(settings, frontier)
                 await asyncio.to_thread(export_items, [(settings.directory, committed)], self._file, columns=columns)
         self._print_summary(summary)

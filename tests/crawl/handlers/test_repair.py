@@ -207,6 +207,26 @@ async def test_a_page_that_is_reopened_while_its_handler_runs_is_left_out(tmp_pa
     assert "handler_error" in left.line(reopened)
 
 
+async def test_a_page_that_dies_again_after_the_start_is_left_alone(tmp_path: Path) -> None:
+    """The line of its new visit is not among those that are read, so the items would be those of the earlier one."""
+    out = tmp_path / "out"
+    await run(make_shop(), SHOP, out)
+    async with swath.open(make_settings(out).store_url) as frontier:
+
+        class Late(CrawlRepair):
+            async def _make_link_filter(self) -> Any:
+                assert await frontier.reopen(Z) == 1
+                claim = await frontier.claim()
+                assert claim is not None
+                await claim.settle([item.dead(reason="handler: again") for item in claim.items])
+                return await super()._make_link_filter()
+
+        late = Late(make_settings(out), frontier, code.CrawlCode(NAME, make_fixed_shop(), "2"))
+        summary = await late.run(lambda page: True)
+        assert (summary.repaired, summary.not_dead) == (0, 1)
+    assert (await Left.read(out, None)).dead[Z].reason == "handler: again"
+
+
 async def test_a_handler_with_links_scope_adds_the_usual_links(repair: Repair, tmp_path: Path) -> None:
     def make(*, broken: bool) -> Crawler:
         crawler = Crawler(f"{A}/")
