@@ -28,7 +28,7 @@ from swath.crawl.failed_pages import retry_failed_pages
 from swath.crawl.fleet import ChildFailed, Fleet
 from swath.crawl.handlers.code import CrawlCode
 from swath.crawl.http.connect_to import ConnectTo
-from swath.crawl.job import GRACE_SECONDS, count_pages
+from swath.crawl.job import GRACE_SECONDS, LIFESPAN, count_pages
 from swath.crawl.seed_list import Seed
 from swath.crawl.settings import CrawlSettings, list_warnings
 from swath.crawl.urls.scope import build_scope
@@ -224,6 +224,7 @@ class CrawlCommand:
         if stopped_by in ("SIGINT", "SIGTERM"):
             return ExitCode.INTERRUPTED
         complete = not status.waiting and not status.dead and total_pages and stopped_by != FAILED
+        complete = complete and LIFESPAN not in stats.get("errors", ())
         return ExitCode.OK if complete else ExitCode.NEGATIVE
 
 

@@ -9,12 +9,18 @@ from swath.cli.explain import explain_key
 from swath.cli.formatting import pluralize
 from swath.cli.terminal import Pairs, is_terminal, print_facts, print_line
 from swath.crawl import seeds
+from swath.crawl.job import LIFESPAN
 from swath.crawl.settings import SETTINGS, CrawlSettings, format_flag
 from swath.crawl.urls import normalise
 
 NOTHING = "nothing was fetched"
 FAILED = "failed"  # what stopped a crawl whose processes all failed
-ENDS = {"SIGINT": "stopped", "SIGTERM": "stopped", FAILED: "every process failed"}
+ENDS = {
+    "SIGINT": "stopped",
+    "SIGTERM": "stopped",
+    FAILED: "every process failed",
+    LIFESPAN: "stopped because the lifespan of the crawler failed",
+}
 NOT_REPEATED = frozenset(
     {"out", "store", "retry_failed", "max_pages", "max_duration", "same_code"}
 )  # in the commands to copy

@@ -12,7 +12,14 @@ from swath import MissingExtra
 
 if TYPE_CHECKING:
     from swath.crawl.handlers.crawler import CheckResult, Crawler
-    from swath.crawl.handlers.errors import InvalidSelector, InvalidYield, NoMatch, PageRetry, PageTooComplex
+    from swath.crawl.handlers.errors import (
+        InvalidSelector,
+        InvalidYield,
+        LifespanFailed,
+        NoMatch,
+        PageRetry,
+        PageTooComplex,
+    )
     from swath.crawl.handlers.page import Page
     from swath.crawl.handlers.requests import Follow, Request
     from swath.crawl.handlers.selection import Selection
@@ -23,6 +30,7 @@ __all__ = [
     "Follow",
     "InvalidSelector",
     "InvalidYield",
+    "LifespanFailed",
     "NoMatch",
     "Page",
     "PageRetry",
@@ -33,7 +41,9 @@ __all__ = [
 
 _MODULES = {
     **dict.fromkeys(("CheckResult", "Crawler"), "crawler"),
-    **dict.fromkeys(("InvalidSelector", "InvalidYield", "NoMatch", "PageRetry", "PageTooComplex"), "errors"),
+    **dict.fromkeys(
+        ("InvalidSelector", "InvalidYield", "LifespanFailed", "NoMatch", "PageRetry", "PageTooComplex"), "errors"
+    ),
     "Page": "page",
     **dict.fromkeys(("Follow", "Request"), "requests"),
     "Selection": "selection",

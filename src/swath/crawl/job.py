@@ -1,8 +1,10 @@
 """CrawlJob: one process of a crawl."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from typing import Any, Final
 
 import swath
 from swath import Frontier, RunMonitor, Status, Stop, Summary, lease_clock
@@ -10,6 +12,7 @@ from swath.crawl import fd_limit, seeds, workspace
 from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.handlers.code import CrawlCode, load_settings_code
 from swath.crawl.handlers.extractor import PageExtractor
+from swath.crawl.handlers.lifespan import Lifespan
 from swath.crawl.http.connect_to import ConnectTo
 from swath.crawl.http.fetcher import Fetcher
 from swath.crawl.http.resolver import Resolver
@@ -28,6 +31,7 @@ GRACE_SECONDS = 5.0  # for pages in flight, after a stop was requested; the run 
 HANDLER_SECONDS = 60.0  # for parsing and store calls, in addition to the fetcher's timeout
 CONNECT_SECONDS = 10.0
 FIRST_BYTE_SECONDS = 20.0
+LIFESPAN: Final = "lifespan"  # the reason of a stop, and an error in the statistics: it failed after it was opened
 KEEP_ALIVE_SECONDS = 30.0  # idle connections are kept this long, unless the delay between requests is longer
 
 
@@ -61,6 +65,7 @@ class CrawlJob:
         self.stats.workers = workers
         async with AsyncExitStack() as stack:
             stack.enter_context(collect_garbage_rarely())
+            state = await stack.enter_async_context(self._open_lifespan())
             output = CrawlOutput(
                 settings.directory,
                 unique=workspace.get_output_name(settings.directory, self.number),
@@ -69,7 +74,7 @@ class CrawlJob:
             )
             stack.callback(output.close)
             await asyncio.to_thread(output.restore, await self._frontier.outputs())
-            handler = await self._make_handler(stack, workers)
+            handler = await self._make_handler(stack, workers, state)
             checks = asyncio.create_task(self._check_limits(handler))
             stack.callback(checks.cancel)
             summary = await self._frontier.run(
@@ -90,7 +95,41 @@ class CrawlJob:
                 await asyncio.to_thread(output.finish_indexes)
             return summary
 
-    async def _make_handler(self, stack: AsyncExitStack, workers: int) -> PageHandler:
+    @asynccontextmanager
+    async def _open_lifespan(self) -> AsyncIterator[Any]:
+        """Open the lifespan of the crawler, if it has one; a requested stop ends the attempt."""
+        if self._code is None or (open_state := self._code.crawler.open_lifespan) is None:
+            yield None
+            return
+        lifespan = Lifespan(open_state, name=self._code.name, on_failure=lambda: self.stop.request(LIFESPAN))
+        opening = asyncio.create_task(lifespan.open())
+
+        def cancel() -> None:
+            opening.cancel()
+
+        self.stop.on_change = cancel
+        if self.stop.reason is not None:
+            cancel()
+        try:
+            state = await opening
+        except asyncio.CancelledError:
+            opening.cancel()
+            await asyncio.wait([opening])
+            if self.stop.abort_error is not None:
+                raise self.stop.abort_error from None
+            if self.stop.reason is None:
+                raise
+            state = None  # the run is going to start no page
+        finally:
+            self.stop.on_change = lambda: None
+        try:
+            yield state
+        finally:
+            await lifespan.close()
+            if lifespan.failure is not None:
+                self.stats.errors[LIFESPAN] += 1
+
+    async def _make_handler(self, stack: AsyncExitStack, workers: int, state: Any) -> PageHandler:
         settings = self.settings
         resolver = await stack.enter_async_context(Resolver(nameservers=settings.dns_servers or None))
         fetcher = await stack.enter_async_context(
@@ -124,7 +163,7 @@ class CrawlJob:
         )
         extractor = None
         if self._code is not None:
-            extractor = PageExtractor(self._code.crawler)
+            extractor = PageExtractor(self._code.crawler, state=state)
             stack.callback(extractor.close)
         return PageHandler(
             self._frontier,

@@ -1,6 +1,7 @@
 """Run a crawler on a few pages that a test writes."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from swath.crawl.stats import CrawlStats
 from swath.crawl.workspace import open_workspace
 from tests.crawl.web import Exchange, serving
 
+DOCS = Path(__file__).parents[3] / "docs/handlers.md"
 Answer = str | tuple[int, str] | tuple[int, str, str]  # body; status and body; and more header lines
 
 
@@ -94,3 +96,8 @@ async def run(
 async def read_frontier(out: Path, store: str | None = None) -> Mapping[str, int]:
     async with swath.open(make_settings(out, store=store).store_url, create=False) as frontier:
         return await frontier.outputs()
+
+
+def read_examples() -> list[str]:
+    """Return the Python in docs/handlers.md."""
+    return re.findall(r"^```python\n(.*?)^```", DOCS.read_text(), re.MULTILINE | re.DOTALL)

@@ -59,9 +59,9 @@ def load_code(name: str) -> CrawlCode:
 
 
 def _hash_sources(crawler: Crawler) -> str:
-    """Return a hash over the modules that define the handlers."""
-    modules = {handler.function.__module__ for handler in crawler.handlers.values()}
-    files = {getattr(sys.modules.get(module), "__file__", None) for module in modules}
+    """Return a hash over the modules that define the functions of a crawler."""
+    modules = {getattr(function, "__module__", None) for function in crawler.list_functions()}
+    files = {getattr(sys.modules.get(module or ""), "__file__", None) for module in modules}
     digest = sha256()
     for file in sorted(file for file in files if file is not None):
         digest.update(Path(file).read_bytes())

@@ -28,5 +28,9 @@ class PageRetry(SwathError):
         self.reason = reason
 
 
+class LifespanFailed(UsageError):
+    """`Crawler(lifespan=…)` failed, so handlers lack what it opens."""
+
+
 class HandlerTimeout(SwathError):
     """A handler took longer than `Crawler(handler_timeout=…)`."""

@@ -46,8 +46,10 @@ class Extraction(NamedTuple):
 class PageExtractor:
     """Calls the handlers of one process."""
 
-    def __init__(self, crawler: Crawler) -> None:
+    def __init__(self, crawler: Crawler, *, state: Any = None) -> None:
+        """`state` is what the lifespan of the crawler yields."""
         self.crawler: Final = crawler
+        self._state = state
         self._threads = WorkerThreads()
         self._bytes = 0  # of the pages in handlers
         self._hung = 0
@@ -68,7 +70,11 @@ class PageExtractor:
 
     async def extract(self, handler: Handler, page: Page, *, size: int) -> Extraction:
         """Call a handler. `size` is the memory of the page in bytes. Errors of the handler are part of the result."""
-        collector = Collector(page, handler, find_name=self.crawler.find_name, classes=self.crawler.classes)
+        crawler = self.crawler
+        page.state = self._state
+        collector = Collector(
+            page, handler, find_name=crawler.find_name, classes=crawler.classes, pipelines=crawler.pipelines
+        )
         self._bytes += size
         try:
             if handler.is_async:
