@@ -81,9 +81,7 @@ class CrawlJob:
                 handler,
                 workers=workers,
                 lease=settings.lease_seconds,
-                timeout=settings.timeout
-                + HANDLER_SECONDS
-                + (self._code.crawler.handler_timeout if self._code else 0.0),
+                timeout=settings.timeout + HANDLER_SECONDS + self._get_code_seconds(),
                 grace=GRACE_SECONDS,
                 until="done",
                 handle_signals=False,
@@ -94,6 +92,13 @@ class CrawlJob:
             if summary.stopped_by == "done":
                 await asyncio.to_thread(output.finish_indexes)
             return summary
+
+    def _get_code_seconds(self) -> float:
+        """Return the maximum time of one call of the user's code."""
+        if self._code is None:
+            return 0.0
+        crawler = self._code.crawler
+        return max(crawler.handler_timeout, crawler.start_timeout if crawler.start_handler else 0.0)
 
     @asynccontextmanager
     async def _open_lifespan(self) -> AsyncIterator[Any]:

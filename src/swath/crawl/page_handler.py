@@ -24,6 +24,7 @@ from swath.crawl.robots.cache import RobotsCache
 from swath.crawl.robots.gate import RobotsGate
 from swath.crawl.seeds import is_seed
 from swath.crawl.settings import CrawlSettings
+from swath.crawl.start import StartGate
 from swath.crawl.stats import CrawlStats
 
 BUDGET_RECHECK = 1.0  # seconds until a page over budget is claimed again: pages in flight may fail and not count
@@ -71,9 +72,14 @@ class PageHandler:
         self._processor = PageProcessor(
             settings, captures=captures, links=links, fallback=fallback, stats=stats, extractor=extractor
         )
+        self.start = StartGate(frontier, settings, facts=facts, links=links, extractor=extractor)
         self.pages_left: int | None = settings.max_pages  # how many more pages this process may start
 
     async def __call__(self, item: Item) -> Outcome:
+        if self.start.is_start(item):
+            return await self.start.run(item)
+        if not self.start.is_open:
+            await self.start.load()
         if self._robots.is_hop(item):
             return await self._robots.follow(item)
         if (excluded := self._links.find_exclusion(item)) is not None:

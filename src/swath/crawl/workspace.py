@@ -22,6 +22,7 @@ from swath.crawl.reopening import reopen_private
 from swath.crawl.seed_list import Seed
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.settings_file import find_changes, save_settings
+from swath.crawl.start import make_start_item
 
 NAME_FILE = "archive-name"
 MIN_ATTEMPTS = 5  # of an item in the frontier, in addition to the crawler's own --retries
@@ -83,10 +84,11 @@ async def _prepare(
     code: CrawlCode | None,
 ) -> Workspace:
     directory = settings.directory
+    has_start = code is not None and code.crawler.start_handler is not None
     with TemporaryFile("w+", dir=directory) as checked:
         changes = find_changes(settings)
         if discard is not None:
-            if not await seeds.check_seeds(settings, given, checked, report=report):
+            if not await seeds.check_seeds(settings, given, checked, report=report) and not has_start:
                 raise UsageError("--fresh starts over: give the URLs to start from, or --seeds")
             await discard()
         elif (directory / DISCARD_MARKER).exists():
@@ -101,7 +103,7 @@ async def _prepare(
             notes = check_code(code, known_code, out=settings.out, same=settings.same_code)
             changes = [*changes, *notes]
         if discard is None and not await seeds.check_seeds(settings, given, checked, report=report):
-            _check_without_seeds(settings, resumed)
+            _check_without_seeds(settings, resumed, has_start=has_start)
         if frontier is None:
             frontier = await stack.enter_async_context(
                 swath.open(settings.store_url, **_build_frontier_settings(settings))
@@ -131,6 +133,8 @@ async def _prepare(
         )
         save_settings(settings)  # first: a start that is killed while it queues seeds may be resumed
         added = await seeds.queue_seeds(frontier, settings, new, report=report)
+        if has_start:
+            await frontier.add(make_start_item())
     return Workspace(settings, frontier, added, changes, resumed)
 
 
@@ -236,7 +240,9 @@ def _refuse_orphans(directory: Path) -> None:
         )
 
 
-def _check_without_seeds(settings: CrawlSettings, resumed: bool) -> None:
+def _check_without_seeds(settings: CrawlSettings, resumed: bool, *, has_start: bool) -> None:
+    if has_start:
+        return
     if not resumed:
         raise UsageError("nothing to crawl: give URLs, or a file of URLs with --seeds")
     if settings.scope != "any" and not seeds.has_seeds(settings.directory):

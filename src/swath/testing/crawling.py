@@ -21,6 +21,7 @@ from swath.crawl.links import LinkFilter
 from swath.crawl.page_handler import PageHandler
 from swath.crawl.seeds import build_settings_scope
 from swath.crawl.settings import CrawlSettings
+from swath.crawl.start import make_start_item
 from swath.crawl.stats import CrawlStats
 from swath.crawl.urls import normalise
 
@@ -65,7 +66,7 @@ def crawl(
 
 async def _crawl(crawler: Crawler, pages: Mapping[str, Answer], seeds: Sequence[str], given: Any) -> CrawlResult:
     urls = [_normalise(seed) for seed in seeds]
-    if not urls:
+    if not urls and crawler.start_handler is None:
         raise UsageError("nothing to crawl: give seeds=, or URLs to Crawler()")
     settings = CrawlSettings(**{**crawler.settings, "out": "", "lane": "host"})
     fetcher = _Pages({_normalise(url): answer for url, answer in pages.items()})
@@ -85,8 +86,10 @@ async def _crawl(crawler: Crawler, pages: Mapping[str, Answer], seeds: Sequence[
         extractor = PageExtractor(crawler, state=opened if given is None else given)
         handler = PageHandler(frontier, settings, fetcher=fetcher, links=links, stats=stats, extractor=extractor)
         await frontier.add(swath.Item(url, lane_of(url), payload={"depth": 0}) for url in urls)
+        if crawler.start_handler is not None:
+            await frontier.add(make_start_item())
         try:
-            await _run(frontier, handler, output, clock, timeout=crawler.handler_timeout)
+            await _run(frontier, handler, output, clock, timeout=max(crawler.handler_timeout, crawler.start_timeout))
         finally:
             extractor.close()
         dead = [item async for item in frontier.dead()]

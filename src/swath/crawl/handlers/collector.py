@@ -34,9 +34,12 @@ class Collector:
         classes: dict[str, str],
         pipelines: Sequence[Pipeline] = (),
         keep_values: bool = False,
+        limit: int = MAX_BYTES,
+        purpose: str = "one page",
     ) -> None:
         """`find_name` returns the name of the handler that `to=` refers to, or raises InvalidYield. `classes` has the
-        full name of the class of each kind, and grows. `pipelines` are applied to each item in order."""
+        full name of the class of each kind, and grows. `pipelines` are applied to each item in order.
+        `limit` is the maximum size of everything, in bytes."""
         self.lines: list[ItemLine] = []  # the items as they are written
         self.values: list[Any] = []  # and as they were yielded, with `keep_values`
         self.requests: list[Request] = []  # with absolute URLs and names of handlers
@@ -47,6 +50,8 @@ class Collector:
         self._classes = classes
         self._pipelines = pipelines
         self._keep_values = keep_values
+        self._limit = limit
+        self._purpose = purpose
         self._size = 0
         fetched_at = format_time(page.fetched_at)
         self._visit = make_visit_id(page.url, fetched_at)
@@ -159,10 +164,10 @@ class Collector:
 
     def _count(self, size: int) -> None:
         self._size += size
-        if self._size > MAX_BYTES:
+        if self._size > self._limit:
             raise InvalidYield(
-                f"handler {self._handler.name} yielded more than {MAX_BYTES // 1_000_000} MB for one page: yield less, "
-                "or write files and yield their names"
+                f"handler {self._handler.name} yielded more than {self._limit // 1_000_000} MB for {self._purpose}: "
+                "yield less, or write files and yield their names"
             )
 
 

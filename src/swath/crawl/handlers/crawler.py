@@ -18,14 +18,19 @@ from swath.crawl.handlers.page import Page
 from swath.crawl.handlers.pipeline import Pipeline, make_pipeline
 from swath.crawl.handlers.registration import Handler, make_handler
 from swath.crawl.handlers.requests import Follow, Request, Target
+from swath.crawl.handlers.start import StartHandler, make_start
 from swath.crawl.settings import SETTINGS, CrawlSettings
 
 HANDLER_SECONDS: Final = 60.0
 PAGE_MEMORY: Final = 256_000_000
+START_SECONDS: Final = 600.0
 
 Yielded = ItemLike | Follow | Request
 Returned = AsyncIterator[Yielded] | Iterable[Yielded] | None | Awaitable[Iterable[Yielded] | None]
 HandlerFunction = TypeVar("HandlerFunction", bound=Callable[[Page], Returned])
+SeedLike = str | Request
+Started = AsyncIterator[SeedLike] | Iterable[SeedLike] | Awaitable[Iterable[SeedLike]]
+StartFunction = TypeVar("StartFunction", bound=Callable[..., Started])
 PipelineFunction = TypeVar("PipelineFunction", bound=Callable[..., ItemLike | None])
 
 _OF_A_RUN = ("run", "items")  # settings that a crawler cannot have
@@ -57,6 +62,7 @@ class Crawler:
         page_memory: int = PAGE_MEMORY,
         aliases: Mapping[str, str] | None = None,
         lifespan: LifespanFunction | None = None,
+        start_timeout: float = START_SECONDS,
         **settings: Any,
     ) -> None:
         """`settings` are those of `swath crawl`: `delay=1.0` is `--delay 1s`. Flags of the command replace them.
@@ -65,10 +71,13 @@ class Crawler:
         have more than `page_memory` bytes. `aliases` has the present name of handlers that were renamed.
 
         `lifespan` is an async context manager function. Each process opens it before its first page, and closes it
-        after its last one. Handlers find what it yields in `page.state`.
+        after its last one. Handlers find what it yields in `page.state`. `start_timeout` is the maximum time of the
+        function with `@crawler.start`.
         """
         if handler_timeout <= 0:
             raise InvalidSetting(f"handler_timeout={handler_timeout}: must be above 0")
+        if start_timeout <= 0:
+            raise InvalidSetting(f"start_timeout={start_timeout}: must be above 0")
         if page_memory <= 0:
             raise InvalidSetting(f"page_memory={page_memory}: must be above 0")
         _check_settings(settings)
@@ -77,6 +86,8 @@ class Crawler:
         self.handler_timeout: Final = handler_timeout
         self.page_memory: Final = page_memory
         self.aliases: Final = dict(aliases or {})
+        self.start_timeout: Final = start_timeout
+        self.start_handler: StartHandler | None = None
         self.lifespan: Final = lifespan
         self.open_lifespan: Final = None if lifespan is None else bind_lifespan(lifespan, self)
         self.pipelines: Final[list[Pipeline]] = []
@@ -133,6 +144,17 @@ class Crawler:
 
         return register
 
+    def start(self, function: StartFunction) -> StartFunction:
+        """Register a function that yields seeds: URLs, host names or Requests, in addition to those that are given.
+
+        It runs once in a crawl, in one process of the fleet, and its seeds are committed when it returns. They extend
+        the scope, except for a `Request(any_host=True)`. The function takes nothing, or what the lifespan yields.
+        """
+        if self.start_handler is not None:
+            raise UsageError(f"the crawler has two starts: {self.start_handler.name} and {function.__name__}")
+        self.start_handler = make_start(function)
+        return function
+
     def pipeline(self, function: PipelineFunction) -> PipelineFunction:
         """Register a function that gets every item, and returns it, another one, or None to drop it.
 
@@ -170,6 +192,8 @@ class Crawler:
         yield from (pipeline.function for pipeline in self.pipelines)
         if self.lifespan is not None:
             yield self.lifespan
+        if self.start_handler is not None and self.start_handler.original is not None:
+            yield self.start_handler.original
 
     def choose(self, url: str, *, status: int = 200, to: str | None = None) -> Handler | None:
         """Return the handler of a page; None if it has none."""

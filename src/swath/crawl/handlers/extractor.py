@@ -15,6 +15,7 @@ from swath.crawl.handlers.errors import HandlerTimeout, PageRetry
 from swath.crawl.handlers.page import Page
 from swath.crawl.handlers.registration import Handler
 from swath.crawl.handlers.requests import Request
+from swath.crawl.handlers.start import SeedCollector, StartHandler, make_start_page
 from swath.worker_threads import WorkerThreads
 
 log = logging.getLogger("swath.crawl")
@@ -75,12 +76,25 @@ class PageExtractor:
         collector = Collector(
             page, handler, find_name=crawler.find_name, classes=crawler.classes, pipelines=crawler.pipelines
         )
+        return await self._collect(handler, page, collector, size=size, limit=crawler.handler_timeout)
+
+    async def extract_seeds(self, start: StartHandler) -> tuple[Extraction, set[str]]:
+        """Call the start of the crawl. Return what it yields, and the URLs of seeds that had no scheme."""
+        page = make_start_page()
+        page.state = self._state
+        collector = SeedCollector(page, start, self.crawler)
+        extraction = await self._collect(start, page, collector, size=0, limit=self.crawler.start_timeout)
+        return extraction, collector.bare
+
+    async def _collect(
+        self, handler: Handler, page: Page, collector: Collector, *, size: int, limit: float
+    ) -> Extraction:
         self._bytes += size
         try:
             if handler.is_async:
-                await self._call_in_loop(handler, page, collector)
+                await self._call_in_loop(handler, page, collector, limit)
             else:
-                await self._call_in_thread(handler, page, collector, size)
+                await self._call_in_thread(handler, page, collector, size, limit)
         except PageRetry as retry:
             retry.reason = _make_storable(str(retry.reason)[:MAX_REASON_CHARS])
             return Extraction(handler.name, retry=retry)
@@ -91,8 +105,7 @@ class PageExtractor:
             self._bytes -= size
         return Extraction(handler.name, collector.lines, collector.requests)
 
-    async def _call_in_loop(self, handler: Handler, page: Page, collector: Collector) -> None:
-        limit = self.crawler.handler_timeout
+    async def _call_in_loop(self, handler: Handler, page: Page, collector: Collector, limit: float) -> None:
         scope = asyncio.timeout(limit)
         try:
             async with scope:
@@ -102,8 +115,9 @@ class PageExtractor:
                 raise  # the handler's own
             raise HandlerTimeout(f"the handler took longer than {limit:g} s") from None
 
-    async def _call_in_thread(self, handler: Handler, page: Page, collector: Collector, size: int) -> None:
-        limit = self.crawler.handler_timeout
+    async def _call_in_thread(
+        self, handler: Handler, page: Page, collector: Collector, size: int, limit: float
+    ) -> None:
         returned = self._threads.start(partial(_call, handler, page, collector))
         try:
             await asyncio.wait([returned], timeout=limit)
