@@ -1,6 +1,6 @@
 """A spider for the shops of the demo web that can kill its process: `KILL=point:number` names the moment.
 
-The points are `handler` (between two items of a page), `write` (items are on disk, but not settled), `settled` (settled
+`START=url url` makes the crawl start from code. The points are `start` (between two seeds), `handler` (between two items of a page), `write` (items are on disk, but not settled), `settled` (settled
 in the store, but this process does not know it yet) and `export` (the exported file is written, but not renamed yet).
 With `KILL=all:point:number` the whole process group dies, otherwise one process.
 """
@@ -30,6 +30,15 @@ class Book:
     rating: str
     category: str
     description: str
+
+
+if "START" in os.environ:
+
+    @crawler.start
+    def shops() -> Iterator[str]:
+        for url in os.environ["START"].split():
+            yield url
+            reach("start")
 
 
 @crawler.handler(r"/catalogue/")

@@ -34,12 +34,12 @@ def spawned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebProcess]:
         yield spawned
 
 
-def run(words: list[str], *, kill: str = "") -> tuple[int, str]:
+def run(words: list[str], *, kill: str = "", **variables: str) -> tuple[int, str]:
     """Run a crawl that kills itself at a point, in a process group of its own."""
     command = [sys.executable, "-m", "swath", *words]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        env=environment(KILL=kill),
+        env=environment(KILL=kill, **variables),
     )  # fmt: skip
     try:
         _, err = process.communicate(timeout=SECONDS)
@@ -117,3 +117,24 @@ def test_every_item_is_there_exactly_once(
     check_items(tmp_path / "out", tmp_path / "items.jsonl")
     committed = asyncio.run(read_frontier(tmp_path / "out", store))
     assert {path.name: path.stat().st_size for path in (tmp_path / "out").glob("*.gz")} == committed
+
+
+@pytest.mark.parametrize(("kind", "kills"), [("sqlite", ["all:start:2", "all:settled:1"]), ("postgres", ["start:2"])])
+def test_seeds_from_code_are_there_exactly_once(
+    kind: str, kills: Sequence[str], spawned: WebProcess, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Processes that die while they run the start, before and after its settlement."""
+    options = ["--run", "tests.crawl.handlers.shop_spider:crawler", "--items", str(tmp_path / "items.jsonl")]
+    options += ["--lease", "1s", "--processes", "2"]
+    if kind == "postgres":
+        database: str = request.getfixturevalue("database")
+        options += ["--store", f"{database}&schema=crawl" if "?" in database else f"{database}?schema=crawl"]
+    words = crawl_words(spawned, tmp_path / "out", *options)
+    start = " ".join(WEB.shop_seeds)
+    for kill in kills:
+        code, err = run(words, kill=kill, START=start)
+        assert code in (0, 1, -signal.SIGKILL), err
+        assert code == -signal.SIGKILL or "exited with code -9" in err
+    code, err = run(words, START=start)
+    assert code == 0, err
+    check_items(tmp_path / "out", tmp_path / "items.jsonl")
