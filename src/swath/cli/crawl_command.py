@@ -54,6 +54,11 @@ class CrawlCommand:
         quiet: bool,
     ) -> None:
         """`fresh` discards an earlier crawl, after the user has confirmed it or if `yes` is given."""
+        if settings.items is not None and code is not None and code.crawler.sink is not None:
+            raise UsageError(
+                f"--items {settings.items}: the items of {code.name} go to its sink; `swath extract --items` writes "
+                "those of archived pages to a file"
+            )
         self._settings = settings
         self._code = code
         self._fresh = fresh

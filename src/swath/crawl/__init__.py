@@ -19,7 +19,9 @@ if TYPE_CHECKING:
         NoMatch,
         PageRetry,
         PageTooComplex,
+        SinkFailed,
     )
+    from swath.crawl.handlers.items import ItemRecord
     from swath.crawl.handlers.page import Page
     from swath.crawl.handlers.requests import Follow, Request
     from swath.crawl.handlers.selection import Selection
@@ -30,6 +32,7 @@ __all__ = [
     "Follow",
     "InvalidSelector",
     "InvalidYield",
+    "ItemRecord",
     "LifespanFailed",
     "NoMatch",
     "Page",
@@ -37,13 +40,16 @@ __all__ = [
     "PageTooComplex",
     "Request",
     "Selection",
+    "SinkFailed",
 ]
 
 _MODULES = {
     **dict.fromkeys(("CheckResult", "Crawler"), "crawler"),
     **dict.fromkeys(
-        ("InvalidSelector", "InvalidYield", "LifespanFailed", "NoMatch", "PageRetry", "PageTooComplex"), "errors"
+        ("InvalidSelector", "InvalidYield", "LifespanFailed", "NoMatch", "PageRetry", "PageTooComplex", "SinkFailed"),
+        "errors",
     ),
+    "ItemRecord": "items",
     "Page": "page",
     **dict.fromkeys(("Follow", "Request"), "requests"),
     "Selection": "selection",

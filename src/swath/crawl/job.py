@@ -13,6 +13,7 @@ from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.handlers.code import CrawlCode, load_settings_code
 from swath.crawl.handlers.extractor import PageExtractor
 from swath.crawl.handlers.lifespan import Lifespan
+from swath.crawl.handlers.sink import ItemSink
 from swath.crawl.http.connect_to import ConnectTo
 from swath.crawl.http.fetcher import Fetcher
 from swath.crawl.http.resolver import Resolver
@@ -63,6 +64,7 @@ class CrawlJob:
         settings = self.settings
         workers = fd_limit.limit_workers(settings.workers).workers
         self.stats.workers = workers
+        sink = None if self._code is None or self._code.crawler.sink is None else ItemSink(self._code.crawler.sink)
         async with AsyncExitStack() as stack:
             stack.enter_context(collect_garbage_rarely())
             state = await stack.enter_async_context(self._open_lifespan())
@@ -71,24 +73,32 @@ class CrawlJob:
                 unique=workspace.get_output_name(settings.directory, self.number),
                 warc_size=settings.warc_size if settings.warc else None,
                 about=_describe(settings),
+                has_items=sink is None,
             )
             stack.callback(output.close)
             await asyncio.to_thread(output.restore, await self._frontier.outputs())
             handler = await self._make_handler(stack, workers, state)
             checks = asyncio.create_task(self._check_limits(handler))
             stack.callback(checks.cancel)
-            summary = await self._frontier.run(
-                handler,
-                workers=workers,
-                lease=settings.lease_seconds,
-                timeout=settings.timeout + HANDLER_SECONDS + self._get_code_seconds(),
-                grace=GRACE_SECONDS,
-                until="done",
-                handle_signals=False,
-                output=output,
-                stop=self.stop,
-                monitor=self.monitor,
-            )
+            try:
+                summary = await self._frontier.run(
+                    handler,
+                    workers=workers,
+                    lease=settings.lease_seconds,
+                    timeout=settings.timeout + HANDLER_SECONDS + self._get_code_seconds(),
+                    grace=GRACE_SECONDS,
+                    until="done",
+                    handle_signals=False,
+                    output=output,
+                    sink=None if sink is None else sink.get_writer(),
+                    on_refused=None if sink is None else handler.refuse_items,
+                    stop=self.stop,
+                    monitor=self.monitor,
+                )
+            except Exception as error:
+                if sink is None or (translated := sink.translate(error)) is error:
+                    raise
+                raise translated from error
             if summary.stopped_by == "done":
                 await asyncio.to_thread(output.finish_indexes)
             return summary
@@ -178,6 +188,7 @@ class CrawlJob:
             stats=self.stats,
             host_lanes=host_lanes,
             extractor=extractor,
+            has_sink=self._code is not None and self._code.crawler.sink is not None,
         )
 
     async def _check_limits(self, handler: PageHandler) -> None:

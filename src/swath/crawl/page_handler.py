@@ -5,8 +5,11 @@ address, the page budgets admit it, `RobotsGate` allows it, `PageFetcher` fetche
 parses it and calls the user's handler for it.
 """
 
+from collections.abc import Sequence
+
 from swath import Dead, Done, Frontier, Item, Outcome, Retry
 from swath.crawl.archive.capture import CaptureBuilder
+from swath.crawl.archive.record import Capture
 from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.fallback import Fallback, get_first_form
 from swath.crawl.frontier_clock import FrontierClock
@@ -43,8 +46,12 @@ class PageHandler:
         stats: CrawlStats,
         host_lanes: HostLanes | None = None,
         extractor: PageExtractor | None = None,
+        has_sink: bool = False,
     ) -> None:
-        """Pass `host_lanes` with `--lane ip` only, and `extractor` for a crawl with handlers."""
+        """Pass `host_lanes` with `--lane ip` only, and `extractor` for a crawl with handlers.
+
+        With `has_sink`, the outcome of a page has its extracted items as rows for the sink of the run.
+        """
         facts = FactBatcher(frontier)
         self._clock = FrontierClock(frontier)
         self._settings = settings
@@ -70,7 +77,13 @@ class PageHandler:
         self._fallback = fallback
         self._extractor = extractor
         self._processor = PageProcessor(
-            settings, captures=captures, links=links, fallback=fallback, stats=stats, extractor=extractor
+            settings,
+            captures=captures,
+            links=links,
+            fallback=fallback,
+            stats=stats,
+            extractor=extractor,
+            has_sink=has_sink,
         )
         self.start = StartGate(frontier, settings, facts=facts, links=links, extractor=extractor)
         self.pages_left: int | None = settings.max_pages  # how many more pages this process may start
@@ -90,6 +103,10 @@ class PageHandler:
         if isinstance(outcome, Dead | Retry) and is_seed(item):
             self._stats.record_seed_failure(get_first_form(item), outcome)
         return outcome
+
+    def refuse_items(self, item: Item, output: Sequence[Capture], message: str) -> Dead:
+        """Return the outcome of a page whose items the database has refused."""
+        return self._processor.refuse_items(item, output, message)
 
     async def _handle(self, item: Item) -> Outcome:
         if self._ip_lanes is not None:

@@ -5,13 +5,16 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from swath.testing.web import DemoBook, Web, WebProcess, list_books, spawn
@@ -70,6 +73,10 @@ def check_items(out: Path, exported: Path) -> None:
     assert sorted(item["_id"] for item in found["item"]) == sorted(
         f"{visit}-{number}" for visit in visits.values() for number in (1, 2)
     )
+    check_archive(out)
+
+
+def check_archive(out: Path) -> None:
     archived = {url for url in archived_urls(out) if not url.endswith("/robots.txt")}
     assert archived == {url for url in WEB.urls_to_archive() if "//shop" in url}
     check_records(out)
@@ -119,22 +126,38 @@ def test_every_item_is_there_exactly_once(
     assert {path.name: path.stat().st_size for path in (tmp_path / "out").glob("*.gz")} == committed
 
 
-@pytest.mark.parametrize(("kind", "kills"), [("sqlite", ["all:start:2", "all:settled:1"]), ("postgres", ["start:2"])])
-def test_seeds_from_code_are_there_exactly_once(
+@pytest.mark.parametrize(
+    ("kind", "kills"), [("sqlite", ["all:start:2", "all:settled:1", "all:sink:2"]), ("postgres", ["start:2", "sink:1"])]
+)
+def test_seeds_from_code_and_rows_of_a_sink_are_there_exactly_once(
     kind: str, kills: Sequence[str], spawned: WebProcess, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """Processes that die while they run the start, before and after its settlement."""
-    options = ["--run", "tests.crawl.handlers.shop_spider:crawler", "--items", str(tmp_path / "items.jsonl")]
-    options += ["--lease", "1s", "--processes", "2"]
+    options = ["--run", "tests.crawl.handlers.shop_spider:crawler", "--lease", "1s", "--processes", "2"]
+    database: str | None = None
     if kind == "postgres":
-        database: str = request.getfixturevalue("database")
+        database = request.getfixturevalue("database")
+        with psycopg.connect(database) as connection:
+            connection.execute("CREATE TABLE shop_item (id text, kind text, url text)")
         options += ["--store", f"{database}&schema=crawl" if "?" in database else f"{database}?schema=crawl"]
     words = crawl_words(spawned, tmp_path / "out", *options)
     start = " ".join(WEB.shop_seeds)
     for kill in kills:
-        code, err = run(words, kill=kill, START=start)
+        code, err = run(words, kill=kill, START=start, SINK=kind)
         assert code in (0, 1, -signal.SIGKILL), err
         assert code == -signal.SIGKILL or "exited with code -9" in err
-    code, err = run(words, START=start)
+    code, err = run(words, START=start, SINK=kind)
     assert code == 0, err
-    check_items(tmp_path / "out", tmp_path / "items.jsonl")
+    rows = read_rows(tmp_path / "out", database)
+    books = [book.url for book in list_books(WEB)]
+    assert sorted(url for _, item_kind, url in rows if item_kind == "Book") == sorted(books)
+    assert len({number for number, *_ in rows}) == len(rows) == 3 * len(books)
+    check_archive(tmp_path / "out")
+    assert not list((tmp_path / "out").glob("items-*"))
+
+
+def read_rows(out: Path, database: str | None) -> list[tuple[str, str, str]]:
+    if database is None:
+        with closing(sqlite3.connect(out / "frontier.db")) as file:
+            return file.execute("SELECT id, kind, url FROM shop_item").fetchall()
+    with psycopg.connect(database) as connection:
+        return connection.execute("SELECT id, kind, url FROM shop_item").fetchall()

@@ -31,8 +31,11 @@ _ITEMS_FILE = re.compile(rf"{ITEMS_PREFIX}(?P<kind>\w+)-\d{{17}}-\d+-(?P<unique>
 class CrawlOutput:
     """WARC files, page lists and extracted items in one directory. Only this process writes to them."""
 
-    def __init__(self, directory: Path, *, unique: str, warc_size: int | None, about: Mapping[str, str]) -> None:
-        """With `warc_size` None, pages are listed but not archived."""
+    def __init__(
+        self, directory: Path, *, unique: str, warc_size: int | None, about: Mapping[str, str], has_items: bool = True
+    ) -> None:
+        """With `warc_size` None, pages are listed but not archived. Without `has_items`, items are not written."""
+        self._has_items = has_items
         self._about = {"software": f"swath/{swath.__version__}", **about}
         pages = FileSeries("pages", "pages", unique, ".jsonl.gz", PAGES_SIZE)
         series = [pages]
@@ -127,7 +130,8 @@ class CrawlOutput:
             lines.append(format_page_line(page))
         if lines:
             self._files.append("pages", [igzip.compress(b"".join(lines), compresslevel=1)])
-        self._append_items([item for capture in captures for item in capture.items])
+        if self._has_items:
+            self._append_items([item for capture in captures for item in capture.items])
 
     def _append_items(self, items: Sequence[ItemLine]) -> None:
         """Append extracted items to the files of their kinds, in order."""

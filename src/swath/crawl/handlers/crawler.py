@@ -18,6 +18,7 @@ from swath.crawl.handlers.page import Page
 from swath.crawl.handlers.pipeline import Pipeline, make_pipeline
 from swath.crawl.handlers.registration import Handler, make_handler
 from swath.crawl.handlers.requests import Follow, Request, Target
+from swath.crawl.handlers.sink import SinkFunction, check_sink
 from swath.crawl.handlers.start import StartHandler, make_start
 from swath.crawl.settings import SETTINGS, CrawlSettings
 
@@ -63,6 +64,7 @@ class Crawler:
         aliases: Mapping[str, str] | None = None,
         lifespan: LifespanFunction | None = None,
         start_timeout: float = START_SECONDS,
+        sink: SinkFunction | None = None,
         **settings: Any,
     ) -> None:
         """`settings` are those of `swath crawl`: `delay=1.0` is `--delay 1s`. Flags of the command replace them.
@@ -73,6 +75,9 @@ class Crawler:
         `lifespan` is an async context manager function. Each process opens it before its first page, and closes it
         after its last one. Handlers find what it yields in `page.state`. `start_timeout` is the maximum time of the
         function with `@crawler.start`.
+
+        `sink` is a function of a connection and items. It writes the items to a table of the database that holds the
+        frontier, in the transaction that settles their pages. The items are then not written to files.
         """
         if handler_timeout <= 0:
             raise InvalidSetting(f"handler_timeout={handler_timeout}: must be above 0")
@@ -86,6 +91,9 @@ class Crawler:
         self.handler_timeout: Final = handler_timeout
         self.page_memory: Final = page_memory
         self.aliases: Final = dict(aliases or {})
+        if sink is not None:
+            check_sink(sink)
+        self.sink: Final = sink
         self.start_timeout: Final = start_timeout
         self.start_handler: StartHandler | None = None
         self.lifespan: Final = lifespan
@@ -192,6 +200,8 @@ class Crawler:
         yield from (pipeline.function for pipeline in self.pipelines)
         if self.lifespan is not None:
             yield self.lifespan
+        if self.sink is not None:
+            yield self.sink
         if self.start_handler is not None and self.start_handler.original is not None:
             yield self.start_handler.original
 
