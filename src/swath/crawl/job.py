@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import swath
 from swath import Frontier, RunMonitor, Status, Stop, Summary, lease_clock
@@ -27,6 +27,9 @@ from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
 from swath.gc_tuning import collect_garbage_rarely
 
+if TYPE_CHECKING:
+    from swath.crawl.stream import Backlog
+
 CHECK_SECONDS = 0.5  # between checks of --max-pages and --max-duration
 GRACE_SECONDS = 5.0  # for pages in flight, after a stop was requested; the run ends at most STOP_SECONDS later
 HANDLER_SECONDS = 60.0  # for parsing and store calls, in addition to the fetcher's timeout
@@ -47,8 +50,11 @@ class CrawlJob:
         number: int = 0,
         stop: Stop | None = None,
         code: CrawlCode | None = None,
+        backlog: "Backlog | None" = None,
     ) -> None:
-        """Pass `code` for a crawl with handlers, or it is imported."""
+        """Pass `code` for a crawl with handlers, or it is imported. `backlog` gets items after their commit."""
+        self._backlog = backlog
+        self.lifespan_failure: str | None = None  # why the lifespan of the crawler failed after it was opened
         self.settings = settings
         self.number = number
         self.stop = stop or Stop()
@@ -74,6 +80,7 @@ class CrawlJob:
                 warc_size=settings.warc_size if settings.warc else None,
                 about=_describe(settings),
                 has_items=sink is None,
+                on_committed=None if self._backlog is None else self._backlog.add,
             )
             stack.callback(output.close)
             await asyncio.to_thread(output.restore, await self._frontier.outputs())
@@ -141,6 +148,7 @@ class CrawlJob:
             yield state
         finally:
             await lifespan.close()
+            self.lifespan_failure = lifespan.failure
             if lifespan.failure is not None:
                 self.stats.errors[LIFESPAN] += 1
 
@@ -188,6 +196,7 @@ class CrawlJob:
             stats=self.stats,
             host_lanes=host_lanes,
             extractor=extractor,
+            backlog=self._backlog,
             has_sink=self._code is not None and self._code.crawler.sink is not None,
         )
 

@@ -6,6 +6,7 @@ parses it and calls the user's handler for it.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from swath import Dead, Done, Frontier, Item, Outcome, Retry
 from swath.crawl.archive.capture import CaptureBuilder
@@ -30,6 +31,9 @@ from swath.crawl.settings import CrawlSettings
 from swath.crawl.start import StartGate
 from swath.crawl.stats import CrawlStats
 
+if TYPE_CHECKING:
+    from swath.crawl.stream import Backlog
+
 BUDGET_RECHECK = 1.0  # seconds until a page over budget is claimed again: pages in flight may fail and not count
 
 
@@ -47,10 +51,12 @@ class PageHandler:
         host_lanes: HostLanes | None = None,
         extractor: PageExtractor | None = None,
         has_sink: bool = False,
+        backlog: "Backlog | None" = None,
     ) -> None:
         """Pass `host_lanes` with `--lane ip` only, and `extractor` for a crawl with handlers.
 
-        With `has_sink`, the outcome of a page has its extracted items as rows for the sink of the run.
+        With `has_sink`, the outcome of a page has its extracted items as rows for the sink of the run. No page is
+        fetched while `backlog` is full.
         """
         facts = FactBatcher(frontier)
         self._clock = FrontierClock(frontier)
@@ -76,6 +82,7 @@ class PageHandler:
         )
         self._fallback = fallback
         self._extractor = extractor
+        self._backlog = backlog
         self._processor = PageProcessor(
             settings,
             captures=captures,
@@ -115,6 +122,9 @@ class PageHandler:
             self._ip_lanes.remember(item)
         if self._extractor is not None and self._extractor.is_full:
             return item.release(started=False, after=BUDGET_RECHECK)
+        if self._backlog is not None and self._backlog.is_full:
+            await self._backlog.wait_for_room()
+            return item.release(started=False)  # the pace of its lane begins anew
         if self.pages_left is not None:
             if self.pages_left <= 0:
                 return item.release(started=False, after=BUDGET_RECHECK)

@@ -14,6 +14,7 @@ import pytest
 
 import swath
 from swath import Stop
+from swath.cli.crawl_command import CrawlCommand
 from swath.cli.extract_command import ExtractCommand
 from swath.core.errors import UsageError
 from swath.crawl import Crawler, LifespanFailed, Page
@@ -24,7 +25,7 @@ from swath.crawl.seeds import read_seeds
 from swath.crawl.workspace import open_workspace
 from swath.testing import crawl
 from tests.crawl.driving import environment
-from tests.crawl.handlers.running import make_settings, read_examples, run
+from tests.crawl.handlers.running import make_settings, read_examples, run, serving_pages
 
 A = "http://a.example"
 REACHABLE = bool(os.environ.get("NEVER"))
@@ -172,9 +173,13 @@ async def test_an_error_at_the_end_is_reported_after_the_last_settlement(tmp_pat
         yield []
         raise OSError("cannot flush")
 
-    done = await run(make_crawler(opened), PAGES, tmp_path)
+    done = await run(make_crawler(opened), PAGES, tmp_path / "job")
     assert (done.summary.stopped_by, done.summary.done) == ("done", 2)
     assert done.stats.errors == {"lifespan": 1}
+    loaded = CrawlCode("shop:crawler", make_crawler(opened), "1")
+    async with serving_pages(PAGES) as (connect_to, _):
+        settings = make_settings(tmp_path / "command", connect_to=(connect_to,))
+        assert await CrawlCommand(settings, code=loaded, json=True, quiet=True).run([A], None) == 1
 
 
 async def test_one_that_fails_during_the_crawl_stops_it(tmp_path: Path) -> None:

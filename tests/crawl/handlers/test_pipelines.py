@@ -11,7 +11,7 @@ import pytest
 
 from swath.core.errors import UsageError
 from swath.crawl import Crawler, InvalidYield, Page
-from swath.crawl.handlers.code import _hash_sources
+from swath.crawl.handlers.code import hash_sources
 from swath.testing import crawl
 from tests.crawl.handlers.books import Book
 from tests.crawl.handlers.running import read_examples, run
@@ -160,7 +160,7 @@ def keep(item: Any) -> Any:
 def test_their_source_belongs_to_the_code() -> None:
     plain, changed = Crawler(), Crawler()
     changed.pipeline(keep)
-    assert _hash_sources(plain) != _hash_sources(changed)
+    assert hash_sources(plain) != hash_sources(changed)
 
 
 def test_the_documentation_shows_one() -> None:

@@ -55,10 +55,10 @@ def load_code(name: str) -> CrawlCode:
     crawler = _provided.get(name)
     if crawler is None:
         crawler = make_crawler(import_object(name, flag=FLAG, example="books:crawler"), name=f"{FLAG} {name}")
-    return CrawlCode(name, crawler, _hash_sources(crawler))
+    return CrawlCode(name, crawler, hash_sources(crawler))
 
 
-def _hash_sources(crawler: Crawler) -> str:
+def hash_sources(crawler: Crawler) -> str:
     """Return a hash over the modules that define the functions of a crawler."""
     modules = {getattr(function, "__module__", None) for function in crawler.list_functions()}
     files = {getattr(sys.modules.get(module or ""), "__file__", None) for module in modules}

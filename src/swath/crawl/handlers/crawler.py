@@ -3,7 +3,7 @@
 import asyncio
 import re
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeVar
 from swath import InvalidSetting, UsageError
 from swath.crawl.handlers.collector import Collector
 from swath.crawl.handlers.errors import InvalidYield
-from swath.crawl.handlers.items import ItemLike
+from swath.crawl.handlers.items import ItemLike, ItemRecord
 from swath.crawl.handlers.lifespan import LifespanFunction, bind_lifespan
 from swath.crawl.handlers.page import Page
 from swath.crawl.handlers.pipeline import Pipeline, make_pipeline
@@ -253,6 +253,18 @@ class Crawler:
         else:
             collector.collect(handler.function(page))
         return CheckResult(handler.name, collector.values, collector.requests)
+
+    def stream(self, *seeds: str, **settings: Any) -> AsyncGenerator[ItemRecord, None]:
+        """Run the crawl in the caller's event loop, and yield each item after its page is committed.
+
+        `settings` replace those of the crawler; `seeds` replace its URLs. If the caller takes items slowly, no page is
+        fetched meanwhile. Leaving the loop stops the crawl; it continues when `stream` is called again.
+        """
+        from swath.crawl.stream import stream_items  # it imports this module
+
+        _check_settings(settings)
+        given = {name: tuple(one) if isinstance(one, list) else one for name, one in settings.items()}
+        return stream_items(self, seeds or self.seeds, given)
 
     def run(self, arguments: Sequence[str] | None = None) -> int:
         """Run `swath crawl` with this crawler, and return its exit code.
