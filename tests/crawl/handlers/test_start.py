@@ -191,7 +191,11 @@ async def test_another_process_learns_the_seeds_before_it_handles_their_pages(
     settings = make_settings(tmp_path, robots=False)
     async with open_workspace(settings, read_seeds([f"{A}/"]), code=code) as workspace:
         frontier = workspace.frontier
-        actor = Actor(lambda url: answered(url, 200, b"<a href=/x>x</a>", content_type="text/html"))
+        actor = Actor(
+            lambda url: answered(
+                url, 200, b"<a href=/x>x</a><a href=http://c.example/3>3</a>", content_type="text/html"
+            )
+        )
         first, second = (make_handler(frontier, settings, actor, crawler) for _ in range(2))
         claim = await frontier.claim()
         assert claim is not None
@@ -205,7 +209,7 @@ async def test_another_process_learns_the_seeds_before_it_handles_their_pages(
         page = next(item for item in found.items if item.key == f"{B}/list")
         outcome = await second(page)
         assert isinstance(outcome, swath.Done)
-        assert [getattr(new, "key", new) for new in outcome.discovered] == [f"{B}/x"]
+        assert [getattr(new, "key", new) for new in outcome.discovered] == [f"{B}/x", f"{C}/3"]  # that was out of scope
         assert is_open(second)
         explained = await explain_in_crawl(frontier, f"{B}/unknown")
         assert explained.data == {"refused": "unlinked"}
