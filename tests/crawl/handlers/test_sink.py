@@ -13,6 +13,7 @@ import swath
 from swath import UsageError
 from swath.cli.crawl_command import CrawlCommand
 from swath.crawl import Crawler, ItemRecord, Page, SinkFailed
+from swath.crawl.discard import discard_crawl
 from swath.crawl.handlers.code import CrawlCode
 from swath.testing import crawl
 from tests.crawl.archives import archived_urls
@@ -132,6 +133,13 @@ async def test_a_plain_sink_that_returns_an_awaitable_is_explained(table: Table,
 
     with pytest.raises(SinkFailed, match="define it with `async def`"):
         await run(make_crawler(forgets), PAGES, tmp_path, store=table.store)
+
+
+async def test_a_discarded_crawl_leaves_the_table(table: Table, tmp_path: Path) -> None:
+    crawler = make_crawler(table.sink)
+    await run(crawler, {f"{A}/": PAGES[f"{A}/"]}, tmp_path, store=table.store)
+    await discard_crawl(make_settings(tmp_path, store=table.store))
+    assert [title for _, title, *_ in table.read()] == ["A"]
 
 
 def test_an_item_file_beside_a_sink_is_refused(tmp_path: Path) -> None:

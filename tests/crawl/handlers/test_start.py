@@ -225,6 +225,25 @@ def make_handler(frontier: swath.Frontier, settings: Any, actor: Actor, crawler:
     return handler_on(frontier, settings, actor, scope=load_scope(settings), extractor=PageExtractor(crawler))
 
 
+async def test_a_machine_that_joins_needs_the_given_seeds_only(tmp_path: Path) -> None:
+    code = CrawlCode("shop:crawler", make_crawler(lambda_start(f"{B}/list")), "1")
+
+    async def begin(machine: str, store: str, *urls: str) -> None:
+        settings = make_settings(tmp_path / machine, store=f"sqlite:///{tmp_path}/{store}.db")
+        async with open_workspace(settings, read_seeds(urls), code=code):
+            pass
+
+    await begin("first", "seeds", f"{A}/")
+    with pytest.raises(UsageError, match="has no seeds, which define the scope: give a machine that joins a crawl"):
+        await begin("second", "seeds")
+    await begin("second", "seeds", f"{A}/")
+    await begin("third", "start")
+    await begin("fourth", "start")
+    await begin("fourth", "start", f"{A}/")
+    with pytest.raises(UsageError, match="has no seeds, which define the scope"):
+        await begin("third", "start")
+
+
 async def test_code_that_lost_its_start_says_so(tmp_path: Path) -> None:
     crawler = make_crawler(lambda_start(f"{B}/list"))
     crawler.start_handler = None

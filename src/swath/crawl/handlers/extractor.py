@@ -148,8 +148,9 @@ class PageExtractor:
         kind = (handler.name, name, place)
         if kind not in self._logged and len(self._logged) < MAX_KINDS:
             self._logged.add(kind)
+            where = "the start of the crawl" if isinstance(handler, StartHandler) else f"page {page.url}"
             log.warning(
-                "handler %s; page %s; more failures of this kind are only counted\n%s", reason, page.url, trace.rstrip()
+                "handler %s; %s; more failures of this kind are only counted\n%s", reason, where, trace.rstrip()
             )
         return HandlerFailure(reason, trace)
 
