@@ -27,6 +27,7 @@ from swath.crawl.discard import discard_crawl, read_contents
 from swath.crawl.failed_pages import retry_failed_pages
 from swath.crawl.fleet import ChildFailed, Fleet
 from swath.crawl.handlers.code import CrawlCode
+from swath.crawl.handlers.lifespan import leave_process
 from swath.crawl.job import GRACE_SECONDS, LIFESPAN, count_pages
 from swath.crawl.preflight import check_settings
 from swath.crawl.seed_list import Seed
@@ -98,7 +99,10 @@ class CrawlCommand:
                         stopped_by = await self._crawl(fleet)
                     except ChildFailed:
                         stopped_by = FAILED
-            return await self._finish(frontier, fleet, stopped_by, time.monotonic() - began)
+            code = await self._finish(frontier, fleet, stopped_by, time.monotonic() - began)
+        if fleet.lifespan_hangs:
+            leave_process(code)
+        return code
 
     async def _load(self, stack: AsyncExitStack, given: AsyncIterator[Seed]) -> Workspace | None:
         """Open the workspace and queue the seeds; return None if a signal stopped that."""

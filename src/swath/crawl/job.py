@@ -51,8 +51,14 @@ class CrawlJob:
         stop: Stop | None = None,
         code: CrawlCode | None = None,
         backlog: "Backlog | None" = None,
+        owns_process: bool = False,
     ) -> None:
-        """Pass `code` for a crawl with handlers, or it is imported. `backlog` gets items after their commit."""
+        """Pass `code` for a crawl with handlers, or it is imported. `backlog` gets items after their commit.
+
+        With `owns_process`, the process exits if the lifespan of the crawler blocks it at the end.
+        """
+        self._owns_process = owns_process
+        self.lifespan_hangs = False  # the caller should use `leave_process` after its last step
         self._backlog = backlog
         self.lifespan_failure: str | None = None  # why the lifespan of the crawler failed after it was opened
         self.settings = settings
@@ -123,7 +129,12 @@ class CrawlJob:
         if self._code is None or (open_state := self._code.crawler.open_lifespan) is None:
             yield None
             return
-        lifespan = Lifespan(open_state, name=self._code.name, on_failure=lambda: self.stop.request(LIFESPAN))
+        lifespan = Lifespan(
+            open_state,
+            name=self._code.name,
+            on_failure=lambda: self.stop.request(LIFESPAN),
+            owns_process=self._owns_process,
+        )
         opening = asyncio.create_task(lifespan.open())
 
         def cancel() -> None:
@@ -148,7 +159,7 @@ class CrawlJob:
             yield state
         finally:
             await lifespan.close()
-            self.lifespan_failure = lifespan.failure
+            self.lifespan_failure, self.lifespan_hangs = lifespan.failure, lifespan.hangs
             if lifespan.failure is not None:
                 self.stats.errors[LIFESPAN] += 1
 

@@ -109,16 +109,58 @@ def page(page):
 """
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
-def test_the_command_says_so_and_exits_with_2(processes: str, tmp_path: Path) -> None:
+def test_the_command_says_so_and_exits_with_2(tmp_path: Path) -> None:
     (tmp_path / "spider.py").write_text(SPIDER)
-    words = [sys.executable, "-m", "swath", "crawl", "--run", "spider:crawler", "--processes", processes]
+    words = [sys.executable, "-m", "swath", "crawl", "--run", "spider:crawler", "--processes", "2"]
     ran = subprocess.run(
         words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False, env=environment()
     )
     assert ran.returncode == 2
     assert ran.stderr.endswith("failed before the first page: ConnectionError: no database\n")
-    assert ran.stderr.count("Traceback") == int(processes)
+    assert ran.stderr.count("Traceback") == 2
+
+
+HANGING = """
+import asyncio, sys, time
+from contextlib import asynccontextmanager
+from swath.crawl import Crawler
+from swath.crawl.handlers import lifespan
+
+lifespan.CLOSE_SECONDS = lifespan.CANCEL_SECONDS = lifespan.BLOCKED_SECONDS = 0.1
+
+@asynccontextmanager
+async def connect():
+    yield
+    CLOSE
+
+crawler = Crawler("http://127.0.0.1:65500/", lifespan=connect, allow_private=True, retries=0, delay=0.0)
+
+@crawler.default()
+def page(page):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("close", "processes", "message"),
+    [
+        ("await asyncio.to_thread(time.sleep, 10_000)", "1", "was not closed within 0.1 s: it was cancelled"),
+        ("await asyncio.to_thread(time.sleep, 10_000)", "2", "was not closed within 0.1 s: it was cancelled"),
+        ("time.sleep(10_000)", "1", "blocks the process: it exits"),
+    ],
+)
+def test_one_that_hangs_at_the_end_does_not_hang_the_process(
+    close: str, processes: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "spider.py").write_text(HANGING.replace("CLOSE\n", f"{close}\n"))
+    words = [sys.executable, "-m", "swath", "crawl", "--run", "spider:crawler", "--processes", processes]
+    ran = subprocess.run(
+        words, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False, env=environment()
+    )
+    assert ran.returncode == 1
+    assert f"the lifespan of spider:crawler {message}" in ran.stderr
+    if "cancelled" in message:
+        assert ran.stdout.startswith("result\tnothing was fetched")
 
 
 async def crawl_until(tmp_path: Path, crawler: Crawler, stop: Stop, opening: asyncio.Event) -> swath.Summary:

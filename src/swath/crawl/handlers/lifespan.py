@@ -3,10 +3,13 @@
 import asyncio
 import inspect
 import logging
+import os
+import sys
+import threading
 import traceback
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Final
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any, Final, NoReturn
 
 from swath import SwathError, UsageError
 from swath.crawl.handlers.errors import LifespanFailed
@@ -15,6 +18,7 @@ log = logging.getLogger("swath.crawl")
 
 CLOSE_SECONDS: Final = 10.0  # for a lifespan to close what it opened
 CANCEL_SECONDS: Final = 1.0  # for one that was cancelled because it took longer
+BLOCKED_SECONDS: Final = 5.0  # after both, for one that blocks the event loop
 
 LifespanFunction = Callable[..., AbstractAsyncContextManager[Any]]  # takes the crawler, or nothing
 OpenState = Callable[[], AbstractAsyncContextManager[Any]]
@@ -39,9 +43,16 @@ def bind_lifespan(function: LifespanFunction, crawler: object) -> OpenState:
 class Lifespan:
     """An open lifespan. One task opens and closes it, which task groups and timeouts within it need."""
 
-    def __init__(self, open_state: OpenState, *, name: str, on_failure: Callable[[], None]) -> None:
-        """`on_failure` is called if the lifespan fails before it is closed, such as in a task group of its own."""
+    def __init__(
+        self, open_state: OpenState, *, name: str, on_failure: Callable[[], None], owns_process: bool = False
+    ) -> None:
+        """`on_failure` is called if the lifespan fails before it is closed, such as in a task group of its own.
+
+        With `owns_process`, the process exits if the lifespan blocks the event loop while it is closed.
+        """
         loop = asyncio.get_running_loop()
+        self.hangs = False  # it was not closed in time, so threads of it may keep the process alive
+        self._owns_process = owns_process
         self.failure: str | None = None  # why it failed after it was opened
         self._open_state = open_state
         self._name = name
@@ -92,11 +103,21 @@ class Lifespan:
 
     async def close(self) -> None:
         """Close the lifespan. If it takes too long, cancel it; if it ignores that, leave it behind."""
+        watchdog = threading.Timer(CLOSE_SECONDS + CANCEL_SECONDS + BLOCKED_SECONDS, self._leave_blocked)
+        watchdog.daemon = True
+        if self._owns_process:
+            watchdog.start()
         self._closing.set()
         await asyncio.wait([self._task], timeout=CLOSE_SECONDS)
+        watchdog.cancel()
         if not self._task.done():
+            self.hangs = True
             self._fail(f"the lifespan of {self._name} was not closed within {CLOSE_SECONDS:g} s: it was cancelled")
             await self._cancel()
+
+    def _leave_blocked(self) -> None:
+        log.error("the lifespan of %s blocks the process: it exits. Every page that was handled is settled", self._name)
+        leave_process(1)
 
     async def _cancel(self) -> None:
         self._task.cancel()
@@ -104,6 +125,14 @@ class Lifespan:
         if not self._task.done():  # otherwise the end of the event loop would wait for it
             asyncio.tasks._unregister_task(self._task)  # the hook that asyncio documents for task implementations
             self._task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+def leave_process(code: int) -> NoReturn:
+    """Exit without waiting for threads, which the end of the event loop and of the interpreter would do."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 @asynccontextmanager
