@@ -160,7 +160,7 @@ def test_one_that_hangs_at_the_end_does_not_hang_the_process(
     assert ran.returncode == 1
     assert f"the lifespan of spider:crawler {message}" in ran.stderr
     if "cancelled" in message:
-        assert ran.stdout.startswith("result\tnothing was fetched")
+        assert "result\tnothing was fetched" in ran.stdout
 
 
 async def crawl_until(tmp_path: Path, crawler: Crawler, stop: Stop, opening: asyncio.Event) -> swath.Summary:
