@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from swath.crawl.handlers.page import Page
     from swath.crawl.handlers.requests import Follow, Request
     from swath.crawl.handlers.selection import Selection
+    from swath.crawl.handlers.xpath import XPathSelection
 
 __all__ = [
     "CheckResult",
@@ -41,6 +42,7 @@ __all__ = [
     "Request",
     "Selection",
     "SinkFailed",
+    "XPathSelection",
 ]
 
 _MODULES = {
@@ -53,6 +55,7 @@ _MODULES = {
     "Page": "page",
     **dict.fromkeys(("Follow", "Request"), "requests"),
     "Selection": "selection",
+    "XPathSelection": "xpath",
 }
 
 

@@ -85,6 +85,7 @@ class PageHandler:
         self._backlog = backlog
         self._processor = PageProcessor(
             settings,
+            facts=facts,
             captures=captures,
             links=links,
             fallback=fallback,

@@ -101,6 +101,11 @@ async def serving_pages(answers: Mapping[str, Answer]) -> AsyncIterator[tuple[st
         yield f"::127.0.0.1:{server.port}", order
 
 
+async def read_dead(out: Path, store: str | None = None) -> list[DeadItem]:
+    async with swath.open(make_settings(out, store=store).store_url, create=False) as frontier:
+        return [item async for item in frontier.dead()]
+
+
 async def read_frontier(out: Path, store: str | None = None) -> Mapping[str, int]:
     async with swath.open(make_settings(out, store=store).store_url, create=False) as frontier:
         return await frontier.outputs()

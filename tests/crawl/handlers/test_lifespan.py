@@ -262,7 +262,7 @@ def test_extract_opens_it(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     asyncio.run(run(crawler, PAGES, tmp_path))
     monkeypatch.setitem(code._provided, "shop:crawler", crawler)
     command = ExtractCommand(
-        str(tmp_path), None, run="shop:crawler", select=[], items=None, failed=False, handler=None, all_visits=False
+        str(tmp_path), None, run="shop:crawler", select=[], items=None, handler=None, all_visits=False
     )
     assert asyncio.run(command.run()) == 0
     assert sorted(re.findall(r'"seen":\s*(\d)', capsys.readouterr().out)) == ["2", "3"]

@@ -15,6 +15,7 @@ from swath.cli.crawl_command import CrawlCommand
 from swath.crawl import Crawler, ItemRecord, Page, SinkFailed
 from swath.crawl.discard import discard_crawl
 from swath.crawl.handlers.code import CrawlCode
+from swath.crawl.repair import CrawlRepair
 from swath.testing import crawl
 from tests.crawl.archives import archived_urls
 from tests.crawl.handlers.books import Book
@@ -140,6 +141,13 @@ async def test_a_discarded_crawl_leaves_the_table(table: Table, tmp_path: Path) 
     await run(crawler, {f"{A}/": PAGES[f"{A}/"]}, tmp_path, store=table.store)
     await discard_crawl(make_settings(tmp_path, store=table.store))
     assert [title for _, title, *_ in table.read()] == ["A"]
+
+
+async def test_a_repair_of_a_crawl_with_a_sink_is_refused(tmp_path: Path) -> None:
+    async with swath.open("memory:") as frontier:
+        repair = CrawlRepair(make_settings(tmp_path), frontier, CrawlCode("shop:crawler", make_crawler(print), "1"))
+        with pytest.raises(UsageError, match="the items of shop:crawler go to its sink, which a repair does not fill"):
+            await repair.run(lambda page: True)
 
 
 def test_an_item_file_beside_a_sink_is_refused(tmp_path: Path) -> None:

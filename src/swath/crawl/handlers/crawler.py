@@ -100,7 +100,7 @@ class Crawler:
         self.open_lifespan: Final = None if lifespan is None else bind_lifespan(lifespan, self)
         self.pipelines: Final[list[Pipeline]] = []
         self.handlers: Final[dict[str, Handler]] = {}
-        self.classes: Final[dict[str, str]] = {}  # the full name of the class of each kind of items so far
+        self.classes: Final[dict[str, type]] = {}  # the class of each kind of items so far
         self._patterns: list[tuple[re.Pattern[str], Handler]] = []
         self._default: Handler | None = None
         self._error: Handler | None = None
