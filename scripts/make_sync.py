@@ -66,7 +66,7 @@ BODIES = {
 }
 # Arguments that the sync API does not have; their paragraphs in docstrings are removed as well. Without a loop, a claim
 # is settled in the caller's transaction.
-OMITTED = {("Frontier", "run"): ["transaction", "stop", "sink"]}
+OMITTED = {("Frontier", "run"): ["transaction", "stop", "sink", "on_refused"]}
 # Replacements in docstrings.
 REPLACED = {
     ("Frontier", "add"): (

@@ -58,7 +58,7 @@ from swath.core.validation import (
 )
 from swath.runner.execution import Handler, Transaction
 from swath.runner.monitor import RunMonitor
-from swath.runner.output import Output, Sink
+from swath.runner.output import OnRefused, Output, Sink
 from swath.runner.run import Summary, Until, run
 from swath.runner.shutdown import Stop
 
@@ -169,6 +169,7 @@ class Frontier:
         until: Until = "done",
         output: Output | None = None,
         sink: Sink | None = None,
+        on_refused: OnRefused | None = None,
         transaction: Transaction | None = None,
         handle_signals: bool = True,
         stop: Stop | None = None,
@@ -198,8 +199,8 @@ class Frontier:
         frontier's own database for a group of outcomes, calls `sink(connection, rows)` with all their rows in order,
         settles the outcomes and commits, so that rows and outcomes commit together (INV-5). The connection is a
         psycopg.AsyncConnection, or an sqlite3.Connection on the same file; a plain function is called in a thread. A
-        row that the database refuses makes its own item dead, with the database's message as the reason. Any other
-        exception that the sink raises ends the run.
+        row that the database refuses makes its own item dead, with the database's message as the reason, or with the
+        outcome that `on_refused(item, output, message)` returns. Any other exception that the sink raises ends the run.
 
         With `transaction`, a function that opens a transaction on the frontier's own database and returns an async
         context manager, the handler gets the connection as a second argument. Its writes and its outcome commit
@@ -221,6 +222,7 @@ class Frontier:
             until=until,
             output=output,
             sink=sink,
+            on_refused=on_refused,
             transaction=transaction,
             handle_signals=handle_signals,
             stop=stop,

@@ -9,6 +9,7 @@ import swath
 from swath import Store
 from swath.claim import Claim
 from swath.core.item import Outcome, Retry, Split
+from swath.crawl.handlers.extractor import PageExtractor
 from swath.crawl.http.response import Headers, Response, make_failure
 from swath.crawl.ip_lanes import HostLanes
 from swath.crawl.lanes import get_lane_namer
@@ -56,13 +57,24 @@ async def handling(
         yield frontier, handler_on(frontier, settings, actor), actor
 
 
-def handler_on(frontier: Frontier, settings: CrawlSettings, actor: Actor) -> PageHandler:
+def handler_on(
+    frontier: Frontier,
+    settings: CrawlSettings,
+    actor: Actor,
+    *,
+    scope: Scope | None = None,
+    extractor: PageExtractor | None = None,
+) -> PageHandler:
     """Return the page handler of one process."""
     stats = CrawlStats()
     host_lanes = HostLanes() if settings.lane == "ip" else None
     lane_of = get_lane_namer(settings.lane) if host_lanes is None else host_lanes.lane_of
-    links = LinkFilter(frontier, Scope(), lane_of=lane_of, strip_tracking=False, year=2026, refused=stats.refused)
-    return PageHandler(frontier, settings, fetcher=actor, links=links, stats=stats, host_lanes=host_lanes)
+    links = LinkFilter(
+        frontier, scope or Scope(), lane_of=lane_of, strip_tracking=False, year=2026, refused=stats.refused
+    )
+    return PageHandler(
+        frontier, settings, fetcher=actor, links=links, stats=stats, host_lanes=host_lanes, extractor=extractor
+    )
 
 
 async def settle(claim: Claim, outcome: Outcome) -> None:

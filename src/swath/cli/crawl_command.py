@@ -27,11 +27,11 @@ from swath.crawl.discard import discard_crawl, read_contents
 from swath.crawl.failed_pages import retry_failed_pages
 from swath.crawl.fleet import ChildFailed, Fleet
 from swath.crawl.handlers.code import CrawlCode
-from swath.crawl.http.connect_to import ConnectTo
-from swath.crawl.job import GRACE_SECONDS, count_pages
+from swath.crawl.handlers.lifespan import leave_process
+from swath.crawl.job import GRACE_SECONDS, LIFESPAN, count_pages
+from swath.crawl.preflight import check_settings
 from swath.crawl.seed_list import Seed
 from swath.crawl.settings import CrawlSettings, list_warnings
-from swath.crawl.urls.scope import build_scope
 from swath.crawl.workspace import Workspace, open_workspace
 from swath.files.errors import translate_write_errors
 
@@ -54,6 +54,11 @@ class CrawlCommand:
         quiet: bool,
     ) -> None:
         """`fresh` discards an earlier crawl, after the user has confirmed it or if `yes` is given."""
+        if settings.items is not None and code is not None and code.crawler.sink is not None:
+            raise UsageError(
+                f"--items {settings.items}: the items of {code.name} go to its sink; `swath extract --items` writes "
+                "those of archived pages to a file"
+            )
         self._settings = settings
         self._code = code
         self._fresh = fresh
@@ -65,7 +70,9 @@ class CrawlCommand:
 
     async def run(self, urls: Sequence[str], seeds_file: str | None, *, strict: bool = False) -> int:
         settings = self._settings
-        await asyncio.to_thread(_check, settings)
+        await asyncio.to_thread(check_settings, settings)
+        if settings.items is not None:
+            await asyncio.to_thread(prepare_item_file, Path(settings.items))
         async with AsyncExitStack() as stack:
             answer = SignalAnswer(
                 "the crawl",
@@ -94,7 +101,10 @@ class CrawlCommand:
                         stopped_by = await self._crawl(fleet)
                     except ChildFailed:
                         stopped_by = FAILED
-            return await self._finish(frontier, fleet, stopped_by, time.monotonic() - began)
+            code = await self._finish(frontier, fleet, stopped_by, time.monotonic() - began)
+        if fleet.lifespan_hangs:
+            leave_process(code)
+        return code
 
     async def _load(self, stack: AsyncExitStack, given: AsyncIterator[Seed]) -> Workspace | None:
         """Open the workspace and queue the seeds; return None if a signal stopped that."""
@@ -225,6 +235,7 @@ class CrawlCommand:
         if stopped_by in ("SIGINT", "SIGTERM"):
             return ExitCode.INTERRUPTED
         complete = not status.waiting and not status.dead and total_pages and stopped_by != FAILED
+        complete = complete and LIFESPAN not in stats.get("errors", ())
         return ExitCode.OK if complete else ExitCode.NEGATIVE
 
 
@@ -238,23 +249,3 @@ def _to_json(stats: Mapping[str, Any]) -> dict[str, Any]:
     """Return statistics for a JSON line. Seeds that failed have events of their own."""
     shown = {name: value for name, value in stats.items() if name not in ("seed_failures", "other_seed_failures")}
     return shown | {"seeds_failed": len(stats.get("seed_failures", ())) + stats.get("other_seed_failures", 0)}
-
-
-def _check(settings: CrawlSettings) -> None:
-    """Raise UsageError for settings that cannot work, before anything is fetched."""
-    if settings.scope == "any" and settings.contact is None:
-        raise UsageError(seeds.ask_for_contact("--scope any follows links to any host"))
-    hosts: Sequence[str] = ()
-    if settings.exclude_hosts is not None:
-        try:
-            hosts = Path(settings.exclude_hosts).read_text().splitlines()
-            if not Path(settings.exclude_hosts).is_file():
-                raise UsageError(f"--exclude-hosts {settings.exclude_hosts} is read again later: give a regular file")
-        except OSError as error:
-            raise UsageError(f"--exclude-hosts {settings.exclude_hosts}: {error.strerror or error}") from error
-        except UnicodeDecodeError as error:
-            raise UsageError(f"--exclude-hosts {settings.exclude_hosts}: not UTF-8") from error
-    build_scope(settings.scope, include=settings.include, exclude=settings.exclude, excluded_hosts=hosts)
-    if settings.items is not None:
-        prepare_item_file(Path(settings.items))
-    ConnectTo.parse(settings.connect_to)

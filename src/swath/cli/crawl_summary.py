@@ -9,12 +9,19 @@ from swath.cli.explain import explain_key
 from swath.cli.formatting import pluralize
 from swath.cli.terminal import Pairs, is_terminal, print_facts, print_line
 from swath.crawl import seeds
+from swath.crawl.handlers.start import START_KEY
+from swath.crawl.job import LIFESPAN
 from swath.crawl.settings import SETTINGS, CrawlSettings, format_flag
 from swath.crawl.urls import normalise
 
 NOTHING = "nothing was fetched"
 FAILED = "failed"  # what stopped a crawl whose processes all failed
-ENDS = {"SIGINT": "stopped", "SIGTERM": "stopped", FAILED: "every process failed"}
+ENDS = {
+    "SIGINT": "stopped",
+    "SIGTERM": "stopped",
+    FAILED: "every process failed",
+    LIFESPAN: "stopped because the lifespan of the crawler failed",
+}
 NOT_REPEATED = frozenset(
     {"out", "store", "retry_failed", "max_pages", "max_duration", "same_code"}
 )  # in the commands to copy
@@ -27,6 +34,9 @@ async def describe_end(
     if not status.waiting and not total_pages:
         seed = seeds.read_first_seed(settings.directory)
         cause = f": {await _find_cause(frontier, seed)}" if seed else ""  # a machine that joins may have no seeds
+        start = await explain_key(frontier, START_KEY)
+        if start.state == "dead":
+            cause = f": {_get_cause(start)}"
         return f"{NOTHING}{cause}" + (f", {status.dead:,} failed" if status.dead > bool(seed) else "")
     parts = [
         ENDS.get(stopped_by, f"stopped by --{stopped_by}") if status.waiting or stopped_by == FAILED else "complete"
@@ -60,7 +70,7 @@ def list_next_steps(
     """Yield what the user may want to do next, and the command for it."""
     if total_pages:
         yield "export the pages", f"swath export pages.csv --out {shlex.quote(settings.out)}"
-        seed = seeds.read_first_seed(settings.directory)
+    if total_pages and (seed := seeds.read_first_seed(settings.directory)):
         yield "show a page", f"swath show {shlex.quote(seed)} --out {shlex.quote(settings.out)}"
     if status.waiting:
         yield "continue", _format_crawl(settings)

@@ -84,6 +84,7 @@ async def _explain_for_crawl(frontier: Frontier, found: Explanation) -> Explanat
     if settings is None:
         return found
     try:
+        from swath.crawl.start import read_start_seeds
         from swath.crawl.urls.explain import explain_refusal
         from swath.crawl.urls.normalise import parse_seed
     except ImportError:  # the crawl ran in another installation, and the extra is missing here
@@ -92,7 +93,8 @@ async def _explain_for_crawl(frontier: Frontier, found: Explanation) -> Explanat
         page = await explain_key(frontier, url)
         if page.state != "unknown":
             return page
-    rule, sentence = explain_refusal(found.key, settings, year=datetime.now(UTC).year)
+    started = [url async for urls in read_start_seeds(frontier) for url in urls]
+    rule, sentence = explain_refusal(found.key, settings, year=datetime.now(UTC).year, started=started)
     return replace(found, sentence=f"{found.sentence} {sentence}", data={"refused": rule})
 
 

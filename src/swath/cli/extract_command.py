@@ -5,7 +5,7 @@ import difflib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import AsyncExitStack, closing
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +23,7 @@ from swath.crawl.archive.record import ItemLine
 from swath.crawl.handlers.code import CrawlCode, load_settings_code
 from swath.crawl.handlers.columns import describe_columns
 from swath.crawl.handlers.extractor import PageExtractor
+from swath.crawl.handlers.lifespan import open_lifespan
 from swath.crawl.handlers.replay import ReadPages, Replay, WantsPage
 from swath.crawl.page_processor import MAX_EXPANSION
 from swath.crawl.settings import check_item_file
@@ -60,9 +61,11 @@ class ExtractCommand:
         directory = self._settings.directory
         async with swath.open(self._settings.store_url, create=False) as frontier:
             committed = await frontier.outputs()
-        extractor = PageExtractor(self._code.crawler)
-        replay = Replay(directory, extractor, limit=self._settings.max_size * MAX_EXPANSION)
-        with ExitStack() as stack:
+        crawler = self._code.crawler
+        async with AsyncExitStack() as stack:
+            state = await stack.enter_async_context(open_lifespan(crawler.open_lifespan, name=self._code.name))
+            extractor = PageExtractor(crawler, state=state)
+            replay = Replay(directory, extractor, limit=self._settings.max_size * MAX_EXPANSION)
             stack.callback(extractor.close)
             if self._file is None:
                 await self._replay(replay, committed, _Printer())

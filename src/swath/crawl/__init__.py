@@ -12,7 +12,16 @@ from swath import MissingExtra
 
 if TYPE_CHECKING:
     from swath.crawl.handlers.crawler import CheckResult, Crawler
-    from swath.crawl.handlers.errors import InvalidSelector, InvalidYield, NoMatch, PageRetry, PageTooComplex
+    from swath.crawl.handlers.errors import (
+        InvalidSelector,
+        InvalidYield,
+        LifespanFailed,
+        NoMatch,
+        PageRetry,
+        PageTooComplex,
+        SinkFailed,
+    )
+    from swath.crawl.handlers.items import ItemRecord
     from swath.crawl.handlers.page import Page
     from swath.crawl.handlers.requests import Follow, Request
     from swath.crawl.handlers.selection import Selection
@@ -24,18 +33,25 @@ __all__ = [
     "Follow",
     "InvalidSelector",
     "InvalidYield",
+    "ItemRecord",
+    "LifespanFailed",
     "NoMatch",
     "Page",
     "PageRetry",
     "PageTooComplex",
     "Request",
     "Selection",
+    "SinkFailed",
     "XPathSelection",
 ]
 
 _MODULES = {
     **dict.fromkeys(("CheckResult", "Crawler"), "crawler"),
-    **dict.fromkeys(("InvalidSelector", "InvalidYield", "NoMatch", "PageRetry", "PageTooComplex"), "errors"),
+    **dict.fromkeys(
+        ("InvalidSelector", "InvalidYield", "LifespanFailed", "NoMatch", "PageRetry", "PageTooComplex", "SinkFailed"),
+        "errors",
+    ),
+    "ItemRecord": "items",
     "Page": "page",
     **dict.fromkeys(("Follow", "Request"), "requests"),
     "Selection": "selection",

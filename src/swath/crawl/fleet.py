@@ -36,6 +36,7 @@ from swath import (
     UsageError,
 )
 from swath.crawl.handlers.code import CrawlCode
+from swath.crawl.handlers.lifespan import leave_process
 from swath.crawl.job import GRACE_SECONDS, CrawlJob, count_pages
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import sum_stats
@@ -83,6 +84,11 @@ class Fleet:
         return sum_stats([child.stats for child in self._children if child.stats])
 
     @property
+    def lifespan_hangs(self) -> bool:
+        """Whether the lifespan of the crawler was not closed in this process, which may not exit by itself."""
+        return self._job is not None and self._job.lifespan_hangs
+
+    @property
     def in_flight(self) -> int:
         """The number of pages that are being fetched or processed."""
         if self._job is not None:
@@ -121,7 +127,7 @@ class Fleet:
 
     async def run(self) -> Summary:
         if self._settings.processes == 1:
-            self._job = CrawlJob(self._settings, self._frontier, stop=self._stop, code=self._code)
+            self._job = CrawlJob(self._settings, self._frontier, stop=self._stop, code=self._code, owns_process=True)
             return await self._job.run()
         return await self._run_children()
 
@@ -275,7 +281,12 @@ async def _crawl(settings: CrawlSettings, number: int, pipe: Connection) -> Summ
     logger.addHandler(LogForwarder(pipe, asyncio.get_running_loop()))
     logger.propagate = False
     async with swath.open(settings.store_url, create=False) as frontier:
-        return await _crawl_and_report(CrawlJob(settings, frontier, number=number), pipe)
+        job = CrawlJob(settings, frontier, number=number, owns_process=True)
+        summary = await _crawl_and_report(job, pipe)
+    if job.lifespan_hangs:
+        _send(pipe, "summary", summary)
+        leave_process(0)
+    return summary
 
 
 async def _crawl_and_report(job: CrawlJob, pipe: Connection) -> Summary:

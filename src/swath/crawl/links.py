@@ -6,6 +6,8 @@ hash of its item. It drops a known item only after the frontier has confirmed th
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from copy import copy
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final
 
@@ -14,7 +16,7 @@ from swath.crawl.handlers.requests import Request
 from swath.crawl.parse.page import ParsedPage
 from swath.crawl.priority import choose_priority
 from swath.crawl.urls import normalise
-from swath.crawl.urls.scope import Scope
+from swath.crawl.urls.scope import Scope, get_scope_name
 from swath.crawl.urls.traps import find_trap
 
 LaneNamer = Callable[[str], str]
@@ -44,6 +46,7 @@ class LinkFilter:
     ) -> None:
         self._frontier = frontier
         self._scope = scope
+        self._takes_seeds = False  # whether the links are seeds, which only explicit exclusions refuse
         self.lane_of = lane_of
         self._strip_tracking = strip_tracking
         self._year = year
@@ -51,11 +54,29 @@ class LinkFilter:
         self._priority_by = priority_by
         self._decisions: dict[str, bytes | None] = {}  # None: refused
 
+    def get_scope_name(self, url: str) -> str:
+        """Return the name that stands for a URL in the scope."""
+        return get_scope_name(url, self._scope.kind)
+
+    def extend_scope(self, names: Iterable[str]) -> None:
+        """Extend the scope by the names of further seeds."""
+        self._scope = replace(self._scope, footprint=self._scope.footprint.extend(names))
+        self._decisions.clear()
+
+    def for_seeds(self) -> "LinkFilter":
+        """Return a filter that takes seeds, which define the scope instead of obeying it."""
+        filter = copy(self)
+        filter._decisions = {}
+        filter._takes_seeds = True
+        return filter
+
     def find_refusal(self, url: str, depth: int, *, any_host: bool = False) -> str | None:
         """Return why a URL is refused: it is out of scope, or a trap. Return None if it is not refused.
 
         With `any_host`, the URL may be as far from the seeds as it likes.
         """
+        if self._takes_seeds:
+            return self._scope.find_seed_refusal(url)
         return self._scope.find_refusal(url, depth, any_host=any_host) or find_trap(url, year=self._year)
 
     def find_exclusion(self, item: Item) -> tuple[str, str] | None:
@@ -84,7 +105,7 @@ class LinkFilter:
             items += self.select_new_items(parsed.sitemaps, depth=depth, referrer=referrer, kind="sitemap")
         return items
 
-    def select_requested(self, requests: Iterable[Request], *, depth: int, referrer: str) -> list[EncodedItem]:
+    def select_requested(self, requests: Iterable[Request], *, depth: int, referrer: str | None) -> list[EncodedItem]:
         """Return items for the requests of a handler that belong to the crawl, without those known to be queued."""
         items: list[EncodedItem] = []
         for (to, priority, any_host, _), group in groupby(requests, key=_get_options):
@@ -100,13 +121,13 @@ class LinkFilter:
         links: Iterable[str],
         *,
         depth: int,
-        referrer: str,
+        referrer: str | None,
         priority: int | None = None,
         **payload: object,
     ) -> list[EncodedItem]:
         """Return items for the links that belong to the crawl, without those known to be in the frontier.
 
-        `payload` is added to that of each item. Without `priority`, --priority-by decides.
+        `payload` is added to that of each item. Without `priority`, --priority-by decides. Seeds have no `referrer`.
         """
         any_host = ANY_HOST in payload
         decisions, knows = self._decisions, self._frontier.knows
@@ -115,6 +136,7 @@ class LinkFilter:
             return []
         if priority is None:
             priority = choose_priority(self._priority_by, depth)
+        found: dict[str, object] = {"depth": depth} if referrer is None else {"depth": depth, "from": referrer}
         kept: list[str] = []
         items: list[Item] = []
         for link in links:
@@ -128,14 +150,16 @@ class LinkFilter:
                 self._remember(link, None)
                 continue
             kept.append(link)
-            items.append(Item(url, self.lane_of(url), priority, {"depth": depth, "from": referrer, **payload}))
+            items.append(Item(url, self.lane_of(url), priority, {**found, **payload}))
         encoded = self._frontier.encode(items, drop_known=False)
         for link, item in zip(kept, encoded, strict=True):
             self._remember(link, item.hash)
         return encoded
 
     def _strip(self, url: str) -> str:
-        """Remove session ids, and tracking parameters if the settings say so."""
+        """Remove session ids, and tracking parameters if the settings say so. Seeds stay as they are."""
+        if self._takes_seeds:
+            return url
         url = normalise.strip_session(url)
         return normalise.strip_tracking(url) if self._strip_tracking else url
 

@@ -5,8 +5,12 @@ address, the page budgets admit it, `RobotsGate` allows it, `PageFetcher` fetche
 parses it and calls the user's handler for it.
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from swath import Dead, Done, Frontier, Item, Outcome, Retry
 from swath.crawl.archive.capture import CaptureBuilder
+from swath.crawl.archive.record import Capture
 from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.fallback import Fallback, get_first_form
 from swath.crawl.frontier_clock import FrontierClock
@@ -24,7 +28,11 @@ from swath.crawl.robots.cache import RobotsCache
 from swath.crawl.robots.gate import RobotsGate
 from swath.crawl.seeds import is_seed
 from swath.crawl.settings import CrawlSettings
+from swath.crawl.start import StartGate
 from swath.crawl.stats import CrawlStats
+
+if TYPE_CHECKING:
+    from swath.crawl.stream import Backlog
 
 BUDGET_RECHECK = 1.0  # seconds until a page over budget is claimed again: pages in flight may fail and not count
 
@@ -42,8 +50,14 @@ class PageHandler:
         stats: CrawlStats,
         host_lanes: HostLanes | None = None,
         extractor: PageExtractor | None = None,
+        has_sink: bool = False,
+        backlog: "Backlog | None" = None,
     ) -> None:
-        """Pass `host_lanes` with `--lane ip` only, and `extractor` for a crawl with handlers."""
+        """Pass `host_lanes` with `--lane ip` only, and `extractor` for a crawl with handlers.
+
+        With `has_sink`, the outcome of a page has its extracted items as rows for the sink of the run. No page is
+        fetched while `backlog` is full.
+        """
         facts = FactBatcher(frontier)
         self._clock = FrontierClock(frontier)
         self._settings = settings
@@ -68,12 +82,25 @@ class PageHandler:
         )
         self._fallback = fallback
         self._extractor = extractor
+        self._backlog = backlog
         self._processor = PageProcessor(
-            settings, facts=facts, captures=captures, links=links, fallback=fallback, stats=stats, extractor=extractor
+            settings,
+            facts=facts,
+            captures=captures,
+            links=links,
+            fallback=fallback,
+            stats=stats,
+            extractor=extractor,
+            has_sink=has_sink,
         )
+        self.start = StartGate(frontier, settings, facts=facts, links=links, extractor=extractor)
         self.pages_left: int | None = settings.max_pages  # how many more pages this process may start
 
     async def __call__(self, item: Item) -> Outcome:
+        if self.start.is_start(item):
+            return await self.start.run(item)
+        if not self.start.is_open:
+            await self.start.load()
         if self._robots.is_hop(item):
             return await self._robots.follow(item)
         if (excluded := self._links.find_exclusion(item)) is not None:
@@ -85,6 +112,10 @@ class PageHandler:
             self._stats.record_seed_failure(get_first_form(item), outcome)
         return outcome
 
+    def refuse_items(self, item: Item, output: Sequence[Capture], message: str) -> Dead:
+        """Return the outcome of a page whose items the database has refused."""
+        return self._processor.refuse_items(item, output, message)
+
     async def _handle(self, item: Item) -> Outcome:
         if self._ip_lanes is not None:
             if not is_ip_lane(item.lane):
@@ -92,6 +123,9 @@ class PageHandler:
             self._ip_lanes.remember(item)
         if self._extractor is not None and self._extractor.is_full:
             return item.release(started=False, after=BUDGET_RECHECK)
+        if self._backlog is not None and self._backlog.is_full:
+            await self._backlog.wait_for_room()
+            return item.release(started=False)  # the pace of its lane begins anew
         if self.pages_left is not None:
             if self.pages_left <= 0:
                 return item.release(started=False, after=BUDGET_RECHECK)

@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
-from swath import Item, Outcome
+from swath import Dead, Item, Outcome
 from swath.crawl.archive import warc
 from swath.crawl.archive.capture import CaptureBuilder
-from swath.crawl.archive.record import ItemLine
+from swath.crawl.archive.record import Capture, ItemLine
 from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.fallback import TRIED, Fallback
 from swath.crawl.handlers.columns import build_column_facts
@@ -32,6 +32,7 @@ PARSERS = 2  # large pages parsed at once: each takes several times its size in 
 PAGES = "pages"  # counter of the frontier for --max-pages, and of each lane for --max-pages-per-host
 ONE_PAGE: Final = {PAGES: 1}
 HANDLER_FAILED: Final = "handler"  # begins the reason of a page whose handler failed
+SINK_FAILED: Final = "sink"  # begins the reason of a page whose items the database of the sink refuses
 MAX_EXPANSION = 5  # maximum size of a decoded body, in multiples of --max-size
 
 
@@ -48,8 +49,9 @@ class PageProcessor:
         fallback: Fallback,
         stats: CrawlStats,
         extractor: PageExtractor | None = None,
+        has_sink: bool = False,
     ) -> None:
-        """Pass `extractor` for a crawl with handlers."""
+        """Pass `extractor` for a crawl with handlers, and `has_sink` if the run has a sink for extracted items."""
         self._settings = settings
         self._facts = facts
         self._described: set[str] = set()  # kinds of items whose columns the frontier has
@@ -59,6 +61,7 @@ class PageProcessor:
         self._stats = stats
         self._parsers = ThreadPoolExecutor(PARSERS, thread_name_prefix="swath-parse")
         self._extractor = extractor
+        self._has_sink = has_sink
 
     async def process(self, item: Item, response: Response) -> Outcome:
         """Settle a page with its archive record, its entry in the page list, and the items it discovers."""
@@ -141,6 +144,20 @@ class PageProcessor:
             discovered=discovered,
             facts=facts,
             output=[capture],
+            rows=items if self._has_sink and items else (),
+            counters=ONE_PAGE,
+            lane_counters=ONE_PAGE,
+        )
+
+    def refuse_items(self, item: Item, output: Sequence[Capture], message: str) -> Dead:
+        """Return the outcome of a page whose items the database of the sink has refused: dead, and archived."""
+        (capture,) = output
+        self._stats.errors[SINK_FAILED] += 1
+        self._stats.items.subtract(kind for kind, _ in capture.items)
+        page = {**capture.page, "handler_error": message}
+        return item.dead(
+            reason=f"{SINK_FAILED}: {message}",
+            output=[capture._replace(page=page, items=())],
             counters=ONE_PAGE,
             lane_counters=ONE_PAGE,
         )

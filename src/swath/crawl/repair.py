@@ -21,6 +21,7 @@ from swath.crawl.archive.record import Capture
 from swath.crawl.handlers.code import CODE_FACT, CrawlCode, check_code, merge_code
 from swath.crawl.handlers.columns import build_column_facts
 from swath.crawl.handlers.extractor import Extraction, PageExtractor
+from swath.crawl.handlers.lifespan import open_lifespan
 from swath.crawl.handlers.replay import Replay, ReplayedPage, WantsPage
 from swath.crawl.ip_lanes import HostLanes
 from swath.crawl.lanes import get_lane_namer
@@ -28,6 +29,7 @@ from swath.crawl.links import LinkFilter
 from swath.crawl.page_processor import HANDLER_FAILED, MAX_EXPANSION
 from swath.crawl.parse.page import parse_page
 from swath.crawl.settings import CrawlSettings
+from swath.crawl.start import read_start_seeds
 from swath.crawl.stats import CrawlStats
 from swath.files.errors import OutputBusy
 
@@ -78,12 +80,21 @@ class CrawlRepair:
 
     async def run(self, wanted: WantsPage) -> RepairSummary:
         """Repair all pages that are dead at the start. `wanted` chooses among those whose handler failed."""
+        crawler = self._code.crawler
+        if crawler.sink is not None:
+            raise UsageError(
+                f"--failed: the items of {self._code.name} go to its sink, which a repair does not fill; `swath crawl "
+                "--retry-failed` fetches the pages again"
+            )
+        async with open_lifespan(crawler.open_lifespan, name=self._code.name) as state:
+            return await self._run(wanted, PageExtractor(crawler, state=state))
+
+    async def _run(self, wanted: WantsPage, extractor: PageExtractor) -> RepairSummary:
         settings, directory = self._settings, self._settings.directory
         await self._check_code()
         began = (await self._frontier.read_clock()).wall  # items that die later have lines that are not read
         committed = await workspace.read_committed_lengths(self._frontier, settings)
         output = await asyncio.to_thread(self._open_output)
-        extractor = PageExtractor(self._code.crawler)
         try:
             await asyncio.to_thread(output.restore, committed)
             links = await self._make_link_filter()
@@ -131,9 +142,10 @@ class CrawlRepair:
     async def _make_link_filter(self) -> LinkFilter:
         settings = self._settings
         lane_of = HostLanes().lane_of if settings.lane == "ip" else get_lane_namer(settings.lane)
+        started = [url async for urls in read_start_seeds(self._frontier) for url in urls]
         return LinkFilter(
             self._frontier,
-            await asyncio.to_thread(seeds.load_scope, settings),
+            await asyncio.to_thread(seeds.load_scope, settings, started),
             lane_of=lane_of,
             strip_tracking=settings.strip_tracking,
             year=datetime.now(UTC).year,

@@ -3,7 +3,7 @@
 import fcntl
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from io import StringIO
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
@@ -185,10 +185,10 @@ def is_seed(item: Item) -> bool:
     return not payload.get("depth", 0) and "from" not in payload
 
 
-def load_scope(settings: CrawlSettings) -> Scope:
-    """Return the scope around all seeds that were ever given for this directory."""
+def load_scope(settings: CrawlSettings, more: Iterable[str] = ()) -> Scope:
+    """Return the scope around all seeds that were ever given for this directory, and some more."""
     with (settings.directory / FILE).open() as saved:
-        return build_settings_scope(settings, (line.strip() for line in saved))
+        return build_settings_scope(settings, chain((line.strip() for line in saved), more))
 
 
 def build_settings_scope(settings: CrawlSettings, seeds: Iterable[str] = ()) -> Scope:

@@ -22,10 +22,12 @@ from swath.crawl.reopening import reopen_private
 from swath.crawl.seed_list import Seed
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.settings_file import find_changes, save_settings
+from swath.crawl.start import make_start_item
 
 NAME_FILE = "archive-name"
 MIN_ATTEMPTS = 5  # of an item in the frontier, in addition to the crawler's own --retries
 SETTINGS_FACT = "crawl settings"  # key of the fact that `swath explain` and other machines read
+SEEDLESS_FACT = "crawl without given seeds"  # key of the fact: whether all seeds come from `@crawler.start`
 DISCARD_MARKER = "discarding"  # exists while --fresh discards the crawl
 ARCHIVE_FACT_PREFIX = "archive "  # key of the fact that marks an archive as this crawl's: this prefix and its name
 
@@ -83,10 +85,11 @@ async def _prepare(
     code: CrawlCode | None,
 ) -> Workspace:
     directory = settings.directory
+    has_start = code is not None and code.crawler.start_handler is not None
     with TemporaryFile("w+", dir=directory) as checked:
         changes = find_changes(settings)
         if discard is not None:
-            if not await seeds.check_seeds(settings, given, checked, report=report):
+            if not await seeds.check_seeds(settings, given, checked, report=report) and not has_start:
                 raise UsageError("--fresh starts over: give the URLs to start from, or --seeds")
             await discard()
         elif (directory / DISCARD_MARKER).exists():
@@ -94,14 +97,19 @@ async def _prepare(
         frontier = await _open_existing(stack, settings)
         resumed = frontier is not None and await check_is_crawl(frontier, settings)
         known_code: dict[str, Any] | None = None
+        needs_seeds = True
         if frontier is None or not resumed:
             _refuse_orphans(directory)
         else:
-            known_code = (await frontier.facts([CODE_FACT])).get(CODE_FACT)
+            facts = await frontier.facts([CODE_FACT, SEEDLESS_FACT])
+            known_code, needs_seeds = facts.get(CODE_FACT), not facts.get(SEEDLESS_FACT)
             notes = check_code(code, known_code, out=settings.out, same=settings.same_code)
             changes = [*changes, *notes]
         if discard is None and not await seeds.check_seeds(settings, given, checked, report=report):
-            _check_without_seeds(settings, resumed)
+            if not resumed and not has_start:
+                raise UsageError("nothing to crawl: give URLs, or a file of URLs with --seeds")
+            if resumed and needs_seeds:
+                _require_seeds(settings)
         if frontier is None:
             frontier = await stack.enter_async_context(
                 swath.open(settings.store_url, **_build_frontier_settings(settings))
@@ -126,11 +134,14 @@ async def _prepare(
             {
                 SETTINGS_FACT: {**settings.get_saved_values(), "out": out},
                 ARCHIVE_FACT_PREFIX + get_archive_name(directory): out,
+                SEEDLESS_FACT: not (resumed and needs_seeds) and not seeds.has_seeds(directory),
                 **({} if code is None else {CODE_FACT: merge_code(code, known_code)}),
             }
         )
         save_settings(settings)  # first: a start that is killed while it queues seeds may be resumed
         added = await seeds.queue_seeds(frontier, settings, new, report=report)
+        if has_start:
+            await frontier.add(make_start_item())
     return Workspace(settings, frontier, added, changes, resumed)
 
 
@@ -236,9 +247,8 @@ def _refuse_orphans(directory: Path) -> None:
         )
 
 
-def _check_without_seeds(settings: CrawlSettings, resumed: bool) -> None:
-    if not resumed:
-        raise UsageError("nothing to crawl: give URLs, or a file of URLs with --seeds")
+def _require_seeds(settings: CrawlSettings) -> None:
+    """Raise UsageError if the scope of this directory lacks the seeds that were given on other machines."""
     if settings.scope != "any" and not seeds.has_seeds(settings.directory):
         raise UsageError(
             f"{settings.directory} has no seeds, which define the scope: "

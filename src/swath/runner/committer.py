@@ -11,7 +11,7 @@ from swath.core.leased_items import EncodedOutcome
 from swath.core.store import MoveKind, OutputMove, Store
 from swath.runner.execution import describe_error
 from swath.runner.in_flight import ClaimState, InFlight
-from swath.runner.output import Output, Sink
+from swath.runner.output import OnRefused, Output, Sink
 from swath.runner.row_commit import RowCommit, RowsRefused, SinkFailed
 from swath.runner.store_retry import WRITE_OUTPUT, StoreRetry
 
@@ -38,6 +38,7 @@ class Committer:
         *,
         output: Output | None,
         sink: Sink | None,
+        on_refused: OnRefused | None,
         report_failure: Callable[[str, str, str | None], None],
         on_settled: Callable[[], None],
         on_lost: Callable[[ClaimState, LeaseLost], None],
@@ -48,6 +49,7 @@ class Committer:
         self._store = store
         self._output = output
         self._sink = sink
+        self._on_refused = on_refused
         self._sink_failed = False
         self._report_failure = report_failure
         self._on_settled = on_settled
@@ -300,10 +302,11 @@ class Committer:
                 group._replace(outcomes=group.outcomes[:middle]),
                 group._replace(outcomes=group.outcomes[middle:]),
             ]
-        item = group.outcomes[0].item
-        reason = f"the database refused a row: {message}"
+        refused = group.outcomes[0]
+        item, reason = refused.item, f"the database refused a row: {message}"
         self._report_failure(item.key, reason, None)
-        return [group._replace(outcomes=[group.state.leased.encode(item.dead(reason=reason))])]
+        dead = item.dead(reason=reason) if self._on_refused is None else self._on_refused(item, refused.output, reason)
+        return [group._replace(outcomes=[group.state.leased.encode(dead)])]
 
     def _encode_retry(self, state: ClaimState, refused: EncodedOutcome, error: Exception) -> EncodedOutcome:
         reason = describe_error(error)

@@ -20,7 +20,7 @@ from swath.runner.execution import CancelReason, Execution, Handler, Transaction
 from swath.runner.in_flight import InFlight
 from swath.runner.lease_keeper import LeaseKeeper
 from swath.runner.monitor import RunMonitor
-from swath.runner.output import Output, Sink
+from swath.runner.output import OnRefused, Output, Sink
 from swath.runner.poison import UNLIMITED, ClaimLimit, limit_in_flight
 from swath.runner.run_state import RunFacts
 from swath.runner.store_retry import UNAVAILABLE, StoreRetry
@@ -57,6 +57,7 @@ class Dispatcher:
         until: str,
         output: Output | None,
         sink: Sink | None,
+        on_refused: OnRefused | None,
         transaction: Transaction | None,
         monitor: RunMonitor,
         on_failure: Callable[[BaseException], None],
@@ -88,6 +89,7 @@ class Dispatcher:
             session.store,
             output=output,
             sink=sink,
+            on_refused=on_refused,
             report_failure=self._report_failure,
             on_settled=self._handle_settled,
             on_lost=self._lease_keeper.lose,

@@ -3,10 +3,14 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from swath.core.item import Dead, Item
 from swath.core.store import OutputMove
 
 # A sink is called with a connection that has an open transaction, and the rows of a settlement in order.
 Sink = Callable[[Any, Sequence[Any]], Awaitable[None] | None]
+
+# Returns the outcome of an item whose row the database refuses, from the item, its output entry and the message.
+OnRefused = Callable[[Item, Any, str], Dead]
 
 
 class Output(Protocol):

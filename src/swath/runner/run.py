@@ -17,7 +17,7 @@ from swath.runner.dispatcher import Dispatcher
 from swath.runner.execution import Handler, Transaction, describe_error
 from swath.runner.handler_errors import count_errors
 from swath.runner.monitor import RunMonitor
-from swath.runner.output import Output, Sink
+from swath.runner.output import OnRefused, Output, Sink
 from swath.runner.run_state import RunFacts, StopProgress, format_count, format_left
 from swath.runner.shutdown import SIGNAL_NAMES, Stop, stop_on_signals
 from swath.runner.state_watch import StateWatch
@@ -65,6 +65,7 @@ async def run(
     handle_signals: bool,
     output: Output | None = None,
     sink: Sink | None = None,
+    on_refused: OnRefused | None = None,
     transaction: Transaction | None = None,
     stop: Stop | None = None,
     monitor: RunMonitor | None = None,
@@ -75,6 +76,8 @@ async def run(
         raise UsageError("output= and transaction= were both given: files cannot commit with a handler's transaction")
     if sink is not None and transaction is not None:
         raise UsageError("sink= and transaction= were both given: a handler with a transaction writes rows itself")
+    if on_refused is not None and sink is None:
+        raise UsageError("on_refused= was given without sink=: only a sink writes rows that a database may refuse")
     if sink is not None:
         session.store.transaction()  # UsageError if the store has no database; nothing is opened yet
     stop = stop or Stop()
@@ -90,6 +93,7 @@ async def run(
         until=until,
         output=output,
         sink=sink,
+        on_refused=on_refused,
         transaction=transaction,
         monitor=monitor or RunMonitor(),
     )

@@ -14,12 +14,14 @@ from swath import Frontier, ManualClock, OutputMove, UsageError
 from swath.crawl.archive.record import Capture
 from swath.crawl.handlers.crawler import Crawler
 from swath.crawl.handlers.extractor import PageExtractor
+from swath.crawl.handlers.lifespan import open_lifespan
 from swath.crawl.http.response import Headers, Response
 from swath.crawl.lanes import get_lane_namer
 from swath.crawl.links import LinkFilter
 from swath.crawl.page_handler import PageHandler
 from swath.crawl.seeds import build_settings_scope
 from swath.crawl.settings import CrawlSettings
+from swath.crawl.start import make_start_item
 from swath.crawl.stats import CrawlStats
 from swath.crawl.urls import normalise
 
@@ -44,13 +46,16 @@ class CrawlResult:
     """The tracebacks of the handlers that failed, by page."""
 
 
-def crawl(crawler: Crawler, pages: Mapping[str, Answer], *, seeds: Sequence[str] | None = None) -> CrawlResult:
+def crawl(
+    crawler: Crawler, pages: Mapping[str, Answer], *, seeds: Sequence[str] | None = None, state: Any = None
+) -> CrawlResult:
     """Crawl these pages with a crawler, without a network, files or waiting.
 
     All other URLs have status 404. The crawl starts from `seeds`, or else those of the crawler. Scope, robots.txt,
-    redirects, duplicates and retries work as in a real crawl; delays and pauses take no time.
+    redirects, duplicates and retries work as in a real crawl; delays and pauses take no time. The lifespan of the
+    crawler is opened, unless `state` takes the place of what it yields.
     """
-    work = _crawl(crawler, pages, crawler.seeds if seeds is None else seeds)
+    work = _crawl(crawler, pages, crawler.seeds if seeds is None else seeds, state)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -59,15 +64,16 @@ def crawl(crawler: Crawler, pages: Mapping[str, Answer], *, seeds: Sequence[str]
         return thread.submit(asyncio.run, work).result()
 
 
-async def _crawl(crawler: Crawler, pages: Mapping[str, Answer], seeds: Sequence[str]) -> CrawlResult:
+async def _crawl(crawler: Crawler, pages: Mapping[str, Answer], seeds: Sequence[str], given: Any) -> CrawlResult:
     urls = [_normalise(seed) for seed in seeds]
-    if not urls:
+    if not urls and crawler.start_handler is None:
         raise UsageError("nothing to crawl: give seeds=, or URLs to Crawler()")
     settings = CrawlSettings(**{**crawler.settings, "out": "", "lane": "host"})
     fetcher = _Pages({_normalise(url): answer for url, answer in pages.items()})
     lane_of, stats, clock, output = get_lane_namer("host"), CrawlStats(), ManualClock(), _MemoryOutput()
     opening = swath.open("memory:", clock=clock, max_attempts=max(5, settings.retries + 1), concurrency=1)
-    async with opening as frontier:
+    open_state = crawler.open_lifespan if given is None else None
+    async with open_lifespan(open_state, name="the crawler") as opened, opening as frontier:
         links = LinkFilter(
             frontier,
             build_settings_scope(settings, urls),
@@ -77,11 +83,13 @@ async def _crawl(crawler: Crawler, pages: Mapping[str, Answer], seeds: Sequence[
             refused=stats.refused,
             priority_by=settings.priority_by,
         )
-        extractor = PageExtractor(crawler)
+        extractor = PageExtractor(crawler, state=opened if given is None else given)
         handler = PageHandler(frontier, settings, fetcher=fetcher, links=links, stats=stats, extractor=extractor)
         await frontier.add(swath.Item(url, lane_of(url), payload={"depth": 0}) for url in urls)
+        if crawler.start_handler is not None:
+            await frontier.add(make_start_item())
         try:
-            await _run(frontier, handler, output, clock, timeout=crawler.handler_timeout)
+            await _run(frontier, handler, output, clock, timeout=max(crawler.handler_timeout, crawler.start_timeout))
         finally:
             extractor.close()
         dead = [item async for item in frontier.dead()]

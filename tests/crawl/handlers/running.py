@@ -1,8 +1,10 @@
 """Run a crawler on a few pages that a test writes."""
 
 import json
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from swath.crawl.stats import CrawlStats
 from swath.crawl.workspace import open_workspace
 from tests.crawl.web import Exchange, serving
 
+DOCS = Path(__file__).parents[3] / "docs/handlers.md"
 Answer = str | tuple[int, str] | tuple[int, str, str]  # body; status and body; and more header lines
 
 
@@ -56,6 +59,26 @@ async def run(
     **options: Any,
 ) -> Crawled:
     """Crawl the pages at some URLs; all others have status 404."""
+    async with serving_pages(answers) as (connect_to, order):
+        given = {**crawler.settings, **options, "connect_to": (connect_to,)}
+        settings = make_settings(out, **given)
+        code = CrawlCode(name, crawler, source_hash)
+        async with open_workspace(settings, read_seeds(seeds), code=code) as workspace:
+            job = CrawlJob(settings, workspace.frontier, code=code)
+            summary = await job.run()
+            committed = await workspace.frontier.outputs()
+            dead = [item async for item in workspace.frontier.dead()]
+    items = {
+        kind: [json.loads(line) for line in read_item_lines(out, committed, kind)]
+        for kind in list_kinds(out, committed)
+    }
+    pages = [page for page in index.read_pages(out, committed) if not page["url"].endswith("/robots.txt")]
+    return Crawled(items, pages, dead, Counter(order), order, summary, job.stats, list(workspace.changes))
+
+
+@asynccontextmanager
+async def serving_pages(answers: Mapping[str, Answer]) -> AsyncIterator[tuple[str, list[str]]]:
+    """Serve pages; yield the setting that connects to them, and the URLs of requests as they come."""
     order: list[str] = []
 
     async def answer(exchange: Exchange) -> None:
@@ -75,20 +98,7 @@ async def run(
         await exchange.send(f"{start}{head}\r\n".encode(), encoded)
 
     async with serving(answer) as server:
-        given = {**crawler.settings, **options, "connect_to": (f"::127.0.0.1:{server.port}",)}
-        settings = make_settings(out, **given)
-        code = CrawlCode(name, crawler, source_hash)
-        async with open_workspace(settings, read_seeds(seeds), code=code) as workspace:
-            job = CrawlJob(settings, workspace.frontier, code=code)
-            summary = await job.run()
-            committed = await workspace.frontier.outputs()
-            dead = [item async for item in workspace.frontier.dead()]
-    items = {
-        kind: [json.loads(line) for line in read_item_lines(out, committed, kind)]
-        for kind in list_kinds(out, committed)
-    }
-    pages = [page for page in index.read_pages(out, committed) if not page["url"].endswith("/robots.txt")]
-    return Crawled(items, pages, dead, Counter(order), order, summary, job.stats, list(workspace.changes))
+        yield f"::127.0.0.1:{server.port}", order
 
 
 async def read_dead(out: Path, store: str | None = None) -> list[DeadItem]:
@@ -99,3 +109,8 @@ async def read_dead(out: Path, store: str | None = None) -> list[DeadItem]:
 async def read_frontier(out: Path, store: str | None = None) -> Mapping[str, int]:
     async with swath.open(make_settings(out, store=store).store_url, create=False) as frontier:
         return await frontier.outputs()
+
+
+def read_examples() -> list[str]:
+    """Return the Python in docs/handlers.md."""
+    return re.findall(r"^```python\n(.*?)^```", DOCS.read_text(), re.MULTILINE | re.DOTALL)

@@ -1,27 +1,48 @@
 """A spider for the shops of the demo web that can kill its process: `KILL=point:number` names the moment.
 
-The points are `handler` (between two items of a page), `write` (items are on disk, but not settled), `settled` (settled
-in the store, but this process does not know it yet), `line` (a line of the exported file is written) and `export` (the
-exported file is written, but not renamed yet). With `KILL=all:point:number` the whole process group dies, otherwise one
-process; with `KILL=stop:point:number` it is suspended. Run as a module, it is the command `swath` with these points.
+The points are `start` (between two seeds), `handler` (between two items of a page), `sink` (rows are written, but not
+settled), `write` (items are on disk, but not settled), `settled` (settled in the store, but this process does not know
+it yet), `line` (a line of the exported file is written) and `export` (the exported file is written, but not renamed
+yet). With `KILL=all:point:number` the whole process group dies, otherwise one process; with `KILL=stop:point:number` it
+is suspended. `START=url url` makes the crawl start from code, and `SINK=sqlite` or `SINK=postgres` writes items to the
+table `shop_item`. Run as a module, it is the command `swath` with these points.
 """
 
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from swath.cli import item_export, main
-from swath.crawl import Crawler, Follow, Page
+from swath.crawl import Crawler, Follow, ItemRecord, Page
 from swath.crawl.archive.item_files import read_item_lines
 from swath.crawl.archive.output import CrawlOutput
+from swath.crawl.handlers.sink import SinkFunction
 
 _kill = os.environ.get("KILL", "")
 _point, _, _number = _kill.removeprefix("all:").removeprefix("stop:").partition(":")
 _reached: list[str] = []
 
-crawler = Crawler(delay=0.0, allow_private=True)
+
+def write_sqlite(connection: Any, items: Sequence[ItemRecord]) -> None:
+    connection.execute("CREATE TABLE IF NOT EXISTS shop_item (id TEXT, kind TEXT, url TEXT)")
+    connection.executemany("INSERT INTO shop_item VALUES (?, ?, ?)", map(make_row, items))
+    reach("sink")
+
+
+async def write_postgres(connection: Any, items: Sequence[ItemRecord]) -> None:
+    async with connection.cursor() as cursor:
+        await cursor.executemany("INSERT INTO shop_item VALUES (%s, %s, %s)", list(map(make_row, items)))
+    reach("sink")
+
+
+def make_row(item: ItemRecord) -> tuple[str, str, str]:
+    return item["_id"], item.kind, item["_url"]
+
+
+_sinks: dict[str, SinkFunction] = {"sqlite": write_sqlite, "postgres": write_postgres}
+crawler = Crawler(delay=0.0, allow_private=True, sink=_sinks.get(os.environ.get("SINK", "")))
 
 
 @dataclass
@@ -32,6 +53,15 @@ class Book:
     rating: str
     category: str
     description: str
+
+
+if "START" in os.environ:
+
+    @crawler.start
+    def shops() -> Iterator[str]:
+        for url in os.environ["START"].split():
+            yield url
+            reach("start")
 
 
 @crawler.handler(r"/catalogue/")

@@ -5,14 +5,17 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from swath.crawl.archive.item_files import list_kinds, read_item_lines
@@ -43,12 +46,12 @@ def spawned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebProcess]:
         yield spawned
 
 
-def run(words: Sequence[str], *, kill: str = "", module: str = "swath") -> tuple[int, str]:
+def run(words: Sequence[str], *, kill: str = "", module: str = "swath", **variables: str) -> tuple[int, str]:
     """Run a command that kills itself at a point, in a process group of its own."""
     command = [sys.executable, "-m", module, *words]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        env=environment(KILL=kill),
+        env=environment(KILL=kill, **variables),
     )  # fmt: skip
     try:
         _, err = process.communicate(timeout=SECONDS)
@@ -195,3 +198,41 @@ def test_a_process_that_has_lost_its_lease_commits_no_items(spawned: WebProcess,
 
 def is_suspended(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+@pytest.mark.parametrize(
+    ("kind", "kills"), [("sqlite", ["all:start:2", "all:settled:1", "all:sink:2"]), ("postgres", ["start:2", "sink:1"])]
+)
+def test_seeds_from_code_and_rows_of_a_sink_are_there_exactly_once(
+    kind: str, kills: Sequence[str], spawned: WebProcess, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    options = ["--run", "tests.crawl.handlers.shop_spider:crawler", "--lease", "1s", "--processes", "2"]
+    database = store = None
+    if kind == "postgres":
+        database = request.getfixturevalue("database")
+        with psycopg.connect(database) as connection:
+            connection.execute("CREATE TABLE shop_item (id text, kind text, url text)")
+        store = f"{database}&schema=crawl" if "?" in database else f"{database}?schema=crawl"
+        options += ["--store", store]
+    words = crawl_words(spawned, tmp_path / "out", *options)
+    start = " ".join(WEB.shop_seeds)
+    for kill in kills:
+        code, err = run(words, kill=kill, START=start, SINK=kind)
+        assert code in (0, 1, -signal.SIGKILL), err
+        assert code == -signal.SIGKILL or "exited with code -9" in err
+    code, err = run(words, START=start, SINK=kind)
+    assert code == 0, err
+    rows = read_rows(tmp_path / "out", database)
+    books = [book.url for book in list_books(WEB)]
+    assert sorted(url for _, item_kind, url in rows if item_kind == "Book") == sorted(books)
+    assert len({number for number, *_ in rows}) == len(rows) == 3 * len(books)
+    check_archive(tmp_path / "out", store)
+    assert not list((tmp_path / "out").glob("items-*"))
+
+
+def read_rows(out: Path, database: str | None) -> list[tuple[str, str, str]]:
+    if database is None:
+        with closing(sqlite3.connect(out / "frontier.db")) as file:
+            return file.execute("SELECT id, kind, url FROM shop_item").fetchall()
+    with psycopg.connect(database) as connection:
+        return connection.execute("SELECT id, kind, url FROM shop_item").fetchall()

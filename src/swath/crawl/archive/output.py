@@ -4,7 +4,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -31,8 +31,23 @@ _ITEMS_FILE = re.compile(rf"{ITEMS_PREFIX}(?P<kind>\w+)-\d{{17}}-\d+-(?P<unique>
 class CrawlOutput:
     """WARC files, page lists and extracted items in one directory. Only this process writes to them."""
 
-    def __init__(self, directory: Path, *, unique: str, warc_size: int | None, about: Mapping[str, str]) -> None:
-        """With `warc_size` None, pages are listed but not archived."""
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        unique: str,
+        warc_size: int | None,
+        about: Mapping[str, str],
+        has_items: bool = True,
+        on_committed: Callable[[Sequence[ItemLine]], None] | None = None,
+    ) -> None:
+        """With `warc_size` None, pages are listed but not archived. Without `has_items`, items are not written.
+
+        `on_committed` is called, in any thread, with the items of each settlement after its commit.
+        """
+        self._has_items = has_items
+        self._on_committed = on_committed
+        self._uncommitted: list[tuple[Sequence[OutputMove], Sequence[ItemLine]]] = []  # for `on_committed`
         self._about = {"software": f"swath/{swath.__version__}", **about}
         pages = FileSeries("pages", "pages", unique, ".jsonl.gz", PAGES_SIZE)
         series = [pages]
@@ -62,10 +77,14 @@ class CrawlOutput:
         with self._write_lock, translate_write_errors(self._files.directory):
             ends: dict[str, int] = {}
             moves = []
+            self._uncommitted = []
             try:
                 for entries in settlements:
                     self._append([capture for entry in entries for capture in entry])
                     moves.append(self._list_growth(ends))
+                    if self._on_committed is not None:
+                        items = [item for entry in entries for capture in entry for item in capture.items]
+                        self._uncommitted.append((moves[-1], items))
                 self._files.sync()
             except BaseException:
                 self._files.rollback()  # the settlement will not take place
@@ -77,11 +96,13 @@ class CrawlOutput:
             if self._pages.parse_serial(move.name) is not None:
                 self._lengths[move.name] = move.new
         self._files.commit()
+        self._report_committed(None)
         self._index_finished_files()
 
     def restore(self, committed: Mapping[str, int]) -> None:
         with self._write_lock, translate_write_errors(self._files.directory):
             self._indexer.stop()
+            self._report_committed(committed)
             for name in committed.keys() | set(os.listdir(self._files.directory)):
                 if (found := _ITEMS_FILE.fullmatch(name)) is not None and found["unique"] == self._unique:
                     self._add_kind(found["kind"])
@@ -90,6 +111,15 @@ class CrawlOutput:
             self._lengths = {name: length for _, name in self._pages.select(committed) for length in [committed[name]]}
             if self._archiving and (end := self._files.find_end("warc")) is not None:
                 self._starts = {end.file: None}
+
+    def _report_committed(self, committed: Mapping[str, int] | None) -> None:
+        """Report the items of settlements that the committed lengths include; None means all."""
+        uncommitted, self._uncommitted = self._uncommitted, []
+        if self._on_committed is None:
+            return
+        for moves, items in uncommitted:
+            if committed is None or all(committed.get(move.name, 0) >= move.new for move in moves):
+                self._on_committed(items)
 
     def close(self) -> None:
         self._indexer.stop()
@@ -127,7 +157,8 @@ class CrawlOutput:
             lines.append(format_page_line(page))
         if lines:
             self._files.append("pages", [igzip.compress(b"".join(lines), compresslevel=1)])
-        self._append_items([item for capture in captures for item in capture.items])
+        if self._has_items:
+            self._append_items([item for capture in captures for item in capture.items])
 
     def _append_items(self, items: Sequence[ItemLine]) -> None:
         """Append extracted items to the files of their kinds, in order."""

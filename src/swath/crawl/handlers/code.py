@@ -55,13 +55,13 @@ def load_code(name: str) -> CrawlCode:
     crawler = _provided.get(name)
     if crawler is None:
         crawler = make_crawler(import_object(name, flag=FLAG, example="books:crawler"), name=f"{FLAG} {name}")
-    return CrawlCode(name, crawler, _hash_sources(crawler))
+    return CrawlCode(name, crawler, hash_sources(crawler))
 
 
-def _hash_sources(crawler: Crawler) -> str:
-    """Return a hash over the modules that define the handlers."""
-    modules = {handler.function.__module__ for handler in crawler.handlers.values()}
-    files = {getattr(sys.modules.get(module), "__file__", None) for module in modules}
+def hash_sources(crawler: Crawler) -> str:
+    """Return a hash over the modules that define the functions of a crawler."""
+    modules = {getattr(function, "__module__", None) for function in crawler.list_functions()}
+    files = {getattr(sys.modules.get(module or ""), "__file__", None) for module in modules}
     digest = sha256()
     for file in sorted(file for file in files if file is not None):
         digest.update(Path(file).read_bytes())

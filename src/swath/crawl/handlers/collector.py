@@ -1,7 +1,7 @@
 """Collector: check what a handler yields for one page, and keep it until the page is settled."""
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,6 +12,7 @@ from swath.crawl.archive.record import ItemLine
 from swath.crawl.handlers.errors import InvalidYield
 from swath.crawl.handlers.items import describe_wrong_value, format_item, is_item, simplify
 from swath.crawl.handlers.page import Page
+from swath.crawl.handlers.pipeline import Pipeline
 from swath.crawl.handlers.registration import Handler
 from swath.crawl.handlers.requests import Follow, Request, ResolvedLinks, Target
 from swath.crawl.priority import TOP_LEVEL
@@ -31,10 +32,14 @@ class Collector:
         *,
         find_name: Callable[[Target], str | None],
         classes: dict[str, type],
+        pipelines: Sequence[Pipeline] = (),
         keep_values: bool = False,
+        limit: int = MAX_BYTES,
+        purpose: str = "one page",
     ) -> None:
         """`find_name` returns the name of the handler that `to=` refers to, or raises InvalidYield. `classes` has the
-        class of each kind, and grows."""
+        class of each kind, and grows. `pipelines` are applied to each item in order.
+        `limit` is the maximum size of everything, in bytes."""
         self.lines: list[ItemLine] = []  # the items as they are written
         self.values: list[Any] = []  # and as they were yielded, with `keep_values`
         self.requests: list[Request] = []  # with absolute URLs and names of handlers
@@ -43,7 +48,10 @@ class Collector:
         self._handler = handler
         self._find_name = find_name
         self._classes = classes
+        self._pipelines = pipelines
         self._keep_values = keep_values
+        self._limit = limit
+        self._purpose = purpose
         self._size = 0
         fetched_at = format_time(page.fetched_at)
         self._visit = make_visit_id(page.url, fetched_at)
@@ -105,12 +113,23 @@ class Collector:
             case None:
                 raise InvalidYield(describe_wrong_value(value))
             case _:
+                if self._pipelines and (value := self._apply_pipelines(value)) is None:
+                    return
                 line = format_item(value, {**self._meta, "_id": f"{self._visit}-{len(self.lines)}"})
                 self._check_class(line.kind, value)
                 self._count(len(line.line))
                 self.lines.append(line)
                 if self._keep_values:
                     self.values.append(value)
+
+    def _apply_pipelines(self, value: object) -> object:
+        """Return what the pipelines make of an item; None if one of them drops it."""
+        if not is_item(value):
+            raise InvalidYield(describe_wrong_value(value))
+        for pipeline in self._pipelines:
+            if (value := pipeline.apply(value, self._page)) is None:
+                return None
+        return value
 
     def _check_class(self, kind: str, value: object) -> None:
         """Raise InvalidYield if the items of a kind are of two classes, whose fields would be mixed in one output."""
@@ -146,10 +165,10 @@ class Collector:
 
     def _count(self, size: int) -> None:
         self._size += size
-        if self._size > MAX_BYTES:
+        if self._size > self._limit:
             raise InvalidYield(
-                f"handler {self._handler.name} yielded more than {MAX_BYTES // 1_000_000} MB for one page: yield less, "
-                "or write files and yield their names"
+                f"handler {self._handler.name} yielded more than {self._limit // 1_000_000} MB for {self._purpose}: "
+                "yield less, or write files and yield their names"
             )
 
 

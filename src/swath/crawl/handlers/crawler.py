@@ -3,7 +3,7 @@
 import asyncio
 import re
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -12,18 +12,27 @@ from typing import Any, Final, Literal, TypeVar
 from swath import InvalidSetting, UsageError
 from swath.crawl.handlers.collector import Collector
 from swath.crawl.handlers.errors import InvalidYield
-from swath.crawl.handlers.items import ItemLike
+from swath.crawl.handlers.items import ItemLike, ItemRecord
+from swath.crawl.handlers.lifespan import LifespanFunction, bind_lifespan
 from swath.crawl.handlers.page import Page
+from swath.crawl.handlers.pipeline import Pipeline, make_pipeline
 from swath.crawl.handlers.registration import Handler, make_handler
 from swath.crawl.handlers.requests import Follow, Request, Target
+from swath.crawl.handlers.sink import SinkFunction, check_sink
+from swath.crawl.handlers.start import StartHandler, make_start
 from swath.crawl.settings import SETTINGS, CrawlSettings
 
 HANDLER_SECONDS: Final = 60.0
 PAGE_MEMORY: Final = 256_000_000
+START_SECONDS: Final = 600.0
 
 Yielded = ItemLike | Follow | Request
 Returned = AsyncIterator[Yielded] | Iterable[Yielded] | None | Awaitable[Iterable[Yielded] | None]
 HandlerFunction = TypeVar("HandlerFunction", bound=Callable[[Page], Returned])
+SeedLike = str | Request
+Started = AsyncIterator[SeedLike] | Iterable[SeedLike] | Awaitable[Iterable[SeedLike]]
+StartFunction = TypeVar("StartFunction", bound=Callable[..., Started])
+PipelineFunction = TypeVar("PipelineFunction", bound=Callable[..., ItemLike | None])
 
 _OF_A_RUN = ("run", "items")  # settings that a crawler cannot have
 
@@ -35,7 +44,7 @@ class CheckResult:
     handler: str | None
     """The name of the handler; None if the crawler has none for the page."""
     items: list[Any]
-    """As they were yielded."""
+    """As they were yielded, and as pipelines have changed them."""
     requests: list[Request]
     """Also those of each `Follow`, with absolute URLs and the names of handlers. The scope is not applied."""
 
@@ -53,15 +62,27 @@ class Crawler:
         handler_timeout: float = HANDLER_SECONDS,
         page_memory: int = PAGE_MEMORY,
         aliases: Mapping[str, str] | None = None,
+        lifespan: LifespanFunction | None = None,
+        start_timeout: float = START_SECONDS,
+        sink: SinkFunction | None = None,
         **settings: Any,
     ) -> None:
         """`settings` are those of `swath crawl`: `delay=1.0` is `--delay 1s`. Flags of the command replace them.
 
         `handler_timeout` is the maximum time of one call of a handler. No page is fetched while the pages in handlers
         have more than `page_memory` bytes. `aliases` has the present name of handlers that were renamed.
+
+        `lifespan` is an async context manager function. Each process opens it before its first page, and closes it
+        after its last one. Handlers find what it yields in `page.state`. `start_timeout` is the maximum time of the
+        function with `@crawler.start`.
+
+        `sink` is a function of a connection and items. It writes the items to a table of the database that holds the
+        frontier, in the transaction that settles their pages. The items are then not written to files.
         """
         if handler_timeout <= 0:
             raise InvalidSetting(f"handler_timeout={handler_timeout}: must be above 0")
+        if start_timeout <= 0:
+            raise InvalidSetting(f"start_timeout={start_timeout}: must be above 0")
         if page_memory <= 0:
             raise InvalidSetting(f"page_memory={page_memory}: must be above 0")
         _check_settings(settings)
@@ -70,6 +91,14 @@ class Crawler:
         self.handler_timeout: Final = handler_timeout
         self.page_memory: Final = page_memory
         self.aliases: Final = dict(aliases or {})
+        if sink is not None:
+            check_sink(sink)
+        self.sink: Final = sink
+        self.start_timeout: Final = start_timeout
+        self.start_handler: StartHandler | None = None
+        self.lifespan: Final = lifespan
+        self.open_lifespan: Final = None if lifespan is None else bind_lifespan(lifespan, self)
+        self.pipelines: Final[list[Pipeline]] = []
         self.handlers: Final[dict[str, Handler]] = {}
         self.classes: Final[dict[str, type]] = {}  # the class of each kind of items so far
         self._patterns: list[tuple[re.Pattern[str], Handler]] = []
@@ -123,6 +152,26 @@ class Crawler:
 
         return register
 
+    def start(self, function: StartFunction) -> StartFunction:
+        """Register a function that yields seeds: URLs, host names or Requests, in addition to those that are given.
+
+        It runs once in a crawl, in one process of the fleet, and its seeds are committed when it returns. They extend
+        the scope, except for a `Request(any_host=True)`. The function takes nothing, or what the lifespan yields.
+        """
+        if self.start_handler is not None:
+            raise UsageError(f"the crawler has two starts: {self.start_handler.name} and {function.__name__}")
+        self.start_handler = make_start(function)
+        return function
+
+    def pipeline(self, function: PipelineFunction) -> PipelineFunction:
+        """Register a function that gets every item, and returns it, another one, or None to drop it.
+
+        Pipelines are applied in the order of their registration. A pipeline is a plain function of the item, or of
+        the item and its page. It is called where the handler runs, and if it raises, the handler has failed.
+        """
+        self.pipelines.append(make_pipeline(function))
+        return function
+
     def _register(self, function: Callable[..., Any], links: str | None, version: int | str) -> Handler:
         made = make_handler(function, links=links, version=version)
         if (known := self.handlers.get(made.name)) is not None and known.function is not function:
@@ -144,6 +193,17 @@ class Crawler:
     def follows_scope(self) -> bool:
         """Whether some handler has `links="scope"`."""
         return any(handler.follows_scope for handler in self.handlers.values())
+
+    def list_functions(self) -> Iterator[Callable[..., Any]]:
+        """Yield the functions that decide what the crawl does."""
+        yield from (handler.function for handler in self.handlers.values())
+        yield from (pipeline.function for pipeline in self.pipelines)
+        if self.lifespan is not None:
+            yield self.lifespan
+        if self.sink is not None:
+            yield self.sink
+        if self.start_handler is not None and self.start_handler.original is not None:
+            yield self.start_handler.original
 
     def choose(self, url: str, *, status: int = 200, to: str | None = None) -> Handler | None:
         """Return the handler of a page; None if it has none."""
@@ -170,20 +230,41 @@ class Crawler:
             f"to={getattr(target, '__name__', target)!s:.80}: this function is not a handler of the crawler"
         )
 
-    def check(self, page: Page, *, to: Target = None) -> CheckResult:
+    def check(self, page: Page, *, to: Target = None, state: Any = None) -> CheckResult:
         """Run the handler of a page and return what it yields, without a network: for tests.
 
-        Everything is checked as in a crawl. Errors of the handler are raised.
+        Everything is checked as in a crawl. Errors of the handler are raised. `state` takes the place of what the
+        lifespan yields, which is not opened.
         """
         handler = self.choose(page.url, status=page.status, to=self.find_name(to))
         if handler is None:
             return CheckResult(None, [], [])
-        collector = Collector(page, handler, find_name=self.find_name, classes=self.classes, keep_values=True)
+        page.state = state
+        collector = Collector(
+            page,
+            handler,
+            find_name=self.find_name,
+            classes=self.classes,
+            pipelines=self.pipelines,
+            keep_values=True,
+        )
         if handler.is_async:
             _run_async(collector, handler.function(page))
         else:
             collector.collect(handler.function(page))
         return CheckResult(handler.name, collector.values, collector.requests)
+
+    def stream(self, *seeds: str, **settings: Any) -> AsyncGenerator[ItemRecord, None]:
+        """Run the crawl in the caller's event loop, and yield each item after its page is committed.
+
+        `settings` replace those of the crawler; `seeds` replace its URLs. If the caller takes items slowly, no page is
+        fetched meanwhile. Leaving the loop stops the crawl; it continues when `stream` is called again.
+        """
+        from swath.crawl.stream import stream_items  # it imports this module
+
+        _check_settings(settings)
+        given = {name: tuple(one) if isinstance(one, list) else one for name, one in settings.items()}
+        return stream_items(self, seeds or self.seeds, given)
 
     def run(self, arguments: Sequence[str] | None = None) -> int:
         """Run `swath crawl` with this crawler, and return its exit code.

@@ -28,5 +28,13 @@ class PageRetry(SwathError):
         self.reason = reason
 
 
+class LifespanFailed(UsageError):
+    """`Crawler(lifespan=…)` failed, so handlers lack what it opens."""
+
+
+class SinkFailed(UsageError):
+    """`Crawler(sink=…)` raised an exception that is not about a single item. The run has ended."""
+
+
 class HandlerTimeout(SwathError):
     """A handler took longer than `Crawler(handler_timeout=…)`."""

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from swath.crawl.archive.record import ItemLine
 from swath.crawl.handlers.collector import Collector
@@ -16,6 +16,7 @@ from swath.crawl.handlers.handler_threads import HandlerThreads
 from swath.crawl.handlers.page import Page
 from swath.crawl.handlers.registration import Handler
 from swath.crawl.handlers.requests import Request
+from swath.crawl.handlers.start import SeedCollector, StartHandler, make_start_page
 
 log = logging.getLogger("swath.crawl")
 
@@ -46,8 +47,10 @@ class Extraction(NamedTuple):
 class PageExtractor:
     """Calls the handlers of one process."""
 
-    def __init__(self, crawler: Crawler) -> None:
+    def __init__(self, crawler: Crawler, *, state: Any = None) -> None:
+        """`state` is what the lifespan of the crawler yields."""
         self.crawler: Final = crawler
+        self._state = state
         self._threads = HandlerThreads()
         self._bytes = 0  # of the pages in handlers
         self._hung = 0
@@ -68,13 +71,30 @@ class PageExtractor:
 
     async def extract(self, handler: Handler, page: Page, *, size: int) -> Extraction:
         """Call a handler. `size` is the memory of the page in bytes. Errors of the handler are part of the result."""
-        collector = Collector(page, handler, find_name=self.crawler.find_name, classes=self.crawler.classes)
+        crawler = self.crawler
+        page.state = self._state
+        collector = Collector(
+            page, handler, find_name=crawler.find_name, classes=crawler.classes, pipelines=crawler.pipelines
+        )
+        return await self._collect(handler, page, collector, size=size, limit=crawler.handler_timeout)
+
+    async def extract_seeds(self, start: StartHandler) -> tuple[Extraction, set[str]]:
+        """Call the start of the crawl. Return what it yields, and the URLs of seeds that had no scheme."""
+        page = make_start_page()
+        page.state = self._state
+        collector = SeedCollector(page, start, self.crawler)
+        extraction = await self._collect(start, page, collector, size=0, limit=self.crawler.start_timeout)
+        return extraction, collector.bare
+
+    async def _collect(
+        self, handler: Handler, page: Page, collector: Collector, *, size: int, limit: float
+    ) -> Extraction:
         self._bytes += size
         try:
             if handler.is_async:
-                await self._call_in_loop(handler, page, collector)
+                await self._call_in_loop(handler, page, collector, limit)
             else:
-                await self._call_in_thread(handler, page, collector, size)
+                await self._call_in_thread(handler, page, collector, size, limit)
         except PageRetry as retry:
             retry.reason = _make_storable(str(retry.reason)[:MAX_REASON_CHARS])
             return Extraction(handler.name, retry=retry)
@@ -85,8 +105,7 @@ class PageExtractor:
             self._bytes -= size
         return Extraction(handler.name, collector.lines, collector.requests)
 
-    async def _call_in_loop(self, handler: Handler, page: Page, collector: Collector) -> None:
-        limit = self.crawler.handler_timeout
+    async def _call_in_loop(self, handler: Handler, page: Page, collector: Collector, limit: float) -> None:
         scope = asyncio.timeout(limit)
         try:
             async with scope:
@@ -96,8 +115,9 @@ class PageExtractor:
                 raise  # the handler's own
             raise HandlerTimeout(f"the handler took longer than {limit:g} s") from None
 
-    async def _call_in_thread(self, handler: Handler, page: Page, collector: Collector, size: int) -> None:
-        limit = self.crawler.handler_timeout
+    async def _call_in_thread(
+        self, handler: Handler, page: Page, collector: Collector, size: int, limit: float
+    ) -> None:
         call = self._threads.start(partial(_call, handler, page, collector))
         timer = asyncio.get_running_loop().call_later(limit, _give_up, call.future, limit)
         try:
@@ -127,8 +147,9 @@ class PageExtractor:
         kind = (handler.name, name, place)
         if kind not in self._logged and len(self._logged) < MAX_KINDS:
             self._logged.add(kind)
+            where = "the start of the crawl" if isinstance(handler, StartHandler) else f"page {page.url}"
             log.warning(
-                "handler %s; page %s; more failures of this kind are only counted\n%s", reason, page.url, trace.rstrip()
+                "handler %s; %s; more failures of this kind are only counted\n%s", reason, where, trace.rstrip()
             )
         return HandlerFailure(reason, trace)
 

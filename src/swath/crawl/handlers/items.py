@@ -25,6 +25,21 @@ _to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(","
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
 
 
+class ItemRecord(dict[str, Any]):
+    """An extracted item as it is written: its fields as JSON has them, and those that swath adds."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, fields: Mapping[str, Any], kind: str) -> None:
+        super().__init__(fields)
+        self.kind: Final = kind
+        """The name of its class, or `item` for dicts."""
+
+
+def parse_record(item: ItemLine) -> ItemRecord:
+    return ItemRecord(json.loads(item.line), item.kind)
+
+
 class _Dataclass(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Any]]
 

@@ -82,6 +82,8 @@ class Page:
         """The payload of the `Follow` or `Request` that led here."""
         self.attempts: Final = attempts
         """How often the page was fetched before, because a fetch failed or a handler asked for a retry."""
+        self.state: Any = None
+        """What the lifespan of the crawler yields; None if it has none."""
         self._response = response
         self._decoded = decoded
         self._limit = limit

@@ -14,7 +14,7 @@ UNNAMED = "a crawler without a name"
 
 def run_script(crawler: Crawler, arguments: Sequence[str]) -> int:
     """Run `swath crawl --run` with this crawler, as a process of its own would do, and return its exit code."""
-    name = _find_name(crawler)
+    name = find_crawler_name(crawler)
     if name is None and any(one == "--processes" or one.startswith("--processes=") for one in arguments):
         raise UsageError(
             "--processes needs a crawler at the top level of a module, because each process imports it: assign it to a "
@@ -33,7 +33,7 @@ def run_script(crawler: Crawler, arguments: Sequence[str]) -> int:
     return code
 
 
-def _find_name(crawler: Crawler) -> str | None:
+def find_crawler_name(crawler: Crawler) -> str | None:
     """Return module:name of the crawler, as another process can import it; None if no module has it."""
     for module in dict.fromkeys(["__main__", *(one.function.__module__ for one in crawler.handlers.values())]):
         importable = _find_importable_name(module)

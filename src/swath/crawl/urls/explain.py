@@ -1,6 +1,6 @@
 """Explain why a crawl did not add a URL, from the settings and seeds of the crawl."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from swath.crawl import seeds
@@ -10,8 +10,13 @@ from swath.crawl.urls.scope import REASONS
 from swath.crawl.urls.traps import TRAPS, find_trap
 
 
-def explain_refusal(text: str, known: Mapping[str, Any], *, year: int) -> tuple[str, str]:
-    """Return the name of the rule that excludes a URL, and a sentence. `known` is the fact with the settings."""
+def explain_refusal(
+    text: str, known: Mapping[str, Any], *, year: int, started: Collection[str] = ()
+) -> tuple[str, str]:
+    """Return the name of the rule that excludes a URL, and a sentence. `known` is the fact with the settings.
+
+    `started` are the seeds that the start of the crawl has yielded.
+    """
     url = normalise.parse_seed(text)
     if url is None:
         return "url", "It is not a URL that can be crawled."
@@ -25,7 +30,7 @@ def explain_refusal(text: str, known: Mapping[str, Any], *, year: int) -> tuple[
     if (found := find_trap(url, year=year)) is not None:
         return found, f"It is refused as a trap ({found}): {TRAPS[found]}."
     try:
-        scope = seeds.load_scope(settings)
+        scope = seeds.load_scope(settings, started)
     except OSError:
         return "unknown", f"Its scope cannot be checked without {settings.directory / seeds.FILE}."
     if (found := scope.find_refusal(url, 0)) is not None:

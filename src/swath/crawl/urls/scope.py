@@ -18,6 +18,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import chain
 from typing import Final, Literal, get_args
 
 from swath import InvalidSetting
@@ -49,6 +50,12 @@ class NameSet:
         # The links of a page have few hosts, so most lookups are in these caches.
         self._known: dict[str, bool] = {}
         self._covered: dict[str, bool] = {}
+
+    def extend(self, names: Iterable[str]) -> "NameSet":
+        """Return a set that has more names."""
+        extended = NameSet(names)
+        extended._digests = array("Q", sorted(chain(self._digests, extended._digests)))
+        return extended
 
     def __len__(self) -> int:
         return len(self._digests)

@@ -1,0 +1,71 @@
+"""The sink of a crawler: the user's function that writes items to a table in the transaction of their pages."""
+
+import inspect
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from swath import UsageError
+from swath.crawl.archive.record import ItemLine
+from swath.crawl.handlers.errors import SinkFailed
+from swath.crawl.handlers.items import ItemRecord, parse_record
+
+SinkFunction = Callable[[Any, Sequence[ItemRecord]], Awaitable[None] | None]
+
+
+def check_sink(function: object) -> None:
+    """Raise UsageError if a value cannot be a sink."""
+    if not callable(function) or isinstance(function, type):
+        raise UsageError(f"sink={function!r:.100}: pass a function")
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError:
+        raise UsageError(
+            f"sink={getattr(function, '__name__', function)}{inspect.signature(function)}: it takes a connection and a "
+            "list of items"
+        ) from None
+
+
+class ItemSink:
+    """Calls the user's function with items, and remembers the error that it raised last."""
+
+    def __init__(self, function: SinkFunction) -> None:
+        self._function = function
+        self._error: Exception | None = None
+
+    def get_writer(self) -> Callable[[Any, Sequence[ItemLine]], Any]:
+        """Return the sink for the runner, which calls coroutine functions in the event loop and others in a thread."""
+        return self._write_async if inspect.iscoroutinefunction(self._function) else self._write
+
+    async def _write_async(self, connection: Any, lines: Sequence[ItemLine]) -> None:
+        try:
+            written = self._function(connection, [parse_record(line) for line in lines])
+            if written is not None:
+                await written
+        except Exception as error:
+            self._error = error
+            raise
+
+    def _write(self, connection: Any, lines: Sequence[ItemLine]) -> None:
+        try:
+            written = self._function(connection, [parse_record(line) for line in lines])
+            if inspect.iscoroutine(written):
+                written.close()
+                raise UsageError("the sink returned something to await: define it with `async def`")
+        except Exception as error:
+            self._error = error
+            raise
+
+    def translate(self, error: Exception) -> Exception:
+        """Return the error for the user if it is the one that the function raised."""
+        if error is not self._error:
+            return error
+        name = getattr(self._function, "__name__", "sink")
+        frames = traceback.extract_tb(error.__traceback__)
+        place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+        text = " ".join(traceback.format_exception_only(error)[-1].split())
+        return SinkFailed(
+            f"the sink {name} failed: {text}{place}. The pages of these items were not settled: a resume fetches them "
+            "again"
+        )
