@@ -148,10 +148,12 @@ class ShowCommand:
 
 
 async def _list_candidates(frontier: Frontier, text: str) -> Sequence[str]:
-    """Return the URLs that a text may stand for, the likeliest first."""
+    """Return the keys that a text may stand for, the likeliest first."""
     url = normalise.parse_seed(text)
+    if (await frontier.explain(text)).state != "unknown" and url != text:
+        return [text]  # the key of a request with another method
     if url is None:
-        raise UsageError(f"{text!r} is not a URL or host name")
+        raise UsageError(f"{text!r} is not a URL, a host name or the key of a page")
     found = [url, normalise.strip_session(url), normalise.strip_tracking(url)]
     if "://" not in text:  # the crawl may have found the host with another scheme or name only
         scheme, _, rest = url.partition("://")

@@ -6,11 +6,13 @@ hash of its item. It drops a known item only after the frontier has confirmed th
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from swath import EncodedItem, Frontier, Item
 from swath.crawl.handlers.requests import Request
+from swath.crawl.page_request import get_url, store_request
 from swath.crawl.priority import choose_priority
 from swath.crawl.urls import normalise
 from swath.crawl.urls.scope import Scope
@@ -66,7 +68,7 @@ class LinkFilter:
         payload = item.payload or {}
         depth = payload.get("depth", 0)
         is_seed = depth == 0 and "from" not in payload
-        url = item.key
+        url = get_url(item)
         if is_seed:
             reason = self._scope.find_seed_refusal(url)
         else:
@@ -76,13 +78,51 @@ class LinkFilter:
     def select_requested(self, requests: Iterable[Request], *, depth: int, referrer: str) -> list[EncodedItem]:
         """Return items for the requests of a handler that belong to the crawl, without those known to be queued."""
         items: list[EncodedItem] = []
-        for (to, priority, any_host, _), group in groupby(requests, key=_get_options):
+        for (is_plain, to, priority, any_host, _), group in groupby(requests, key=_get_options):
             same = list(group)
             payload = {TO: to, DATA: same[0].payload, ANY_HOST: any_host or None}
             given = {name: value for name, value in payload.items() if value is not None}
-            urls = [request.url for request in same]
-            items += self.select_new_items(urls, depth=depth, referrer=referrer, priority=priority, **given)
+            if is_plain:
+                urls = [request.url for request in same]
+                items += self.select_new_items(urls, depth=depth, referrer=referrer, priority=priority, **given)
+                continue
+            for request in same:
+                make_request = partial(
+                    store_request,
+                    method=request.method,
+                    headers=request.headers,
+                    body=cast("bytes | None", request.body),
+                    key=request.key,
+                )
+                items += self.select_new_page(
+                    request.url, make_request, depth=depth, referrer=referrer, priority=priority, **given
+                )
         return items
+
+    def select_new_page(
+        self,
+        link: str,
+        make_request: Callable[[str], tuple[str, dict[str, Any]]],
+        *,
+        depth: int,
+        referrer: str,
+        priority: int | None = None,
+        **payload: object,
+    ) -> list[EncodedItem]:
+        """Return the item of a page that is not fetched by a plain GET, or an empty list, as `select_new_items` does.
+
+        `make_request` returns the key of the page, and what its payload says about its request.
+        """
+        url = self._strip(link)
+        reason = self.find_refusal(url, depth, any_host=ANY_HOST in payload)
+        if reason is not None:
+            self._refused[reason] += 1
+            return []
+        if priority is None:
+            priority = choose_priority(self._priority_by, depth)
+        key, stored = make_request(url)
+        page = Item(key, self.lane_of(url), priority, {"depth": depth, "from": referrer, **payload, **stored})
+        return self._frontier.encode(page)
 
     def select_new_items(
         self,
@@ -135,5 +175,6 @@ class LinkFilter:
 
 
 def _get_options(request: Request) -> tuple[Any, ...]:
-    """Return what the requests that one `Follow` stands for have in common."""
-    return request.to, request.priority, request.any_host, id(request.payload)
+    """Return whether a request is a plain GET, and what the requests that one `Follow` stands for have in common."""
+    is_plain = request.method == "GET" and not request.headers and request.key is None
+    return is_plain, request.to, request.priority, request.any_host, id(request.payload)

@@ -1,11 +1,13 @@
 """PageFetcher: send a request on behalf of an item, and settle the item if the request fails."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 from swath import Item, Outcome
 from swath.crawl.fallback import FORM_REPEATS, Fallback, describe_forms
 from swath.crawl.http.address import parse_ip_literal
+from swath.crawl.http.outgoing import OutgoingRequest
 from swath.crawl.http.response import FailureKind, Response
 from swath.crawl.pacing import LanePacing, compute_page_retry_pause
 from swath.crawl.page_processor import PAGES
@@ -25,7 +27,15 @@ UNREACHABLE: Final = frozenset[FailureKind](  # failures that any page of the ho
 class PageSource(Protocol):
     """Fetches URLs: a `Fetcher`, or what takes its place in tests."""
 
-    async def fetch(self, url: str, *, fresh: bool = False, address: str | None = None, size: int = 0) -> Response: ...
+    async def fetch(
+        self,
+        url: str,
+        *,
+        fresh: bool = False,
+        address: str | None = None,
+        size: int = 0,
+        outgoing: OutgoingRequest | None = None,
+    ) -> Response: ...
 
     async def resolve(self, url: str) -> Response | Sequence[str]: ...
 
@@ -48,10 +58,17 @@ class PageFetcher:
         self._fallback = fallback
         self._stats = stats
 
-    async def fetch(self, url: str, lane: str, *, fresh: bool, size: int = 0) -> Response:
-        """Fetch a URL. With `--lane ip`, connect only to the address that the lane is named after."""
+    async def fetch(
+        self, url: str, lane: str, *, fresh: bool, size: int = 0, outgoing: OutgoingRequest | None = None
+    ) -> Response:
+        """Fetch a URL. With `--lane ip`, connect only to the address that the lane is named after.
+
+        Pass `outgoing` if the request is not a plain GET.
+        """
+        if outgoing is not None:
+            outgoing = replace(outgoing, proxy=self._settings.proxy)
         address = parse_ip_literal(lane) if self._settings.lane == "ip" else None
-        response = await self._fetcher.fetch(url, fresh=fresh, address=address, size=size)
+        response = await self._fetcher.fetch(url, fresh=fresh, address=address, size=size, outgoing=outgoing)
         self._stats.record_response_time(normalise.host(url), response.ended - response.started)
         return response
 

@@ -19,6 +19,7 @@ from swath.crawl.links import LinkFilter
 from swath.crawl.pacing import LanePacing, compute_page_retry_pause
 from swath.crawl.page_fetcher import PageFetcher, PageSource, count_failures
 from swath.crawl.page_processor import PAGES, PageProcessor
+from swath.crawl.page_request import get_url, read_request
 from swath.crawl.refusal import refuse_page
 from swath.crawl.robots.cache import RobotsCache
 from swath.crawl.robots.gate import RobotsGate
@@ -121,7 +122,8 @@ class PageHandler:
         if (refused := await check(item)) is not None:
             return refused
         fresh = item.attempts > 0 or self._pacing.get(item.lane).closes_connections
-        return await self._settle(item, await self._fetcher.fetch(item.key, item.lane, fresh=fresh))
+        response = await self._fetcher.fetch(get_url(item), item.lane, fresh=fresh, outgoing=read_request(item))
+        return await self._settle(item, response)
 
     def _check_host_budget(self, item: Item) -> Outcome | None:
         """Return the outcome of a page that --max-pages-per-host does not admit; None if it does."""

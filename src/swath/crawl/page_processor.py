@@ -16,6 +16,7 @@ from swath.crawl.http.content_coding import DecodedBody
 from swath.crawl.http.redirect_target import find_redirect_target
 from swath.crawl.http.response import Response
 from swath.crawl.links import ANY_HOST, DATA, REQUESTED, TO, LinkFilter
+from swath.crawl.page_request import REQUEST, describe_identity, get_url, redirect_request
 from swath.crawl.parse.directives import parse_x_robots_tag
 from swath.crawl.parse.feeds import GZIP
 from swath.crawl.parse.page import ParsedPage, decode_body, parse_decoded_page
@@ -55,10 +56,16 @@ class PageProcessor:
     async def process(self, item: Item, response: Response) -> Outcome:
         """Settle a page with its archive record, its entry in the page list, and the items it discovers."""
         payload: dict[str, Any] = item.payload or {}
+        url = get_url(item)
         depth = payload.get("depth", 0)
         digest = warc.compute_payload_digest(response.body)
         result: dict[str, Any] = {"status": response.status}
-        page: dict[str, Any] = {"kind": payload.get("kind", "page"), "depth": depth, "referrer": payload.get("from")}
+        page: dict[str, Any] = {
+            **describe_identity(item),
+            "kind": payload.get("kind", "page"),
+            "depth": depth,
+            "referrer": payload.get("from"),
+        }
         original = await self._captures.find_original(response, digest)
         discovered: list[Any] = []
         parsed: ParsedPage | None = None
@@ -67,19 +74,19 @@ class PageProcessor:
         extraction: Extraction | None = None
         if target is not None:
             page["redirect"] = target
-            discovered = self._follow_redirect(item, target, depth, payload, result)
+            discovered = self._follow_redirect(item, target, response.status, payload, result)
             await self._fallback.return_to_form(payload, target)
         else:
             decoded: DecodedBody | None = None
             if original is None and 200 <= response.status < 300 and response.body:
-                decoded, parsed = await self._parse(item.key, response, sitemap=payload.get("kind") == "sitemap")
+                decoded, parsed = await self._parse(url, response, sitemap=payload.get("kind") == "sitemap")
                 page |= {name: getattr(parsed, name) for name in ("title", "canonical", "noindex", "decode_error")}
                 if self._follows_scope(payload, handler):
                     discovered = self._follow_links(item, parsed, depth)
             if handler is not None:
                 extraction = await self._extract(handler, item, response, decoded, parsed)
                 page |= {"handler": handler.name, "to": payload.get(TO), "payload": payload.get(DATA)}
-                discovered += self._links.select_requested(extraction.requests, depth=depth + 1, referrer=item.key)
+                discovered += self._links.select_requested(extraction.requests, depth=depth + 1, referrer=url)
         if original is not None:
             self._stats.duplicates += 1
             page["duplicate_of"] = original.url
@@ -159,16 +166,18 @@ class PageProcessor:
             referrer=payload.get("from"),
             payload=payload.get(DATA),
             attempts=item.attempts,
+            method=payload.get(REQUEST, {}).get("method", "GET"),
+            key=item.key,
             limit=self._settings.max_size * MAX_EXPANSION,
         )
         size = len(response.body) + (0 if decoded is None else len(decoded.body))
         return await self._extractor.extract(handler, page, size=size)
 
     def _follow_redirect(
-        self, item: Item, target: str, depth: int, payload: dict[str, Any], result: dict[str, Any]
+        self, item: Item, target: str, status: int, payload: dict[str, Any], result: dict[str, Any]
     ) -> list[Any]:
         """Return the target of a redirect as an item, so that pacing and robots.txt apply to it too."""
-        redirects = payload.get("redirects", 0) + 1
+        depth, redirects = payload.get("depth", 0), payload.get("redirects", 0) + 1
         result["redirect"] = target
         if redirects > self._settings.max_redirects:
             result["refused"] = "redirects"
@@ -178,22 +187,21 @@ class PageProcessor:
         if (reason := self._links.find_refusal(target, depth, any_host=any_host)) is not None:
             result["refused"] = reason
         kept = {name: payload[name] for name in ("kind", TRIED, *REQUESTED) if name in payload}
-        return self._links.select_new_items(
-            [target],
-            depth=depth,
-            referrer=item.key,
-            priority=item.priority,
-            redirects=redirects,
-            **kept,
-        )
+        kept |= {"redirects": redirects}
+        if REQUEST in payload:
+            make_request = partial(redirect_request, item, status=status)
+            return self._links.select_new_page(
+                target, make_request, depth=depth, referrer=get_url(item), priority=item.priority, **kept
+            )
+        return self._links.select_new_items([target], depth=depth, referrer=item.key, priority=item.priority, **kept)
 
     def _follow_links(self, item: Item, parsed: ParsedPage, depth: int) -> list[Any]:
         if parsed.nofollow:
             self._stats.refused["nofollow"] += 1
             return []
-        items = self._links.select_new_items(parsed.links, depth=depth + 1, referrer=item.key)
+        items = self._links.select_new_items(parsed.links, depth=depth + 1, referrer=get_url(item))
         if self._settings.sitemaps and parsed.sitemaps:
-            items += self._links.select_new_items(parsed.sitemaps, depth=depth, referrer=item.key, kind="sitemap")
+            items += self._links.select_new_items(parsed.sitemaps, depth=depth, referrer=get_url(item), kind="sitemap")
         return items
 
     async def _parse(self, url: str, response: Response, *, sitemap: bool) -> tuple[DecodedBody, ParsedPage]:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from swath import Dead, Done, Item
 from swath.crawl.archive.record import Capture
+from swath.crawl.page_request import describe_identity, get_url
 from swath.crawl.stats import CrawlStats
 
 PRIVATE = "private"
@@ -48,4 +49,4 @@ def build_line(item: Item, fields: Mapping[str, Any]) -> dict[str, Any]:
     payload = item.payload or {}
     about = {"kind": payload.get("kind", "page"), "depth": payload.get("depth", 0), "referrer": payload.get("from")}
     known = {name: value for name, value in about.items() if value is not None}
-    return {"url": item.key, "time": time.time(), **known, **fields}
+    return {"url": get_url(item), "time": time.time(), **describe_identity(item), **known, **fields}

@@ -13,12 +13,14 @@ from swath.crawl.handlers.errors import InvalidYield
 from swath.crawl.handlers.items import describe_wrong_value, format_item, is_item, simplify
 from swath.crawl.handlers.page import Page
 from swath.crawl.handlers.registration import Handler
-from swath.crawl.handlers.requests import Follow, Request, Target
+from swath.crawl.handlers.requests import Follow, Request, Target, check_request
+from swath.crawl.page_request import store_request
 from swath.crawl.priority import TOP_LEVEL
 
 MAX_BYTES: Final = 10_000_000  # of all that a handler yields for a page
 LINK_BYTES: Final = 100  # counted for each link, in addition to its URL
 MAX_PAYLOAD: Final = 200_000  # bytes of the payload of a Follow or Request
+MAX_STORED: Final = 230_000  # bytes of the payload, headers and body of a Request
 
 
 class Collector:
@@ -46,7 +48,7 @@ class Collector:
         self._keep_values = keep_values
         self._size = 0
         fetched_at = format_time(page.fetched_at)
-        self._visit = make_visit_id(page.url, fetched_at)
+        self._visit = make_visit_id(page.key, fetched_at)
         self._meta = {
             "_url": page.url,
             "_fetched_at": fetched_at,
@@ -98,10 +100,10 @@ class Collector:
             raise InvalidYield("the handler was abandoned")  # ends a generator that runs in a thread
         match value:
             case Follow():
-                options = Request("", value.to, value.priority, value.payload)
+                options = Request("", to=value.to, priority=value.priority, payload=value.payload)
                 self._add_requests(value.urls, options, strict=False)
             case Request():
-                self._add_requests([value.url], value, strict=True)
+                self._add_requests([value.url], check_request(value), strict=True)
             case None:
                 raise InvalidYield(describe_wrong_value(value))
             case _:
@@ -134,6 +136,7 @@ class Collector:
             if payload_size > MAX_PAYLOAD:
                 raise InvalidYield(f"the payload has {payload_size:,} bytes as JSON, the limit is {MAX_PAYLOAD:,}")
             size += payload_size
+        size += self._measure_request(options, size)
         for url in urls:
             if not isinstance(url, str):
                 raise InvalidYield(f"{url!r:.80} of type {type(url).__name__} is not a URL: pass a str")
@@ -142,6 +145,21 @@ class Collector:
                 self.requests.append(replace(options, url=resolved, to=to, payload=payload))
             elif strict:
                 raise InvalidYield(f"Request({url[:200]!r}): this is not an http or https URL")
+
+    def _measure_request(self, request: Request, payload_size: int) -> int:
+        """Return the bytes that the headers and body of a request take in the frontier, as JSON."""
+        if not request.headers and not request.body:
+            return 0
+        assert not isinstance(request.body, str)
+        _, stored = store_request(
+            "", method=request.method, headers=request.headers, body=request.body, key=request.key
+        )
+        size = len(json.dumps(stored))
+        if size + payload_size > MAX_STORED:
+            raise InvalidYield(
+                f"the payload, headers and body have {size + payload_size:,} bytes as JSON, the limit is {MAX_STORED:,}"
+            )
+        return size
 
     def _count(self, size: int) -> None:
         self._size += size
@@ -160,9 +178,9 @@ def _is_unicode(payload: object) -> bool:
     return True
 
 
-def make_visit_id(url: str, fetched_at: str) -> str:
+def make_visit_id(key: str, fetched_at: str) -> str:
     """Return a text that identifies a visit of a page. It is the same when a handler runs over the archive."""
-    return blake2b(f"{url} {fetched_at}".encode(), digest_size=10).hexdigest()
+    return blake2b(f"{key} {fetched_at}".encode(), digest_size=10).hexdigest()
 
 
 def format_time(moment: datetime) -> str:

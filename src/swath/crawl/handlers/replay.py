@@ -83,6 +83,8 @@ class Replay:
             depth=line.get("depth", 0),
             referrer=line.get("referrer"),
             payload=line.get("payload"),
+            method=line.get("method", "GET"),
+            key=line.get("key"),
             limit=self._limit,
         )
         extraction = await self._extractor.extract(handler, page, size=len(archived.body))
