@@ -13,9 +13,11 @@ from swath import MissingExtra
 if TYPE_CHECKING:
     from swath.crawl.handlers.crawler import CheckResult, Crawler
     from swath.crawl.handlers.errors import InvalidSelector, InvalidYield, NoMatch, PageRetry, PageTooComplex
+    from swath.crawl.handlers.hooks import Link
     from swath.crawl.handlers.page import Page
     from swath.crawl.handlers.requests import Follow, Request
     from swath.crawl.handlers.selection import Selection
+    from swath.crawl.http.outgoing import OutgoingRequest
 
 __all__ = [
     "CheckResult",
@@ -23,7 +25,9 @@ __all__ = [
     "Follow",
     "InvalidSelector",
     "InvalidYield",
+    "Link",
     "NoMatch",
+    "OutgoingRequest",
     "Page",
     "PageRetry",
     "PageTooComplex",
@@ -34,6 +38,7 @@ __all__ = [
 _MODULES = {
     **dict.fromkeys(("CheckResult", "Crawler"), "crawler"),
     **dict.fromkeys(("InvalidSelector", "InvalidYield", "NoMatch", "PageRetry", "PageTooComplex"), "errors"),
+    **dict.fromkeys(("Link", "OutgoingRequest"), "hooks"),
     "Page": "page",
     **dict.fromkeys(("Follow", "Request"), "requests"),
     "Selection": "selection",

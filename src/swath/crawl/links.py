@@ -5,12 +5,13 @@ hash of its item. It drops a known item only after the frontier has confirmed th
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import groupby
 from typing import Any, Final, cast
 
 from swath import EncodedItem, Frontier, Item
+from swath.crawl.handlers.hooks import LINK_HOOK, Link, LinkHook
 from swath.crawl.handlers.requests import Request
 from swath.crawl.page_request import get_url, store_request
 from swath.crawl.priority import choose_priority
@@ -42,6 +43,7 @@ class LinkFilter:
         year: int,
         refused: Counter[str],
         priority_by: str = "none",
+        hook: LinkHook | None = None,
     ) -> None:
         self._frontier = frontier
         self._scope = scope
@@ -50,6 +52,7 @@ class LinkFilter:
         self._year = year
         self._refused = refused
         self._priority_by = priority_by
+        self._hook = hook
         self._decisions: dict[str, bytes | None] = {}  # None: refused
 
     def find_refusal(self, url: str, depth: int, *, any_host: bool = False) -> str | None:
@@ -120,6 +123,11 @@ class LinkFilter:
             return []
         if priority is None:
             priority = choose_priority(self._priority_by, depth)
+        if self._hook is not None and not _is_followed_anyway(payload):
+            level = self._call_hook(url, referrer, depth, priority)
+            if level is None:
+                return []
+            priority = level
         key, stored = make_request(url)
         page = Item(key, self.lane_of(url), priority, {"depth": depth, "from": referrer, **payload, **stored})
         return self._frontier.encode(page)
@@ -144,6 +152,7 @@ class LinkFilter:
             return []
         if priority is None:
             priority = choose_priority(self._priority_by, depth)
+        asks_hook = self._hook is not None and not _is_followed_anyway(payload)
         kept: list[str] = []
         items: list[Item] = []
         for link in links:
@@ -156,12 +165,26 @@ class LinkFilter:
                 self._refused[reason] += 1
                 self._remember(link, None)
                 continue
+            level = priority
+            if asks_hook:
+                chosen = self._call_hook(url, referrer, depth, priority)
+                if chosen is None:
+                    continue
+                level = chosen
             kept.append(link)
-            items.append(Item(url, self.lane_of(url), priority, {"depth": depth, "from": referrer, **payload}))
+            items.append(Item(url, self.lane_of(url), level, {"depth": depth, "from": referrer, **payload}))
         encoded = self._frontier.encode(items, drop_known=False)
         for link, item in zip(kept, encoded, strict=True):
             self._remember(link, item.hash)
         return encoded
+
+    def _call_hook(self, url: str, referrer: str, depth: int, priority: int) -> int | None:
+        """Return the priority that the link hook gives to a link; None if it drops it."""
+        assert self._hook is not None
+        level = self._hook(Link(url, referrer, depth, priority))
+        if level is None:
+            self._refused[LINK_HOOK] += 1
+        return level
 
     def _strip(self, url: str) -> str:
         """Remove session ids, and tracking parameters if the settings say so."""
@@ -172,6 +195,11 @@ class LinkFilter:
         if len(self._decisions) >= MAX_DECISIONS:
             self._decisions.clear()
         self._decisions[link] = decision
+
+
+def _is_followed_anyway(payload: Mapping[str, object]) -> bool:
+    """Return whether an item is the target of a redirect, or a sitemap: then it is not a link of a page."""
+    return "redirects" in payload or "kind" in payload
 
 
 def _get_options(request: Request) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ from swath.crawl.archive import warc
 from swath.crawl.archive.capture import CaptureBuilder
 from swath.crawl.fallback import TRIED, Fallback
 from swath.crawl.handlers.extractor import Extraction, HandlerFailure, PageExtractor
+from swath.crawl.handlers.hooks import HookFailed
 from swath.crawl.handlers.page import Page
 from swath.crawl.handlers.registration import Handler
 from swath.crawl.http.content_coding import DecodedBody
@@ -72,6 +73,7 @@ class PageProcessor:
         target = find_redirect_target(response)
         handler = self._choose_handler(item, response, target)
         extraction: Extraction | None = None
+        hook_failed: HookFailed | None = None
         if target is not None:
             page["redirect"] = target
             discovered = self._follow_redirect(item, target, response.status, payload, result)
@@ -82,11 +84,17 @@ class PageProcessor:
                 decoded, parsed = await self._parse(url, response, sitemap=payload.get("kind") == "sitemap")
                 page |= {name: getattr(parsed, name) for name in ("title", "canonical", "noindex", "decode_error")}
                 if self._follows_scope(payload, handler):
-                    discovered = self._follow_links(item, parsed, depth)
+                    try:
+                        discovered = self._follow_links(item, parsed, depth)
+                    except HookFailed as failed:
+                        hook_failed = failed
             if handler is not None:
                 extraction = await self._extract(handler, item, response, decoded, parsed)
                 page |= {"handler": handler.name, "to": payload.get(TO), "payload": payload.get(DATA)}
-                discovered += self._links.select_requested(extraction.requests, depth=depth + 1, referrer=url)
+                try:
+                    discovered += self._links.select_requested(extraction.requests, depth=depth + 1, referrer=url)
+                except HookFailed as failed:
+                    hook_failed = failed
         if original is not None:
             self._stats.duplicates += 1
             page["duplicate_of"] = original.url
@@ -99,9 +107,12 @@ class PageProcessor:
                 return item.retry(after=retry.after, reason=f"{HANDLER_FAILED}: {retry.reason}")
             attempts = "1 attempt" if failures == 0 else f"{failures + 1} attempts"
             failure = HandlerFailure(f"{extraction.handler}: gave up after {attempts}: {retry.reason}", "")
+        failed_part = HANDLER_FAILED
+        if failure is None and hook_failed is not None:
+            failed_part, failure = hook_failed.kind, HandlerFailure(hook_failed.reason, hook_failed.trace)
         if failure is not None:
             page["handler_error"] = failure.reason
-        items = () if extraction is None else extraction.items
+        items = () if extraction is None or failure is not None else extraction.items
         directives = (
             parse_x_robots_tag(response.headers.get_all("x-robots-tag"), self._settings.user_agent)
             if parsed is None
@@ -113,9 +124,9 @@ class PageProcessor:
             response, page, digest=digest, record_id=record_id, original=original, archived=archived, items=items
         )
         if failure is not None:
-            self._stats.errors[HANDLER_FAILED] += 1
+            self._stats.errors[failed_part] += 1
             return item.dead(
-                reason=f"{HANDLER_FAILED}: {failure.reason}",
+                reason=f"{failed_part}: {failure.reason}",
                 error=failure.error or None,
                 output=[capture],
                 counters=ONE_PAGE,

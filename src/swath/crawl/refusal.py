@@ -34,10 +34,10 @@ def refuse_private_page(item: Item, detail: str, *, stats: CrawlStats) -> Done:
     return refuse_page(item, PRIVATE, rule, stats=stats, counters={REFUSED_PRIVATE: 1})
 
 
-def give_up_page(item: Item, reason: str, *, attempts: int, started: bool = True) -> Dead:
+def give_up_page(item: Item, reason: str, *, attempts: int, started: bool = True, error: str | None = None) -> Dead:
     """Return the outcome of a page that could not be fetched. Pass `started=False` if no request was sent this time."""
     line = _build_capture(item, {FAILED: reason, "attempts": attempts})
-    return item.dead(reason=reason, output=[line], started=started)
+    return item.dead(reason=reason, error=error, output=[line], started=started)
 
 
 def _build_capture(item: Item, fields: Mapping[str, Any]) -> Capture:

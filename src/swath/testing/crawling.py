@@ -85,6 +85,7 @@ async def _crawl(crawler: Crawler, pages: Pages, seeds: Sequence[str]) -> CrawlR
             year=datetime.now(UTC).year,
             refused=stats.refused,
             priority_by=settings.priority_by,
+            hook=crawler.on_link,
         )
         extractor = PageExtractor(crawler)
         handler = PageHandler(frontier, settings, fetcher=fetcher, links=links, stats=stats, extractor=extractor)

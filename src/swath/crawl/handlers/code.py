@@ -60,7 +60,9 @@ def load_code(name: str) -> CrawlCode:
 
 def _hash_sources(crawler: Crawler) -> str:
     """Return a hash over the modules that define the handlers."""
-    modules = {handler.function.__module__ for handler in crawler.handlers.values()}
+    functions = [handler.function for handler in crawler.handlers.values()]
+    functions += [hook.function for hook in (crawler.on_request, crawler.on_link) if hook is not None]
+    modules = {function.__module__ for function in functions}
     files = {getattr(sys.modules.get(module), "__file__", None) for module in modules}
     digest = sha256()
     for file in sorted(file for file in files if file is not None):

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from swath import UsageError
@@ -46,6 +47,10 @@ class OutgoingRequest:
     body: bytes = b""
     proxy: str | None = None
     """A URL as for `--proxy`; None connects directly."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.headers, dict):
+            object.__setattr__(self, "headers", MappingProxyType(self.headers))  # so that it cannot be changed in place
 
 
 def format_header(name: str, value: str) -> str:
