@@ -240,17 +240,23 @@ def test_a_link_hook_drops_links_and_sets_priorities() -> None:
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        (lambda link: 1 / 0, "link hook: broken: ZeroDivisionError: division by zero (test_hooks.py:"),
+        (lambda link: 1 / 0, "ZeroDivisionError: division by zero (test_hooks.py:"),
         (lambda link: True, "it returned True of type bool: return the link"),
         (lambda link: replace(link, url="http://b.example/"), "it changed the link"),
         (lambda link: replace(link, priority=8), "priority=8: pass a whole number from 0 to 7"),
         (lambda link: replace(link, priority=True), "priority=True: pass a whole number from 0 to 7"),
     ],
 )
+def test_what_a_link_hook_must_not_do(broken: Callable[[Link], Any], message: str) -> None:
+    crawler = make_crawler()
+    crawler.link_hook(broken)
+    result = crawl(crawler, PAGES)
+    assert result.requested == [f"{A}/"]
+    assert message in result.failed[f"{A}/"]
+
+
 @pytest.mark.parametrize("yields", [True, False])
-async def test_a_broken_link_hook_fails_its_page(
-    yields: bool, broken: Callable[[Link], Any], message: str, tmp_path: Path
-) -> None:
+async def test_a_broken_link_hook_fails_its_page(yields: bool, tmp_path: Path) -> None:
     """The page is archived and not requested again; its items and links are not committed."""
     crawler = Crawler(f"{A}/")
 
@@ -260,17 +266,15 @@ async def test_a_broken_link_hook_fails_its_page(
         if yields:
             yield page.follow("a")
 
-    def hook(link: Link) -> Any:
-        return broken(link)
+    @crawler.link_hook
+    def broken(link: Link) -> Any:
+        raise ValueError("no")
 
-    hook.__name__ = "broken"
-    crawler.link_hook(hook)
     done = await run(crawler, PAGES, tmp_path)
     assert done.requests == {f"{A}/": 1}
     assert done.items == {}
     (dead,) = done.dead
-    assert dead.reason.startswith("link hook: broken: ")
-    assert message in dead.reason
+    assert dead.reason.startswith("link hook: broken: ValueError: no (test_hooks.py:")
     assert "Traceback" in (dead.error or "")
     line = done.page(f"{A}/")
     assert "file" in line

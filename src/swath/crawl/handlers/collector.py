@@ -13,7 +13,7 @@ from swath.crawl.handlers.errors import InvalidYield
 from swath.crawl.handlers.items import describe_wrong_value, format_item, is_item, simplify
 from swath.crawl.handlers.page import Page
 from swath.crawl.handlers.registration import Handler
-from swath.crawl.handlers.requests import Follow, Request, Target, check_request
+from swath.crawl.handlers.requests import Follow, Request, Target, check_request, set_url
 from swath.crawl.page_request import store_request
 from swath.crawl.priority import TOP_LEVEL
 
@@ -137,12 +137,13 @@ class Collector:
                 raise InvalidYield(f"the payload has {payload_size:,} bytes as JSON, the limit is {MAX_PAYLOAD:,}")
             size += payload_size
         size += self._measure_request(options, size)
+        options = replace(options, to=to, payload=payload)
         for url in urls:
             if not isinstance(url, str):
                 raise InvalidYield(f"{url!r:.80} of type {type(url).__name__} is not a URL: pass a str")
             self._count(size + len(url))
             if (resolved := self._page.resolve(url)) is not None:
-                self.requests.append(replace(options, url=resolved, to=to, payload=payload))
+                self.requests.append(set_url(options, resolved))
             elif strict:
                 raise InvalidYield(f"Request({url[:200]!r}): this is not an http or https URL")
 

@@ -108,6 +108,21 @@ def _encode_text(text: str) -> bytes:
         raise InvalidYield("the body has text that is not valid Unicode: replace the surrogates in it") from None
 
 
+def set_url(request: Request, url: str) -> Request:
+    """Return a request with another URL. A page has many links, and `replace` takes more than twice as long."""
+    return Request(
+        url,
+        method=request.method,
+        headers=request.headers,
+        body=request.body,
+        payload=request.payload,
+        to=request.to,
+        key=request.key,
+        priority=request.priority,
+        any_host=request.any_host,
+    )
+
+
 def check_request(request: Request) -> Request:
     """Return a request that can be sent, with its method in capitals. Raise InvalidYield if it cannot be sent."""
     body, key, given = request.body, request.key, cast("object", request.method)
