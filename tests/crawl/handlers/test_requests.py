@@ -11,7 +11,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 import swath
 from swath.core.item import Done, Item
-from swath.crawl import Crawler, InvalidYield, Page, Request
+from swath.crawl import Crawler, InvalidYield, OutgoingRequest, Page, Request
 from swath.crawl.archive import index
 from swath.crawl.archive.last_lines import LastLines
 from swath.crawl.archive.lookup import find_captures
@@ -20,8 +20,10 @@ from swath.crawl.handlers.collector import MAX_STORED
 from swath.crawl.handlers.extractor import PageExtractor
 from swath.crawl.handlers.replay import Replay
 from swath.crawl.handlers.requests import MAX_BODY, check_request
+from swath.crawl.http.response import Response
 from swath.crawl.links import DATA
 from swath.crawl.page_request import get_url, read_request, redirect_request, store_request
+from swath.testing import crawl
 from tests.crawl.handlers.running import make_settings, run
 from tests.crawl.handling import answered, handling
 
@@ -337,3 +339,68 @@ async def test_a_robots_key_of_a_user_is_a_page() -> None:
         outcome = await handler(Item(key, "a.example", payload={"depth": 1, DATA: None, **stored}))
         assert actor.asked == [f"{A}/robots.txt", f"{A}/x"]
     assert isinstance(outcome, Done)
+
+
+async def test_items_of_two_requests_at_the_same_moment_have_ids_of_their_own() -> None:
+    crawler = Crawler()
+
+    @crawler.default()
+    async def item(page: Page) -> AsyncIterator[Any]:
+        yield {"method": page.method}
+
+    handler = crawler.handlers["item"]
+    extractor = PageExtractor(crawler)
+    ids = []
+    for key in ("POST 1", "POST 2", "POST 2"):
+        page = Page.from_html("", url=f"{A}/", method="POST", key=key)
+        (line,) = (await extractor.extract(handler, page, size=0)).items
+        ids.append(json.loads(line.line)["_id"])
+    extractor.close()
+    assert ids[0] != ids[1] == ids[2]
+
+
+def test_the_referrer_of_a_page_is_a_url() -> None:
+    crawler = Crawler(f"{A}/", depth=2)
+
+    @crawler.default()
+    def follow(page: Page) -> Iterator[Any]:
+        yield {"url": page.url, "referrer": page.referrer, "depth": page.depth}
+        yield Request("/next" if page.url.endswith("/form") else "/form", method="POST", form={"q": page.url})
+
+    answers: dict[Any, Any] = {f"{A}/": "x", ("POST", f"{A}/form"): "x", ("POST", f"{A}/next"): "x"}
+    result = crawl(crawler, answers)
+    assert [(item["url"], item["referrer"], item["depth"]) for item in result.items["item"]] == [
+        (f"{A}/", None, 0),
+        (f"{A}/form", f"{A}/", 1),
+        (f"{A}/next", f"{A}/form", 2),
+    ]
+    assert len(result.requested) == 3  # --depth holds
+
+
+async def test_the_proxy_of_the_crawl_is_that_of_its_requests() -> None:
+    seen: list[Any] = []
+    async with handling(answered, proxy="http://127.0.0.1:9", robots=False) as (_, handler, actor):
+        plain = actor.fetch
+
+        async def fetch(url: str, **given: Any) -> Response:
+            seen.append(given["outgoing"])
+            return await plain(url)
+
+        actor.fetch = fetch  # type: ignore[method-assign]
+        key, stored = store_request(f"{A}/x", method="POST", headers={"X": "y"}, body=b"z", key=None)
+        await handler(Item(key, "a.example", payload={"depth": 1, **stored}))
+    (outgoing,) = seen
+    assert outgoing == OutgoingRequest(f"{A}/x", "POST", {"X": "y"}, b"z", "http://127.0.0.1:9")
+
+
+async def test_lanes_of_addresses_are_those_of_the_url() -> None:
+    async with handling(answered, lane="ip", robots=False) as (_, handler, actor):
+        actor.names["a.example"] = ["192.0.2.7"]
+        key, stored = store_request(f"{A}/x", method="POST", headers=None, body=b"z", key="own")
+        outcome = await handler(Item(key, "a.example", payload={"depth": 1, **stored}))
+        assert isinstance(outcome, Done)
+        (moved,) = outcome.discovered
+        assert isinstance(moved, Item)
+        assert (moved.key, moved.lane, get_url(moved)) == ("own", "192.0.2.7", f"{A}/x")
+        await handler(moved)
+        assert actor.asked == [f"{A}/x"]
