@@ -1,5 +1,6 @@
 """Requests with a method, headers and a body: what they are, what identifies them, and what becomes of them."""
 
+import asyncio
 import io
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -10,6 +11,8 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 import swath
+from swath.cli.show_command import ShowCommand
+from swath.core.errors import UsageError
 from swath.core.item import Done, Item
 from swath.crawl import Crawler, InvalidYield, OutgoingRequest, Page, Request
 from swath.crawl.archive import index
@@ -404,3 +407,31 @@ async def test_lanes_of_addresses_are_those_of_the_url() -> None:
         assert (moved.key, moved.lane, get_url(moved)) == ("own", "192.0.2.7", f"{A}/x")
         await handler(moved)
         assert actor.asked == [f"{A}/x"]
+
+
+def test_show_takes_the_key_of_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    crawler = Crawler(f"{A}/")
+
+    @crawler.default()
+    def start(page: Page) -> Iterator[Any]:
+        if page.method == "GET":
+            yield Request("/search", method="POST", form={"q": "a"})
+            yield Request("/search", method="POST", form={"q": "b"}, key="search for b")
+
+    asyncio.run(run(crawler, SEARCH, tmp_path))
+
+    def show(text: str) -> int:
+        settings = make_settings(tmp_path)
+        return asyncio.run(ShowCommand(settings, "body", time=None, all_captures=False).run(text))
+
+    assert show("search for b") == 0
+    assert capsys.readouterr().out == "found q=b"
+    assert show(f"{A}/search") == 1
+    said = capsys.readouterr().err
+    assert "was requested with other methods only" in said
+    assert "`swath show 'search for b'`" in said
+    key = said.partition(f"`swath show 'POST {A}/search ")[2].partition("'")[0]
+    assert show(f"POST {A}/search {key}") == 0
+    assert capsys.readouterr().out == "found q=a"
+    with pytest.raises(UsageError, match="'two words' is not a URL, a host name or the key of a page"):
+        show("two words")

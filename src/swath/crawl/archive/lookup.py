@@ -26,8 +26,13 @@ def find_captures(directory: Path, committed: Mapping[str, int], key: str) -> li
     return [cdxj.make_entry(page) for page in find_lines(directory, committed, key) if "file" in page]
 
 
-def find_lines(directory: Path, committed: Mapping[str, int], key: str) -> list[dict[str, Any]]:
-    """Return the lines of the page lists for a page, in the order of their times."""
+def find_lines(
+    directory: Path, committed: Mapping[str, int], key: str, *, any_method: bool = False
+) -> list[dict[str, Any]]:
+    """Return the lines of the page lists for a page, in the order of their times.
+
+    With `any_method`, a URL finds all pages that were fetched from it, also with other methods than GET.
+    """
     text = json.dumps(key, ensure_ascii=False)
     wanted = f'"url":{text}'.encode(), f'"key":{text}'.encode()  # as `format_page_line` writes them
     found = []
@@ -39,7 +44,7 @@ def find_lines(directory: Path, committed: Mapping[str, int], key: str) -> list[
                         page = json.loads(line)
                     except ValueError as error:
                         raise describe_damage(path, error) from error
-                    if page.get("key") == key or (page["url"] == key and "method" not in page):
+                    if page.get("key") == key or (page["url"] == key and (any_method or "method" not in page)):
                         found.append(page)
     return sorted(found, key=lambda page: page["time"])
 
