@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from swath.crawl.handlers.page import Page
     from swath.crawl.handlers.requests import Follow, Request
     from swath.crawl.handlers.selection import Selection
+    from swath.crawl.handlers.xpath import XPathSelection
     from swath.crawl.http.outgoing import OutgoingRequest
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "PageTooComplex",
     "Request",
     "Selection",
+    "XPathSelection",
 ]
 
 _MODULES = {
@@ -42,6 +44,7 @@ _MODULES = {
     "Page": "page",
     **dict.fromkeys(("Follow", "Request"), "requests"),
     "Selection": "selection",
+    "XPathSelection": "xpath",
 }
 
 

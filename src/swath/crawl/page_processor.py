@@ -1,6 +1,7 @@
 """PageProcessor: archive a page, parse it, call its handler, and collect what it discovers."""
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
@@ -8,7 +9,10 @@ from typing import Any, Final
 from swath import Item, Outcome
 from swath.crawl.archive import warc
 from swath.crawl.archive.capture import CaptureBuilder
+from swath.crawl.archive.record import ItemLine
+from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.fallback import TRIED, Fallback
+from swath.crawl.handlers.columns import build_column_facts
 from swath.crawl.handlers.extractor import Extraction, HandlerFailure, PageExtractor
 from swath.crawl.handlers.hooks import HookFailed
 from swath.crawl.handlers.page import Page
@@ -21,6 +25,7 @@ from swath.crawl.page_request import REQUEST, describe_identity, get_url, redire
 from swath.crawl.parse.directives import parse_x_robots_tag
 from swath.crawl.parse.feeds import GZIP
 from swath.crawl.parse.page import ParsedPage, decode_body, parse_decoded_page
+from swath.crawl.parse.page_text import estimate_memory
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
 
@@ -39,6 +44,7 @@ class PageProcessor:
         self,
         settings: CrawlSettings,
         *,
+        facts: FactBatcher,
         captures: CaptureBuilder,
         links: LinkFilter,
         fallback: Fallback,
@@ -47,6 +53,8 @@ class PageProcessor:
     ) -> None:
         """Pass `extractor` for a crawl with handlers."""
         self._settings = settings
+        self._facts = facts
+        self._described: set[str] = set()  # kinds of items whose columns the frontier has
         self._captures = captures
         self._links = links
         self._fallback = fallback
@@ -81,11 +89,19 @@ class PageProcessor:
         else:
             decoded: DecodedBody | None = None
             if original is None and 200 <= response.status < 300 and response.body:
-                decoded, parsed = await self._parse(url, response, sitemap=payload.get("kind") == "sitemap")
+                follows = self._follows_scope(payload, handler)
+                decoded, parsed = await self._parse(
+                    url,
+                    response,
+                    sitemap=payload.get("kind") == "sitemap",
+                    links=follows,
+                    keep_text=handler is not None,
+                )
                 page |= {name: getattr(parsed, name) for name in ("title", "canonical", "noindex", "decode_error")}
-                if self._follows_scope(payload, handler):
+                if follows:
+                    sitemaps = self._settings.sitemaps
                     try:
-                        discovered = self._follow_links(item, parsed, depth)
+                        discovered += self._links.select_links(parsed, depth=depth, referrer=url, sitemaps=sitemaps)
                     except HookFailed as failed:
                         hook_failed = failed
             if handler is not None:
@@ -113,6 +129,7 @@ class PageProcessor:
         if failure is not None:
             page["handler_error"] = failure.reason
         items = () if extraction is None or failure is not None else extraction.items
+        await self._describe_kinds(items)
         directives = (
             parse_x_robots_tag(response.headers.get_all("x-robots-tag"), self._settings.user_agent)
             if parsed is None
@@ -145,6 +162,13 @@ class PageProcessor:
             counters=ONE_PAGE,
             lane_counters=ONE_PAGE,
         )
+
+    async def _describe_kinds(self, items: Sequence[ItemLine]) -> None:
+        """Store the columns of kinds that are new to this process, before the first item is settled."""
+        if self._extractor is not None and (new := {kind for kind, _ in items} - self._described):
+            if facts := build_column_facts(self._extractor.crawler.classes, new):
+                await self._facts.learn(facts)
+            self._described |= new
 
     def _choose_handler(self, item: Item, response: Response, target: str | None) -> Handler | None:
         """Return the handler of a page; None if it has none, such as a redirect or a sitemap."""
@@ -181,7 +205,13 @@ class PageProcessor:
             key=item.key,
             limit=self._settings.max_size * MAX_EXPANSION,
         )
-        size = len(response.body) + (0 if decoded is None else len(decoded.body))
+        size = len(response.body)
+        if decoded is not None:
+            size += len(decoded.body)
+        if parsed is None:
+            size += estimate_memory(size)
+        elif parsed.text is not None:
+            size += estimate_memory(len(parsed.text.text))
         return await self._extractor.extract(handler, page, size=size)
 
     def _follow_redirect(
@@ -206,28 +236,28 @@ class PageProcessor:
             )
         return self._links.select_new_items([target], depth=depth, referrer=item.key, priority=item.priority, **kept)
 
-    def _follow_links(self, item: Item, parsed: ParsedPage, depth: int) -> list[Any]:
-        if parsed.nofollow:
-            self._stats.refused["nofollow"] += 1
-            return []
-        items = self._links.select_new_items(parsed.links, depth=depth + 1, referrer=get_url(item))
-        if self._settings.sitemaps and parsed.sitemaps:
-            items += self._links.select_new_items(parsed.sitemaps, depth=depth, referrer=get_url(item), kind="sitemap")
-        return items
-
-    async def _parse(self, url: str, response: Response, *, sitemap: bool) -> tuple[DecodedBody, ParsedPage]:
+    async def _parse(
+        self, url: str, response: Response, *, sitemap: bool, links: bool, keep_text: bool
+    ) -> tuple[DecodedBody, ParsedPage]:
         """Parse a page, in a thread if the decoded body is large: a few compressed kilobytes may become megabytes."""
-        limit, agent = self._settings.max_size * MAX_EXPANSION, self._settings.user_agent
+        limit = self._settings.max_size * MAX_EXPANSION
+        parse = partial(
+            parse_decoded_page,
+            url,
+            response,
+            limit=limit,
+            agent=self._settings.user_agent,
+            sitemap=sitemap,
+            links=links,
+            keep_text=keep_text,
+        )
         if len(response.body) <= PARSED_IN_THREAD:
             decoded = decode_body(response, limit=min(limit, PARSED_IN_THREAD))
             if not decoded.truncated and decoded.body[:2] != GZIP:
-                return decoded, parse_decoded_page(url, response, decoded, limit=limit, agent=agent, sitemap=sitemap)
-        parse = partial(_decode_and_parse, url, response, limit=limit, agent=agent, sitemap=sitemap)
-        return await asyncio.get_running_loop().run_in_executor(self._parsers, parse)
+                return decoded, parse(decoded)
 
+        def decode_and_parse() -> tuple[DecodedBody, ParsedPage]:
+            decoded = decode_body(response, limit=limit)
+            return decoded, parse(decoded)
 
-def _decode_and_parse(
-    url: str, response: Response, *, limit: int, agent: str, sitemap: bool
-) -> tuple[DecodedBody, ParsedPage]:
-    decoded = decode_body(response, limit=limit)
-    return decoded, parse_decoded_page(url, response, decoded, limit=limit, agent=agent, sitemap=sitemap)
+        return await asyncio.get_running_loop().run_in_executor(self._parsers, decode_and_parse)

@@ -17,6 +17,7 @@ from swath.core.item import Done, Item
 from swath.crawl import Crawler, InvalidYield, OutgoingRequest, Page, Request
 from swath.crawl.archive import index
 from swath.crawl.archive.last_lines import LastLines
+from swath.crawl.archive.latest_items import select_latest
 from swath.crawl.archive.lookup import find_captures
 from swath.crawl.archive.warc_reader import read_response
 from swath.crawl.handlers.collector import MAX_STORED
@@ -270,7 +271,7 @@ async def test_handlers_run_again_over_each_answer(tmp_path: Path) -> None:
     extractor = PageExtractor(crawler)
     replay = Replay(tmp_path, extractor, limit=1_000_000)
     again = []
-    async for _, extraction in replay.run(lambda: index.read_pages(tmp_path, committed), wanted=lambda _: True):
+    async for _, extraction, _ in replay.run(lambda: index.read_pages(tmp_path, committed), wanted=lambda _: True):
         again += [json.loads(item.line) for item in extraction.items]
     extractor.close()
     assert sorted(again, key=str) == sorted(done.items["item"], key=str)
@@ -435,3 +436,15 @@ def test_show_takes_the_key_of_a_page(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out == "found q=a"
     with pytest.raises(UsageError, match="'two words' is not a URL, a host name or the key of a page"):
         show("two words")
+
+
+async def test_the_latest_items_are_those_of_each_request(tmp_path: Path) -> None:
+    """Several requests for one URL are pages of their own, not visits of one page."""
+    done = await run(make_searcher(), SEARCH, tmp_path)
+    items = [json.dumps(item).encode() for item in done.items["item"]]
+    chosen = select_latest(done.pages, {"item": lambda: iter(items)}, directory=tmp_path)["item"]
+    assert list(chosen()) == items
+    (post,) = (page for page in done.pages if page.get("payload") == "a")
+    again = {**post, "time": post["time"] + 1}
+    chosen = select_latest([*done.pages, again], {"item": lambda: iter(items)}, directory=tmp_path)["item"]
+    assert {json.loads(line)["asked"] for line in chosen()} == {"b", "plain", "header"}

@@ -23,6 +23,12 @@ _TUNNEL_METHODS = ("CONNECT", "TRACE")
 _BODILESS = ("GET", "HEAD")
 
 
+class ResolvedLinks(tuple[str, ...]):
+    """URLs that are absolute and normalised, so that they need not be resolved again."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Follow:
     """Links to follow. `Page.follow` makes one from a selector. Scope, depth, robots.txt and traps hold for each."""
