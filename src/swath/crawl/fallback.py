@@ -14,6 +14,7 @@ from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.failed_pages import RETRY_FACT
 from swath.crawl.http.response import Response
 from swath.crawl.links import LaneNamer
+from swath.crawl.page_request import get_url
 from swath.crawl.refusal import build_line
 from swath.crawl.urls.normalise import host, list_later_forms
 
@@ -122,7 +123,7 @@ def _is_bare(item: Item) -> bool:
 def get_first_form(item: Item) -> str:
     """Return the URL of a seed: for a later form of a bare host name, that of the first one."""
     tried = (item.payload or {}).get(TRIED)
-    return tried[0][0] if tried else item.key
+    return tried[0][0] if tried else get_url(item)
 
 
 def describe_forms(item: Item, reason: str) -> str:

@@ -176,6 +176,7 @@ class CrawlJob:
             year=datetime.now(UTC).year,
             refused=self.stats.refused,
             priority_by=settings.priority_by,
+            hook=None if self._code is None else self._code.crawler.on_link,
         )
         extractor = None
         if self._code is not None:

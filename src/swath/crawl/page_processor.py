@@ -14,12 +14,14 @@ from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.fallback import TRIED, Fallback
 from swath.crawl.handlers.columns import build_column_facts
 from swath.crawl.handlers.extractor import Extraction, HandlerFailure, PageExtractor
+from swath.crawl.handlers.hooks import HookFailed
 from swath.crawl.handlers.page import Page
 from swath.crawl.handlers.registration import Handler
 from swath.crawl.http.content_coding import DecodedBody
 from swath.crawl.http.redirect_target import find_redirect_target
 from swath.crawl.http.response import Response
 from swath.crawl.links import ANY_HOST, DATA, REQUESTED, TO, LinkFilter
+from swath.crawl.page_request import REQUEST, describe_identity, get_url, redirect_request
 from swath.crawl.parse.directives import parse_x_robots_tag
 from swath.crawl.parse.feeds import GZIP
 from swath.crawl.parse.page import ParsedPage, decode_body, parse_decoded_page
@@ -66,26 +68,33 @@ class PageProcessor:
     async def process(self, item: Item, response: Response) -> Outcome:
         """Settle a page with its archive record, its entry in the page list, and the items it discovers."""
         payload: dict[str, Any] = item.payload or {}
+        url = get_url(item)
         depth = payload.get("depth", 0)
         digest = warc.compute_payload_digest(response.body)
         result: dict[str, Any] = {"status": response.status}
-        page: dict[str, Any] = {"kind": payload.get("kind", "page"), "depth": depth, "referrer": payload.get("from")}
+        page: dict[str, Any] = {
+            **describe_identity(item),
+            "kind": payload.get("kind", "page"),
+            "depth": depth,
+            "referrer": payload.get("from"),
+        }
         original = await self._captures.find_original(response, digest)
         discovered: list[Any] = []
         parsed: ParsedPage | None = None
         target = find_redirect_target(response)
         handler = self._choose_handler(item, response, target)
         extraction: Extraction | None = None
+        hook_failed: HookFailed | None = None
         if target is not None:
             page["redirect"] = target
-            discovered = self._follow_redirect(item, target, depth, payload, result)
+            discovered = self._follow_redirect(item, target, response.status, payload, result)
             await self._fallback.return_to_form(payload, target)
         else:
             decoded: DecodedBody | None = None
             if original is None and 200 <= response.status < 300 and response.body:
                 follows = self._follows_scope(payload, handler)
                 decoded, parsed = await self._parse(
-                    item.key,
+                    url,
                     response,
                     sitemap=payload.get("kind") == "sitemap",
                     links=follows,
@@ -94,11 +103,17 @@ class PageProcessor:
                 page |= {name: getattr(parsed, name) for name in ("title", "canonical", "noindex", "decode_error")}
                 if follows:
                     sitemaps = self._settings.sitemaps
-                    discovered += self._links.select_links(parsed, depth=depth, referrer=item.key, sitemaps=sitemaps)
+                    try:
+                        discovered += self._links.select_links(parsed, depth=depth, referrer=url, sitemaps=sitemaps)
+                    except HookFailed as failed:
+                        hook_failed = failed
             if handler is not None:
                 extraction = await self._extract(handler, item, response, decoded, parsed)
                 page |= {"handler": handler.name, "to": payload.get(TO), "payload": payload.get(DATA)}
-                discovered += self._links.select_requested(extraction.requests, depth=depth + 1, referrer=item.key)
+                try:
+                    discovered += self._links.select_requested(extraction.requests, depth=depth + 1, referrer=url)
+                except HookFailed as failed:
+                    hook_failed = failed
         if original is not None:
             self._stats.duplicates += 1
             page["duplicate_of"] = original.url
@@ -111,9 +126,12 @@ class PageProcessor:
                 return item.retry(after=retry.after, reason=f"{HANDLER_FAILED}: {retry.reason}")
             attempts = "1 attempt" if failures == 0 else f"{failures + 1} attempts"
             failure = HandlerFailure(f"{extraction.handler}: gave up after {attempts}: {retry.reason}", "")
+        failed_part = HANDLER_FAILED
+        if failure is None and hook_failed is not None:
+            failed_part, failure = hook_failed.kind, HandlerFailure(hook_failed.reason, hook_failed.trace)
         if failure is not None:
             page["handler_error"] = failure.reason
-        items = () if extraction is None else extraction.items
+        items = () if extraction is None or failure is not None else extraction.items
         await self._describe_kinds(items)
         directives = (
             parse_x_robots_tag(response.headers.get_all("x-robots-tag"), self._settings.user_agent)
@@ -126,9 +144,9 @@ class PageProcessor:
             response, page, digest=digest, record_id=record_id, original=original, archived=archived, items=items
         )
         if failure is not None:
-            self._stats.errors[HANDLER_FAILED] += 1
+            self._stats.errors[failed_part] += 1
             return item.dead(
-                reason=f"{HANDLER_FAILED}: {failure.reason}",
+                reason=f"{failed_part}: {failure.reason}",
                 error=failure.error or None,
                 output=[capture],
                 counters=ONE_PAGE,
@@ -200,6 +218,8 @@ class PageProcessor:
             referrer=payload.get("from"),
             payload=payload.get(DATA),
             attempts=item.attempts,
+            method=payload.get(REQUEST, {}).get("method", "GET"),
+            key=item.key,
             limit=self._settings.max_size * MAX_EXPANSION,
         )
         size = len(response.body)
@@ -212,10 +232,10 @@ class PageProcessor:
         return await self._extractor.extract(handler, page, size=size)
 
     def _follow_redirect(
-        self, item: Item, target: str, depth: int, payload: dict[str, Any], result: dict[str, Any]
+        self, item: Item, target: str, status: int, payload: dict[str, Any], result: dict[str, Any]
     ) -> list[Any]:
         """Return the target of a redirect as an item, so that pacing and robots.txt apply to it too."""
-        redirects = payload.get("redirects", 0) + 1
+        depth, redirects = payload.get("depth", 0), payload.get("redirects", 0) + 1
         result["redirect"] = target
         if redirects > self._settings.max_redirects:
             result["refused"] = "redirects"
@@ -225,14 +245,13 @@ class PageProcessor:
         if (reason := self._links.find_refusal(target, depth, any_host=any_host)) is not None:
             result["refused"] = reason
         kept = {name: payload[name] for name in ("kind", TRIED, *REQUESTED) if name in payload}
-        return self._links.select_new_items(
-            [target],
-            depth=depth,
-            referrer=item.key,
-            priority=item.priority,
-            redirects=redirects,
-            **kept,
-        )
+        kept |= {"redirects": redirects}
+        if REQUEST in payload:
+            make_request = partial(redirect_request, item, status=status)
+            return self._links.select_new_page(
+                target, make_request, depth=depth, referrer=get_url(item), priority=item.priority, **kept
+            )
+        return self._links.select_new_items([target], depth=depth, referrer=item.key, priority=item.priority, **kept)
 
     async def _parse(
         self, url: str, response: Response, *, sitemap: bool, links: bool, keep_text: bool

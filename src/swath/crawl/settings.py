@@ -250,7 +250,7 @@ class CrawlSettings:
                 f"--contact {self.contact!r}: must be an e-mail address or a URL in ASCII, such as crawl@example.org "
                 "or https://example.org/crawl"
             )
-        if self.proxy is not None and not _is_proxy(self.proxy):
+        if self.proxy is not None and not is_proxy(self.proxy):
             raise InvalidSetting(
                 f"--proxy {self.proxy.rpartition('@')[2]!r}: must be a URL such as http://proxy.example:3128, with one "
                 f"of the schemes {', '.join(PROXIES)}"
@@ -337,7 +337,7 @@ def _is_contact(text: str) -> bool:
     return text.isascii() and text.isprintable() and _REACHABLE.search(text) is not None
 
 
-def _is_proxy(text: str) -> bool:
+def is_proxy(text: str) -> bool:
     """Return whether libcurl accepts a proxy: a URL, or a host and its port."""
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
