@@ -45,12 +45,12 @@ from swath.core.item import (
     Split,
     Unchanged,
 )
-from swath.core.redact import find_passwords, mask_password
+from swath.core.redact import find_passwords, mask_password, redact
 from swath.core.status import Explanation, PartitionInfo, Status, StoreInfo, StoreTime
 from swath.core.store import EncodedItem, OutputMove, Settings, Store
 from swath.core.validation import MAX_SECONDS, check_key, check_lane
 from swath.frontier import Frontier, NewItem, NewItems
-from swath.runner.execution import Handler, Transaction, seconds_left
+from swath.runner.execution import Handler, Transaction, get_fence, seconds_left
 from swath.runner.handler_errors import HandlerError
 from swath.runner.monitor import RunMonitor
 from swath.runner.output import Output, Sink
@@ -135,11 +135,13 @@ __all__ = [
     "describe",
     "events",
     "find_passwords",
+    "get_fence",
     "lease_clock",
     "list_frontiers",
     "mask_password",
     "migrate",
     "open",
+    "redact",
     "retry_while_unavailable",
     "seconds_left",
     "stop_on_signals",

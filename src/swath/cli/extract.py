@@ -6,6 +6,8 @@ import typer
 
 from swath import MissingExtra
 from swath.cli.command import check_optional_store, run_command
+from swath.cli.options import LogFileOption, LogFormatOption, LogLevelOption
+from swath.logs.settings import LogSettings
 
 
 def extract(
@@ -48,6 +50,9 @@ def extract(
         str | None, typer.Option("--handler", metavar="NAME", help="Only pages with this handler now")
     ] = None,
     all_visits: Annotated[bool, typer.Option("--all", help="Every visit of a page, not only the last one")] = False,
+    log_file: LogFileOption = None,
+    log_level: LogLevelOption = None,
+    log_format: LogFormatOption = None,
 ) -> None:
     """Run handlers over the archive of a crawl, without a network: after a fix, or for more fields.
 
@@ -59,7 +64,8 @@ def extract(
         swath extract --run books:crawler --failed --items repaired.jsonl
         swath extract --out news --select title=h1 --items titles.csv
     """
-    run_command(store, _extract(out, store, run, select or [], items, failed, handler, all_visits))
+    log = (log_file, log_level, log_format)
+    run_command(store, _extract(out, store, run, select or [], items, failed, handler, all_visits, log))
 
 
 async def _extract(
@@ -71,6 +77,7 @@ async def _extract(
     failed: bool,
     handler: str | None,
     all_visits: bool,
+    log: tuple[str | None, str | None, str | None],
 ) -> int:
     try:
         from swath.cli.extract_command import ExtractCommand
@@ -78,6 +85,6 @@ async def _extract(
         raise MissingExtra("`swath extract` needs more packages: pip install 'swath[crawl]'") from error
     command = ExtractCommand(
         out, check_optional_store(store), run=run, select=select, items=items, failed=failed, handler=handler,
-        all_visits=all_visits,
+        all_visits=all_visits, log=LogSettings(*log),
     )  # fmt: skip
     return await command.run()

@@ -24,6 +24,7 @@ from swath import (
     STOP_SECONDS,
     Frontier,
     HandlerError,
+    Observer,
     OutputFull,
     RunState,
     SchemaError,
@@ -39,6 +40,8 @@ from swath.crawl.handlers.code import CrawlCode
 from swath.crawl.job import GRACE_SECONDS, CrawlJob, count_pages
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import sum_stats
+from swath.logs.run_log import FORWARDED, open_run_log
+from swath.logs.settings import find_secrets
 
 REPORT_SECONDS = 0.5
 ERROR_FAMILIES: Final = (
@@ -63,8 +66,16 @@ class Fleet:
     """Runs a crawl with the configured number of processes and adds up their statistics."""
 
     def __init__(
-        self, settings: CrawlSettings, frontier: Frontier, stop: Stop, *, code: CrawlCode | None = None
+        self,
+        settings: CrawlSettings,
+        frontier: Frontier,
+        stop: Stop,
+        *,
+        code: CrawlCode | None = None,
+        observer: Observer | None = None,
     ) -> None:
+        """`observer` gets the events of the crawl in this process. Child processes write to the log themselves."""
+        self._observer = observer
         self._code = code
         self._settings = settings
         self._frontier = frontier
@@ -121,7 +132,9 @@ class Fleet:
 
     async def run(self) -> Summary:
         if self._settings.processes == 1:
-            self._job = CrawlJob(self._settings, self._frontier, stop=self._stop, code=self._code)
+            self._job = CrawlJob(
+                self._settings, self._frontier, stop=self._stop, code=self._code, observer=self._observer
+            )
             return await self._job.run()
         return await self._run_children()
 
@@ -201,7 +214,7 @@ class _Child:
                     self.stats, self.states, self.errors = value
                 elif kind == "log":
                     name, level, message = value
-                    logging.getLogger(name).log(level, "%s", message)
+                    logging.getLogger(name).log(level, "%s", message, extra={FORWARDED: True})
                 elif kind == "summary":
                     self.summary = value
                 else:
@@ -274,8 +287,11 @@ async def _crawl(settings: CrawlSettings, number: int, pipe: Connection) -> Summ
     logger = logging.getLogger("swath")
     logger.addHandler(LogForwarder(pipe, asyncio.get_running_loop()))
     logger.propagate = False
-    async with swath.open(settings.store_url, create=False) as frontier:
-        return await _crawl_and_report(CrawlJob(settings, frontier, number=number), pipe)
+    with open_run_log(settings.log, secrets=find_secrets(settings), warn=False) as run_log:
+        observer = run_log.observer
+        async with swath.open(settings.store_url, create=False, observer=observer) as frontier:
+            run_log.worker = frontier.worker
+            return await _crawl_and_report(CrawlJob(settings, frontier, number=number, observer=observer), pipe)
 
 
 async def _crawl_and_report(job: CrawlJob, pipe: Connection) -> Summary:

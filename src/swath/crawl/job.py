@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
 import swath
-from swath import Frontier, RunMonitor, Status, Stop, Summary, lease_clock
+from swath import Frontier, Observer, RunMonitor, Status, Stop, Summary, lease_clock
 from swath.crawl import fd_limit, seeds, workspace
 from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.handlers.code import CrawlCode, load_settings_code
@@ -42,8 +42,10 @@ class CrawlJob:
         number: int = 0,
         stop: Stop | None = None,
         code: CrawlCode | None = None,
+        observer: Observer | None = None,
     ) -> None:
-        """Pass `code` for a crawl with handlers, or it is imported."""
+        """Pass `code` for a crawl with handlers, or it is imported. `observer` gets the events of the crawl; those of
+        the frontier go to the frontier's own."""
         self.settings = settings
         self.number = number
         self.stop = stop or Stop()
@@ -52,6 +54,7 @@ class CrawlJob:
         self.status: Status | None = None  # of the whole frontier, as of the last check
         self.total_pages = 0  # of the whole crawl, as of the last check
         self._frontier = frontier
+        self._observer = observer
         self._code = load_settings_code(settings) if code is None else code
 
     async def run(self) -> Summary:
@@ -134,6 +137,7 @@ class CrawlJob:
             stats=self.stats,
             host_lanes=host_lanes,
             extractor=extractor,
+            observer=self._observer,
         )
 
     async def _check_limits(self, handler: PageHandler) -> None:

@@ -5,7 +5,7 @@ address, the page budgets admit it, `RobotsGate` allows it, `PageFetcher` fetche
 parses it and calls the user's handler for it.
 """
 
-from swath import Dead, Done, Frontier, Item, Outcome, Retry
+from swath import Dead, Done, Frontier, Item, Observer, Outcome, Retry
 from swath.crawl.archive.capture import CaptureBuilder
 from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.fallback import Fallback, get_first_form
@@ -42,6 +42,7 @@ class PageHandler:
         stats: CrawlStats,
         host_lanes: HostLanes | None = None,
         extractor: PageExtractor | None = None,
+        observer: Observer | None = None,
     ) -> None:
         """Pass `host_lanes` with `--lane ip` only, and `extractor` for a crawl with handlers."""
         facts = FactBatcher(frontier)
@@ -51,7 +52,9 @@ class PageHandler:
         self._links = links
         self._pacing = LanePacing(frontier, facts, delay=settings.min_interval)
         fallback = Fallback(frontier, facts, lane_of=links.lane_of)
-        self._fetcher = PageFetcher(fetcher, settings, pacing=self._pacing, fallback=fallback, stats=stats)
+        self._fetcher = PageFetcher(
+            fetcher, settings, pacing=self._pacing, fallback=fallback, stats=stats, observer=observer
+        )
         self._ip_lanes = None if host_lanes is None else IpLanes(host_lanes, facts, self._fetcher)
         captures = CaptureBuilder(facts, archiving=settings.warc)
         self._robots = RobotsGate(
