@@ -5,7 +5,7 @@ async with swath.open("sqlite:///work.db") as frontier:
     await frontier.run(handler, workers=100)
 """
 
-from swath.backends.registry import Backend, Opening, StoreURL, delete, describe, list_frontiers, migrate, open
+from swath.backends.registry import Backend, Opening, StoreURL, delete, describe, examine, list_frontiers, migrate, open
 from swath.claim import Claim
 from swath.core import events
 from swath.core.check import CheckReport, Mismatch
@@ -45,6 +45,7 @@ from swath.core.item import (
     Split,
     Unchanged,
 )
+from swath.core.problem import Problem
 from swath.core.redact import find_passwords, mask_password, redact
 from swath.core.status import Explanation, PartitionInfo, Status, StoreInfo, StoreTime
 from swath.core.store import EncodedItem, OutputMove, Settings, Store
@@ -104,6 +105,7 @@ __all__ = [
     "OutputMove",
     "PartitionInfo",
     "PendingItem",
+    "Problem",
     "Release",
     "Retry",
     "RunMonitor",
@@ -134,6 +136,7 @@ __all__ = [
     "delete",
     "describe",
     "events",
+    "examine",
     "find_passwords",
     "get_fence",
     "lease_clock",
