@@ -40,7 +40,7 @@ def test_a_problem_has_what_to_do_and_an_exit_code(swath: Run, url: str) -> None
     result = swath("doctor", "--workers", "9")
     assert result.code == 1
     first, advice, last = result.out.splitlines()
-    assert first.startswith("idle-workers: 9 workers, but 1 lane with items, whose limits allow 1 in flight")
+    assert first.startswith("idle-workers: 9 workers, but 1 lane with ready items, whose limits allow 1 in flight")
     assert advice.startswith("    what to do: use --workers 1: ")
     assert last.endswith(": 1 problem")
     (problem,) = json.loads(swath("doctor", "--workers", "9", "--json").out)["problems"]

@@ -22,7 +22,7 @@ FEW = {f"small{number}": 10 for number in range(12)}
 
 async def test_a_paced_lane_that_holds_most_of_the_queue_is_a_problem() -> None:
     (problem,) = check_largest_lane(await read({**FEW, "large": 1_500}))
-    assert "the lane large holds 1,500 of 1,620 waiting items, and at its pace they take at least 4 h" in problem.text
+    assert "the lane large holds 1,500 of 1,620 ready items, and at its pace they take at least 4 h" in problem.text
 
 
 @pytest.mark.parametrize(
@@ -34,16 +34,15 @@ async def test_a_paced_lane_that_holds_most_of_the_queue_is_a_problem() -> None:
         ({**FEW, "large": 500}, 10.0),
     ],
 )
-async def test_other_queues_are_none(lanes: dict[str, int], min_interval: float) -> None:
-    totals = await read(lanes, min_interval=min_interval)
-    assert bool(list(check_largest_lane(totals))) == (max(lanes.values()) > totals.waiting / 2 and len(lanes) == 0)
+async def test_other_queues_are_no_problem(lanes: dict[str, int], min_interval: float) -> None:
+    assert not list(check_largest_lane(await read(lanes, min_interval=min_interval)))
 
 
 async def test_workers_that_the_lanes_keep_idle_are_a_problem() -> None:
     totals = await read(FEW)
     assert not list(check_workers(totals, 12))
     (problem,) = check_workers(totals, 13)
-    assert "12 lanes with items, whose limits allow 12 in flight" in problem.text
+    assert "12 lanes with ready items, whose limits allow 12 in flight" in problem.text
     assert not list(check_workers(await read(FEW, concurrency=None), 120))
     assert not list(check_workers(await read({}), 100))
 

@@ -8,7 +8,7 @@ from swath import Frontier, LaneInfo, Problem
 from swath.cli.formatting import format_duration, pluralize
 
 MAX_SECONDS = 2.0  # for reading the lanes, or the dead items
-MIN_WAITING = 1_000  # items in a lane that is worth a word
+MIN_WAITING = 1_000  # ready items in a lane that is worth a word
 MIN_LANES = 10  # with fewer, most of the items may well be in one of them
 LARGE_SHARE = 0.5
 MIN_LANE_SECONDS = 3_600.0  # a lane that is done sooner is no problem
@@ -20,8 +20,8 @@ LOST = "its worker was lost without settling it"  # how the reason of such a dea
 class LaneTotals:
     """What a look at the lanes found, in bounded memory."""
 
-    lanes: int = 0  # that have waiting items
-    waiting: int = 0
+    lanes: int = 0  # that have ready items, or items in flight
+    waiting: int = 0  # ready items; delayed ones belong to no lane yet
     startable: int = 0  # items that could be in flight at once
     largest: LaneInfo | None = None
     complete: bool = False  # whether all lanes were read
@@ -85,7 +85,7 @@ def check_largest_lane(totals: LaneTotals) -> Iterator[Problem]:
     if lane.waiting > LARGE_SHARE * totals.waiting and seconds > MIN_LANE_SECONDS:
         yield Problem(
             "largest-lane",
-            f"the lane {lane.lane} holds {lane.waiting:,} of {pluralize(totals.waiting, 'waiting item')}, and at its "
+            f"the lane {lane.lane} holds {lane.waiting:,} of {pluralize(totals.waiting, 'ready item')}, and at its "
             f"pace they take at least {format_duration(seconds)}",
             "exclude what is not needed there, drop items with `swath drop`, or give the lane other limits with "
             "`swath lanes set`",
@@ -97,9 +97,9 @@ def check_workers(totals: LaneTotals, workers: int) -> Iterator[Problem]:
     if totals.complete and totals.lanes and totals.startable < workers:
         yield Problem(
             "idle-workers",
-            f"{pluralize(workers, 'worker')}, but {pluralize(totals.lanes, 'lane')} with items, whose limits allow "
-            f"{totals.startable:,} in flight",
-            f"use --workers {max(1, totals.startable)}: more do not help until more lanes have items",
+            f"{pluralize(workers, 'worker')}, but {pluralize(totals.lanes, 'lane')} with ready items, whose limits "
+            f"allow {totals.startable:,} in flight",
+            f"use --workers {max(1, totals.startable)}: more do not help until more lanes have ready items",
         )
 
 
