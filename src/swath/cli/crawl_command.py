@@ -42,7 +42,7 @@ from swath.crawl.settings import CrawlSettings, list_warnings
 from swath.crawl.urls.scope import build_scope
 from swath.crawl.workspace import Workspace, open_workspace
 from swath.files.errors import translate_write_errors
-from swath.logs.entries import Failed, Finished, Message, ProcessFailed, Resumed
+from swath.logs.entries import Failed, Finished, Message, Resumed
 from swath.logs.run_log import RunLog
 
 REFRESH_SECONDS = 0.5
@@ -215,7 +215,6 @@ class CrawlCommand:
         """Write the index, print the summary, and return the exit code."""
         settings = self._settings
         for failure in fleet.failures:
-            log.write(ProcessFailed(failure))
             print_error(failure if stopped_by == FAILED else f"{failure}; the other processes continued")
         status, total_pages = await frontier.status(), await count_pages(frontier)
         if stopped_by == "done" and index.has_archive(settings.directory):

@@ -40,6 +40,7 @@ from swath.crawl.handlers.code import CrawlCode
 from swath.crawl.job import GRACE_SECONDS, CrawlJob, count_pages
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import sum_stats
+from swath.logs.entries import ProcessFailed
 from swath.logs.run_log import FORWARDED, open_run_log
 from swath.logs.settings import find_secrets
 
@@ -145,7 +146,7 @@ class Fleet:
         self._forward_stop()
         refreshing = asyncio.create_task(self._refresh_status())
         try:
-            await asyncio.gather(*(child.wait() for child in self._children))
+            await asyncio.gather(*(self._wait(child) for child in self._children))
         finally:
             refreshing.cancel()
             for child in self._children:
@@ -153,11 +154,16 @@ class Fleet:
             await asyncio.gather(refreshing, return_exceptions=True)
         if self._stop.abort_error is not None:
             raise self._stop.abort_error
-        self.failures = [f"process {child.number}: {child.failure}" for child in self._children if child.failure]
+        self.failures = [child.describe_failure() for child in self._children if child.failure]
         summaries = [child.summary for child in self._children if child.summary is not None]
         if not summaries:
             raise _find_common_error_type(child.error_type for child in self._children)("; ".join(self.failures))
         return _sum_summaries(summaries)
+
+    async def _wait(self, child: "_Child") -> None:
+        await child.wait()
+        if child.failure and self._observer is not None:
+            self._observer(ProcessFailed(child.describe_failure()))
 
     async def _refresh_status(self) -> None:
         while True:
@@ -234,6 +240,9 @@ class _Child:
         await asyncio.to_thread(self._process.join)
         if self.summary is None and self.failure is None:
             self.failure = f"exited with code {self._process.exitcode}"
+
+    def describe_failure(self) -> str:
+        return f"process {self.number}: {self.failure}"
 
     def request_stop(self, reason: str) -> None:
         try:

@@ -15,6 +15,7 @@ MAX_LINE_BYTES = 4_096  # with its line break: the kernel writes so many to a pi
 MAX_READ_CHARS = 65_536  # of a value; the rest is neither searched for secrets nor logged
 VALUE_CHARS: Final = (2_000, 500, 100, 20)  # limits for a value, until the line fits
 MAX_ENTRIES = 100  # of a mapping
+MAX_WORKER_CHARS = 200
 KEPT_ENDS: Final = {"error"}  # fields whose end says more than their beginning: tracebacks
 
 _BARE = re.compile(r"[^\s\"=\\{}\[\]]+")  # a value that a text line shows without quotes
@@ -42,14 +43,14 @@ def format_entry(
         "time": format_time(time),
         "level": _LEVEL_NAMES.get(level, "info"),
         "process": origin.process,
-        "worker": origin.worker,
+        "worker": None if origin.worker is None else _cut(origin.worker, MAX_WORKER_CHARS, keep_end=False),
         "event": get_name(type(entry)),
     }
     given = {field.name: getattr(entry, field.name) for field in fields(entry)}
     format_line = _format_json if as_json else _format_text
     values: Mapping[str, Any] = {}
     for limit in VALUE_CHARS:
-        values = {name: _shorten(name, value, limit, secrets) for name, value in {**head, **given}.items()}
+        values = head | {name: _shorten(name, value, limit, secrets) for name, value in given.items()}
         line = format_line(values).encode()
         if len(line) < MAX_LINE_BYTES:
             return line + b"\n"
