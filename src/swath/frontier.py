@@ -23,16 +23,28 @@ from swath.core.inspection import (
     LaneInfo,
     PendingItem,
     build_dead_item,
+    build_dead_row,
     build_done_item,
     build_done_row,
     build_lane_info,
     build_pending_item,
 )
-from swath.core.item import UNCHANGED, Item, Unchanged
+from swath.core.item import UNCHANGED, Dead, Done, Item, Unchanged
 from swath.core.lane import hash_key, locate_lane
+from swath.core.repair import repair
 from swath.core.session import Session
 from swath.core.status import Explanation, Status, StoreTime, explain, explain_unknown, summarize_status
-from swath.core.store import ADD_CHUNK, DEFAULT, ClaimReply, DoneRow, EncodedItem, Found, LaneChange, Store
+from swath.core.store import (
+    ADD_CHUNK,
+    DEFAULT,
+    ClaimReply,
+    DoneRow,
+    EncodedItem,
+    Found,
+    LaneChange,
+    OutputMove,
+    Store,
+)
 from swath.core.validation import (
     MAX_KEY_BYTES,
     check_concurrency,
@@ -357,6 +369,20 @@ class Frontier:
         self._session.emit(events.Reopened(reopened))
         return reopened
 
+    async def repair(self, outcomes: Iterable[Done | Dead], *, outputs: Sequence[OutputMove] = ()) -> None:
+        """Settle dead items again, without a claim: what failed was done another way, and nothing is started.
+
+        Pass outcomes of the `item` of dead items, such as `dead.item.done(result=…, discovered=…)`, or
+        `dead.item.dead(reason=…)` if it failed again. The outcomes of each partition commit together with all that
+        belongs to them (INV-5), and with `outputs` if all are of one partition. The items keep their positions. Pauses
+        and limits of lanes do not apply, and no visit is counted.
+
+        If one of the items is not dead any more, because another process has re-opened or repaired it, this raises
+        InvalidOutcome and changes nothing in its partition. After StoreUnavailable it is not known whether the
+        outcomes took effect: those that did are not dead any more, or have their new reason.
+        """
+        await repair(self._session, outcomes, outputs)
+
     async def reopen_done(
         self,
         keys: str | Iterable[str] | None = None,
@@ -487,8 +513,14 @@ class Frontier:
             for _, row in page:
                 yield build_lane_info(row, settings)
 
-    async def dead(self) -> AsyncIterator[DeadItem]:
-        """Iterate over all dead items, page by page."""
+    async def dead(self, keys: str | Iterable[str] | None = None) -> AsyncIterator[DeadItem]:
+        """Iterate over all dead items, page by page, or over those with some keys."""
+        if keys is not None:
+            for key in _list_keys(keys):
+                for found in await self._find(key, None):
+                    if found.state == "dead":
+                        yield build_dead_item(build_dead_row(found))
+            return
         after: tuple[int, int] | None = None
         while page := await self._store.dead(after=after, limit=ADD_CHUNK):
             after = (page[-1].partition, page[-1].position)

@@ -12,6 +12,7 @@ from swath.conformance.facts import Facts
 from swath.conformance.leases import Leases
 from swath.conformance.pacing import Pacing
 from swath.conformance.reads import Reads
+from swath.conformance.repairs import Repairs
 from swath.conformance.settlements import Settlements
 from swath.conformance.splits import Splits
 
@@ -26,6 +27,7 @@ class StoreConformance(
     DiscoveredItems,
     Delays,
     Drops,
+    Repairs,
     Splits,
     Checkpoints,
     Reads,

@@ -8,6 +8,7 @@ from typing import Any
 
 from swath.core.clock import SECOND, as_datetime
 from swath.core.counters import NO_COUNTERS
+from swath.core.item import Item
 from swath.core.lane import Pacing
 from swath.core.store import DeadRow, DoneRow, Found, LaneRow, PendingRow, Settings
 
@@ -62,6 +63,19 @@ class DeadItem:
     settled_at: datetime
     partition: int
     position: int
+
+    @property
+    def item(self) -> Item:
+        """The item itself, whose outcomes `frontier.repair` takes."""
+        return Item(
+            self.key,
+            self.lane,
+            self.priority,
+            self.payload,
+            attempts=self.attempts,
+            partition=self.partition,
+            position=self.position,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +140,25 @@ def build_dead_item(row: DeadRow) -> DeadItem:
         settled_at=as_datetime(row.settled_at),
         partition=row.partition,
         position=row.position,
+    )
+
+
+def build_dead_row(found: Found) -> DeadRow:
+    """Return a dead item that was found by its key as a listing has it."""
+    assert found.state == "dead"
+    assert found.lane is not None
+    assert found.position is not None
+    return DeadRow(
+        partition=found.partition,
+        position=found.position,
+        lane=found.lane.lane,
+        priority=found.priority,
+        key=found.key,
+        payload=found.payload,
+        attempts=found.attempts,
+        settled_at=found.settled_at or 0,
+        reason=found.reason or "",
+        error=found.error,
     )
 
 

@@ -89,6 +89,7 @@ LEVELS: Final[Mapping[type[Event], int]] = {
     LinesMissing: logging.WARNING,
     events.Recovered: logging.WARNING,
     events.Died: logging.INFO,
+    events.Repaired: logging.INFO,
     events.Lost: logging.WARNING,
     events.LaneChanged: logging.INFO,
     events.SettingsChanged: logging.INFO,

@@ -39,6 +39,7 @@ class EventCounts:
             events.Recovered: self._count_recovered,
             events.Renewed: self._count_renewed,
             events.Settled: self._count_settled,
+            events.Repaired: self._count_repaired,
             events.Died: self._count_died,
             events.Lost: self._count_lost,
             events.HandlerFailed: self._count_handler_failed,
@@ -82,6 +83,10 @@ class EventCounts:
         totals["split_items"] += event.split
         totals["discovered_items"] += event.discovered
         self._seconds["settle"].record(event.seconds)
+
+    def _count_repaired(self, event: events.Repaired) -> None:
+        self._totals["repaired_items"] += event.done
+        self._totals["discovered_items"] += event.discovered
 
     def _count_died(self, event: events.Died) -> None:
         reason = classify_reason(event.reason)

@@ -13,7 +13,7 @@ from swath.core.check import CheckReport
 from swath.core.clock import Clock
 from swath.core.events import Observer
 from swath.core.inspection import DeadItem, DoneItem, LaneInfo, PendingItem
-from swath.core.item import UNCHANGED, Item, Outcome, Unchanged
+from swath.core.item import UNCHANGED, Dead, Done, Item, Outcome, Unchanged
 from swath.core.status import Explanation, Status, StoreTime
 from swath.core.store import EncodedItem, OutputMove, Store
 from swath.frontier import NewItem
@@ -346,6 +346,20 @@ class Frontier:
         wanted = keys if keys is None or isinstance(keys, str) else list(keys)
         return self._portal.call(self._frontier.reopen_dead(wanted, lane=lane, reason=reason))
 
+    def repair(self, outcomes: Iterable[Done | Dead], *, outputs: Sequence[OutputMove] = ()) -> None:
+        """Settle dead items again, without a claim: what failed was done another way, and nothing is started.
+
+        Pass outcomes of the `item` of dead items, such as `dead.item.done(result=…, discovered=…)`, or
+        `dead.item.dead(reason=…)` if it failed again. The outcomes of each partition commit together with all that
+        belongs to them (INV-5), and with `outputs` if all are of one partition. The items keep their positions. Pauses
+        and limits of lanes do not apply, and no visit is counted.
+
+        If one of the items is not dead any more, because another process has re-opened or repaired it, this raises
+        InvalidOutcome and changes nothing in its partition. After StoreUnavailable it is not known whether the
+        outcomes took effect: those that did are not dead any more, or have their new reason.
+        """
+        self._portal.call(self._frontier.repair(outcomes, outputs=outputs))
+
     def reopen_done(
         self,
         keys: str | Iterable[str] | None = None,
@@ -408,9 +422,9 @@ class Frontier:
         """Iterate over all lanes, page by page."""
         return self._portal.iterate(self._frontier.lanes())
 
-    def dead(self) -> Iterator[DeadItem]:
-        """Iterate over all dead items, page by page."""
-        return self._portal.iterate(self._frontier.dead())
+    def dead(self, keys: str | Iterable[str] | None = None) -> Iterator[DeadItem]:
+        """Iterate over all dead items, page by page, or over those with some keys."""
+        return self._portal.iterate(self._frontier.dead(keys))
 
     def done(self, *, lane: str | None = None, result_key: str | None = None) -> Iterator[DoneItem]:
         """Iterate over done items, page by page: all, those of a lane, or those whose result is a mapping with a key.
