@@ -111,7 +111,7 @@ def test_a_backfill_and_a_scan_write_a_log(tmp_path: Path) -> None:
 def test_an_extraction_writes_a_log(tmp_path: Path) -> None:
     out, log = tmp_path / "out", tmp_path / "log"
     with serving() as connect_to:
-        words = ("--connect-to", connect_to, "--allow-private", "--delay", "0s")
+        words = ("--connect-to", connect_to, "--allow-private", "--delay", "0s", "--select", "text=a")
         run_swath("crawl", "http://a.test", "--out", str(out), *words)
     result = run_swath(
         "extract", "--out", str(out), "--select", "text=a", "--log-file", str(log), "--log-format", "json"
@@ -119,6 +119,9 @@ def test_an_extraction_writes_a_log(tmp_path: Path) -> None:
     assert result.code == 0, result
     started, finished = read(log)
     assert (started["command"], finished["summary"]["pages"]) == ("extract", 2)
+    repair = ("extract", "--out", str(out), "--select", "text=a", "--failed", "--log-file", str(log))
+    assert run_swath(*repair).code == 0
+    assert log.read_text().splitlines()[-1].split()[1:3] == ["info", "finished"]
 
 
 @pytest.mark.parametrize("option", ["--log-level", "--log-format"])
