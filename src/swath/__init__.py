@@ -5,7 +5,7 @@ async with swath.open("sqlite:///work.db") as frontier:
     await frontier.run(handler, workers=100)
 """
 
-from swath.backends.registry import Backend, Opening, StoreURL, delete, describe, list_frontiers, migrate, open
+from swath.backends.registry import Backend, Opening, StoreURL, delete, describe, examine, list_frontiers, migrate, open
 from swath.claim import Claim
 from swath.core import events
 from swath.core.check import CheckReport, Mismatch
@@ -45,12 +45,13 @@ from swath.core.item import (
     Split,
     Unchanged,
 )
-from swath.core.redact import find_passwords, mask_password
+from swath.core.problem import Problem
+from swath.core.redact import find_passwords, mask_password, redact
 from swath.core.status import Explanation, PartitionInfo, Status, StoreInfo, StoreTime
 from swath.core.store import EncodedItem, OutputMove, Settings, Store
 from swath.core.validation import MAX_SECONDS, check_key, check_lane
 from swath.frontier import Frontier, NewItem, NewItems
-from swath.runner.execution import Handler, Transaction, seconds_left
+from swath.runner.execution import Handler, Transaction, get_fence, seconds_left
 from swath.runner.handler_errors import HandlerError
 from swath.runner.monitor import RunMonitor
 from swath.runner.output import Output, Sink
@@ -104,6 +105,7 @@ __all__ = [
     "OutputMove",
     "PartitionInfo",
     "PendingItem",
+    "Problem",
     "Release",
     "Retry",
     "RunMonitor",
@@ -134,12 +136,15 @@ __all__ = [
     "delete",
     "describe",
     "events",
+    "examine",
     "find_passwords",
+    "get_fence",
     "lease_clock",
     "list_frontiers",
     "mask_password",
     "migrate",
     "open",
+    "redact",
     "retry_while_unavailable",
     "seconds_left",
     "stop_on_signals",

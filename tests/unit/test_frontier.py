@@ -299,11 +299,12 @@ async def test_every_move_is_told_to_the_observer() -> None:
         await b.frontier.configure(concurrency=2)
         await b.frontier.reopen(["c"])
     kinds = [type(event).__name__ for event in b.seen.events]
-    assert kinds == ["Added", "Claimed", "Renewed", "Settled", "LaneChanged", "SettingsChanged", "Reopened"]
+    assert kinds == ["Added", "Claimed", "Renewed", "Settled", "Died", "LaneChanged", "SettingsChanged", "Reopened"]
     (added,) = b.seen.of(events.Added)
     (settled,) = b.seen.of(events.Settled)
     assert (added.offered, added.added) == (4, 4)
     assert (settled.done, settled.retried, settled.died, settled.released, settled.discovered) == (1, 1, 1, 1, 2)
+    assert b.seen.of(events.Died) == [events.Died(claim.fence, "c", "default", 1, "no")]
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, asyncio.CancelledError, GeneratorExit])

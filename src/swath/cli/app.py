@@ -33,6 +33,7 @@ COMMANDS = (
     "pause",
     "resume",
     "db",
+    "doctor",
     "completion",
 )
 # Typer has a copy of click, or imports click, depending on its version.

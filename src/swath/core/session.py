@@ -34,6 +34,11 @@ class Session:
         self._clocks: tuple[float, float] | None = None  # this machine's clock and the store's at the last reply
         self._latest_store_time = 0.0
 
+    @property
+    def is_observed(self) -> bool:
+        """Return whether there is an observer. Without one, events of single items are not built."""
+        return self._observer is not None
+
     def emit(self, event: events.Event) -> None:
         """Pass an event to the observer. An observer must not change what happens, so its exceptions are logged."""
         if self._observer is None:
@@ -97,7 +102,11 @@ class Session:
             step = (theirs - self._clocks[1]) - (ours - self._clocks[0])
             # After a step back, a partition's own time continues from before: some replies carry that later time.
             if step > CLOCK_TOLERANCE and theirs > self._latest_store_time + CLOCK_TOLERANCE:
-                log.warning("the store's clock stepped forward by %.1f s: leases may have ended early", step)
+                log.warning(
+                    "the store's clock stepped forward by %.1f s: leases may have ended early",
+                    step,
+                    extra=events.AS_EVENT,
+                )
                 self.emit(events.ClockStepped(step))
         # The store read its clock after the request was sent, but a blocked event loop may have delayed the reply.
         self._clocks = ours - seconds, theirs

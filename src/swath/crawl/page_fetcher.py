@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
-from swath import Item, Outcome
+from swath import Item, Observer, Outcome, get_fence
+from swath.crawl.events import Fetched
 from swath.crawl.fallback import FORM_REPEATS, Fallback, describe_forms
 from swath.crawl.handlers.hooks import InvalidHookResult, RequestHook
 from swath.crawl.http.address import parse_ip_literal
@@ -53,6 +54,7 @@ class PageFetcher:
         fallback: Fallback,
         stats: CrawlStats,
         hook: RequestHook | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._fetcher = fetcher
         self._settings = settings
@@ -60,6 +62,7 @@ class PageFetcher:
         self._fallback = fallback
         self._stats = stats
         self._hook = hook
+        self._observer = observer
 
     async def fetch(
         self, url: str, lane: str, *, fresh: bool, size: int = 0, outgoing: OutgoingRequest | None = None
@@ -75,6 +78,8 @@ class PageFetcher:
         address = parse_ip_literal(lane) if self._settings.lane == "ip" else None
         response = await self._fetcher.fetch(url, fresh=fresh, address=address, size=size, outgoing=outgoing)
         self._stats.record_response_time(normalise.host(url), response.ended - response.started)
+        if self._observer is not None:
+            self._observer(_build_event(url, lane, response))
         return response
 
     def _call_hook(self, hook: RequestHook, url: str, outgoing: OutgoingRequest | None) -> OutgoingRequest | None:
@@ -122,6 +127,18 @@ class PageFetcher:
         if form is not None:
             return await self._fallback.fall_back(item, form, reason, started=started)
         return give_up_page(item, describe_forms(item, reason), attempts=attempts, started=started)
+
+
+def _build_event(url: str, lane: str, response: Response) -> Fetched:
+    return Fetched(
+        key=url,
+        lane=lane,
+        fence=get_fence(),
+        status=response.status if response.error is None else None,
+        bytes=len(response.body),
+        seconds=response.ended - response.started,
+        error=None if response.error is None else response.reason,
+    )
 
 
 def _is_permanent(item: Item, response: Response) -> bool:

@@ -8,7 +8,7 @@ parses it and calls the user's handler for it.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from swath import Dead, Done, Frontier, Item, Outcome, Retry
+from swath import Dead, Done, Frontier, Item, Observer, Outcome, Retry
 from swath.crawl.archive.capture import CaptureBuilder
 from swath.crawl.archive.record import Capture
 from swath.crawl.fact_batcher import FactBatcher
@@ -54,6 +54,7 @@ class PageHandler:
         extractor: PageExtractor | None = None,
         has_sink: bool = False,
         backlog: "Backlog | None" = None,
+        observer: Observer | None = None,
     ) -> None:
         """Pass `host_lanes` with `--lane ip` only, and `extractor` for a crawl with handlers.
 
@@ -74,6 +75,7 @@ class PageHandler:
             fallback=fallback,
             stats=stats,
             hook=None if extractor is None else extractor.crawler.on_request,
+            observer=observer,
         )
         self._ip_lanes = None if host_lanes is None else IpLanes(host_lanes, facts, self._fetcher)
         captures = CaptureBuilder(facts, archiving=settings.warc)

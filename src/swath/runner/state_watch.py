@@ -7,6 +7,7 @@ import re
 import socket
 from collections.abc import Callable
 
+from swath.core import events
 from swath.core.clock import as_datetime, lease_clock
 from swath.core.lane import hash_key, locate_lane
 from swath.core.status import summarize_status
@@ -27,8 +28,9 @@ _OWN_NAME = re.compile(r"(?P<host>.+):(?P<pid>\d+):[0-9a-f]{6}")  # of a worker,
 class StateWatch:
     """Looks once a second. While items are in flight it asks the store nothing."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, emit: Callable[[events.Event], None]) -> None:
         self._store = store
+        self._emit = emit
         self._looked: tuple[float, IdleCounts] | None = None  # the `idle_since` of the run, and its counts then
         self._logged: dict[StateName, tuple[float, int]] = {}  # when a state began that was logged, and its level
 
@@ -89,12 +91,14 @@ class StateWatch:
         }
         for name in self._logged.keys() - {state.name for state in states}:
             since, level = self._logged.pop(name)
-            log.log(level, "no longer %s, after %.1f s", name, now - since)
+            log.log(level, "no longer %s, after %.1f s", name, now - since, extra=events.AS_EVENT)
+            self._emit(events.StateEnded(name, now - since))
         for name, state in current.items():
             if name not in self._logged:
                 level = logging.WARNING if self._is_alarming(state) else logging.INFO
                 self._logged[name] = now - state.seconds, level
-                log.log(level, "%s", state)
+                log.log(level, "%s", state, extra=events.AS_EVENT)
+                self._emit(events.StateBegan(name, state.detail))
 
     def _is_alarming(self, state: RunState) -> bool:
         """Return whether a state is worth a warning. Waiting for a lane or for a worker that lives is normal."""
