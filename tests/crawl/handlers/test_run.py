@@ -437,13 +437,13 @@ async def test_a_page_that_waits_for_a_thread_counts_against_the_memory_of_pages
     handler = crawler.handlers["waits"]
     running = [asyncio.create_task(extract(extractor, size=10)) for _ in range(MAX_WAITING + 1)]
     await asyncio.sleep(0)
-    assert not extractor.is_full
+    seen = [extractor.is_full]
     waiting = asyncio.create_task(extractor.wait_for_room(handler, size=5))
     await asyncio.sleep(0)
-    assert extractor.is_full
+    seen.append(extractor.is_full)
     release.set()
     await asyncio.gather(waiting, *running)
-    assert not extractor.is_full
+    assert [*seen, extractor.is_full] == [False, True, False]
 
 
 async def until(condition: Callable[[], bool]) -> None:
