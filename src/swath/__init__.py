@@ -31,7 +31,16 @@ from swath.core.errors import (
     WrongTransaction,
 )
 from swath.core.events import Event, Observer
-from swath.core.inspection import DeadItem, DoneItem, LaneInfo, PendingItem
+from swath.core.inspection import (
+    ClaimInfo,
+    DeadItem,
+    DoneItem,
+    ItemPage,
+    LaneInfo,
+    LaneRanking,
+    ListedItem,
+    PendingItem,
+)
 from swath.core.item import (
     DEFAULT_LANE,
     DEFAULT_PRIORITY,
@@ -71,6 +80,7 @@ __all__ = [
     "CheckReport",
     "Checkpoint",
     "Claim",
+    "ClaimInfo",
     "Clock",
     "Dead",
     "DeadItem",
@@ -87,8 +97,11 @@ __all__ = [
     "InvalidSetting",
     "InvalidStoreURL",
     "Item",
+    "ItemPage",
     "LaneInfo",
+    "LaneRanking",
     "LeaseLost",
+    "ListedItem",
     "ManualClock",
     "Mismatch",
     "MissingExtra",

@@ -5,6 +5,7 @@ import json
 from collections import defaultdict
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from heapq import heappush, heappushpop
 from time import perf_counter
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -14,25 +15,44 @@ from swath.core import events
 from swath.core.check import CheckReport, check_store
 from swath.core.claimer import Claimer
 from swath.core.clock import as_datetime
-from swath.core.drop import Dropper, empty_inboxes, list_pending
+from swath.core.drop import Dropper, empty_inboxes, list_items, list_pending
 from swath.core.encoding import encode_drop, encode_facts, encode_item
 from swath.core.errors import InvalidSetting, StoreUnavailable, UsageError
 from swath.core.inspection import (
+    ClaimInfo,
     DeadItem,
     DoneItem,
+    ItemPage,
     LaneInfo,
+    LaneRanking,
     PendingItem,
+    build_claim_info,
     build_dead_item,
     build_done_item,
     build_done_row,
+    build_item,
     build_lane_info,
     build_pending_item,
+    format_cursor,
+    parse_cursor,
 )
 from swath.core.item import UNCHANGED, Item, Unchanged
 from swath.core.lane import hash_key, locate_lane
 from swath.core.session import Session
 from swath.core.status import Explanation, Status, StoreTime, explain, explain_unknown, summarize_status
-from swath.core.store import ADD_CHUNK, DEFAULT, ClaimReply, DoneRow, EncodedItem, Found, LaneChange, Store
+from swath.core.store import (
+    ADD_CHUNK,
+    DEFAULT,
+    ITEM_STATES,
+    MAX_EXAMINED,
+    ClaimReply,
+    EncodedItem,
+    Found,
+    ItemRow,
+    LaneChange,
+    LaneRow,
+    Store,
+)
 from swath.core.validation import (
     MAX_KEY_BYTES,
     check_concurrency,
@@ -379,25 +399,24 @@ class Frontier:
             chosen = [
                 (row.partition, row.position)
                 for row in page
-                if row.settled_at <= began and _is_chosen(build_done_item(row), result_key, where)
+                if _is_older(row, began) and _is_chosen(build_done_item(row), result_key, where)
             ]
             reopened += await self._store.reopen(chosen) if chosen else 0
         self._session.emit(events.Reopened(reopened))
         return reopened
 
-    async def _find_done(self, keys: Sequence[str], lane: str | None) -> AsyncIterator[Sequence[DoneRow]]:
+    async def _find_done(self, keys: Sequence[str], lane: str | None) -> AsyncIterator[Sequence[ItemRow]]:
         for key in keys:
             yield [build_done_row(found) for found in await self._find(key, lane) if found.state == "done"]
 
     async def _reopen_all_dead(self, lane: str | None, reason: str | None) -> int:
-        reopened, after = 0, None
+        reopened = 0
         began = await self._read_latest_time()  # items that die again stay dead
-        while page := await self._store.dead(after=after, limit=ADD_CHUNK):
-            after = (page[-1].partition, page[-1].position)
+        async for page in list_items(self._store, "dead", lane=self._locate(lane)):
             chosen = [
                 (row.partition, row.position)
                 for row in page
-                if row.settled_at <= began and lane in (None, row.lane) and (reason is None or reason in row.reason)
+                if _is_older(row, began) and (reason is None or reason in (row.reason or ""))
             ]
             reopened += await self._store.reopen(chosen) if chosen else 0
         return reopened
@@ -487,40 +506,102 @@ class Frontier:
             for _, row in page:
                 yield build_lane_info(row, settings)
 
-    async def dead(self) -> AsyncIterator[DeadItem]:
-        """Iterate over all dead items, page by page."""
+    async def rank_lanes(
+        self,
+        *,
+        by: Literal["waiting", "ready"],
+        limit: int = 100,
+        where: Callable[[LaneInfo], bool] | None = None,
+        seconds: float = 2.0,
+    ) -> LaneRanking:
+        """Return the lanes that have the most items waiting, or those that may start an item first.
+
+        `where` chooses lanes. The store has no such order, so this call reads lanes for at most `seconds`; the result
+        says how many, and whether these were all. Lanes that start nothing until something changes are not "ready".
+        """
+        if by not in ("waiting", "ready"):
+            raise InvalidSetting(f'by={show(by)}: pass "waiting" or "ready"')
+        _check_limit(limit)
+        end = perf_counter() + seconds
+        settings = (await self._store.status()).settings
+        best: list[tuple[int, int, LaneInfo]] = []  # a heap whose first entry is the last of the ranking
+        examined = 0
         after: tuple[int, int] | None = None
-        while page := await self._store.dead(after=after, limit=ADD_CHUNK):
-            after = (page[-1].partition, page[-1].position)
+        while page := await self._store.lanes(after=after, limit=ADD_CHUNK):
+            after = (page[-1][1].partition, page[-1][0])
+            for _, row in page:
+                examined += 1
+                rank = _rank_lane(row, by)
+                if rank is None or (len(best) == limit and rank <= best[0][0]):
+                    continue
+                lane = build_lane_info(row, settings)
+                if where is None or where(lane):
+                    (heappushpop if len(best) == limit else heappush)(best, (rank, -examined, lane))
+            if len(page) < ADD_CHUNK:
+                break
+            if perf_counter() >= end:
+                return LaneRanking([lane for *_, lane in sorted(best, reverse=True)], examined, complete=False)
+        return LaneRanking([lane for *_, lane in sorted(best, reverse=True)], examined, complete=True)
+
+    async def items(
+        self, *, state: str, lane: str | None = None, after: str | None = None, limit: int = 100
+    ) -> ItemPage:
+        """Return a page of at most `limit` items in a state: "ready", "delayed", "claimed", "done" or "dead".
+
+        Pass the `after` of a page to get the next one. A call reads at most 10,000 rows: a page of a lane, for which
+        only ready items have an index, may be empty before the listing ends. An item that changes its state between
+        two calls may be missing. `dead`, `results` and `pending` go through all pages.
+        """
+        if state not in ITEM_STATES:
+            raise InvalidSetting(f"state={show(state)}: pass one of {', '.join(ITEM_STATES)}")
+        _check_limit(limit)
+        place = self._locate(lane)
+        start = None if after is None else parse_cursor(after)
+        page = await self._store.items(state, lane=place, after=start, limit=limit)
+        return ItemPage(
+            [build_item(row) for row in page.rows], None if page.after is None else format_cursor(page.after)
+        )
+
+    async def claims(self) -> AsyncIterator[ClaimInfo]:
+        """Iterate over the claims that hold items, the oldest first, page by page."""
+        now = (await self._store.read_clock()).wall
+        after = 0
+        while page := await self._store.claims(after=after, limit=ADD_CHUNK):
+            after = page[-1].fence
+            for row in page:
+                yield build_claim_info(row, now)
+
+    async def dead(self, *, lane: str | None = None) -> AsyncIterator[DeadItem]:
+        """Iterate over all dead items, or those of a lane, page by page."""
+        async for page in list_items(self._store, "dead", lane=self._locate(lane)):
             for row in page:
                 yield build_dead_item(row)
 
-    async def done(self, *, lane: str | None = None, result_key: str | None = None) -> AsyncIterator[DoneItem]:
-        """Iterate over done items, page by page: all, those of a lane, or those whose result is a mapping with a key.
+    async def results(self, *, lane: str | None = None, result_key: str | None = None) -> AsyncIterator[DoneItem]:
+        """Iterate over the done items that have a result: what their handlers returned.
 
-        The store has no index of lanes or results. It reads every done item, or with `lane`, those of its partition.
+        With `result_key`, only those whose result is a mapping with this key. The items are read page by page, so
+        memory stays bounded (INV-9). The store has no index of lanes or results: it reads every done item, or with
+        `lane`, those of its partition.
         """
         if result_key is not None:
             check_text("result_key", result_key, MAX_KEY_BYTES)
         async for page in self._read_done(lane, result_key):
             for row in page:
-                item = build_done_item(row)
-                if _is_chosen(item, result_key, None):
+                if row.result is not None and _is_chosen(item := build_done_item(row), result_key, None):
                     yield item
 
-    async def _read_done(self, lane: str | None, result_key: str | None) -> AsyncIterator[Sequence[DoneRow]]:
+    def _read_done(self, lane: str | None, result_key: str | None) -> AsyncIterator[Sequence[ItemRow]]:
         """Yield pages of done items; with `result_key`, those whose result contains it somewhere."""
-        if lane is not None:
-            check_lane(lane)
-        place = None if lane is None else (locate_lane(lane, self._store.settings.partitions)[0], lane)
         text = None if result_key is None else f"{json.dumps(result_key)}:"  # as `encode_json` writes it
-        after: tuple[int, int] | None = None
-        while True:
-            page = await self._store.done(after=after, limit=ADD_CHUNK, lane=place, result_text=text)
-            yield page.rows
-            after = page.after
-            if after is None:
-                return
+        return list_items(self._store, "done", lane=self._locate(lane), result_text=text)
+
+    def _locate(self, lane: str | None) -> tuple[int, str] | None:
+        """Return the partition and the name of a lane."""
+        if lane is None:
+            return None
+        check_lane(lane)
+        return locate_lane(lane, self._store.settings.partitions)[0], lane
 
     async def pending(self, *, lane: str | None = None, revisits: bool = False) -> AsyncIterator[PendingItem]:
         """Iterate over the items that hold the checkpoint back, page by page: ready, delayed or claimed ones.
@@ -582,6 +663,22 @@ async def _iterate(items: NewItems) -> AsyncIterator[NewItem]:
 def _list_keys(keys: str | Iterable[str]) -> list[str]:
     """Treat a bare string as one key instead of iterating over its characters."""
     return [keys] if isinstance(keys, str) else list(keys)
+
+
+def _check_limit(limit: int) -> None:
+    if type(limit) is not int or not 1 <= limit <= MAX_EXAMINED:
+        raise InvalidSetting(f"limit={show(limit)}: pass a whole number from 1 to {MAX_EXAMINED:,}")
+
+
+def _rank_lane(row: LaneRow, by: Literal["waiting", "ready"]) -> int | None:
+    """Return a number that is higher the earlier a lane comes in a ranking, or None if it is not in it."""
+    if by == "waiting":
+        return row.waiting or None
+    return None if row.ready_at is None else -row.ready_at
+
+
+def _is_older(row: ItemRow, moment: int) -> bool:
+    return row.settled_at is not None and row.settled_at <= moment
 
 
 def _is_chosen(item: DoneItem, result_key: str | None, where: Callable[[DoneItem], bool] | None) -> bool:

@@ -5,7 +5,8 @@ It keeps every promise except durability (INV-4) and flat cost (INV-8): a claim 
 
 import asyncio
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,26 +36,25 @@ from swath.core.store import (
     DEFAULT,
     DELAYED_DRAIN,
     LOST_WORKER,
+    MAX_EXAMINED,
     PARTITIONS_PER_CLAIM,
     ClaimRef,
     ClaimReply,
     ClaimRequest,
+    ClaimRow,
     ClockReading,
-    DeadRow,
-    DonePage,
-    DoneRow,
+    Cursor,
     EncodedItem,
     Fact,
     Found,
+    ItemRow,
     LaneChange,
-    LaneCursor,
-    LanePage,
     LaneRow,
     Move,
     MoveKind,
     OutputMove,
     PartitionStatus,
-    PendingRow,
+    RowPage,
     Settings,
     Settlement,
     SettleReply,
@@ -672,60 +672,76 @@ class MemoryStore:
             counters=lane.counters,
         )
 
-    async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadRow]:
+    async def items(
+        self,
+        state: str,
+        *,
+        lane: tuple[int, str] | None = None,
+        result_text: str | None = None,
+        after: Cursor | None = None,
+        limit: int = 100,
+    ) -> RowPage:
+        key = self._listing_key(state, lane)
+        parts = self._partitions if lane is None else [self._partitions[lane[0]]]
+        rows = [(key(row), row) for part in parts for row in part.list_rows(state)]
+        if state == "ready" and lane is not None:  # the only state with an index by lane
+            rows = [(place, row) for place, row in rows if row.lane.name == lane[1]]
+        left = sorted(entry for entry in rows if after is None or entry[0] > after)
+        return RowPage.build(
+            (
+                (
+                    *self._build_item_row(row),
+                    *place[1:],
+                    (lane is None or row.lane.name == lane[1])
+                    and (result_text is None or result_text in (row.result or "")),
+                    read,
+                )
+                for read, (place, row) in enumerate(left[:MAX_EXAMINED], 1)
+            ),
+            limit,
+            MAX_EXAMINED,
+        )
+
+    def _listing_key(self, state: str, lane: tuple[int, str] | None) -> Callable[[_Row], Cursor]:
+        """Return the function that gives the place of an item in a listing."""
+        if state == "claimed":
+            return lambda row: (row.lane.partition, row.fence, row.position)
+        if state == "ready" and lane is not None:
+            return lambda row: (row.lane.partition, row.rank, row.place)
+        return lambda row: (row.lane.partition, row.position, 0)
+
+    def _build_item_row(self, row: _Row) -> ItemRow:
+        to_wall, state = self._clock.to_wall, row.state
+        return ItemRow(
+            partition=row.lane.partition,
+            position=row.position,
+            state=state,
+            lane=row.lane.name,
+            priority=row.priority,
+            key=row.key,
+            payload=row.payload,
+            attempts=0 if state == "done" else row.attempts,
+            due_at=None if state != "delayed" else row.due_at if row.wall else to_wall(row.due_at),
+            revisit=state == "delayed" and row.revisit,
+            fence=row.fence if state == "claimed" else None,
+            settled_at=None if row.settled_at is None else to_wall(row.settled_at),
+            result=row.result,
+            reason=row.reason,
+            error=row.error,
+        )
+
+    async def claims(self, *, after: int = 0, limit: int = 100) -> Sequence[ClaimRow]:
+        held = Counter(row.fence for part in self._partitions for row in part.list_rows("claimed"))
         rows = [
-            DeadRow(
-                partition=part.number,
-                position=row.position,
-                lane=row.lane.name,
-                priority=row.priority,
-                key=row.key,
-                payload=row.payload,
-                attempts=row.attempts,
-                settled_at=self._clock.to_wall(row.settled_at or 0),
-                reason=row.reason or "",
-                error=row.error,
-            )
-            for part in self._partitions
-            for row in part.list_rows("dead")
-            if after is None or (part.number, row.position) > after
+            ClaimRow(fence, claim.worker, self._clock.to_wall(claim.expires_at), held[fence])
+            for fence, claim in sorted(self._claims.items())
+            if fence > after and held[fence]
         ]
         return rows[:limit]
 
-    async def done(
-        self,
-        *,
-        after: tuple[int, int] | None = None,
-        limit: int = 100,
-        lane: tuple[int, str] | None = None,
-        result_text: str | None = None,
-    ) -> DonePage:
-        read = [
-            DoneRow(
-                partition=part.number,
-                position=row.position,
-                lane=row.lane.name,
-                priority=row.priority,
-                key=row.key,
-                payload=row.payload,
-                settled_at=self._clock.to_wall(row.settled_at or 0),
-                result=row.result,
-            )
-            for part in self._partitions
-            if lane is None or part.number == lane[0]
-            for row in part.list_rows("done")
-            if after is None or (part.number, row.position) > after
-        ][:limit]
-        wanted = [
-            row
-            for row in read
-            if (lane is None or row.lane == lane[1]) and (result_text is None or result_text in (row.result or ""))
-        ]
-        return DonePage(wanted, (read[-1].partition, read[-1].position) if len(read) == limit else None)
-
     async def pending(
         self, *, after: tuple[int, int] | None = None, limit: int = 100, revisits: bool = False
-    ) -> Sequence[PendingRow]:
+    ) -> Sequence[ItemRow]:
         rows = [
             _build_pending_row(row)
             for part in self._partitions
@@ -733,16 +749,6 @@ class MemoryStore:
             if (revisits or row.unsettled) and (after is None or (part.number, row.position) > after)
         ]
         return rows[:limit]
-
-    async def pending_in_lane(
-        self, partition: int, lane: str, *, after: LaneCursor | None = None, limit: int = 100
-    ) -> LanePage:
-        rows = [
-            _build_pending_row(row)
-            for row in self._partitions[partition].list_rows("ready", "delayed", "claimed")
-            if row.lane.name == lane and (after is None or row.position > after[0])
-        ]
-        return LanePage(rows[:limit], (rows[limit - 1].position, 0, 0) if len(rows) > limit else None)
 
     async def learn(self, facts: Sequence[Fact]) -> None:
         self._facts |= dict(facts)
@@ -800,8 +806,8 @@ def _build_item(row: _Row) -> Item:
     )
 
 
-def _build_pending_row(row: _Row) -> PendingRow:
-    return PendingRow(
+def _build_pending_row(row: _Row) -> ItemRow:
+    return ItemRow(
         partition=row.lane.partition,
         position=row.position,
         state=row.state,

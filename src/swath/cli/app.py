@@ -27,6 +27,8 @@ COMMANDS = (
     "add",
     "explain",
     "lanes",
+    "items",
+    "claims",
     "dead",
     "drop",
     "pause",

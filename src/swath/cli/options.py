@@ -24,6 +24,12 @@ StoreArgument = Annotated[
     typer.Argument(metavar="STORE", show_default=False, help="Frontier, like --store, which it takes precedence over"),
 ]
 JSONOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable names and without colours")]
+ListLimitOption = Annotated[
+    int, typer.Option("--limit", "-n", min=0, metavar="N", help="Maximum number of lines; 0 for all")
+]
+OnlyLaneOption = Annotated[
+    str | None, typer.Option("--lane", metavar="NAME", show_default=False, help="Only items of this lane")
+]
 CreateOption = Annotated[bool, typer.Option("--create", help="Create the lane if it does not exist")]
 MinIntervalOption = Annotated[
     float | None,

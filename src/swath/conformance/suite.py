@@ -10,6 +10,7 @@ from swath.conformance.discovered_items import DiscoveredItems
 from swath.conformance.drops import Drops
 from swath.conformance.facts import Facts
 from swath.conformance.leases import Leases
+from swath.conformance.listings import Listings
 from swath.conformance.pacing import Pacing
 from swath.conformance.reads import Reads
 from swath.conformance.settlements import Settlements
@@ -29,6 +30,7 @@ class StoreConformance(
     Splits,
     Checkpoints,
     Reads,
+    Listings,
     Facts,
     Clocks,
 ):

@@ -276,7 +276,8 @@ class Trial:
         """Return everything that a refused call must not change."""
         found = [await self.find(key) for key in keys]
         status = [list_counts(status) for status in (await self.store.status()).partitions]
-        return found, status, await self.store.outputs(), await self.store.dead(), await self.store.lanes()
+        dead = await self.store.items("dead")
+        return found, status, await self.store.outputs(), dead, await self.store.lanes()
 
     async def check(self) -> None:
         """Check what must always be true: exact counters (INV-4) and a correct checkpoint (INV-6)."""

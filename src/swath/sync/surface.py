@@ -12,7 +12,7 @@ from swath.backends.registry import suggest_options
 from swath.core.check import CheckReport
 from swath.core.clock import Clock
 from swath.core.events import Observer
-from swath.core.inspection import DeadItem, DoneItem, LaneInfo, PendingItem
+from swath.core.inspection import ClaimInfo, DeadItem, DoneItem, ItemPage, LaneInfo, LaneRanking, PendingItem
 from swath.core.item import UNCHANGED, Item, Outcome, Unchanged
 from swath.core.status import Explanation, Status, StoreTime
 from swath.core.store import EncodedItem, OutputMove, Store
@@ -408,16 +408,46 @@ class Frontier:
         """Iterate over all lanes, page by page."""
         return self._portal.iterate(self._frontier.lanes())
 
-    def dead(self) -> Iterator[DeadItem]:
-        """Iterate over all dead items, page by page."""
-        return self._portal.iterate(self._frontier.dead())
+    def rank_lanes(
+        self,
+        *,
+        by: Literal["waiting", "ready"],
+        limit: int = 100,
+        where: Callable[[LaneInfo], bool] | None = None,
+        seconds: float = 2.0,
+    ) -> LaneRanking:
+        """Return the lanes that have the most items waiting, or those that may start an item first.
 
-    def done(self, *, lane: str | None = None, result_key: str | None = None) -> Iterator[DoneItem]:
-        """Iterate over done items, page by page: all, those of a lane, or those whose result is a mapping with a key.
-
-        The store has no index of lanes or results. It reads every done item, or with `lane`, those of its partition.
+        `where` chooses lanes. The store has no such order, so this call reads lanes for at most `seconds`; the result
+        says how many, and whether these were all. Lanes that start nothing until something changes are not "ready".
         """
-        return self._portal.iterate(self._frontier.done(lane=lane, result_key=result_key))
+        return self._portal.call(self._frontier.rank_lanes(by=by, limit=limit, where=where, seconds=seconds))
+
+    def items(self, *, state: str, lane: str | None = None, after: str | None = None, limit: int = 100) -> ItemPage:
+        """Return a page of at most `limit` items in a state: "ready", "delayed", "claimed", "done" or "dead".
+
+        Pass the `after` of a page to get the next one. A call reads at most 10,000 rows: a page of a lane, for which
+        only ready items have an index, may be empty before the listing ends. An item that changes its state between
+        two calls may be missing. `dead`, `results` and `pending` go through all pages.
+        """
+        return self._portal.call(self._frontier.items(state=state, lane=lane, after=after, limit=limit))
+
+    def claims(self) -> Iterator[ClaimInfo]:
+        """Iterate over the claims that hold items, the oldest first, page by page."""
+        return self._portal.iterate(self._frontier.claims())
+
+    def dead(self, *, lane: str | None = None) -> Iterator[DeadItem]:
+        """Iterate over all dead items, or those of a lane, page by page."""
+        return self._portal.iterate(self._frontier.dead(lane=lane))
+
+    def results(self, *, lane: str | None = None, result_key: str | None = None) -> Iterator[DoneItem]:
+        """Iterate over the done items that have a result: what their handlers returned.
+
+        With `result_key`, only those whose result is a mapping with this key. The items are read page by page, so
+        memory stays bounded (INV-9). The store has no index of lanes or results: it reads every done item, or with
+        `lane`, those of its partition.
+        """
+        return self._portal.iterate(self._frontier.results(lane=lane, result_key=result_key))
 
     def pending(self, *, lane: str | None = None, revisits: bool = False) -> Iterator[PendingItem]:
         """Iterate over the items that hold the checkpoint back, page by page: ready, delayed or claimed ones.

@@ -83,35 +83,153 @@ FROM ({lane_now}) AS n
 WHERE (n.partition, n.number) > (%(partition)s, %(number)s)
 ORDER BY n.partition, n.number LIMIT %(limit)s;
 
--- name: dead
-SELECT d.partition, d.position, n.name, d.priority, d.key, d.payload, d.attempts, d.settled_at, d.reason, d.error
-FROM {schema}.dead AS d
-JOIN {schema}.lane AS n ON n.partition = d.partition AND n.number = d.lane
-WHERE (d.partition, d.position) > (%(partition)s, %(position)s)
-ORDER BY d.partition, d.position LIMIT %(limit)s;
-
--- name: done
--- Reads at most `limit` rows. Returns those that are wanted and, if there may be more, the last one.
-SELECT d.partition, d.position, n.name, d.priority, d.key, d.payload, d.settled_at, d.result, w.wanted, d.nth = %(limit)s
+-- name: list_ready
+-- Each of the next six reads at most `examined` rows in order, so that a page costs the same in a frontier of millions.
+-- It returns those that are wanted, with their place behind the partition and how many rows were read up to them, and
+-- the last row that it may read.
+SELECT
+    d.partition, d.position, 'ready', n.name, {TOP_PRIORITY} - d.rank / 2, d.key, d.payload, d.attempts,
+    NULL::bigint, false, NULL::bigint, NULL::bigint, NULL, d.reason, d.error,
+    d.position, 0, w.wanted, d.nth
 FROM (
     SELECT r.*, row_number() OVER (ORDER BY r.partition, r.position) AS nth
     FROM (
-        SELECT * FROM {schema}.done AS r
-        WHERE (r.partition, r.position) > (%(partition)s, %(position)s) AND r.partition <= %(last_partition)s
-        ORDER BY r.partition, r.position LIMIT %(limit)s
+        SELECT i.* FROM {schema}.item AS i
+        WHERE (i.partition + 0, i.position) > (%(partition)s, %(first)s) AND i.partition + 0 <= %(last_partition)s
+        ORDER BY i.partition + 0, i.position LIMIT %(examined)s
     ) AS r
 ) AS d
-JOIN {schema}.lane AS n ON n.partition = d.partition AND n.number = d.lane
 CROSS JOIN LATERAL (
-    SELECT coalesce(n.name = %(lane)s, %(lane)s::text IS NULL)
-        AND coalesce(strpos(d.result, %(result_text)s) > 0, %(result_text)s::text IS NULL) AS wanted
-) AS w
-WHERE w.wanted OR d.nth = %(limit)s
-ORDER BY d.nth;
+    SELECT name FROM {schema}.lane WHERE partition = d.partition AND number = d.lane LIMIT 1
+) AS n
+CROSS JOIN LATERAL (SELECT coalesce(n.name = %(lane)s, %(lane)s::text IS NULL) AS wanted) AS w
+WHERE w.wanted OR d.nth = %(examined)s
+ORDER BY d.nth LIMIT %(limit)s;
+
+-- name: list_ready_of_lane
+-- Only ready items have an index by lane.
+SELECT
+    i.partition, i.position, 'ready', n.name, {TOP_PRIORITY} - i.rank / 2, i.key, i.payload, i.attempts,
+    NULL::bigint, false, NULL::bigint, NULL::bigint, NULL, i.reason, i.error, i.rank, i.place, true, 0
+FROM {schema}.lane AS n
+CROSS JOIN LATERAL (
+    SELECT * FROM {schema}.item AS i
+    WHERE i.partition = n.partition AND i.lane = n.number AND (i.rank, i.place) > (%(first)s, %(second)s)
+    ORDER BY i.rank, i.place LIMIT %(limit)s
+) AS i
+WHERE n.partition + 0 = %(partition)s AND n.name = %(lane)s
+ORDER BY i.rank, i.place;
+
+-- name: list_delayed
+SELECT
+    d.partition, d.position, 'delayed', n.name, d.priority, d.key, d.payload, d.attempts,
+    d.due_at, d.revisit, NULL::bigint, d.settled_at, d.result, d.reason, d.error,
+    d.position, 0, w.wanted, d.nth
+FROM (
+    SELECT r.*, row_number() OVER (ORDER BY r.partition, r.position) AS nth
+    FROM (
+        (SELECT i.* FROM {schema}.delayed AS i
+         WHERE (i.partition + 0, i.position + 0) > (%(partition)s, %(first)s)
+             AND i.partition + 0 <= %(last_partition)s AND NOT i.revisit
+         ORDER BY i.partition + 0, i.position + 0 LIMIT %(examined)s)
+        UNION ALL
+        (SELECT i.* FROM {schema}.delayed AS i
+         WHERE (i.partition + 0, i.position + 0) > (%(partition)s, %(first)s)
+             AND i.partition + 0 <= %(last_partition)s AND i.revisit
+         ORDER BY i.partition + 0, i.position + 0 LIMIT %(examined)s)
+        ORDER BY partition, position LIMIT %(examined)s
+    ) AS r
+) AS d
+CROSS JOIN LATERAL (
+    SELECT name FROM {schema}.lane WHERE partition = d.partition AND number = d.lane LIMIT 1
+) AS n
+CROSS JOIN LATERAL (SELECT coalesce(n.name = %(lane)s, %(lane)s::text IS NULL) AS wanted) AS w
+WHERE w.wanted OR d.nth = %(examined)s
+ORDER BY d.nth LIMIT %(limit)s;
+
+-- name: list_claimed
+SELECT
+    d.partition, d.position, 'claimed', n.name, d.priority, d.key, d.payload, d.attempts,
+    NULL::bigint, false, d.fence, NULL::bigint, NULL, d.reason, d.error,
+    d.fence, d.position, w.wanted, d.nth
+FROM (
+    SELECT r.*, row_number() OVER (ORDER BY r.partition, r.fence, r.position) AS nth
+    FROM (
+        SELECT i.* FROM {schema}.claimed AS i
+        WHERE (i.partition, i.fence, i.position) > (%(partition)s, %(first)s, %(second)s) AND i.partition <= %(last_partition)s
+        ORDER BY i.partition, i.fence, i.position LIMIT %(examined)s
+    ) AS r
+) AS d
+CROSS JOIN LATERAL (
+    SELECT name FROM {schema}.lane WHERE partition = d.partition AND number = d.lane LIMIT 1
+) AS n
+CROSS JOIN LATERAL (SELECT coalesce(n.name = %(lane)s, %(lane)s::text IS NULL) AS wanted) AS w
+WHERE w.wanted OR d.nth = %(examined)s
+ORDER BY d.nth LIMIT %(limit)s;
+
+-- name: list_done
+SELECT
+    d.partition, d.position, 'done', n.name, d.priority, d.key, d.payload, 0,
+    NULL::bigint, false, NULL::bigint, d.settled_at, d.result, NULL, NULL,
+    d.position, 0, w.wanted, d.nth
+FROM (
+    SELECT r.*, row_number() OVER (ORDER BY r.partition, r.position) AS nth
+    FROM (
+        SELECT i.* FROM {schema}.done AS i
+        WHERE (i.partition, i.position) > (%(partition)s, %(first)s) AND i.partition <= %(last_partition)s
+        ORDER BY i.partition, i.position LIMIT %(examined)s
+    ) AS r
+) AS d
+CROSS JOIN LATERAL (
+    SELECT name FROM {schema}.lane WHERE partition = d.partition AND number = d.lane LIMIT 1
+) AS n
+CROSS JOIN LATERAL (SELECT coalesce(n.name = %(lane)s, %(lane)s::text IS NULL)
+    AND coalesce(strpos(d.result, %(result_text)s) > 0, %(result_text)s::text IS NULL) AS wanted) AS w
+WHERE w.wanted OR d.nth = %(examined)s
+ORDER BY d.nth LIMIT %(limit)s;
+
+-- name: list_dead
+SELECT
+    d.partition, d.position, 'dead', n.name, d.priority, d.key, d.payload, d.attempts,
+    NULL::bigint, false, NULL::bigint, d.settled_at, NULL, d.reason, d.error,
+    d.position, 0, w.wanted, d.nth
+FROM (
+    SELECT r.*, row_number() OVER (ORDER BY r.partition, r.position) AS nth
+    FROM (
+        SELECT i.* FROM {schema}.dead AS i
+        WHERE (i.partition, i.position) > (%(partition)s, %(first)s) AND i.partition <= %(last_partition)s
+        ORDER BY i.partition, i.position LIMIT %(examined)s
+    ) AS r
+) AS d
+CROSS JOIN LATERAL (
+    SELECT name FROM {schema}.lane WHERE partition = d.partition AND number = d.lane LIMIT 1
+) AS n
+CROSS JOIN LATERAL (SELECT coalesce(n.name = %(lane)s, %(lane)s::text IS NULL) AS wanted) AS w
+WHERE w.wanted OR d.nth = %(examined)s
+ORDER BY d.nth LIMIT %(limit)s;
+
+-- name: claims
+-- The state of a partition names the claims that hold items there.
+SELECT c.fence, c.worker, c.expires_at, h.items
+FROM (
+    SELECT l.fence, sum(l.items)::bigint AS items
+    FROM (
+        SELECT f.fence, (
+            SELECT count(*) FROM {schema}.claimed AS i WHERE i.partition = s.partition AND i.fence = f.fence
+        ) AS items
+        FROM ({partition_now}) AS s CROSS JOIN LATERAL unnest(s.claims) AS f(fence)
+        WHERE f.fence > %(after)s
+    ) AS l
+    GROUP BY l.fence ORDER BY l.fence LIMIT %(limit)s
+) AS h
+CROSS JOIN LATERAL (
+    SELECT * FROM {schema}.claim AS c WHERE c.fence = h.fence LIMIT 1
+) AS c
+ORDER BY h.fence;
 
 -- name: pending
 -- Reads each table in order, up to the limit, so that a page costs the same in a frontier of millions.
-SELECT u.partition, u.position, u.state, n.name, u.priority, u.key, u.payload, u.attempts, u.revisit
+SELECT u.partition, u.position, u.state, n.name, u.priority, u.key, u.payload, u.attempts, NULL, u.revisit
 FROM (
     (SELECT i.partition, i.position, 'ready' AS state, i.lane, {TOP_PRIORITY} - i.rank / 2 AS priority, i.key, i.payload,
          i.attempts, false AS revisit
@@ -135,46 +253,6 @@ FROM (
 ) AS u
 JOIN {schema}.lane AS n ON n.partition = u.partition AND n.number = u.lane
 ORDER BY u.partition, u.position;
-
--- name: ready_in_lane
--- These three list the items of one lane. Each returns `limit` entries from a place on, or fewer if there are no more,
--- and says for each of them whether it is in the lane. Only ready items have an index by lane.
-SELECT i.partition, i.position, 'ready', n.name, {TOP_PRIORITY} - i.rank / 2, i.key, i.payload, i.attempts, false,
-    true AS wanted, i.rank, i.place
-FROM {schema}.lane AS n
-CROSS JOIN LATERAL (
-    SELECT * FROM {schema}.item AS i
-    WHERE i.partition = n.partition AND i.lane = n.number AND (i.rank, i.place) > (%(first)s, %(second)s)
-    ORDER BY i.rank, i.place LIMIT %(limit)s
-) AS i
-WHERE n.partition + 0 = %(partition)s AND n.name = %(lane)s
-ORDER BY i.rank, i.place;
-
--- name: delayed_in_lane
-SELECT i.partition, i.position, 'delayed', n.name, i.priority, CASE WHEN w.wanted THEN i.key END,
-    CASE WHEN w.wanted THEN i.payload END, i.attempts, i.revisit, w.wanted, i.due_at, i.position
-FROM {schema}.lane AS n
-CROSS JOIN LATERAL (
-    SELECT * FROM {schema}.delayed AS i
-    WHERE i.partition = n.partition AND (i.due_at, i.position) > (%(first)s, %(second)s)
-    ORDER BY i.due_at, i.position LIMIT %(limit)s
-) AS i
-CROSS JOIN LATERAL (SELECT i.lane = n.number AS wanted) AS w
-WHERE n.partition + 0 = %(partition)s AND n.name = %(lane)s
-ORDER BY i.due_at, i.position;
-
--- name: claimed_in_lane
-SELECT i.partition, i.position, 'claimed', n.name, i.priority, CASE WHEN w.wanted THEN i.key END,
-    CASE WHEN w.wanted THEN i.payload END, i.attempts, false, w.wanted, i.fence, i.position
-FROM {schema}.lane AS n
-CROSS JOIN LATERAL (
-    SELECT * FROM {schema}.claimed AS i
-    WHERE i.partition = n.partition AND (i.fence, i.position) > (%(first)s, %(second)s)
-    ORDER BY i.fence, i.position LIMIT %(limit)s
-) AS i
-CROSS JOIN LATERAL (SELECT i.lane = n.number AS wanted) AS w
-WHERE n.partition + 0 = %(partition)s AND n.name = %(lane)s
-ORDER BY i.fence, i.position;
 
 -- name: facts
 SELECT f.key, f.value FROM unnest(%(keys)s::text[]) AS k(key)

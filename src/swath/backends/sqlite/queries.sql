@@ -492,29 +492,67 @@ SELECT partition, number, name, min_interval, concurrency, blocked_until, waitin
 FROM swath_lane WHERE (partition, number) > (:after_partition, :after_number)
 ORDER BY partition, number LIMIT :limit
 
--- name: list_dead
-SELECT d.partition, d.position, l.name, d.priority, d.key, d.payload, d.attempts, d.settled_at,
-       coalesce(d.reason, ''), d.error
-FROM swath_dead AS d CROSS JOIN swath_lane AS l
-WHERE (d.partition, d.position) > (:after_partition, :after_position)
+-- name: list_ready
+-- Each of the next six reads at most `examined` rows in order, so that a page costs the same in a frontier of millions.
+-- It returns for each row whether it is in the lane, and its place behind the partition.
+SELECT d.partition, d.position, 'ready', l.name, 7 - d.rank / 2, d.key, d.payload, d.attempts,
+       NULL, 0, NULL, NULL, NULL, d.reason, d.error, 0, d.position, 0, 1
+FROM swath_item AS d CROSS JOIN swath_lane AS l
+WHERE (d.partition, d.position) > (:partition, :first)
   AND l.partition = d.partition AND l.number = d.lane
-ORDER BY d.partition, d.position LIMIT :limit
+ORDER BY d.partition, d.position LIMIT :examined
+
+-- name: list_ready_of_lane
+-- Only ready items have an index by lane.
+SELECT i.partition, i.position, 'ready', l.name, 7 - i.rank / 2, i.key, i.payload, i.attempts,
+       NULL, 0, NULL, NULL, NULL, i.reason, i.error, 0, i.rank, i.place, 1
+FROM swath_lane AS l CROSS JOIN swath_item AS i
+WHERE l.partition = :partition AND l.name = :lane
+  AND i.partition = l.partition AND i.lane = l.number AND (i.rank, i.place) > (:first, :second)
+ORDER BY i.rank, i.place LIMIT :examined
+
+-- name: list_delayed
+SELECT d.partition, d.position, 'delayed', l.name, d.priority, d.key, d.payload, d.attempts,
+       d.due_at, d.revisit, NULL, d.settled_at, d.result, d.reason, d.error, d.wall, d.position, 0,
+       :lane IS NULL OR l.name = :lane
+FROM swath_delayed AS d CROSS JOIN swath_lane AS l
+WHERE (d.partition, d.position) > (:partition, :first) AND d.partition <= :last_partition
+  AND l.partition = d.partition AND l.number = d.lane
+ORDER BY d.partition, d.position LIMIT :examined
+
+-- name: list_claimed
+SELECT d.partition, d.position, 'claimed', l.name, d.priority, d.key, d.payload, d.attempts,
+       NULL, 0, d.fence, NULL, NULL, d.reason, d.error, 0, d.fence, d.position,
+       :lane IS NULL OR l.name = :lane
+FROM swath_claimed AS d CROSS JOIN swath_lane AS l
+WHERE (d.partition, d.fence, d.position) > (:partition, :first, :second) AND d.partition <= :last_partition
+  AND l.partition = d.partition AND l.number = d.lane
+ORDER BY d.partition, d.fence, d.position LIMIT :examined
 
 -- name: list_done
--- Reads at most `limit` rows. Returns those that are wanted and, if there may be more, the last one.
-SELECT partition, position, name, priority, key, payload, settled_at, result, wanted, nth = :limit
-FROM (
-    SELECT d.*, l.name, row_number() OVER (ORDER BY d.partition, d.position) AS nth,
-           (:lane IS NULL OR l.name = :lane) AND (:result_text IS NULL OR instr(d.result, :result_text) > 0) AS wanted
-    FROM (
-        SELECT * FROM swath_done
-        WHERE (partition, position) > (:after_partition, :after_position) AND partition <= :last_partition
-        ORDER BY partition, position LIMIT :limit
-    ) AS d CROSS JOIN swath_lane AS l
-    WHERE l.partition = d.partition AND l.number = d.lane
-)
-WHERE wanted OR nth = :limit
-ORDER BY nth
+SELECT d.partition, d.position, 'done', l.name, d.priority, d.key, d.payload, 0,
+       NULL, 0, NULL, d.settled_at, d.result, NULL, NULL, 0, d.position, 0,
+       (:lane IS NULL OR l.name = :lane) AND (:result_text IS NULL OR instr(d.result, :result_text) > 0)
+FROM swath_done AS d CROSS JOIN swath_lane AS l
+WHERE (d.partition, d.position) > (:partition, :first) AND d.partition <= :last_partition
+  AND l.partition = d.partition AND l.number = d.lane
+ORDER BY d.partition, d.position LIMIT :examined
+
+-- name: list_dead
+SELECT d.partition, d.position, 'dead', l.name, d.priority, d.key, d.payload, d.attempts,
+       NULL, 0, NULL, d.settled_at, NULL, d.reason, d.error, 0, d.position, 0,
+       :lane IS NULL OR l.name = :lane
+FROM swath_dead AS d CROSS JOIN swath_lane AS l
+WHERE (d.partition, d.position) > (:partition, :first) AND d.partition <= :last_partition
+  AND l.partition = d.partition AND l.number = d.lane
+ORDER BY d.partition, d.position LIMIT :examined
+
+-- name: list_claims
+-- Only claims that hold items have rows in `hold`.
+SELECT c.fence, c.worker, c.expires_at, sum(h.held)
+FROM swath_hold AS h CROSS JOIN swath_claim AS c
+WHERE h.fence > :after AND c.fence = h.fence
+GROUP BY h.fence ORDER BY h.fence LIMIT :limit
 
 -- name: list_pending
 -- Reads each table in order and up to the limit, so that a page costs the same in a frontier of millions.
@@ -541,32 +579,9 @@ WITH held AS (
         WHERE (partition, position) > (:after_partition, :after_position) ORDER BY partition, position LIMIT :limit)
     ORDER BY 1, 2 LIMIT :limit
 )
-SELECT h.partition, h.position, h.state, l.name, h.priority, h.key, h.payload, h.attempts, h.revisit
+SELECT h.partition, h.position, h.state, l.name, h.priority, h.key, h.payload, h.attempts, NULL, h.revisit
 FROM held AS h CROSS JOIN swath_lane AS l WHERE l.partition = h.partition AND l.number = h.lane
 ORDER BY h.partition, h.position
-
--- name: ready_in_lane
--- These three list the items of one lane. Each returns `limit` entries from a place on, or fewer if there are no more,
--- and says for each of them whether it is in the lane. Only ready items have an index by lane.
-SELECT i.partition, i.position, 'ready', l.name, 7 - i.rank / 2, i.key, i.payload, i.attempts, 0, 1, i.rank, i.place
-FROM swath_lane AS l CROSS JOIN swath_item AS i
-WHERE l.partition = :partition AND l.name = :name
-  AND i.partition = l.partition AND i.lane = l.number AND (i.rank, i.place) > (:first, :second)
-ORDER BY i.rank, i.place LIMIT :limit
-
--- name: delayed_in_lane
-SELECT i.partition, i.position, 'delayed', l.name, i.priority, i.key, i.payload, i.attempts, i.revisit,
-       i.lane = l.number, i.position, 0
-FROM swath_lane AS l CROSS JOIN swath_delayed AS i
-WHERE l.partition = :partition AND l.name = :name AND i.partition = l.partition AND i.position > :first
-ORDER BY i.position LIMIT :limit
-
--- name: claimed_in_lane
-SELECT i.partition, i.position, 'claimed', l.name, i.priority, i.key, i.payload, i.attempts, 0,
-       i.lane = l.number, i.position, 0
-FROM swath_lane AS l CROSS JOIN swath_claimed AS i
-WHERE l.partition = :partition AND l.name = :name AND i.partition = l.partition AND i.position > :first
-ORDER BY i.position LIMIT :limit
 
 -- name: facts
 SELECT f.key, f.value FROM json_each(:keys) AS wanted CROSS JOIN swath_fact AS f WHERE f.key = wanted.value

@@ -34,18 +34,17 @@ from swath.core.store import (
     ClaimRef,
     ClaimReply,
     ClaimRequest,
+    ClaimRow,
     ClockReading,
-    DeadRow,
-    DonePage,
+    Cursor,
     EncodedItem,
     Fact,
     Found,
+    ItemRow,
     LaneChange,
-    LaneCursor,
-    LanePage,
     LaneRow,
     PartitionStatus,
-    PendingRow,
+    RowPage,
     Settings,
     Settlement,
     SettleReply,
@@ -252,32 +251,26 @@ class SqliteStore:
     async def lanes(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[tuple[int, LaneRow]]:
         return await self._read(lambda session: reads.lanes(session, after=after, limit=limit))
 
-    async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadRow]:
-        return await self._read(lambda session: reads.dead(session, after=after, limit=limit))
-
-    async def done(
+    async def items(
         self,
+        state: str,
         *,
-        after: tuple[int, int] | None = None,
-        limit: int = 100,
         lane: tuple[int, str] | None = None,
         result_text: str | None = None,
-    ) -> DonePage:
+        after: Cursor | None = None,
+        limit: int = 100,
+    ) -> RowPage:
         return await self._read(
-            lambda session: reads.done(session, after=after, limit=limit, wanted_lane=lane, result_text=result_text)
+            lambda session: reads.items(session, state, lane=lane, result_text=result_text, after=after, limit=limit)
         )
+
+    async def claims(self, *, after: int = 0, limit: int = 100) -> Sequence[ClaimRow]:
+        return await self._read(lambda session: reads.claims(session, after=after, limit=limit))
 
     async def pending(
         self, *, after: tuple[int, int] | None = None, limit: int = 100, revisits: bool = False
-    ) -> Sequence[PendingRow]:
+    ) -> Sequence[ItemRow]:
         return await self._read(lambda session: reads.pending(session, after=after, limit=limit, revisits=revisits))
-
-    async def pending_in_lane(
-        self, partition: int, lane: str, *, after: LaneCursor | None = None, limit: int = 100
-    ) -> LanePage:
-        return await self._read(
-            lambda session: reads.pending_in_lane(session, partition, lane, after=after, limit=limit)
-        )
 
     async def facts(self, keys: Sequence[str]) -> dict[str, str]:
         return await self._read(lambda session: reads.facts(session, keys))
