@@ -32,6 +32,7 @@ from swath.core.errors import (
 )
 from swath.core.events import Event, Observer
 from swath.core.inspection import (
+    AuditEntry,
     ClaimInfo,
     DeadItem,
     DoneItem,
@@ -76,6 +77,7 @@ __all__ = [
     "MAX_SECONDS",
     "STOP_SECONDS",
     "UNCHANGED",
+    "AuditEntry",
     "Backend",
     "CheckReport",
     "Checkpoint",

@@ -19,6 +19,7 @@ from swath.core.drop import Dropper, empty_inboxes, list_items, list_pending
 from swath.core.encoding import encode_drop, encode_facts, encode_item
 from swath.core.errors import InvalidSetting, StoreUnavailable, UsageError
 from swath.core.inspection import (
+    AuditEntry,
     ClaimInfo,
     DeadItem,
     DoneItem,
@@ -26,6 +27,7 @@ from swath.core.inspection import (
     LaneInfo,
     LaneRanking,
     PendingItem,
+    build_audit_entry,
     build_claim_info,
     build_dead_item,
     build_done_item,
@@ -39,12 +41,22 @@ from swath.core.inspection import (
 from swath.core.item import UNCHANGED, Item, Unchanged
 from swath.core.lane import hash_key, locate_lane
 from swath.core.session import Session
-from swath.core.status import Explanation, Status, StoreTime, explain, explain_unknown, summarize_status
+from swath.core.status import (
+    Explanation,
+    Status,
+    StoreTime,
+    explain,
+    explain_unknown,
+    is_waiting,
+    list_oldest,
+    summarize_status,
+)
 from swath.core.store import (
     ADD_CHUNK,
     DEFAULT,
     ITEM_STATES,
     MAX_EXAMINED,
+    AuditChange,
     ClaimReply,
     EncodedItem,
     Found,
@@ -247,9 +259,10 @@ class Frontier:
 
     async def _pause(self, lane: str | None, *, paused: bool) -> None:
         if lane is None:
-            await self.configure(paused=paused)
+            await self._configure({}, paused=paused)
         else:
             await self._change_lane(lane, LaneChange(paused=paused))
+        await self._audit("pause" if paused else "resume", lane=lane)
 
     async def block(
         self, lane: str, *, until: datetime | None = None, seconds: float | None = None, at_least: bool = False
@@ -275,10 +288,12 @@ class Frontier:
         *,
         min_interval: float | Literal["default"] | Unchanged = UNCHANGED,
         concurrency: int | Literal["default"] | Unchanged | None = UNCHANGED,
+        audit: bool = True,
     ) -> None:
         """Set the limits of one lane: seconds between two starts, and items in flight (None: unlimited).
 
-        "default" means the default of the frontier. Limits that you leave out are not changed.
+        "default" means the default of the frontier. Limits that you leave out are not changed. Pass `audit=False` if a
+        program adjusts limits all the time: the audit keeps the last 1,000 changes.
         """
         change = LaneChange(
             min_interval=_encode_limit(
@@ -287,6 +302,9 @@ class Frontier:
             concurrency=_encode_limit("concurrency", concurrency, check_concurrency),
         )
         await self._change_lane(lane, change)
+        if audit:
+            given = {"min_interval": min_interval, "concurrency": concurrency}
+            await self._audit("limit", lane=lane, detail=_list_given(given, unset=(UNCHANGED,)))
 
     async def _change_lane(self, lane: str, change: LaneChange) -> None:
         check_lane(lane)
@@ -307,7 +325,14 @@ class Frontier:
         rescheduled one by one, which takes a while if there are many. If the call is interrupted, call again with the
         same values.
         """
-        changes = check_settings(min_interval, concurrency, max_attempts)
+        await self._configure(check_settings(min_interval, concurrency, max_attempts), paused=paused)
+        given = {"min_interval": min_interval, "concurrency": concurrency, "max_attempts": max_attempts}
+        detail = _list_given(given, unset=(None, UNCHANGED))
+        if concurrency is None:
+            detail["concurrency"] = None
+        await self._audit("configure", detail=detail if paused is None else detail | {"paused": paused})
+
+    async def _configure(self, changes: Mapping[str, int], *, paused: bool | None) -> None:
         await self._change_settings(changes, paused=paused)
         self._session.emit(events.SettingsChanged(paused))
 
@@ -338,6 +363,7 @@ class Frontier:
         dropper = Dropper(self._store, where, encode_drop(reason))
         dropped = await (dropper.drop_all(lane) if wanted is None else dropper.drop_keys(wanted, lane))
         self._session.emit(events.Dropped(dropped))
+        await self._audit("drop", lane=lane, items=dropped, detail={"reason": reason})
         return dropped
 
     async def empty_inbox(self, lane: str | None = None) -> None:
@@ -359,6 +385,7 @@ class Frontier:
         for key in _list_keys(keys):
             reopened += await self._reopen_found(key, lane, {"done", "dead"})
         self._session.emit(events.Reopened(reopened))
+        await self._audit("reopen", lane=lane, items=reopened)
         return reopened
 
     async def reopen_dead(
@@ -375,6 +402,7 @@ class Frontier:
             for key in _list_keys(keys):
                 reopened += await self._reopen_found(key, lane, {"dead"}, reason)
         self._session.emit(events.Reopened(reopened))
+        await self._audit("reopen_dead", lane=lane, items=reopened, detail=_list_given({"reason": reason}))
         return reopened
 
     async def reopen_done(
@@ -384,12 +412,13 @@ class Frontier:
         result_key: str,
         lane: str | None = None,
         where: Callable[[DoneItem], bool] | None = None,
+        audit: bool = True,
     ) -> int:
         """Make done items ready again whose result is a mapping with `result_key`; return how many.
 
         Such as "dropped" for items that `drop` settled. Items that are done with another result are never chosen.
         Choose among those with it by key, by lane, by a function that says which ones, or by several of these; all if
-        none is given.
+        none is given. Pass `audit=False` if a program does this all the time.
         """
         check_text("result_key", result_key, MAX_KEY_BYTES)
         reopened = 0
@@ -403,7 +432,27 @@ class Frontier:
             ]
             reopened += await self._store.reopen(chosen) if chosen else 0
         self._session.emit(events.Reopened(reopened))
+        if audit:
+            await self._audit("reopen_done", lane=lane, items=reopened, detail={"result_key": result_key})
         return reopened
+
+    async def _audit(
+        self, action: str, *, lane: str | None = None, items: int | None = None, detail: Mapping[str, Any] | None = None
+    ) -> None:
+        """Record a change after it was made. A process that dies in between leaves no record."""
+        if items == 0:
+            return
+        text = json.dumps(detail, ensure_ascii=False) if detail else None
+        await self._store.audit_change(AuditChange(self._session.actor, action, lane, items, text))
+
+    async def audit(self, *, limit: int = 100) -> Sequence[AuditEntry]:
+        """Return the last changes that people made, the latest first: who, when, and how many items.
+
+        The store keeps the last 1,000: pauses, limits, drops and re-opened items. Blocks and what jobs change on their
+        own while they run are not among them.
+        """
+        _check_limit(limit)
+        return [build_audit_entry(row) for row in await self._store.audit(limit=limit)]
 
     async def _find_done(self, keys: Sequence[str], lane: str | None) -> AsyncIterator[Sequence[ItemRow]]:
         for key in keys:
@@ -466,7 +515,10 @@ class Frontier:
 
     async def status(self) -> Status:
         """Return exact counts and checkpoints. The cost depends only on the number of partitions."""
-        return summarize_status(await self._store.status())
+        status = await self._store.status()
+        oldest = list_oldest(status)
+        times = await self._store.date_positions(oldest) if oldest else ()
+        return summarize_status(status, {partition: time for (partition, _), time in zip(oldest, times, strict=True)})
 
     async def check(self) -> CheckReport:
         """Count every row and compare the result with the counters and checkpoints that the store keeps.
@@ -481,7 +533,10 @@ class Frontier:
         found = await self._find(key, lane)
         if not found:
             return explain_unknown(key, lane, await self._find(key, None) if lane is not None else ())
-        return explain(key, found, await self._store.status())
+        first, since = found[0], None
+        if is_waiting(first) and first.position is not None:
+            (since,) = await self._store.date_positions([(first.partition, first.position)])
+        return explain(key, found, await self._store.status(), since)
 
     async def _find(self, key: str, lane: str | None) -> Sequence[Found]:
         check_key(key)
@@ -684,6 +739,10 @@ def _is_older(row: ItemRow, moment: int) -> bool:
 def _is_chosen(item: DoneItem, result_key: str | None, where: Callable[[DoneItem], bool] | None) -> bool:
     has_key = result_key is None or (isinstance(item.result, dict) and result_key in item.result)
     return has_key and (where is None or where(item))
+
+
+def _list_given(values: Mapping[str, Any], *, unset: Sequence[Any] = (None,)) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if not any(value is one for one in unset)}
 
 
 def _encode_limit(name: str, value: Any, check: Callable[[Any], int]) -> int | None:

@@ -45,9 +45,10 @@ def test_items_of_each_state(url: str, swath: Run) -> None:
     assert (key, reason) == ("dead", r"gone\x1b[1m")
     ((key, lane, attempts, number),) = read("claimed")
     assert (key, lane, attempts) == ("claimed", "x", "0")
-    ((claim, items, left, worker),) = [line.split("\t") for line in swath("claims").out.splitlines()]
+    ((claim, items, since, left, worker),) = [line.split("\t") for line in swath("claims").out.splitlines()]
     assert (claim, items) == (number, "1")
     assert left.endswith(" s")
+    assert since.endswith(" UTC")
     assert ":" in worker
     (data,) = swath("claims", "--json").json_lines()
     assert (data["claim"], data["items"], data["worker"]) == (int(number), 1, worker)

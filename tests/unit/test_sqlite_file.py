@@ -813,7 +813,7 @@ async def test_a_frontier_of_format_1_continues_after_its_migration(path: str) -
             connection.execute("INSERT INTO swath_seen VALUES (0, ?, ?)", (item[1], position))
     with pytest.raises(SchemaOutdated, match=f"swath db migrate --store 'sqlite:///{path}'"):
         await SqliteStore.open(path)
-    assert await migrate(path) == ["0002_boot_time"]
+    assert await migrate(path) == ["0002_boot_time", "0003_history"]
     store = await SqliteStore.open(path)
     reply = await store.claim(ClaimRequest(10, 3_600_000_000, "worker", 1, [0]))
     assert [item.key for item in reply.items] == ["key 1"], "the store's time does not go back"

@@ -7,6 +7,8 @@ backends: the Store protocol and the records that its methods take and return.
 from swath.backends.memory import MemoryStore
 from swath.core.lane import LaneLimits, Pacing
 from swath.core.store import (
+    AuditChange,
+    AuditRow,
     ClaimRef,
     ClaimReply,
     ClaimRequest,
@@ -33,6 +35,8 @@ from swath.core.store import (
 )
 
 __all__ = [
+    "AuditChange",
+    "AuditRow",
     "ClaimRef",
     "ClaimReply",
     "ClaimRequest",

@@ -5,7 +5,7 @@ It keeps every promise except durability (INV-4) and flat cost (INV-8): a claim 
 
 import asyncio
 import heapq
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -31,13 +31,17 @@ from swath.core.lane import (
     starts_begin_to_count,
     starts_count,
 )
+from swath.core.milestones import HOUR, MINUTE, thin_milestones
 from swath.core.store import (
     AHEAD_LIMIT,
+    AUDIT_KEPT,
     DEFAULT,
     DELAYED_DRAIN,
     LOST_WORKER,
     MAX_EXAMINED,
     PARTITIONS_PER_CLAIM,
+    AuditChange,
+    AuditRow,
     ClaimRef,
     ClaimReply,
     ClaimRequest,
@@ -130,6 +134,7 @@ class _Claim:
     token: int
     worker: str
     expires_at: int
+    claimed_at: int
     lost: bool = False
     number: int = 0  # the number of its last settlement
 
@@ -145,10 +150,16 @@ class _Partition:
     lanes: dict[str, _Lane] = field(default_factory=dict)
     seen: dict[bytes, _Row] = field(default_factory=dict)
     rows: dict[int, _Row] = field(default_factory=dict)  # by position
+    milestones: dict[int, int] = field(default_factory=dict)  # times by position
 
     def tick(self, clock: int) -> int:
         """Advance partition time. It is never behind the clock, and every call returns a later time."""
-        self.time = max(clock, self.time + 1)
+        before = self.time
+        self.time = max(clock, before + 1)
+        if self.time // MINUTE != before // MINUTE and self.next_position > 1:
+            self.milestones.setdefault(self.next_position - 1, before)
+            if self.time // HOUR != before // HOUR:
+                self.milestones = thin_milestones(self.milestones, now=self.time, checkpoint=self.checkpoint)
         return self.time
 
     def get_or_create_lane(self, name: str) -> _Lane:
@@ -178,6 +189,7 @@ class MemoryStore:
         self._outputs: dict[str, int] = {}
         self._facts: dict[str, str] = {}
         self._counters = NO_COUNTERS
+        self._audit: deque[AuditRow] = deque(maxlen=AUDIT_KEPT)
         self._signal = Signal(paused=False, version=0)
         self._wake_event = asyncio.Event()
 
@@ -263,7 +275,7 @@ class MemoryStore:
         pacings = {self._pacing(row.lane) for row in taken}
         expires_at = now + request.lease
         if taken:
-            self._claims[fence] = _Claim(fence, request.token, request.worker, expires_at)
+            self._claims[fence] = _Claim(fence, request.token, request.worker, expires_at, now)
         moments = [self._compute_next_ready_at(partition, ahead) for partition in seen]
         return ClaimReply(
             now=now,
@@ -733,7 +745,13 @@ class MemoryStore:
     async def claims(self, *, after: int = 0, limit: int = 100) -> Sequence[ClaimRow]:
         held = Counter(row.fence for part in self._partitions for row in part.list_rows("claimed"))
         rows = [
-            ClaimRow(fence, claim.worker, self._clock.to_wall(claim.expires_at), held[fence])
+            ClaimRow(
+                fence,
+                claim.worker,
+                self._clock.to_wall(claim.claimed_at),
+                self._clock.to_wall(claim.expires_at),
+                held[fence],
+            )
             for fence, claim in sorted(self._claims.items())
             if fence > after and held[fence]
         ]
@@ -749,6 +767,20 @@ class MemoryStore:
             if (revisits or row.unsettled) and (after is None or (part.number, row.position) > after)
         ]
         return rows[:limit]
+
+    async def date_positions(self, places: Sequence[tuple[int, int]]) -> Sequence[int]:
+        return [self._clock.to_wall(self._date(self._partitions[number], position)) for number, position in places]
+
+    def _date(self, partition: _Partition, position: int) -> int:
+        above = [reached for reached in partition.milestones if reached >= position]
+        return partition.milestones[min(above)] if above else partition.time
+
+    async def audit_change(self, change: AuditChange) -> None:
+        number = self._audit[-1].number + 1 if self._audit else 1
+        self._audit.append(AuditRow(number, self._clock.to_wall(self._clock.now()), *change))
+
+    async def audit(self, *, limit: int = 100) -> Sequence[AuditRow]:
+        return list(self._audit)[::-1][:limit]
 
     async def learn(self, facts: Sequence[Fact]) -> None:
         self._facts |= dict(facts)

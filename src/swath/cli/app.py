@@ -33,6 +33,7 @@ COMMANDS = (
     "drop",
     "pause",
     "resume",
+    "audit",
     "db",
     "completion",
 )

@@ -5,12 +5,12 @@ from typing import Any
 
 from swath import ClaimInfo, Frontier
 from swath.cli.command import open_frontier, run_command
-from swath.cli.formatting import format_duration
+from swath.cli.formatting import format_duration, format_time
 from swath.cli.options import JSONOption, ListLimitOption, StoreArgument, StoreOption
 from swath.cli.terminal import print_json_lines, print_note, print_rows
 
 LIMIT = 100
-COLUMNS = ("claim", "items", "lease left", "worker")
+COLUMNS = ("claim", "items", "since", "lease left", "worker")
 
 
 def claims(
@@ -22,7 +22,7 @@ def claims(
     """List the claims that hold items: who works on them, and how long their leases last.
 
     `swath items --state claimed` names the items with their claims. Without a terminal the output is tab-separated
-    columns: claim, items, lease left, worker. With --json each claim is one line.
+    columns: claim, items, since, lease left, worker. With --json each claim is one line.
 
     Examples:
         swath claims crawl/
@@ -38,7 +38,7 @@ async def _list(store: str | None, limit: int, json: bool) -> None:
         if json:
             count = await print_json_lines(claim_to_json(claim) async for claim in found)
         else:
-            count = await print_rows(COLUMNS, (claim_to_row(claim) async for claim in found), right=COLUMNS[:3])
+            count = await print_rows(COLUMNS, (claim_to_row(claim) async for claim in found), right=COLUMNS[:2])
     if count == 0:
         print_note("no claims: nothing is in flight")
     elif count == limit:
@@ -59,6 +59,7 @@ def claim_to_json(claim: ClaimInfo) -> dict[str, Any]:
         "claim": claim.claim,
         "worker": claim.worker,
         "items": claim.items,
+        "since": None if claim.since is None else claim.since.isoformat(),
         "expires": claim.expires_at.isoformat(),
         "lease_left": round(claim.lease_left, 3),
     }
@@ -67,4 +68,5 @@ def claim_to_json(claim: ClaimInfo) -> dict[str, Any]:
 def claim_to_row(claim: ClaimInfo) -> tuple[str, ...]:
     left = claim.lease_left
     lease = format_duration(left) if left >= 0 else f"expired {format_duration(-left)} ago"
-    return f"{claim.claim}", f"{claim.items:,}", lease, claim.worker
+    since = "" if claim.since is None else format_time(claim.since)
+    return f"{claim.claim}", f"{claim.items:,}", since, lease, claim.worker

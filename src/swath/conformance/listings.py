@@ -163,7 +163,7 @@ class Listings(Conformance):
             for n in range(3)
         ]
         expected = [
-            ClaimRow(batch.reply.fence, f"worker {n}", batch.reply.expires_at, 3)
+            ClaimRow(batch.reply.fence, f"worker {n}", batch.reply.now, batch.reply.expires_at, 3)
             for n, batch in enumerate((first, second, third))
         ]
         assert list(await trial.store.claims()) == expected

@@ -9,6 +9,7 @@ from swath.conformance.delays import Delays
 from swath.conformance.discovered_items import DiscoveredItems
 from swath.conformance.drops import Drops
 from swath.conformance.facts import Facts
+from swath.conformance.history import History
 from swath.conformance.leases import Leases
 from swath.conformance.listings import Listings
 from swath.conformance.pacing import Pacing
@@ -31,6 +32,7 @@ class StoreConformance(
     Checkpoints,
     Reads,
     Listings,
+    History,
     Facts,
     Clocks,
 ):

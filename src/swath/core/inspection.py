@@ -11,7 +11,7 @@ from swath.core.clock import SECOND, as_datetime
 from swath.core.counters import NO_COUNTERS
 from swath.core.errors import InvalidSetting
 from swath.core.lane import Pacing
-from swath.core.store import ClaimRow, Cursor, Found, ItemRow, LaneRow, Settings
+from swath.core.store import AuditRow, ClaimRow, Cursor, Found, ItemRow, LaneRow, Settings
 from swath.core.validation import show
 
 
@@ -119,9 +119,22 @@ class ClaimInfo:
 
     claim: int  # the number of the claim
     worker: str
+    since: datetime | None  # None: an earlier version of swath made the claim, and did not store it
     expires_at: datetime
     lease_left: float  # seconds; negative if the lease has expired and no other worker took the items over yet
     items: int  # that it still holds
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """A change that somebody made to the frontier."""
+
+    time: datetime
+    actor: str  # user@host
+    action: str  # the name of the method of Frontier
+    lane: str | None
+    items: int | None  # how many it changed
+    detail: Mapping[str, Any]  # the arguments that matter
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,10 +242,16 @@ def build_pending_item(row: ItemRow) -> PendingItem:
     )
 
 
+def build_audit_entry(row: AuditRow) -> AuditEntry:
+    detail = {} if row.detail is None else json.loads(row.detail)
+    return AuditEntry(as_datetime(row.time), row.actor, row.action, row.lane, row.items, detail)
+
+
 def build_claim_info(row: ClaimRow, now: int) -> ClaimInfo:
     return ClaimInfo(
         claim=row.fence,
         worker=row.worker,
+        since=as_datetime(row.claimed_at) if row.claimed_at else None,
         expires_at=as_datetime(row.expires_at),
         lease_left=(row.expires_at - now) / SECOND,
         items=row.items,

@@ -24,6 +24,7 @@ ADD_CHUNK = 1_000  # items added under one lock
 DELAYED_DRAIN = 1_000  # delayed items that one claim makes ready in each partition
 INBOX_DRAIN = 2_000  # discovered items that one claim takes from the inbox of each partition
 PARTITIONS_PER_CLAIM = 4
+AUDIT_KEPT = 1_000  # changes of the audit
 MAX_EXAMINED = 10_000  # rows that one call of `items` reads
 
 # The reason of an item that is dead because its workers were lost.
@@ -279,8 +280,31 @@ class ClaimRow(NamedTuple):
 
     fence: int
     worker: str
+    claimed_at: int  # 0: not known, because an earlier version of swath made it
     expires_at: int
     items: int  # that it still holds
+
+
+class AuditChange(NamedTuple):
+    """A change that somebody made to the frontier."""
+
+    actor: str
+    action: str  # the name of the method of Frontier
+    lane: str | None
+    items: int | None  # how many it changed
+    detail: str | None  # JSON
+
+
+class AuditRow(NamedTuple):
+    """A change of the audit. The fields from `actor` on are those of AuditChange."""
+
+    number: int  # rises with every change
+    time: int
+    actor: str
+    action: str
+    lane: str | None
+    items: int | None
+    detail: str | None
 
 
 class LaneChange(NamedTuple):
@@ -424,6 +448,22 @@ class Store(Protocol):
 
         With `revisits`, also those that are done and wait for their next visit.
         """
+        ...
+
+    async def date_positions(self, places: Sequence[tuple[int, int]]) -> Sequence[int]:
+        """Return for each (partition, position) a time before which it was allotted.
+
+        While a partition grows, the time is exact to a minute; after an hour to an hour, after a week to a day.
+        Positions at or below the checkpoint have no exact time.
+        """
+        ...
+
+    async def audit_change(self, change: AuditChange) -> None:
+        """Record a change. The store keeps at least the last AUDIT_KEPT."""
+        ...
+
+    async def audit(self, *, limit: int = 100) -> Sequence[AuditRow]:
+        """Return the last changes, the latest first."""
         ...
 
     async def learn(self, facts: Sequence[Fact]) -> None:

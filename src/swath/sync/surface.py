@@ -12,7 +12,16 @@ from swath.backends.registry import suggest_options
 from swath.core.check import CheckReport
 from swath.core.clock import Clock
 from swath.core.events import Observer
-from swath.core.inspection import ClaimInfo, DeadItem, DoneItem, ItemPage, LaneInfo, LaneRanking, PendingItem
+from swath.core.inspection import (
+    AuditEntry,
+    ClaimInfo,
+    DeadItem,
+    DoneItem,
+    ItemPage,
+    LaneInfo,
+    LaneRanking,
+    PendingItem,
+)
 from swath.core.item import UNCHANGED, Item, Outcome, Unchanged
 from swath.core.status import Explanation, Status, StoreTime
 from swath.core.store import EncodedItem, OutputMove, Store
@@ -273,12 +282,14 @@ class Frontier:
         *,
         min_interval: float | Literal["default"] | Unchanged = UNCHANGED,
         concurrency: int | Literal["default"] | Unchanged | None = UNCHANGED,
+        audit: bool = True,
     ) -> None:
         """Set the limits of one lane: seconds between two starts, and items in flight (None: unlimited).
 
-        "default" means the default of the frontier. Limits that you leave out are not changed.
+        "default" means the default of the frontier. Limits that you leave out are not changed. Pass `audit=False` if a
+        program adjusts limits all the time: the audit keeps the last 1,000 changes.
         """
-        self._portal.call(self._frontier.limit(lane, min_interval=min_interval, concurrency=concurrency))
+        self._portal.call(self._frontier.limit(lane, min_interval=min_interval, concurrency=concurrency, audit=audit))
 
     def configure(
         self,
@@ -353,15 +364,26 @@ class Frontier:
         result_key: str,
         lane: str | None = None,
         where: Callable[[DoneItem], bool] | None = None,
+        audit: bool = True,
     ) -> int:
         """Make done items ready again whose result is a mapping with `result_key`; return how many.
 
         Such as "dropped" for items that `drop` settled. Items that are done with another result are never chosen.
         Choose among those with it by key, by lane, by a function that says which ones, or by several of these; all if
-        none is given.
+        none is given. Pass `audit=False` if a program does this all the time.
         """
         wanted = keys if keys is None or isinstance(keys, str) else list(keys)
-        return self._portal.call(self._frontier.reopen_done(wanted, result_key=result_key, lane=lane, where=where))
+        return self._portal.call(
+            self._frontier.reopen_done(wanted, result_key=result_key, lane=lane, where=where, audit=audit)
+        )
+
+    def audit(self, *, limit: int = 100) -> Sequence[AuditEntry]:
+        """Return the last changes that people made, the latest first: who, when, and how many items.
+
+        The store keeps the last 1,000: pauses, limits, drops and re-opened items. Blocks and what jobs change on their
+        own while they run are not among them.
+        """
+        return self._portal.call(self._frontier.audit(limit=limit))
 
     def learn(self, facts: Mapping[str, Any]) -> None:
         """Store facts by key, for every process that works on the frontier. A newer value replaces the older one."""

@@ -210,7 +210,7 @@ ORDER BY d.nth LIMIT %(limit)s;
 
 -- name: claims
 -- The state of a partition names the claims that hold items there.
-SELECT c.fence, c.worker, c.expires_at, h.items
+SELECT c.fence, c.worker, c.claimed_at, c.expires_at, h.items
 FROM (
     SELECT l.fence, sum(l.items)::bigint AS items
     FROM (
@@ -253,6 +253,24 @@ FROM (
 ) AS u
 JOIN {schema}.lane AS n ON n.partition = u.partition AND n.number = u.lane
 ORDER BY u.partition, u.position;
+
+-- name: date_positions
+-- After the last milestone, a position was allotted before the last change of its partition.
+SELECT coalesce(
+    (
+        SELECT m.time FROM {schema}.milestone AS m
+        WHERE m.partition = p.partition AND m.position >= p.position ORDER BY m.position LIMIT 1
+    ),
+    (
+        SELECT s.time FROM {schema}.partition_state AS s WHERE s.partition = p.partition ORDER BY s.version DESC LIMIT 1
+    )
+)
+FROM unnest(%(partitions)s::smallint[], %(positions)s::bigint[]) WITH ORDINALITY AS p(partition, position, ord)
+ORDER BY p.ord;
+
+-- name: audit
+SELECT number, time, actor, action, lane, items, detail
+FROM {schema}.audit ORDER BY number DESC LIMIT %(limit)s;
 
 -- name: facts
 SELECT f.key, f.value FROM unnest(%(keys)s::text[]) AS k(key)

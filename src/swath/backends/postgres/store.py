@@ -42,6 +42,8 @@ from swath.core.store import (
     LISTING_START,
     MAX_EXAMINED,
     PARTITIONS_PER_CLAIM,
+    AuditChange,
+    AuditRow,
     ClaimRef,
     ClaimReply,
     ClaimRequest,
@@ -351,6 +353,9 @@ class PostgresStore:
             more = row[0]
         self._listener.wake()
 
+    async def audit_change(self, change: AuditChange) -> None:
+        await self._calls.call("audit_change", FORMAT, self._now(), *change, doing="recording a change")
+
     async def learn(self, facts: Sequence[Fact]) -> None:
         await self._calls.call(
             "learn", FORMAT, *write_facts(list({fact.key: fact for fact in facts}.values())), doing="learning"
@@ -423,6 +428,14 @@ class PostgresStore:
         partition, position = after or (-1, 0)
         where = {"partition": partition, "position": position, "limit": limit, "revisits": revisits}
         return [ItemRow(*row) for row in await self._calls.query("pending", where)]
+
+    async def date_positions(self, places: Sequence[tuple[int, int]]) -> Sequence[int]:
+        partitions, positions = [partition for partition, _ in places], [position for _, position in places]
+        where = {"partitions": partitions, "positions": positions}
+        return [time for (time,) in await self._calls.query("date_positions", where)]
+
+    async def audit(self, *, limit: int = 100) -> Sequence[AuditRow]:
+        return [AuditRow(*row) for row in await self._calls.query("audit", {"limit": limit})]
 
     async def facts(self, keys: Sequence[str]) -> dict[str, str]:
         return dict(await self._calls.query("facts", {"keys": list(keys)}))

@@ -45,6 +45,21 @@ SET time = ?, next_position = ?, next_place = ?, checkpoint = ?, checkpoint_dead
     ready = ?, delayed = ?, claimed = ?, done = ?, dead = ?, lanes = ?, visits = ?
 WHERE partition = ?
 
+-- name: insert_milestone
+-- A partition that did not grow has a milestone at its last position already.
+INSERT INTO swath_milestone (partition, position, time) VALUES (?, ?, ?) ON CONFLICT DO NOTHING
+
+-- name: thin_milestones
+-- Once an hour. A partition has at most some hundred milestones. See `thin_milestones` in core/milestones.py.
+DELETE FROM swath_milestone WHERE partition = :partition AND position IN (
+    SELECT position FROM (
+        SELECT position, time, lead(time) OVER (ORDER BY position) AS above,
+               CASE WHEN time < :week_ago THEN :day WHEN time < :hour_ago THEN :hour ELSE 1 END AS span
+        FROM swath_milestone WHERE partition = :partition
+    )
+    WHERE position <= :checkpoint OR time / span = above / span
+)
+
 -- name: pulse
 -- Its value changes when this frontier changes, because every write advances partition time, but not when another
 -- frontier in the file changes.
@@ -262,7 +277,8 @@ DELETE FROM swath_item WHERE partition = :partition AND position IN (SELECT valu
 INSERT INTO swath_hold (fence, partition, expires_at, held) VALUES (?, ?, ?, ?)
 
 -- name: insert_claim
-INSERT INTO swath_claim (fence, token, worker, expires_at) VALUES (:fence, :token, :worker, :expires_at)
+INSERT INTO swath_claim (fence, token, worker, expires_at, claimed_at)
+VALUES (:fence, :token, :worker, :expires_at, :claimed_at)
 
 -- name: prune_claims
 -- INV-9. An ended claim is kept for a while, so that a repeated settlement is recognised.
@@ -388,6 +404,13 @@ UPDATE swath_lane SET counters = ? WHERE partition = ? AND number = ?
 
 -- name: learn
 INSERT INTO swath_fact (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value
+
+
+-- name: audit_change
+INSERT INTO swath_audit (time, actor, action, lane, items, detail) VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: prune_audit
+DELETE FROM swath_audit WHERE number <= :below
 
 
 -- reopen
@@ -549,7 +572,7 @@ ORDER BY d.partition, d.position LIMIT :examined
 
 -- name: list_claims
 -- Only claims that hold items have rows in `hold`.
-SELECT c.fence, c.worker, c.expires_at, sum(h.held)
+SELECT c.fence, c.worker, c.claimed_at, c.expires_at, sum(h.held)
 FROM swath_hold AS h CROSS JOIN swath_claim AS c
 WHERE h.fence > :after AND c.fence = h.fence
 GROUP BY h.fence ORDER BY h.fence LIMIT :limit
@@ -582,6 +605,12 @@ WITH held AS (
 SELECT h.partition, h.position, h.state, l.name, h.priority, h.key, h.payload, h.attempts, NULL, h.revisit
 FROM held AS h CROSS JOIN swath_lane AS l WHERE l.partition = h.partition AND l.number = h.lane
 ORDER BY h.partition, h.position
+
+-- name: date_position
+SELECT time FROM swath_milestone WHERE partition = :partition AND position >= :position ORDER BY position LIMIT 1
+
+-- name: list_audit
+SELECT number, time, actor, action, lane, items, detail FROM swath_audit ORDER BY number DESC LIMIT :limit
 
 -- name: facts
 SELECT f.key, f.value FROM json_each(:keys) AS wanted CROSS JOIN swath_fact AS f WHERE f.key = wanted.value

@@ -12,6 +12,7 @@ from swath.core.store import (
     AHEAD_LIMIT,
     LISTING_START,
     MAX_EXAMINED,
+    AuditRow,
     ClaimRow,
     Cursor,
     Found,
@@ -201,7 +202,10 @@ def _read_items(session: Session, statement: str, where: dict[str, Any]) -> Iter
 def claims(session: Session, *, after: int, limit: int) -> list[ClaimRow]:
     rows = session.connection.execute(session.sql["list_claims"], {"after": after, "limit": limit})
     difference = session.clock.round_wall_ahead()
-    return [ClaimRow(fence, worker, expires_at + difference, items) for fence, worker, expires_at, items in rows]
+    return [
+        ClaimRow(fence, worker, claimed_at + difference if claimed_at else 0, expires_at + difference, items)
+        for fence, worker, claimed_at, expires_at, items in rows
+    ]
 
 
 def pending(session: Session, *, after: tuple[int, int] | None, limit: int, revisits: bool) -> list[ItemRow]:
@@ -210,6 +214,21 @@ def pending(session: Session, *, after: tuple[int, int] | None, limit: int, revi
     where = {"after_partition": start[0], "after_position": start[1], "limit": limit, "revisits": revisits}
     rows = session.connection.execute(session.sql["list_pending"], where)
     return [ItemRow(*row)._replace(revisit=bool(row[-1])) for row in rows]
+
+
+def date_positions(session: Session, places: Sequence[tuple[int, int]]) -> list[int]:
+    """Return a time before which each position was allotted. After the last milestone, that is the last change."""
+    times = []
+    for partition, position in places:
+        where = {"partition": partition, "position": position}
+        row = session.connection.execute(session.sql["date_position"], where).fetchone()
+        times.append(session.clock.to_wall(Partition.load(session, partition).time if row is None else row[0]))
+    return times
+
+
+def audit(session: Session, *, limit: int) -> list[AuditRow]:
+    rows = session.connection.execute(session.sql["list_audit"], {"limit": limit})
+    return [AuditRow(number, session.clock.to_wall(time), *change) for number, time, *change in rows]
 
 
 def facts(session: Session, keys: Sequence[str]) -> dict[str, str]:

@@ -31,6 +31,8 @@ from swath.backends.sqlite.writer import Writer
 from swath.core.clock import Clock, MachineClock, SingleClock, SystemClock
 from swath.core.errors import StoreUnavailable, UsageError
 from swath.core.store import (
+    AuditChange,
+    AuditRow,
     ClaimRef,
     ClaimReply,
     ClaimRequest,
@@ -215,6 +217,9 @@ class SqliteStore:
     async def learn(self, facts: Sequence[Fact]) -> None:
         await self._write(lambda session: changing.learn(session, facts))
 
+    async def audit_change(self, change: AuditChange) -> None:
+        await self._write(lambda session: changing.audit_change(session, change))
+
     async def requeue_lanes(self, partition: int, numbers: Sequence[int]) -> None:
         await self._write(lambda session: changing.requeue_lanes(session, partition, numbers), wakes=True)
 
@@ -271,6 +276,12 @@ class SqliteStore:
         self, *, after: tuple[int, int] | None = None, limit: int = 100, revisits: bool = False
     ) -> Sequence[ItemRow]:
         return await self._read(lambda session: reads.pending(session, after=after, limit=limit, revisits=revisits))
+
+    async def date_positions(self, places: Sequence[tuple[int, int]]) -> Sequence[int]:
+        return await self._read(lambda session: reads.date_positions(session, places))
+
+    async def audit(self, *, limit: int = 100) -> Sequence[AuditRow]:
+        return await self._read(lambda session: reads.audit(session, limit=limit))
 
     async def facts(self, keys: Sequence[str]) -> dict[str, str]:
         return await self._read(lambda session: reads.facts(session, keys))
