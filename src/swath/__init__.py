@@ -55,6 +55,7 @@ from swath.core.item import (
     Split,
     Unchanged,
 )
+from swath.core.key_check import KeyCheckReport
 from swath.core.redact import find_passwords, mask_password
 from swath.core.status import Explanation, PartitionInfo, Status, StoreInfo, StoreTime
 from swath.core.store import EncodedItem, OutputMove, Settings, Store
@@ -100,6 +101,7 @@ __all__ = [
     "InvalidStoreURL",
     "Item",
     "ItemPage",
+    "KeyCheckReport",
     "LaneInfo",
     "LaneRanking",
     "LeaseLost",

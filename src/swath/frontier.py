@@ -39,6 +39,7 @@ from swath.core.inspection import (
     parse_cursor,
 )
 from swath.core.item import UNCHANGED, Item, Unchanged
+from swath.core.key_check import KeyCheckReport, check_keys
 from swath.core.lane import hash_key, locate_lane
 from swath.core.session import Session
 from swath.core.status import (
@@ -527,6 +528,14 @@ class Frontier:
         five times, and then skipped: pause the frontier to check all of them.
         """
         return await check_store(self._store)
+
+    async def check_keys(self, *, after: str | None = None, seconds: float | None = None) -> KeyCheckReport:
+        """Check that every key is in exactly one place: not in none, and not in two (INV-4, INV-7).
+
+        This reads every item, in steps of a thousand, and works beside other processes. With `seconds`, it stops after
+        that time; pass the `after` of the report to continue. A report with 1,000 mismatches is not complete, either.
+        """
+        return await check_keys(self._store, after=after, seconds=seconds)
 
     async def explain(self, key: str, *, lane: str | None = None) -> Explanation:
         """Return the state of a key, and why no worker is handling it."""

@@ -52,6 +52,7 @@ from swath.core.store import (
     Fact,
     Found,
     ItemRow,
+    KnownPlace,
     LaneChange,
     LaneRow,
     Move,
@@ -767,6 +768,19 @@ class MemoryStore:
             if (revisits or row.unsettled) and (after is None or (part.number, row.position) > after)
         ]
         return rows[:limit]
+
+    async def known_places(self, *, after: tuple[int, bytes] = (-1, b""), limit: int = 100) -> Sequence[KnownPlace]:
+        places = [
+            KnownPlace(part.number, known, row.position, (row.state,))
+            for part in self._partitions
+            for known, row in sorted(part.seen.items(), key=lambda entry: entry[0])
+            if (part.number, known) > after
+        ]
+        return places[:limit]
+
+    async def find_positions(self, partition: int, hashes: Sequence[bytes]) -> Sequence[int | None]:
+        seen = self._partitions[partition].seen
+        return [seen[known].position if known in seen else None for known in hashes]
 
     async def date_positions(self, places: Sequence[tuple[int, int]]) -> Sequence[int]:
         return [self._clock.to_wall(self._date(self._partitions[number], position)) for number, position in places]

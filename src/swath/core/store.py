@@ -275,6 +275,23 @@ class RowPage(NamedTuple):
         return cls(rows, None)
 
 
+class KnownPlace(NamedTuple):
+    """A known hash, the position that it stands for, and the states that have an item there: exactly one (INV-4)."""
+
+    partition: int
+    hash: bytes
+    position: int
+    states: tuple[str, ...]
+
+    @classmethod
+    def build(cls, row: Sequence[Any]) -> "KnownPlace":
+        """Build one from a row of a database that has a flag for each state behind the position."""
+        partition, known, position, *flags = row
+        return cls(
+            partition, known, position, tuple(state for state, found in zip(ITEM_STATES, flags, strict=True) if found)
+        )
+
+
 class ClaimRow(NamedTuple):
     """A claim that holds items."""
 
@@ -492,6 +509,14 @@ class Store(Protocol):
 
     def explain_refusal(self, error: BaseException) -> str | None:
         """Return the database's message if `error` means that it refused the data of a row, otherwise None."""
+        ...
+
+    async def known_places(self, *, after: tuple[int, bytes] = (-1, b""), limit: int = 100) -> Sequence[KnownPlace]:
+        """Return known hashes with the states that have an item at their position, by (partition, hash)."""
+        ...
+
+    async def find_positions(self, partition: int, hashes: Sequence[bytes]) -> Sequence[int | None]:
+        """Return the present position of each hash, or None if it is not known."""
         ...
 
     async def recount(self) -> Sequence[PartitionStatus]:

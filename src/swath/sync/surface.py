@@ -23,6 +23,7 @@ from swath.core.inspection import (
     PendingItem,
 )
 from swath.core.item import UNCHANGED, Item, Outcome, Unchanged
+from swath.core.key_check import KeyCheckReport
 from swath.core.status import Explanation, Status, StoreTime
 from swath.core.store import EncodedItem, OutputMove, Store
 from swath.frontier import NewItem
@@ -417,6 +418,14 @@ class Frontier:
         five times, and then skipped: pause the frontier to check all of them.
         """
         return self._portal.call(self._frontier.check())
+
+    def check_keys(self, *, after: str | None = None, seconds: float | None = None) -> KeyCheckReport:
+        """Check that every key is in exactly one place: not in none, and not in two (INV-4, INV-7).
+
+        This reads every item, in steps of a thousand, and works beside other processes. With `seconds`, it stops after
+        that time; pass the `after` of the report to continue. A report with 1,000 mismatches is not complete, either.
+        """
+        return self._portal.call(self._frontier.check_keys(after=after, seconds=seconds))
 
     def explain(self, key: str, *, lane: str | None = None) -> Explanation:
         """Return the state of a key, and why no worker is handling it."""

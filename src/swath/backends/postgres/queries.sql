@@ -254,6 +254,54 @@ FROM (
 JOIN {schema}.lane AS n ON n.partition = u.partition AND n.number = u.lane
 ORDER BY u.partition, u.position;
 
+-- name: known_places
+-- For `swath db check`: an index lookup in each table for each known hash, in `claimed` one for each claim.
+SELECT
+    e.partition, e.hash, e.position,
+    EXISTS (SELECT FROM {schema}.item AS i WHERE i.partition + 0 = e.partition AND i.position = e.position),
+    EXISTS (
+        SELECT FROM {schema}.delayed AS i
+        WHERE i.partition + 0 = e.partition AND i.position + 0 = e.position AND NOT i.revisit
+    ) OR EXISTS (
+        SELECT FROM {schema}.delayed AS i
+        WHERE i.partition + 0 = e.partition AND i.position + 0 = e.position AND i.revisit
+    ),
+    EXISTS (
+        SELECT FROM (
+            SELECT s.claims FROM {schema}.partition_state AS s
+            WHERE s.partition = e.partition ORDER BY s.version DESC LIMIT 1
+        ) AS s
+        CROSS JOIN LATERAL unnest(s.claims) AS f(fence)
+        CROSS JOIN LATERAL (
+            SELECT FROM {schema}.claimed AS i
+            WHERE i.partition = e.partition AND i.fence = f.fence AND i.position = e.position LIMIT 1
+        ) AS i
+    ),
+    EXISTS (SELECT FROM {schema}.done AS i WHERE i.partition = e.partition AND i.position = e.position),
+    EXISTS (SELECT FROM {schema}.dead AS i WHERE i.partition = e.partition AND i.position = e.position)
+FROM (
+    SELECT k.partition, k.hash, coalesce(m.position, k.position) AS position
+    FROM (
+        SELECT * FROM {schema}.seen AS k WHERE (k.partition, k.hash) > (%(partition)s, %(hash)s)
+        ORDER BY k.partition, k.hash LIMIT %(limit)s
+    ) AS k
+    LEFT JOIN LATERAL (
+        SELECT position FROM {schema}.moved AS m WHERE m.partition = k.partition AND m.origin = k.position LIMIT 1
+    ) AS m ON true
+) AS e
+ORDER BY e.partition, e.hash;
+
+-- name: find_positions
+SELECT coalesce(m.position, e.position)
+FROM unnest(%(hashes)s::bytea[]) WITH ORDINALITY AS h(hash, ord)
+LEFT JOIN LATERAL (
+    SELECT position FROM {schema}.seen AS e WHERE e.partition = %(partition)s AND e.hash = h.hash LIMIT 1
+) AS e ON true
+LEFT JOIN LATERAL (
+    SELECT position FROM {schema}.moved AS m WHERE m.partition = %(partition)s AND m.origin = e.position LIMIT 1
+) AS m ON true
+ORDER BY h.ord;
+
 -- name: date_positions
 -- After the last milestone, a position was allotted before the last change of its partition.
 SELECT coalesce(

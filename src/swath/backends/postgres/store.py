@@ -54,6 +54,7 @@ from swath.core.store import (
     Fact,
     Found,
     ItemRow,
+    KnownPlace,
     LaneChange,
     LaneRow,
     PartitionStatus,
@@ -428,6 +429,15 @@ class PostgresStore:
         partition, position = after or (-1, 0)
         where = {"partition": partition, "position": position, "limit": limit, "revisits": revisits}
         return [ItemRow(*row) for row in await self._calls.query("pending", where)]
+
+    async def known_places(self, *, after: tuple[int, bytes] = (-1, b""), limit: int = 100) -> Sequence[KnownPlace]:
+        where = {"partition": after[0], "hash": after[1], "limit": limit}
+        rows = await self._calls.query("known_places", where, by_index=True)
+        return [KnownPlace.build(row) for row in rows]
+
+    async def find_positions(self, partition: int, hashes: Sequence[bytes]) -> Sequence[int | None]:
+        where = {"partition": partition, "hashes": list(hashes)}
+        return [position for (position,) in await self._calls.query("find_positions", where, by_index=True)]
 
     async def date_positions(self, places: Sequence[tuple[int, int]]) -> Sequence[int]:
         partitions, positions = [partition for partition, _ in places], [position for _, position in places]

@@ -479,6 +479,21 @@ SELECT (SELECT count(*) FROM swath_item WHERE partition = :partition),
        (SELECT count(*) FROM swath_lane WHERE partition = :partition),
        (SELECT coalesce(sum(visits), 0) FROM swath_lane WHERE partition = :partition)
 
+-- name: known_places
+-- For `swath db check`: five index lookups for each known hash.
+SELECT s.partition, s.hash, s.position,
+       EXISTS (SELECT 1 FROM swath_item AS i WHERE i.partition = s.partition AND i.position = s.position),
+       EXISTS (SELECT 1 FROM swath_delayed AS i WHERE i.partition = s.partition AND i.position = s.position),
+       EXISTS (SELECT 1 FROM swath_claimed AS i WHERE i.partition = s.partition AND i.position = s.position),
+       EXISTS (SELECT 1 FROM swath_done AS i WHERE i.partition = s.partition AND i.position = s.position),
+       EXISTS (SELECT 1 FROM swath_dead AS i WHERE i.partition = s.partition AND i.position = s.position)
+FROM swath_seen AS s
+WHERE (s.partition, s.hash) > (:partition, :hash)
+ORDER BY s.partition, s.hash LIMIT :limit
+
+-- name: find_position
+SELECT position FROM swath_seen WHERE partition = ? AND hash = ?
+
 -- name: find_seen
 -- A hash begins with the hash of the key, so all lanes that have a key are one range in each partition.
 SELECT position FROM swath_seen WHERE partition = :partition AND hash >= :lowest AND hash <= :highest

@@ -17,6 +17,7 @@ from swath.core.store import (
     Cursor,
     Found,
     ItemRow,
+    KnownPlace,
     LaneRow,
     PartitionStatus,
     RowPage,
@@ -214,6 +215,18 @@ def pending(session: Session, *, after: tuple[int, int] | None, limit: int, revi
     where = {"after_partition": start[0], "after_position": start[1], "limit": limit, "revisits": revisits}
     rows = session.connection.execute(session.sql["list_pending"], where)
     return [ItemRow(*row)._replace(revisit=bool(row[-1])) for row in rows]
+
+
+def known_places(session: Session, *, after: tuple[int, bytes], limit: int) -> list[KnownPlace]:
+    where = {"partition": after[0], "hash": after[1], "limit": limit}
+    rows = session.connection.execute(session.sql["known_places"], where)
+    return [KnownPlace.build(row) for row in rows]
+
+
+def find_positions(session: Session, number: int, hashes: Sequence[bytes]) -> list[int | None]:
+    find = session.sql["find_position"]
+    rows = [session.connection.execute(find, (number, known)).fetchone() for known in hashes]
+    return [None if row is None else row[0] for row in rows]
 
 
 def date_positions(session: Session, places: Sequence[tuple[int, int]]) -> list[int]:

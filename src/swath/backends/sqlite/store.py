@@ -43,6 +43,7 @@ from swath.core.store import (
     Fact,
     Found,
     ItemRow,
+    KnownPlace,
     LaneChange,
     LaneRow,
     PartitionStatus,
@@ -291,6 +292,12 @@ class SqliteStore:
 
     async def counters(self) -> dict[str, int]:
         return await self._read(reads.counters)
+
+    async def known_places(self, *, after: tuple[int, bytes] = (-1, b""), limit: int = 100) -> Sequence[KnownPlace]:
+        return await self._read(lambda session: reads.known_places(session, after=after, limit=limit))
+
+    async def find_positions(self, partition: int, hashes: Sequence[bytes]) -> Sequence[int | None]:
+        return await self._read(lambda session: reads.find_positions(session, partition, hashes))
 
     def transaction(self) -> AbstractAsyncContextManager[sqlite3.Connection]:
         self._check_usable()
