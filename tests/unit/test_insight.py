@@ -93,7 +93,7 @@ async def test_ready_in_a_lane_that_waits_for_its_interval(desk: Desk) -> None:
     desk.clock.advance(30)
     assert await desk.says("b") == f"{b} at 1970-01-12 13:48:10 UTC, in 60.0 s."
     desk.clock.advance(61)
-    assert await desk.says("b") == f"{b}. It has waited since 1970-01-12 13:46:40 UTC, 91.0 s."
+    assert await desk.says("b") == f"{b}. It has waited for 91.0 s, since 1970-01-12 13:46:40 UTC."
     data = (await desk.frontier.explain("b")).data
     assert data["waiting_since"].startswith("1970-01-12T13:46:40")
 

@@ -181,7 +181,8 @@ def explain(key: str, found: Sequence[Found], status: StoreStatus, since: int | 
     first = found[0]
     sentence = f"{key} {_describe_item(first, status.now)}"
     if first.state == "ready" and since is not None and status.now - since >= MINUTE:
-        sentence += f" It has waited since {_format_time(since)}, {_format_duration((status.now - since) / SECOND)}."
+        waited = _format_duration((status.now - since) / SECOND)
+        sentence += f" It has waited for {waited}, since {_format_time(since)}."
     if first.state == "delayed" and first.lane is not None and first.lane.limits.paused:
         sentence += f" Lane {first.lane.lane} is paused."
     if first.state in ("inbox", "ready", "delayed") and status.signal.paused:
