@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv crawl test pytest lint format mutations record-format bench bench-crawl bench-backfill bench-scan soak clean
+.PHONY: help venv crawl test pytest lint format mutations record-format bench bench-crawl bench-kills bench-backfill bench-scan soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ bench: $(MEASURABLE) ## Measure; see docs/benchmarks.md for BENCH_ONLY, BENCH_IT
 bench-crawl: $(MEASURABLE) ## Measure the crawler beside others; see docs/benchmarks.md for BENCH_ONLY and BENCH_PAGES
 	$(MEASURING)/bin/python -m benchmarks.crawl $(BENCH_ARGS)
 
+bench-kills: $(MEASURABLE) ## Kill the same spider of swath, Scrapy and Crawlee, and count lost and doubled items; BENCH_ONLY
+	$(MEASURING)/bin/python -m benchmarks.kills $(BENCH_ARGS)
+
 bench-backfill: $(MEASURABLE) ## Measure a backfill beside one UPDATE and a loop by hand; BENCH_ROWS, see docs/benchmarks.md
 	$(MEASURING)/bin/python -m benchmarks.backfill $(BENCH_ARGS)
 
@@ -96,12 +99,13 @@ bench-scan: $(MEASURABLE) ## Measure scans beside plain loops; BENCH_ONLY, BENCH
 	$(MEASURING)/bin/python -m benchmarks.scan $(BENCH_ARGS)
 
 # Each round gets a fresh seed and prints it; SWATH_SEED=n make pytest repeats one.
-soak: $(INSTALLED) ## Run the stateful and crash tests and the fuzzers with fresh seeds for SOAK_MINUTES (10)
+soak: $(INSTALLED) ## Run the stateful and crash tests, killed crawls and the fuzzers with fresh seeds for SOAK_MINUTES (10)
 	@end=$$(( $$(date +%s) + $(SOAK_MINUTES) * 60 )); round=0; \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
 		round=$$(( round + 1 )); seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); \
 		echo "soak round $$round, SWATH_SEED=$$seed"; \
 		SWATH_SOAK=1 SWATH_SEED=$$seed $(BIN)/python -m pytest -x tests/stateful tests/crash \
+			tests/crawl/test_killed.py tests/crawl/handlers/test_killed.py \
 			tests/crawl/test_page_bytes.py tests/crawl/test_tree_limits.py tests/scan/test_comparison_fuzz.py $(PYTEST_ARGS) || \
 			{ echo "failed with SWATH_SEED=$$seed" >&2; exit 1; }; \
 	done; \

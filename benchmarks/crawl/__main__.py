@@ -73,6 +73,8 @@ class Run:
         if parts - {"tls"} - OWN_SERVER:
             with self._serve(self._settings.pages) as (course, _):
                 self._race(course)
+                if "handlers" in parts:
+                    self._handlers(course)
                 if "profile" in parts:
                     results = self._results("crawl-profile")
                     self._measure("profile", results, lambda: race.profile(course))
@@ -105,6 +107,15 @@ class Run:
             for name in chosen:
                 if turn == 0 or name in IN_ROUNDS:
                     self._measure(name, results, lambda: contestants[name](course))  # noqa: B023
+
+    def _handlers(self, course: Course) -> None:
+        """Compare handlers with a crawl without one in each round, and Scrapy once."""
+        results = self._results("crawl-handlers")
+        for turn in range(self._settings.rounds):
+            for name in race.FIELDS:
+                self._measure(name, results, lambda: race.swath_fields(course, name))  # noqa: B023
+            if turn == 0:
+                self._measure("Scrapy, six fields", results, lambda: race.scrapy_fields(course))
 
     def _tls(self) -> None:
         results = self._results("crawl-tls")

@@ -5,11 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.crawl import tree
+from benchmarks.crawl.fields import SELECTED
 from benchmarks.crawl.settings import HERE
 from benchmarks.crawl.site import Site
 from benchmarks.crawl.tree import ContestantFailed, Used
@@ -110,6 +111,40 @@ def _crawl(course: Course, home: Path, *more: str) -> list[str]:
         "--delay", "0", "--max-workers-per-host", "0", "--contact", "bench@example.com", "--allow-private", "--json",
         *more,
     ]  # fmt: skip
+
+
+FIELDS: Mapping[str, Sequence[str]] = {
+    "swath, no handler": (),
+    "swath, async handler": ("--run", "benchmarks.crawl.fields:read_in_loop"),
+    "swath, plain handler, in threads": ("--run", "benchmarks.crawl.fields:read_in_thread"),
+    "swath, async handler that follows links": ("--run", "benchmarks.crawl.fields:crawler"),
+    "swath, --select": tuple(word for field in SELECTED for word in ("--select", field)),
+}
+
+
+def swath_fields(course: Course, name: str) -> Figure:
+    """Run `swath crawl` with one of the handlers in `FIELDS`, which take six fields from each page."""
+    home = course.make_home("swath-fields")
+    handler, items = FIELDS[name], home / "items.jsonl"
+    more = [*handler, "--items", str(items)] if handler else []
+    used = tree.run(_crawl(course, home, *more), environment=environment(), cwd=home, timeout=TIMEOUT, codes={0})
+    figure = build_figure(course, name, used, _check_summary(used))
+    return _check_items(figure, items) if handler else figure
+
+
+def scrapy_fields(course: Course) -> Figure:
+    home = course.make_home("scrapy-fields")
+    items = home / "items.jsonl"
+    command = [sys.executable, str(HERE / "peers" / "scrapy_fields.py"), str(course.seeds), str(AT_ONCE), str(items)]
+    return _check_items(_peer(course, "Scrapy, six fields", command, home), items)
+
+
+def _check_items(figure: Figure, items: Path) -> Figure:
+    with items.open("rb") as lines:
+        count = sum(1 for _ in lines)
+    if count != figure["pages"]:
+        raise ContestantFailed(f"{figure['name']} has {count:,} items of {figure['pages']:,} pages")
+    return {**figure, "items": count}
 
 
 def profile(course: Course) -> Figure:

@@ -12,8 +12,13 @@ OF_ONE_PROCESS = 0.85
 OF_SQLITE = 0.85
 FRONTIER_SHARE = 0.2
 IN_FLIGHT = 0.9
+OF_PLAIN = 0.92  # pages per CPU-second of a crawl with a handler
+OF_SCRAPY = 10
 RSS_MB = {500: 300, 5_000: 800}
 
+NO_HANDLER, ASYNC_HANDLER, PLAIN_HANDLER, SCRAPY_FIELDS = (
+    "swath, no handler", "swath, async handler", "swath, plain handler, in threads", "Scrapy, six fields",
+)  # fmt: skip
 BARE, SWATH, TWO, POSTGRES = (
     "bare loop, the same WARC", "swath, SQLite, WARC", "swath, SQLite, WARC, 2 processes", "swath, PostgreSQL, WARC",
 )  # fmt: skip
@@ -72,6 +77,40 @@ def _goals(figures: Mapping[str, Mapping[str, Any]]) -> str:
     if SWATH in figures and "Scrapy, memory" in figures:
         times = figures[SWATH]["pages_per_cpu_s"] / figures["Scrapy, memory"]["pages_per_cpu_s"]
         lines.append(f"- {SWATH}: {times:.1f} times the pages per CPU-second of Scrapy.")
+    return "\n".join(lines)
+
+
+def _handlers(found: Sequence[Saved]) -> str:
+    file = _file("crawl-handlers", found)
+    if file is None:
+        return ""
+    figures = median_figures(file["figures"])
+    plain = figures.get(NO_HANDLER, {}).get("pages_per_cpu_s")
+    head = ["crawl", "pages per CPU-second", "of the crawl without a handler", "peak RSS, MB", "items"]
+    rows = [
+        [
+            name,
+            rate(one["pages_per_cpu_s"]),
+            f"{one['pages_per_cpu_s'] / plain:.0%}" if plain and name.startswith("swath") else "",
+            rate(one["rss_mb"]),
+            rate(one.get("items", 0)),
+        ]
+        for name, one in figures.items()
+    ]
+    return "\n\n".join([table(head, rows), _handler_goals(figures), about(file)])
+
+
+def _handler_goals(figures: Mapping[str, Mapping[str, Any]]) -> str:
+    lines = []
+    for name in (ASYNC_HANDLER, PLAIN_HANDLER):
+        if name in figures and NO_HANDLER in figures:
+            share = figures[name]["pages_per_cpu_s"] / figures[NO_HANDLER]["pages_per_cpu_s"]
+            verdict = "reached" if share >= OF_PLAIN else "**missed**"
+            lines.append(f"- {name}: the goal of {OF_PLAIN:.0%} of a crawl without a handler is {verdict}.")
+        if name in figures and SCRAPY_FIELDS in figures:
+            times = figures[name]["pages_per_cpu_s"] / figures[SCRAPY_FIELDS]["pages_per_cpu_s"]
+            verdict = "reached" if times >= OF_SCRAPY else "**missed**"
+            lines.append(f"- {name}: {times:.1f} times the pages per CPU-second of Scrapy; {OF_SCRAPY} is {verdict}.")
     return "\n".join(lines)
 
 
@@ -161,6 +200,7 @@ def _file(part: str, found: Sequence[Saved]) -> Saved | None:
 
 SECTIONS: Sections = {
     "crawl-race": _race,
+    "crawl-handlers": _handlers,
     "crawl-tls": _tls,
     "crawl-profile": _profile,
     "crawl-slow": _slow,

@@ -8,8 +8,8 @@ from pathlib import Path
 from benchmarks import settings as base
 
 PARTS = (
-    "bare", "bare-warc", "swath", "swath-2", "swath-postgres", "scrapy", "scrapy-jobdir", "crawlee", "tls", "profile",
-    "slow", "polite",
+    "bare", "bare-warc", "swath", "swath-2", "swath-postgres", "scrapy", "scrapy-jobdir", "crawlee", "handlers", "tls",
+    "profile", "slow", "polite",
 )  # fmt: skip
 HOSTS = 200
 FULL_PAGES = 20_000

@@ -3,12 +3,20 @@
 import difflib
 import importlib
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from swath.core.errors import UsageError
+from swath.core.errors import SwathError, UsageError
+
+# Where the code of Python, of packages and of swath is.
+_NOT_USERS = (
+    "<",
+    str(Path(__file__).parent),
+    *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")),
+)
 
 
 def import_function(name: str, *, flag: str) -> Callable[..., Any]:
@@ -43,12 +51,27 @@ def _import_module(module: str, *, name: str, flag: str) -> Any:
         sys.path.insert(0, here)
     try:
         return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (error.name == module or module.startswith(f"{error.name}.")):
-            raise UsageError(
-                f"{flag} {name}: no module named {error.name!r} in {here} or among the installed packages"
-            ) from error
-        raise UsageError(f"{flag} {name}: {module} cannot be imported: {error}") from error
+    except SwathError as error:  # the module uses swath in a wrong way, and the message says how
+        where = _locate(error)
+        known = where is None or where.rpartition(":")[0] in str(error)
+        raise UsageError(f"{flag} {name}: {error}" + ("" if known else f" ({where})")) from error
     except Exception as error:
-        last = traceback.format_exception_only(error)[-1].strip()
-        raise UsageError(f"{flag} {name}: {module} cannot be imported: {last}") from error
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module}.".startswith(f"{missing}."):
+            meant = f"; write {module.removesuffix('.py')}, without .py" if module.endswith(".py") else ""
+            raise UsageError(
+                f"{flag} {name}: no module named {missing!r} in {here} or among the installed packages{meant}"
+            ) from error
+        last = str(error) if isinstance(error, ImportError) else traceback.format_exception_only(error)[-1].strip()
+        where = _locate(error)
+        raise UsageError(
+            f"{flag} {name}: {module} cannot be imported: {last}" + ("" if where is None else f" ({where})")
+        ) from error
+
+
+def _locate(error: Exception) -> str | None:
+    """Return file:line of the user's code where an import failed, if it is known."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}"
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if not one.filename.startswith(_NOT_USERS)]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None

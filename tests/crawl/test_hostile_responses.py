@@ -125,7 +125,7 @@ def responses(draw: st.DrawFn, url: str = URL) -> Response:
 def test_reading_never_raises(response: Response, sitemap: bool) -> None:
     found = parse_page(URL, response, limit=10_000, agent="swath", sitemap=sitemap)
     assert isinstance(found, ParsedPage)
-    for url in (*found.links, *found.sitemaps):
+    for url in (*(found.links or ()), *found.sitemaps):
         assert normalise.normalise(url) == url
 
 

@@ -8,13 +8,23 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from swath.crawl.parse import elements as elements_module
+from swath.crawl.parse import elements, html, page_text
 from swath.crawl.parse.directives import Directives, parse_x_robots_tag
-from swath.crawl.parse.document import MAX_TITLE, Link
-from swath.crawl.parse.elements import SELECTOR, find_elements, scan_elements
-from swath.crawl.parse.html import MAX_LINKS, parse_html
+from swath.crawl.parse.document import MAX_TITLE, Link, ParsedDocument
+from swath.crawl.parse.elements import HEAD_SELECTOR, SELECTOR, Element, find_elements, scan_elements
+from swath.crawl.parse.html import MAX_LINKS
+from swath.crawl.parse.page_text import PageText
 from swath.crawl.parse.tree_limits import MAX_TAG_ATTRIBUTES
 from swath.crawl.urls.normalise import normalise
+
+
+def parse_html(text: str, url: str) -> ParsedDocument:
+    return html.parse_html(PageText(text), url)
+
+
+def elements_of(text: str) -> list[Element]:
+    return list(find_elements(PageText(text)))
+
 
 URL = "https://www.example.com/a/b.html"
 HERE = "https://www.example.com"
@@ -272,11 +282,11 @@ def test_what_could_grow_gets_no_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(text: str) -> None:
         raise AssertionError(f"a tree of {text[:50]}")
 
-    monkeypatch.setattr(elements_module, "LexborHTMLParser", refuse)
+    monkeypatch.setattr(page_text, "LexborHTMLParser", refuse)
     for name in ("nested", "reopened", "reopened small", "reopened in capitals", "attributes", "tables"):
-        list(find_elements(HOSTILE[name]))
+        elements_of(HOSTILE[name])
     with pytest.raises(AssertionError, match="a tree of"):
-        list(find_elements("<p>An honest page</p>" * 100))
+        elements_of("<p>An honest page</p>" * 100)
 
 
 MARKUP = """<a href=/x>|<a href='/y?a=1&amp;b' rel=nofollow>|<A HREF="/z'">|</a>|<p class='k'>|</p>|<div>|<!-- | -->|
@@ -292,13 +302,13 @@ def test_the_scanner_and_the_tree_agree(pieces: list[str]) -> None:
     text = "".join(pieces) + "<p>"
     # The tree repeats elements that it reopens, and moves some.
     ours = {(one.name, *one.attributes.items()) for one in scan_elements(text) if one.name != "title"}
-    tree = {(one.name, *one.attributes.items()) for one in find_elements(text) if one.name != "title"}
+    tree = {(one.name, *one.attributes.items()) for one in elements_of(text) if one.name != "title"}
     assert ours == tree
 
 
 @pytest.mark.parametrize("text", ["<a href=/x", "<a href='/x", '<a href="/x" '])
 def test_a_tag_that_does_not_end_is_none(text: str) -> None:
-    assert list(scan_elements(text)) == list(find_elements(text))
+    assert list(scan_elements(text)) == elements_of(text)
 
 
 @settings(deadline=None)
@@ -321,7 +331,7 @@ def test_links_keep_their_order(hrefs: list[str]) -> None:
 
 
 def test_the_selector_names_what_the_scanner_knows() -> None:
-    assert set(SELECTOR.split(",")) == elements_module.NAMES
+    assert set(SELECTOR.split(",")) == elements.NAMES
 
 
 @pytest.mark.parametrize(
@@ -338,7 +348,7 @@ def test_the_selector_names_what_the_scanner_knows() -> None:
 def test_a_query_is_in_the_charset_of_the_page(charset: str, href: str, link: str) -> None:
     """As browsers send it: the server that wrote the page expects its own encoding."""
     page = f"<a href='{href}'><link rel=canonical href='{href}'>"
-    found = parse_html(page, "http://e.test/", charset=charset)
+    found = html.parse_html(PageText(page, charset), "http://e.test/")
     assert [one.url for one in found.links] == [f"http://e.test{link}"]
     assert found.canonical == f"http://e.test{link}"
 
@@ -346,3 +356,17 @@ def test_a_query_is_in_the_charset_of_the_page(charset: str, href: str, link: st
 @pytest.mark.parametrize("content", ["1url=foo", "1x;url=foo", "1e0; url=foo"])
 def test_a_refresh_without_a_separator_is_none(content: str) -> None:
     assert parse_html(f"<meta http-equiv=refresh content='{content}'>", "http://e.test/").links == ()
+
+
+@pytest.mark.parametrize("tame", [True, False])
+def test_a_page_without_links_has_the_same_title_base_canonical_and_directives(tame: bool) -> None:
+    text = (
+        "<base href=/b/><title>t</title><meta name=robots content=noindex><link rel=canonical href=c>"
+        "<a href=x>y</a><area href=z><meta http-equiv=refresh content='1; r'>"
+    )
+    page = PageText(text if tame else untamed(text))
+    full, head = html.parse_html(page, URL), html.parse_html(page, URL, links=False)
+    assert (head.title, head.base, head.canonical) == ("t", HERE + "/b/", HERE + "/b/c")
+    for name in ("title", "base", "canonical", "directives"):
+        assert getattr(head, name) == getattr(full, name)
+    assert not {"a", "area", "frame", "iframe"} & set(HEAD_SELECTOR.split(","))

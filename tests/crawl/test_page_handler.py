@@ -374,9 +374,8 @@ async def test_a_large_decoded_body_is_parsed_in_a_thread(
     """Even if few bytes arrived: parsing it in the event loop would block all other fetches."""
     threads = []
 
-    def reading(*given: Any) -> tuple[None, bool]:
+    def reading(*given: Any) -> None:
         threads.append(threading.current_thread())
-        return None, False
 
     monkeypatch.setattr(parse_page, "_parse_document", reading)
     headers = {"Content_Type": "text/html"} | headers
@@ -392,13 +391,12 @@ async def test_two_large_pages_are_parsed_at_a_time(monkeypatch: pytest.MonkeyPa
     one_more = threading.Barrier(PARSERS + 1)
     broken = []
 
-    def reading(*given: Any) -> tuple[None, bool]:
+    def reading(*given: Any) -> None:
         at_once.wait(timeout=30)
         try:
             one_more.wait(timeout=0.3)
         except threading.BrokenBarrierError:
             broken.append(1)
-        return None, False
 
     monkeypatch.setattr(parse_page, "_parse_document", reading)
     headers = {"Content_Encoding": "gzip", "Content_Type": "text/html"}

@@ -100,21 +100,30 @@ def test_a_check_that_leaves_ends_the_run(numbers: Path, tmp_path: Path) -> None
         ("nowhere_at_all:check", "no module named 'nowhere_at_all'"),
         ("tests.scan.checks:od", "has no attribute 'od'; did you mean odd?"),
         ("tests.scan.checks:not_a_function", "is of type int and cannot be called"),
-        ("broken:check", "broken cannot be imported: ZeroDivisionError: division by zero"),
-        ("wanting:check", "wanting cannot be imported: No module named 'nowhere_at_all'"),
+        ("broken:check", "broken cannot be imported: ZeroDivisionError: division by zero (HERE/broken.py:2)"),
+        ("wanting:check", "wanting cannot be imported: No module named 'nowhere_at_all' (HERE/wanting.py:1)"),
+        (
+            "deep:check",
+            "Expecting value: line 1 column 1 (char 0) (HERE/deep.py:2)",
+        ),
+        ("unfinished:check", "unfinished cannot be imported: SyntaxError: invalid syntax (HERE/unfinished.py:3)"),
+        ("whole.py:check", "among the installed packages; write whole, without .py"),
     ],
 )
 def test_a_check_that_cannot_be_found_is_said_so(
     name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "broken.py").write_text("1 / 0\n")
+    (tmp_path / "broken.py").write_text("import json\n1 / 0\n")
+    (tmp_path / "whole.py").touch()
+    (tmp_path / "deep.py").write_text("import json\njson.loads('?')\n")
+    (tmp_path / "unfinished.py").write_text("def check(record):\n    pass\ndef (\n")
     (tmp_path / "wanting.py").write_text("import nowhere_at_all\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     with pytest.raises(UsageError) as raised:
         import_function(name, flag="--check")
     assert f"--check {name}" in str(raised.value).replace("'", "", 2)
-    assert said in str(raised.value)
+    assert said.replace("HERE", str(tmp_path)) in str(raised.value)
 
 
 @pytest.mark.parametrize(

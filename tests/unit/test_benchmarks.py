@@ -1,5 +1,8 @@
 """The benchmarks run, on a small frontier and a small web, and calculate what they say."""
 
+import json
+import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,10 @@ from benchmarks.crawl import report as crawl_report
 from benchmarks.crawl.polite import Pacing
 from benchmarks.crawl.race import environment
 from benchmarks.crawl.tree import ContestantFailed
+from benchmarks.kills import report as kills_report
+from benchmarks.kills.contestants import CONTESTANTS, read_items
+from benchmarks.kills.kill_runs import count_items, kill_until_finished
+from benchmarks.kills.shop_server import Moment, draw_moments, serve_shop
 from benchmarks.lab import Lab, PostgresLab, SqliteLab
 from benchmarks.report import SECTIONS, show, write
 from benchmarks.results import Results
@@ -125,3 +132,49 @@ def test_table_marks_a_gap_that_is_too_short(tmp_path: Path, capsys: pytest.Capt
     show(tmp_path, crawl_report.SECTIONS)
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| 3,000")]
     assert ["less than the delay" in line for line in lines] == [True, False]
+
+
+async def test_a_killed_crawler_is_resumed_until_it_says_that_it_has_finished(tmp_path: Path) -> None:
+    async with serve_shop(books=30) as server:
+        moments = [Moment(5, 0.0), Moment(9, 0.01)]
+        figure = await kill_until_finished(CONTESTANTS["swath"], server, moments, tmp_path)
+    kept = {name: figure[name] for name in ("kills", "runs", "items", "lost", "doubled", "broken", "wrong", "says")}
+    assert kept == {
+        "kills": 2, "runs": 3, "items": 30, "lost": 0, "doubled": 0, "broken": 0, "wrong": 0, "says": "finished",
+    }, figure["last_words"]  # fmt: skip
+
+
+async def test_a_crawler_that_fails_is_given_up(tmp_path: Path) -> None:
+    failing = replace(CONTESTANTS["swath"], command=[sys.executable, "-c", "raise SystemExit('no spider')"])
+    async with serve_shop(books=20) as server:
+        figure = await kill_until_finished(failing, server, [Moment(1, 0.0)], tmp_path)
+    assert (figure["runs"], figure["failed_runs"], figure["lost"]) == (3, 3, 20)
+    assert (figure["says"], figure["last_words"]) == ("exit code 1", "no spider\n")
+
+
+async def test_items_are_counted_by_the_page_of_their_book(tmp_path: Path) -> None:
+    async with serve_shop(books=20) as server:
+        (first, one), (second, other), *_ = server.books.items()
+    whole = [{**asdict(one), "url": first}, {**asdict(other), "_url": second, "url": None}]
+    lines = [*map(json.dumps, [*whole, whole[0], {**whole[1], "price": "?"}]), '{"url": "http', "[]"]
+    (tmp_path / "books.jsonl").write_text("\n".join(lines))
+    counted = count_items(read_items(tmp_path / "books.jsonl"), server.books)
+    assert counted == {"items": 4, "lost": 18, "doubled": 2, "broken": 2, "wrong": 1}
+    assert count_items(read_items(tmp_path / "missing"), server.books)["lost"] == 20
+
+
+def test_moments_of_a_seed_are_the_same_for_every_crawler() -> None:
+    assert draw_moments(1, 5, books=1_000) == draw_moments(1, 5, books=1_000) != draw_moments(2, 5, books=1_000)
+    assert all(1 <= moment.requests <= 400 for moment in draw_moments(1, 100, books=1_000))
+
+
+def test_kill_table_adds_the_rounds_of_a_crawler_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = measured("kills", SqliteLab(tmp_path), tmp_path)
+    figure = {"name": "it", "books": 50, "kills": 5, "doubled": 0, "broken": 1, "wrong": 1, "pages_again": 3}
+    results.add({**figure, "lost": 2, "says": "finished", "failed_runs": 1})
+    results.add({**figure, "lost": 0, "says": "exit code 1", "failed_runs": 3})
+    show(tmp_path, kills_report.SECTIONS)
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| it |")]
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[1:6] == ["10", "**2** of 100", "0", "**4**", "6"]
+    assert cells[6] == "finished (1 of 2), exit code 1 (1 of 2); 4 runs failed"

@@ -18,7 +18,7 @@ from swath.cli.exit_codes import ExitCode
 from swath.cli.failed_seeds import FailedSeeds
 from swath.cli.formatting import pluralize
 from swath.cli.interrupts import SignalAnswer, cancel_on_stop
-from swath.cli.item_export import ExportedItems, export_items
+from swath.cli.item_export import ExportedItems, export_items, prepare_item_file
 from swath.cli.seed_input import SeedProgress, read_all_seeds
 from swath.cli.terminal import is_terminal, open_live_display, print_error, print_json_line, print_line
 from swath.crawl import fd_limit, seeds
@@ -240,7 +240,7 @@ def _to_json(stats: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check(settings: CrawlSettings) -> None:
-    """Raise UsageError for settings that cannot work, before anything is created."""
+    """Raise UsageError for settings that cannot work, before anything is fetched."""
     if settings.scope == "any" and settings.contact is None:
         raise UsageError(seeds.ask_for_contact("--scope any follows links to any host"))
     hosts: Sequence[str] = ()
@@ -254,4 +254,6 @@ def _check(settings: CrawlSettings) -> None:
         except UnicodeDecodeError as error:
             raise UsageError(f"--exclude-hosts {settings.exclude_hosts}: not UTF-8") from error
     build_scope(settings.scope, include=settings.include, exclude=settings.exclude, excluded_hosts=hosts)
+    if settings.items is not None:
+        prepare_item_file(Path(settings.items))
     ConnectTo.parse(settings.connect_to)

@@ -132,11 +132,12 @@ async def _export_items(
     if file is None or asked is not None or raw_csv or any(selection):
         raise UsageError("--items writes a file whose name ends in .jsonl, .csv or .parquet, without other options")
     try:
-        from swath.cli.item_export import export_items
+        from swath.cli.item_export import export_items, prepare_item_file
         from swath.crawl.settings import check_item_file
     except ImportError as error:
         raise MissingExtra("`swath export` needs more packages: pip install 'swath[crawl]'") from error
     check_item_file(file)
+    prepare_item_file(Path(file))
     directories = []
     for out in dict.fromkeys(outs):
         settings = locate_crawl(out, check_optional_store(store))

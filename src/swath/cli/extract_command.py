@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import swath
 from swath import UsageError
 from swath.cli.exit_codes import ExitCode
-from swath.cli.item_export import write_items
+from swath.cli.item_export import prepare_item_file, write_items
 from swath.cli.terminal import print_error, print_facts, print_json_line, print_line
 from swath.crawl.archive import index
 from swath.crawl.archive.last_lines import LastLines
@@ -45,6 +45,7 @@ class ExtractCommand:
     ) -> None:
         if items is not None:
             check_item_file(items)
+            prepare_item_file(Path(items))
         self._settings = locate_crawl(out, store)
         self._code = _load_code(out, run, select)
         self._file = None if items is None else Path(items)
@@ -71,7 +72,6 @@ class ExtractCommand:
             if self._file is None:
                 await self._replay(replay, committed, _Printer())
             else:
-                self._file.parent.mkdir(parents=True, exist_ok=True)
                 folder = Path(stack.enter_context(TemporaryDirectory(prefix="extract-", dir=self._file.parent)))
                 with closing(_KindFiles(folder)) as files:
                     await self._replay(replay, committed, files)

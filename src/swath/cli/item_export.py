@@ -12,6 +12,7 @@ from swath import MissingExtra, UsageError
 from swath.cli.export import ROW_GROUP, escape_formula
 from swath.crawl.archive.item_files import list_kinds, read_item_lines
 from swath.crawl.handlers.items import DICT_KIND, META
+from swath.files.errors import make_write_error
 from swath.files.replace_file import NEW, sync_directory
 
 Read = Callable[[], Iterator[bytes]]  # each call reads the lines of all items of a kind again
@@ -52,10 +53,25 @@ def write_items(sources: Mapping[str, Read], file: Path) -> Sequence[ExportedIte
         try:
             exported.append(ExportedItems(kind, path, _write(path, read)))
         except OSError as error:
-            raise UsageError(f"{error.filename or path}: {error.strerror}") from error
+            raise make_write_error(f"the file of items {path}", error) from error
     if len(sources) > 1:
         file.unlink(missing_ok=True)  # an earlier run had one kind only
     return exported
+
+
+def prepare_item_file(file: Path) -> None:
+    """Create the directory of a file of items. Raise UsageError if the file cannot be written: it takes long to collect
+    the items."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise UsageError(f"--items {file}: {file.parent} is not a directory") from error
+    except OSError as error:
+        raise make_write_error(f"--items {file}", error) from error
+    if file.is_dir():
+        raise UsageError(f"--items {file} is a directory: name a file")
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"--items {file}: no file can be created in {file.parent}/: permission denied")
 
 
 def _write(path: Path, read: Read) -> int:

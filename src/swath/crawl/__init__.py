@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from swath.crawl.handlers.page import Page
     from swath.crawl.handlers.requests import Follow, Request
     from swath.crawl.handlers.selection import Selection
+    from swath.crawl.handlers.xpath import XPathSelection
 
 __all__ = [
     "CheckResult",
@@ -29,6 +30,7 @@ __all__ = [
     "PageTooComplex",
     "Request",
     "Selection",
+    "XPathSelection",
 ]
 
 _MODULES = {
@@ -37,6 +39,7 @@ _MODULES = {
     "Page": "page",
     **dict.fromkeys(("Follow", "Request"), "requests"),
     "Selection": "selection",
+    "XPathSelection": "xpath",
 }
 
 

@@ -19,6 +19,7 @@ from swath.crawl.links import ANY_HOST, DATA, REQUESTED, TO, LinkFilter
 from swath.crawl.parse.directives import parse_x_robots_tag
 from swath.crawl.parse.feeds import GZIP
 from swath.crawl.parse.page import ParsedPage, decode_body, parse_decoded_page
+from swath.crawl.parse.page_text import estimate_memory
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import CrawlStats
 
@@ -72,9 +73,16 @@ class PageProcessor:
         else:
             decoded: DecodedBody | None = None
             if original is None and 200 <= response.status < 300 and response.body:
-                decoded, parsed = await self._parse(item.key, response, sitemap=payload.get("kind") == "sitemap")
+                follows = self._follows_scope(payload, handler)
+                decoded, parsed = await self._parse(
+                    item.key,
+                    response,
+                    sitemap=payload.get("kind") == "sitemap",
+                    links=follows,
+                    keep_text=handler is not None,
+                )
                 page |= {name: getattr(parsed, name) for name in ("title", "canonical", "noindex", "decode_error")}
-                if self._follows_scope(payload, handler):
+                if follows:
                     discovered = self._follow_links(item, parsed, depth)
             if handler is not None:
                 extraction = await self._extract(handler, item, response, decoded, parsed)
@@ -161,7 +169,13 @@ class PageProcessor:
             attempts=item.attempts,
             limit=self._settings.max_size * MAX_EXPANSION,
         )
-        size = len(response.body) + (0 if decoded is None else len(decoded.body))
+        size = len(response.body)
+        if decoded is not None:
+            size += len(decoded.body)
+        if parsed is None:
+            size += estimate_memory(size)
+        elif parsed.text is not None:
+            size += estimate_memory(len(parsed.text.text))
         return await self._extractor.extract(handler, page, size=size)
 
     def _follow_redirect(
@@ -191,24 +205,33 @@ class PageProcessor:
         if parsed.nofollow:
             self._stats.refused["nofollow"] += 1
             return []
-        items = self._links.select_new_items(parsed.links, depth=depth + 1, referrer=item.key)
+        items = self._links.select_new_items(parsed.links or (), depth=depth + 1, referrer=item.key)
         if self._settings.sitemaps and parsed.sitemaps:
             items += self._links.select_new_items(parsed.sitemaps, depth=depth, referrer=item.key, kind="sitemap")
         return items
 
-    async def _parse(self, url: str, response: Response, *, sitemap: bool) -> tuple[DecodedBody, ParsedPage]:
+    async def _parse(
+        self, url: str, response: Response, *, sitemap: bool, links: bool, keep_text: bool
+    ) -> tuple[DecodedBody, ParsedPage]:
         """Parse a page, in a thread if the decoded body is large: a few compressed kilobytes may become megabytes."""
-        limit, agent = self._settings.max_size * MAX_EXPANSION, self._settings.user_agent
+        limit = self._settings.max_size * MAX_EXPANSION
+        parse = partial(
+            parse_decoded_page,
+            url,
+            response,
+            limit=limit,
+            agent=self._settings.user_agent,
+            sitemap=sitemap,
+            links=links,
+            keep_text=keep_text,
+        )
         if len(response.body) <= PARSED_IN_THREAD:
             decoded = decode_body(response, limit=min(limit, PARSED_IN_THREAD))
             if not decoded.truncated and decoded.body[:2] != GZIP:
-                return decoded, parse_decoded_page(url, response, decoded, limit=limit, agent=agent, sitemap=sitemap)
-        parse = partial(_decode_and_parse, url, response, limit=limit, agent=agent, sitemap=sitemap)
-        return await asyncio.get_running_loop().run_in_executor(self._parsers, parse)
+                return decoded, parse(decoded)
 
+        def decode_and_parse() -> tuple[DecodedBody, ParsedPage]:
+            decoded = decode_body(response, limit=limit)
+            return decoded, parse(decoded)
 
-def _decode_and_parse(
-    url: str, response: Response, *, limit: int, agent: str, sitemap: bool
-) -> tuple[DecodedBody, ParsedPage]:
-    decoded = decode_body(response, limit=limit)
-    return decoded, parse_decoded_page(url, response, decoded, limit=limit, agent=agent, sitemap=sitemap)
+        return await asyncio.get_running_loop().run_in_executor(self._parsers, decode_and_parse)

@@ -26,9 +26,14 @@ def translate_write_errors(out: str | Path) -> Iterator[None]:
     except FileExistsError as error:  # from mkdir
         raise UsageError(f"--out {out} is a file, not a directory: give another --out") from error
     except OSError as error:
-        message = f"--out {out} cannot be written to: {error.strerror or error}"
-        if error.errno in _FULL:
-            full = OutputFull(f"{message}. Make room")
-            full.add_note("Then run the same command again to resume")  # for a command that ends with this error
-            raise full from error
-        raise UsageError(message) from error
+        raise make_write_error(f"--out {out}", error) from error
+
+
+def make_write_error(output: str, error: OSError) -> SwathError:
+    """Return OutputFull if the disk is full, or else UsageError."""
+    message = f"{output} cannot be written to: {error.strerror or error}"
+    if error.errno not in _FULL:
+        return UsageError(message)
+    full = OutputFull(f"{message}. Make room")
+    full.add_note("Then run the same command again to resume")  # for a command that ends with this error
+    return full

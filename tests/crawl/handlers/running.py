@@ -91,6 +91,11 @@ async def run(
     return Crawled(items, pages, dead, Counter(order), order, summary, job.stats, list(workspace.changes))
 
 
+async def read_dead(out: Path, store: str | None = None) -> list[DeadItem]:
+    async with swath.open(make_settings(out, store=store).store_url, create=False) as frontier:
+        return [item async for item in frontier.dead()]
+
+
 async def read_frontier(out: Path, store: str | None = None) -> Mapping[str, int]:
     async with swath.open(make_settings(out, store=store).store_url, create=False) as frontier:
         return await frontier.outputs()

@@ -1,8 +1,9 @@
 """A spider for the shops of the demo web that can kill its process: `KILL=point:number` names the moment.
 
 The points are `handler` (between two items of a page), `write` (items are on disk, but not settled), `settled` (settled
-in the store, but this process does not know it yet) and `export` (the exported file is written, but not renamed yet).
-With `KILL=all:point:number` the whole process group dies, otherwise one process.
+in the store, but this process does not know it yet), `line` (a line of the exported file is written) and `export` (the
+exported file is written, but not renamed yet). With `KILL=all:point:number` the whole process group dies, otherwise one
+process; with `KILL=stop:point:number` it is suspended. Run as a module, it is the command `swath` with these points.
 """
 
 import os
@@ -11,12 +12,13 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from swath.cli import item_export
+from swath.cli import item_export, main
 from swath.crawl import Crawler, Follow, Page
+from swath.crawl.archive.item_files import read_item_lines
 from swath.crawl.archive.output import CrawlOutput
 
 _kill = os.environ.get("KILL", "")
-_point, _, _number = _kill.removeprefix("all:").partition(":")
+_point, _, _number = _kill.removeprefix("all:").removeprefix("stop:").partition(":")
 _reached: list[str] = []
 
 crawler = Crawler(delay=0.0, allow_private=True)
@@ -60,7 +62,7 @@ def reach(point: str) -> None:
         if len(_reached) == int(_number):
             if _kill.startswith("all:"):
                 os.killpg(os.getpgrp(), signal.SIGKILL)
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGSTOP if _kill.startswith("stop:") else signal.SIGKILL)
 
 
 def _reach_after(owner: Any, name: str, point: str) -> None:
@@ -85,7 +87,17 @@ def _reach_before(owner: Any, name: str, point: str) -> None:
     setattr(owner, name, changed)
 
 
+def _read_lines(*arguments: Any) -> Iterator[bytes]:
+    for line in read_item_lines(*arguments):
+        yield line
+        reach("line")
+
+
 if _point:
     _reach_after(CrawlOutput, "write", "write")
     _reach_before(CrawlOutput, "keep", "settled")
+    setattr(item_export, "read_item_lines", _read_lines)  # noqa: B010  mypy does not let a module's function change
     _reach_after(item_export, "_sync", "export")
+
+if __name__ == "__main__":
+    raise SystemExit(main())

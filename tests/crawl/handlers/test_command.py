@@ -12,7 +12,7 @@ import pytest
 from pyarrow import parquet
 
 from swath.cli.export import Selection, _export, _export_items
-from swath.cli.item_export import export_items
+from swath.cli.item_export import export_items, prepare_item_file
 from swath.core.errors import InvalidSetting, UsageError
 from swath.crawl import Crawler, Page
 from swath.crawl.archive.output import CrawlOutput
@@ -23,6 +23,7 @@ from swath.crawl.settings import CrawlSettings
 from swath.testing.web import Web, WebProcess, spawn
 from tests.crawl.driving import Ran, crawl_words, environment
 from tests.crawl.handlers import books
+from tests.small_disk import mount_small_disk
 
 WEB = Web(seed=3, hosts=2, pages=30, faults=False, sitemaps=False)
 SPIDER = """
@@ -137,6 +138,35 @@ def test_mistakes_are_found_before_anything_is_created(folder: Path) -> None:
 
     (folder / "wrong.py").write_text("def f(page):\n    page.css('a[')\n")
     assert "'a[' is not a valid CSS selector" in refuse("--run", "wrong:f", "http://a.example")
+
+
+MISTAKES = """
+from swath.crawl import Crawler
+crawler = Crawler()
+@crawler.default()
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("def f(page, x): ...", "--run mistaken:f: handler f (FILE:4): its arguments are (page, x), but a handler"),
+        ("def f(page):\n    page.css('a[')", "--run mistaken:f: handler f (FILE:6): 'a[' is not a valid CSS selector"),
+        ("def f(page): ...\ncrawler.handler(3)", "--run mistaken:f: @crawler.handler takes a pattern: write "),
+        ("def f(page): ...\ncrawler.handler('(')", "--run mistaken:f: the pattern '(' is not a regular expression: "),
+    ],
+)
+def test_a_mistake_in_a_crawler_is_reported_without_the_import(
+    code: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "mistaken.py"
+    file.write_text(MISTAKES + code)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(UsageError) as raised:
+        load_code("mistaken:f")
+    assert str(raised.value).startswith(message.replace("FILE", str(file)))
+    assert str(raised.value).count(f"({file}:") == 1
 
 
 def test_items_need_handlers_and_a_format() -> None:
@@ -280,5 +310,47 @@ def test_a_file_that_cannot_be_written_is_reported_and_the_old_one_kept(tmp_path
     with pytest.raises((UsageError, OSError), match="directory"):
         export_items([(tmp_path, committed)], tmp_path / "x.jsonl")
     assert (tmp_path / "x.jsonl").read_text() == "old"
-    with pytest.raises(UsageError, match="No such file or directory"):
-        export_items([(tmp_path, committed)], tmp_path / "missing/x.jsonl")
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_the_items_are_collected(tmp_path: Path) -> None:
+    prepare_item_file(tmp_path / "new/folder/x.jsonl")
+    assert (tmp_path / "new/folder").is_dir()
+    (tmp_path / "x.csv").mkdir()
+    with pytest.raises(UsageError, match=r"x\.csv is a directory: name a file"):
+        prepare_item_file(tmp_path / "x.csv")
+    (tmp_path / "file").touch()
+    for file in ("file/x.csv", "file/more/x.csv"):
+        with pytest.raises(UsageError, match=f"--items .*{file}.*ot a directory"):
+            prepare_item_file(tmp_path / file)
+
+
+@pytest.mark.parametrize("command", ["crawl", "export", "extract"])
+def test_a_file_of_items_is_checked_at_the_start(command: str, folder: Path) -> None:
+    words = {
+        "crawl": ("crawl", "http://a.example", "--run", "spider:bare", "--items", "spider.py/x.csv"),
+        "export": ("export", "--items", "spider.py/x.csv"),
+        "extract": ("extract", "--run", "spider:bare", "--items", "spider.py/x.csv"),
+    }[command]
+    ran = run(folder, "-m", "swath", *words, "--out", "out")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "swath: --items spider.py/x.csv: spider.py is not a directory\n"
+    assert not (folder / "out").exists()
+
+
+def test_items_on_a_full_disk_are_there_when_the_command_runs_again(spawned: WebProcess, folder: Path) -> None:
+    with mount_small_disk(folder / "disk") as disk:
+        file = disk.path / "items.jsonl"
+        file.write_text("old")
+        disk.fill()
+        words = ["-m", "swath", *crawl_words(spawned, folder / "out", "--run", "spider:crawler", "--items", str(file))]
+        ran = run(folder, *words)
+        assert ran.code == 3, ran.err
+        assert f"the file of items {file} cannot be written to: No space left on device. Make room" in ran.err
+        assert file.read_text() == "old"
+        assert sorted(path.name for path in disk.path.iterdir()) == ["ballast", "items.jsonl"]
+        disk.clear()
+        ran = run(folder, *words)
+        assert ran.code == 0, ran.err
+        assert len(file.read_text().splitlines()) == len(
+            {page for page in WEB.urls_to_archive() if "robots" not in page}
+        )

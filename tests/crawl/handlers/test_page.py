@@ -9,7 +9,20 @@ from selectolax.lexbor import LexborHTMLParser
 
 from swath.core.errors import UsageError
 from swath.crawl import Follow, Page, PageRetry, PageTooComplex
-from swath.crawl.handlers.tree import parse_tree
+from swath.crawl.parse import page_text
+from swath.crawl.parse.page_text import PageText
+
+
+def count_trees(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that grows with the text of each tree."""
+    built: list[str] = []
+
+    def build(text: str) -> LexborHTMLParser:
+        built.append(text)
+        return LexborHTMLParser(text)
+
+    monkeypatch.setattr(page_text, "LexborHTMLParser", build)
+    return built
 
 
 def test_a_page_from_html() -> None:
@@ -51,17 +64,14 @@ def test_body_is_without_content_codings() -> None:
 
 
 def test_the_tree_is_built_on_first_use_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    built: list[str] = []
-
-    def parse(text: str) -> LexborHTMLParser:
-        built.append(text)
-        return parse_tree(text)
-
-    monkeypatch.setattr("swath.crawl.handlers.page.parse_tree", parse)
-    page = Page.from_html("<h1>x</h1>")
-    assert (page.text, built) == ("<h1>x</h1>", [])
+    built = count_trees(monkeypatch)
+    page = Page.from_html("<title>t</title><a href=/y><h1>x</h1>")
+    assert (page.text.endswith("<h1>x</h1>"), built) == (True, [])
     assert page.css("h1").text() == "x"
     assert page.css("h1").url() is None
+    assert (page.title, page.links(), page.css("a").url()) == (
+        "t", ["https://example.com/y"], "https://example.com/y"
+    )  # fmt: skip
     assert len(built) == 1
 
 
@@ -116,11 +126,10 @@ def test_pages_are_parsed_by_several_threads_at_once() -> None:
     inside, release = threading.Event(), threading.Event()
 
     class SlowPage(Page):
-        @property
-        def text(self) -> str:
+        def _decode_text(self) -> PageText:
             inside.set()
             assert release.wait(60)
-            return "<h1>slow"
+            return PageText("<h1>slow")
 
     slow = SlowPage(Page.from_html("")._response)
     thread = threading.Thread(target=slow.css, args=("h1",))

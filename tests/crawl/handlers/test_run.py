@@ -6,9 +6,10 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from selectolax.lexbor import LexborHTMLParser
 
 from swath.core.errors import UsageError
 from swath.core.item import Done, Item, Release
@@ -16,7 +17,10 @@ from swath.crawl import Crawler, Follow, Page, Request
 from swath.crawl.archive.output import MAX_KINDS, CrawlOutput
 from swath.crawl.archive.record import Capture, ItemLine
 from swath.crawl.handlers import extractor as extractor_module
-from swath.crawl.handlers.extractor import PageExtractor
+from swath.crawl.handlers.extractor import Extraction, PageExtractor
+from swath.crawl.handlers.registration import Handler
+from swath.crawl.parse import page_text
+from swath.crawl.parse.page_text import estimate_memory
 from swath.crawl.settings import CrawlSettings
 from tests.crawl.archives import archived_urls
 from tests.crawl.handlers.running import Answer, run
@@ -341,6 +345,57 @@ async def extract(extractor: PageExtractor, *, size: int = 1) -> extractor_modul
         return await extractor.extract(handler, page, size=size)
     finally:
         extractor.close()
+
+
+@pytest.mark.parametrize("links", [None, "scope"])
+async def test_the_crawl_and_the_handler_share_one_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: Literal["scope"] | None
+) -> None:
+    built: list[str] = []
+
+    def build(text: str) -> LexborHTMLParser:
+        built.append(text)
+        return LexborHTMLParser(text)
+
+    monkeypatch.setattr(page_text, "LexborHTMLParser", build)
+    crawler = Crawler(sitemaps=False)
+
+    @crawler.default(links=links)
+    async def read(page: Page) -> AsyncIterator[dict[str, Any] | Follow]:
+        yield {"heading": page.css("h1").text(), "links": page.links(), "title": page.title}
+        yield page.follow("a.next")
+
+    answers = {
+        f"{A}/": "<title>One</title><link rel=canonical href=/2><h1>1</h1><a class=next href=/2>2</a><a href=/3>3</a>",
+        f"{A}/2": "<title>Two</title><meta name=robots content=noarchive><h1>2</h1>",
+        f"{A}/3": "<h1>3</h1>",
+    }
+    done = await run(crawler, answers, tmp_path, robots=False)
+    assert set(done.requests) == {f"{A}/", f"{A}/2"} | ({f"{A}/3"} if links else set())
+    assert len(built) == len(done.requests), "one tree for each page"
+    first = done.items["item"][0]
+    assert (first["heading"], first["links"], first["title"]) == ("1", [f"{A}/2", f"{A}/3"], "One")
+    assert (done.page(f"{A}/")["title"], done.page(f"{A}/")["canonical"]) == ("One", f"{A}/2")
+    assert done.page(f"{A}/2")["title"] == "Two"
+    assert "file" not in done.page(f"{A}/2"), "noarchive"
+
+
+async def test_the_memory_of_a_page_includes_its_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """INV-9"""
+    sizes: dict[str, int] = {}
+    extract_page = PageExtractor.extract
+
+    async def note(extractor: PageExtractor, handler: Handler, page: Page, *, size: int) -> Extraction:
+        sizes[page.url] = size
+        return await extract_page(extractor, handler, page, size=size)
+
+    monkeypatch.setattr(PageExtractor, "extract", note)
+    crawler = Crawler()
+    crawler.default()(lambda_like)
+    text = "<p>x" * 1_000
+    await run(crawler, {f"{A}/": text}, tmp_path / "html", robots=False)
+    assert sizes == {f"{A}/": 2 * len(text) + estimate_memory(len(text))}
+    assert estimate_memory(1_000_000) > 10_000_000
 
 
 async def test_pages_in_handlers_count_against_the_memory_of_pages() -> None:

@@ -60,6 +60,9 @@ def test_other_selectors_are_other_code() -> None:
     assert check_code(other, known, out="x", same=False) != []
     with pytest.raises(UsageError, match="the crawl in x has handlers: give --select"):
         check_code(None, known, out="x", same=False)
+    crawler = {"run": "shop:crawler", "handlers": {"book": 1}, "hash": ""}
+    with pytest.raises(UsageError, match="--select lacks: give another --out, or --run shop:crawler"):
+        check_code(code, crawler, out="x", same=False)
 
 
 def test_a_crawl_with_selectors_resumes_without_them(tmp_path: Path) -> None:

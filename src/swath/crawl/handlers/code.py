@@ -85,9 +85,12 @@ def check_code(code: CrawlCode | None, known: Mapping[str, Any] | None, *, out: 
         raise UsageError(f"the crawl in {out} has handlers: give {flag}")
     names = code.crawler.handlers.keys() | code.crawler.aliases.keys()
     if missing := sorted(known["handlers"].keys() - names):
+        instead = f"name its successor with Crawler(aliases={{{missing[0]!r}: …}})"
+        if code.name == SELECT:
+            instead = f"{FLAG} {known['run']}"
         raise UsageError(
             f"the crawl in {out} runs {known['run']}, and its pages may wait for the handler {missing[0]!r}, which "
-            f"{code.name} lacks: give another --out, or name its successor with Crawler(aliases={{{missing[0]!r}: …}})"
+            f"{code.name} lacks: give another --out, or {instead}"
         )
     if known["hash"] == code.source_hash:
         return []

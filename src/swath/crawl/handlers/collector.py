@@ -13,7 +13,7 @@ from swath.crawl.handlers.errors import InvalidYield
 from swath.crawl.handlers.items import describe_wrong_value, format_item, is_item, simplify
 from swath.crawl.handlers.page import Page
 from swath.crawl.handlers.registration import Handler
-from swath.crawl.handlers.requests import Follow, Request, Target
+from swath.crawl.handlers.requests import Follow, Request, ResolvedLinks, Target
 from swath.crawl.priority import TOP_LEVEL
 
 MAX_BYTES: Final = 10_000_000  # of all that a handler yields for a page
@@ -134,11 +134,12 @@ class Collector:
             if payload_size > MAX_PAYLOAD:
                 raise InvalidYield(f"the payload has {payload_size:,} bytes as JSON, the limit is {MAX_PAYLOAD:,}")
             size += payload_size
+        is_resolved = isinstance(urls, ResolvedLinks)
         for url in urls:
             if not isinstance(url, str):
                 raise InvalidYield(f"{url!r:.80} of type {type(url).__name__} is not a URL: pass a str")
             self._count(size + len(url))
-            if (resolved := self._page.resolve(url)) is not None:
+            if (resolved := url if is_resolved else self._page.resolve(url)) is not None:
                 self.requests.append(replace(options, url=resolved, to=to, payload=payload))
             elif strict:
                 raise InvalidYield(f"Request({url[:200]!r}): this is not an http or https URL")

@@ -6,16 +6,16 @@ import traceback
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from swath.crawl.archive.record import ItemLine
 from swath.crawl.handlers.collector import Collector
 from swath.crawl.handlers.crawler import Crawler
 from swath.crawl.handlers.errors import HandlerTimeout, PageRetry
+from swath.crawl.handlers.handler_threads import HandlerThreads
 from swath.crawl.handlers.page import Page
 from swath.crawl.handlers.registration import Handler
 from swath.crawl.handlers.requests import Request
-from swath.worker_threads import WorkerThreads
 
 log = logging.getLogger("swath.crawl")
 
@@ -48,7 +48,7 @@ class PageExtractor:
 
     def __init__(self, crawler: Crawler) -> None:
         self.crawler: Final = crawler
-        self._threads = WorkerThreads()
+        self._threads = HandlerThreads()
         self._bytes = 0  # of the pages in handlers
         self._hung = 0
         self._warned = False
@@ -98,21 +98,20 @@ class PageExtractor:
 
     async def _call_in_thread(self, handler: Handler, page: Page, collector: Collector, size: int) -> None:
         limit = self.crawler.handler_timeout
-        returned = self._threads.start(partial(_call, handler, page, collector))
+        call = self._threads.start(partial(_call, handler, page, collector))
+        timer = asyncio.get_running_loop().call_later(limit, _give_up, call.future, limit)
         try:
-            await asyncio.wait([returned], timeout=limit)
+            error = await call.future
         finally:
-            if not returned.done():  # the page stays in memory until the thread ends
+            timer.cancel()
+            if not call.has_returned:  # the page stays in memory until the thread ends
                 self._hung += 1
                 self._bytes += size
-                returned.add_done_callback(partial(self._forget_hung, size))
-        if not returned.done():
-            raise HandlerTimeout(f"the handler took longer than {limit:g} s; its thread still runs")
-        _, error = returned.result()
+                call.on_late_return = partial(self._forget_hung, size)
         if error is not None:
             raise error
 
-    def _forget_hung(self, size: int, _: "asyncio.Future[Any]") -> None:
+    def _forget_hung(self, size: int) -> None:
         self._hung -= 1
         self._bytes -= size
         self._warned = False
@@ -136,6 +135,11 @@ class PageExtractor:
 
 def _call(handler: Handler, page: Page, collector: Collector) -> None:
     collector.collect(handler.function(page))
+
+
+def _give_up(future: "asyncio.Future[BaseException | None]", limit: float) -> None:
+    if not future.done():
+        future.set_result(HandlerTimeout(f"the handler took longer than {limit:g} s; its thread still runs"))
 
 
 def _find_place(error: Exception) -> str | None:

@@ -5,19 +5,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NoReturn
 
-from selectolax.lexbor import LexborHTMLParser
-
 from swath import MAX_SECONDS, UsageError
+from swath.crawl.archive.warc_reader import parse_response
 from swath.crawl.handlers.errors import PageRetry
-from swath.crawl.handlers.requests import Follow, Target
+from swath.crawl.handlers.requests import Follow, ResolvedLinks, Target
 from swath.crawl.handlers.selection import Selection, find_nodes
-from swath.crawl.handlers.tree import parse_tree
+from swath.crawl.handlers.tree import require_tree
+from swath.crawl.handlers.xpath import XPathSelection, find_parts, parse_xpath_tree
 from swath.crawl.http.content_coding import DecodedBody
 from swath.crawl.http.response import Headers, Response
-from swath.crawl.parse.charset import decode_within, encode_query
+from swath.crawl.parse.charset import encode_query
 from swath.crawl.parse.html import AGENT
-from swath.crawl.parse.page import MIN_TEXT, ParsedPage, decode_body, parse_decoded_page
-from swath.crawl.urls.normalise import MAX_TEXT, has_scheme, normalise
+from swath.crawl.parse.page import ParsedPage, decode_body, decode_text, parse_decoded_page
+from swath.crawl.parse.page_text import PageText
+from swath.crawl.urls.normalise import MAX_TEXT, normalise, normalise_all
 
 MAX_BODY: Final = 50_000_000  # bytes of a decoded body of a page that was not made by a crawl
 _HTML: Final = {"content-type": "text/html; charset=utf-8"}
@@ -85,8 +86,8 @@ class Page:
         self._decoded = decoded
         self._limit = limit
         self._parsed = parsed
-        self._text: tuple[str, str] | None = None  # and its encoding
-        self._tree: LexborHTMLParser | None = None
+        self._text = None if parsed is None else parsed.text
+        self._xpath_tree: Any = None
         self._base: str | None = None
 
     @classmethod
@@ -114,6 +115,36 @@ class Page:
         response = Response(normal, status, "http/1.1", b"", head, Headers(head), body, None, time, None, time)
         return cls(response, depth=depth, referrer=referrer, payload=payload)
 
+    @classmethod
+    def from_warc(
+        cls,
+        record: bytes,
+        *,
+        original: bytes | None = None,
+        depth: int = 0,
+        referrer: str | None = None,
+        payload: Any = None,
+    ) -> "Page":
+        """Return the page of a WARC record, with its WARC header, of swath or any other program, compressed or not.
+
+        A revisit record has no body: `original` is the record that it refers to.
+        """
+        found = parse_response(record)
+        if found.is_revisit:
+            if original is None:
+                raise UsageError("a revisit record has no body: pass original=, the record that it refers to")
+            found = found._replace(body=parse_response(original).body)
+        url, status, time = normalise(found.url), found.status, found.time
+        if url is None or status is None or time is None:
+            raise UsageError(
+                f"the WARC record has the URL {found.url!r:.200} and the date "
+                f"{found.fields.get('warc-date')!r:.80}: it needs an http or https URL, and a date"
+            )
+        response = Response(
+            url, status, "http/1.1", b"", found.head, found.headers, found.body, None, time, None, time
+        )  # fmt: skip
+        return cls(response, depth=depth, referrer=referrer, payload=payload)
+
     @property
     def fetched_at(self) -> datetime:
         """When the request was sent, in UTC."""
@@ -129,7 +160,7 @@ class Page:
     @property
     def text(self) -> str:
         """The body as text, in the encoding that a browser would use."""
-        return self._decode_text()[0]
+        return self._decode_text().text
 
     def json(self) -> Any:
         """Parse the body as JSON."""
@@ -145,21 +176,35 @@ class Page:
 
         The first call builds the tree. Raise PageTooComplex if the page is too large or nested too deep for one.
         """
-        return Selection(find_nodes(self._parse_tree(), selector), selector, self.resolve)
+        return Selection(find_nodes(require_tree(self._decode_text()), selector), selector, self._resolve_all)
+
+    def xpath(self, expression: str) -> XPathSelection:
+        """Return what an XPath expression matches. This needs the extra `xpath`.
+
+        lxml parses the page a second time, so `css()` is faster. Raise PageTooComplex like `css()`.
+        """
+        if self._xpath_tree is None:
+            self._xpath_tree = parse_xpath_tree(self._decode_text())
+        return XPathSelection(find_parts(self._xpath_tree, expression), expression, self._resolve_all)
 
     def links(self) -> list[str]:
         """Return the URLs that a crawl without handlers would find on this page."""
-        return list(self._parse().links)
+        return list(self._parse(links=True).links or ())
 
     def follow(
-        self, links: str | Selection, *, to: Target = None, priority: int | None = None, payload: Any = None
+        self,
+        links: str | Selection | XPathSelection,
+        *,
+        to: Target = None,
+        priority: int | None = None,
+        payload: Any = None,
     ) -> Follow:
         """Return the links of all elements that match a CSS selector, for a handler to yield.
 
         Elements without an http or https URL are skipped. For URLs that are known, use `Follow(urls)`.
         """
         selected = self.css(links) if isinstance(links, str) else links
-        return Follow(tuple(selected.urls()), to=to, priority=priority, payload=payload)
+        return Follow(ResolvedLinks(selected.urls()), to=to, priority=priority, payload=payload)
 
     def retry(self, *, after: float, reason: str = "the handler asked for it") -> NoReturn:
         """Leave the handler, and fetch the page again `after` seconds from now. What it has yielded is discarded.
@@ -172,35 +217,38 @@ class Page:
 
     def resolve(self, link: str) -> str | None:
         """Return a link of this page as a normalised absolute URL; None if it is not an http or https URL."""
-        encoded = encode_query(link, self._decode_text()[1], limit=MAX_TEXT)
-        return normalise(encoded, None if has_scheme(link) else self._get_base())
+        return self._resolve_all([link])[0]
+
+    def _resolve_all(self, links: Sequence[str]) -> list[str | None]:
+        if not all(map(str.isascii, links)):
+            charset = self._decode_text().charset
+            links = [encode_query(link, charset, limit=MAX_TEXT) for link in links]
+        return normalise_all(links, self._get_base())
 
     # Everything is parsed on first use, and once. Not with functools.cached_property: before Python 3.12 it has one
     # lock for the pages of all threads.
 
-    def _decode_text(self) -> tuple[str, str]:
+    def _decode_text(self) -> PageText:
         if self._text is None:
             content_type = self._response.headers.get("content-type")
-            text, name, _ = decode_within(self.body, content_type, limit=max(self._limit, MIN_TEXT))
-            self._text = text, name
+            self._text, _ = decode_text(self.body, content_type, limit=self._limit)
         return self._text
-
-    def _parse_tree(self) -> LexborHTMLParser:
-        if self._tree is None:
-            self._tree = parse_tree(self.text)
-        return self._tree
 
     def _get_base(self) -> str:
         if self._base is None:
-            written = next((node.attributes.get("href") for node in find_nodes(self._parse_tree(), "base[href]")), None)
-            self._base = (normalise(written, self.url) if written else None) or self.url
+            self._base = self._parse().base or self.url
         return self._base
 
-    def _parse(self) -> ParsedPage:
-        if self._parsed is None:
+    def _parse(self, *, links: bool = False) -> ParsedPage:
+        parsed = self._parsed
+        if parsed is None or (links and parsed.links is None):
             decoded = DecodedBody(self.body)
-            self._parsed = parse_decoded_page(self.url, self._response, decoded, limit=self._limit, agent=AGENT)
-        return self._parsed
+            parsed = self._parsed = parse_decoded_page(
+                self.url, self._response, decoded, limit=self._limit, agent=AGENT, text=self._text, links=links,
+                keep_text=True,
+            )  # fmt: skip
+            self._text = self._text or parsed.text
+        return parsed
 
     def __repr__(self) -> str:
         return f"<Page {self.url} status={self.status}>"

@@ -5,13 +5,15 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from swath import UsageError
 from swath.crawl.handlers.errors import InvalidSelector
 from swath.crawl.handlers.selection import check_selector
+from swath.crawl.handlers.xpath import check_expression
 
-SELECTING = ("css", "follow")  # the methods of a page whose first argument is a selector
+# The methods of a page whose first argument is a selector.
+CHECKS: Final = {"css": check_selector, "follow": check_selector, "xpath": check_expression}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,11 @@ def make_handler(function: Callable[..., Any], *, links: str | None = None, vers
         inspect.signature(function).bind(None)
     except TypeError:
         raise UsageError(
-            f"{_locate(function)}{inspect.signature(function)} cannot be called with one argument: a handler "
-            "takes the page"
+            f"{_locate(function)}: its arguments are {inspect.signature(function)}, but a handler takes one, the page"
         ) from None
-    for line, selector in _list_selectors(function):
+    for line, method, selector in _list_selectors(function):
         try:
-            check_selector(selector)
+            CHECKS[method](selector)
         except InvalidSelector as error:
             raise InvalidSelector(f"{_locate(function, line)}: {error}") from None
     return Handler(name, function, links == "scope", version)
@@ -62,8 +63,8 @@ def _locate(function: Callable[..., Any], line: int = 0) -> str:
     return f"handler {getattr(function, '__name__', function)}{where}"
 
 
-def _list_selectors(function: Callable[..., Any]) -> Iterator[tuple[int, str]]:
-    """Yield the selectors that a function calls methods of its page with, and their lines.
+def _list_selectors(function: Callable[..., Any]) -> Iterator[tuple[int, str, str]]:
+    """Yield the lines, methods and selectors of the calls of a page's methods in a function.
 
     Selectors that are computed, or applied to other objects, are checked when they are used.
     """
@@ -75,8 +76,8 @@ def _list_selectors(function: Callable[..., Any]) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Attribute(value=value, attr=method), args=[ast.Constant(value=str(selector)), *_]):
-                if method in SELECTING and _find_root(value) == page:
-                    yield node.lineno - 1, selector
+                if method in CHECKS and _find_root(value) == page:
+                    yield node.lineno - 1, method, selector
 
 
 def _find_root(node: ast.expr) -> str | None:

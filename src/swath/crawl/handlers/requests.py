@@ -7,6 +7,12 @@ from typing import Any
 Target = Callable[..., Any] | str | None  # a handler or its name; None: chosen by the URL
 
 
+class ResolvedLinks(tuple[str, ...]):
+    """URLs that are absolute and normalised, so that they need not be resolved again."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Follow:
     """Links to follow. `Page.follow` makes one from a selector. Scope, depth, robots.txt and traps hold for each."""

@@ -1,7 +1,7 @@
 """Selection: the elements that a CSS selector matches, and their texts, attributes and URLs."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Never, overload
+from typing import Final, Generic, Never, Self, TypeVar, overload
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
@@ -9,107 +9,138 @@ from swath.crawl.handlers.errors import InvalidSelector, NoMatch
 
 URL_ATTRIBUTES: Final = ("href", "src", "action", "data-src")  # in the order in which `url()` looks for them
 
-Resolve = Callable[[str], str | None]  # returns the normalised absolute URL of a link on a page
+Part = TypeVar("Part")
+ResolveLinks = Callable[[Sequence[str]], list[str | None]]  # returns the normalised absolute URLs of links on a page
 
 
-class Selection(Sequence["Selection"]):
-    """Elements of a page, in document order. Each element of a selection is a selection with one element.
+class Matches(Generic[Part]):
+    """What an expression matches on a page, in document order.
 
-    `text()`, `attr()` and `url()` are about the first element and return None if there is none; the methods that begin
+    `text()`, `attr()` and `url()` are about the first match and return None if there is none; the methods that begin
     with `must_` raise `NoMatch` instead.
     """
 
-    __slots__ = ("_nodes", "_resolve", "_selector")
+    __slots__ = ("_expression", "_parts", "_resolve")
 
-    def __init__(self, nodes: Sequence[LexborNode], selector: str, resolve: Resolve) -> None:
-        self._nodes = nodes
-        self._selector = selector  # for messages
+    def __init__(self, parts: Sequence[Part], expression: str, resolve: ResolveLinks) -> None:
+        self._parts = parts
+        self._expression = expression  # for messages
         self._resolve = resolve
 
-    def css(self, selector: str) -> "Selection":
-        """Return the elements inside these elements that match a CSS selector."""
-        found: list[LexborNode] = []
-        for node in self._nodes:
-            found += [one for one in find_nodes(node, selector) if one.mem_id != node.mem_id]
-        if len(self._nodes) > 1:  # elements of a selection may be inside each other
-            found = list({node.mem_id: node for node in found}.values())
-        return Selection(found, f"{self._selector} {selector}", self._resolve)
+    # How to read one match.
 
-    @property
-    def tag(self) -> str | None:
-        """The name of the first element, in lowercase."""
-        return self._nodes[0].tag if self._nodes else None
+    def _read_text(self, part: Part) -> str:
+        raise NotImplementedError
 
-    @property
-    def html(self) -> str | None:
-        """The HTML of the first element."""
-        return self._nodes[0].html if self._nodes else None
+    def _read_attribute(self, part: Part, name: str) -> str | None:
+        raise NotImplementedError
+
+    def _read_link(self, part: Part) -> str | None:
+        raise NotImplementedError
 
     def text(self) -> str | None:
-        """Return the text of the first element, with single spaces between words."""
-        return _read_text(self._nodes[0]) if self._nodes else None
+        """Return the text of the first match, with single spaces between words."""
+        return self._read_text(self._parts[0]) if self._parts else None
 
     def must_text(self) -> str:
-        """Return the text of the first element. Raise NoMatch if there is no element, or if its text is empty."""
+        """Return the text of the first match. Raise NoMatch if there is no match, or if its text is empty."""
         text = self.text()
-        return text if text else self._fail("has no text" if self._nodes else "matches nothing")
+        return text if text else self._fail("has no text" if self._parts else "matches nothing")
 
     def texts(self) -> list[str]:
-        """Return the text of each element."""
-        return [_read_text(node) for node in self._nodes]
+        """Return the text of each match."""
+        return [self._read_text(part) for part in self._parts]
 
     def attr(self, name: str) -> str | None:
         """Return an attribute of the first element; None if it lacks the attribute, "" if that has no value."""
-        return _read_attribute(self._nodes[0], name) if self._nodes else None
+        return self._read_attribute(self._parts[0], name) if self._parts else None
 
     def must_attr(self, name: str) -> str:
         """Return an attribute of the first element. Raise NoMatch if there is no element with this attribute first."""
         value = self.attr(name)
         return (
-            self._fail(f"has no attribute {name!r}" if self._nodes else "matches nothing") if value is None else value
+            self._fail(f"has no attribute {name!r}" if self._parts else "matches nothing") if value is None else value
         )
 
     def attrs(self, name: str) -> list[str]:
         """Return an attribute of each element that has it."""
-        return [value for node in self._nodes if (value := _read_attribute(node, name)) is not None]
+        return [value for part in self._parts if (value := self._read_attribute(part, name)) is not None]
 
     def url(self) -> str | None:
-        """Return the absolute URL of the link, image or form that the first element is, normalised as in a crawl."""
-        return self._read_url(self._nodes[0]) if self._nodes else None
+        """Return the absolute URL of the link, image or form that the first match is, normalised as in a crawl."""
+        link = self._read_link(self._parts[0]) if self._parts else None
+        return None if link is None else self._resolve([link])[0]
 
     def must_url(self) -> str:
-        """Return the URL of the first element. Raise NoMatch if there is no element with an http or https URL."""
-        return self.url() or self._fail("has no http or https URL" if self._nodes else "matches nothing")
+        """Return the URL of the first match. Raise NoMatch if there is no match with an http or https URL."""
+        return self.url() or self._fail("has no http or https URL" if self._parts else "matches nothing")
 
     def urls(self) -> list[str]:
-        """Return the URL of each element that has one."""
-        return [url for node in self._nodes if (url := self._read_url(node)) is not None]
-
-    def _read_url(self, node: LexborNode) -> str | None:
-        attributes = node.attributes
-        written = next((value for name in URL_ATTRIBUTES if (value := attributes.get(name)) is not None), None)
-        return None if written is None else self._resolve(written)
+        """Return the URL of each match that has one."""
+        links = [link for part in self._parts if (link := self._read_link(part)) is not None]
+        return [url for url in self._resolve(links) if url is not None]
 
     def _fail(self, problem: str) -> Never:
-        raise NoMatch(f"the selector {self._selector!r} {problem}")
+        raise NoMatch(f"the selector {self._expression!r} {problem}")
 
-    def __iter__(self) -> Iterator["Selection"]:
-        for node in self._nodes:
-            yield Selection((node,), self._selector, self._resolve)
+    def _select(self, parts: Sequence[Part]) -> Self:
+        return type(self)(parts, self._expression, self._resolve)
+
+    def __iter__(self) -> Iterator[Self]:
+        for part in self._parts:
+            yield self._select((part,))
 
     def __len__(self) -> int:
-        return len(self._nodes)
+        return len(self._parts)
 
     @overload
-    def __getitem__(self, index: int, /) -> "Selection": ...
+    def __getitem__(self, index: int, /) -> Self: ...
     @overload
-    def __getitem__(self, index: slice, /) -> "Selection": ...
-    def __getitem__(self, index: int | slice, /) -> "Selection":
-        nodes = self._nodes[index] if isinstance(index, slice) else (self._nodes[index],)
-        return Selection(nodes, self._selector, self._resolve)
+    def __getitem__(self, index: slice, /) -> Self: ...
+    def __getitem__(self, index: int | slice, /) -> Self:
+        return self._select(self._parts[index] if isinstance(index, slice) else (self._parts[index],))
+
+
+class Selection(Matches[LexborNode], Sequence["Selection"]):
+    """The elements that a CSS selector matches. Each element of a selection is a selection with one element."""
+
+    __slots__ = ()
+
+    def css(self, selector: str) -> "Selection":
+        """Return the elements inside these elements that match a CSS selector."""
+        found: list[LexborNode] = []
+        for node in self._parts:
+            found += [one for one in find_nodes(node, selector) if one.mem_id != node.mem_id]
+        if len(self._parts) > 1:  # elements of a selection may be inside each other
+            found = list({node.mem_id: node for node in found}.values())
+        return Selection(found, f"{self._expression} {selector}", self._resolve)
+
+    @property
+    def tag(self) -> str | None:
+        """The name of the first element, in lowercase."""
+        return self._parts[0].tag if self._parts else None
+
+    @property
+    def html(self) -> str | None:
+        """The HTML of the first element."""
+        return self._parts[0].html if self._parts else None
+
+    def _read_text(self, part: LexborNode) -> str:
+        return " ".join(part.text().split())
+
+    def _read_attribute(self, part: LexborNode, name: str) -> str | None:
+        attributes = part.attributes
+        return (attributes[name] or "") if name in attributes else None
+
+    def _read_link(self, part: LexborNode) -> str | None:
+        attributes = part.attributes
+        for name in URL_ATTRIBUTES:
+            if (value := attributes.get(name)) is not None:
+                return value
+        return None
 
     def __repr__(self) -> str:
-        return f"<Selection {self._selector!r}: {len(self._nodes)} elements>"
+        return f"<Selection {self._expression!r}: {len(self._parts)} elements>"
 
 
 def find_nodes(root: LexborHTMLParser | LexborNode, selector: str) -> list[LexborNode]:
@@ -130,14 +161,5 @@ def _describe_mistake(selector: str) -> str:
     if "::text" in selector or "::attr" in selector:
         hint = ". Use text() or attr(name) instead of ::text and ::attr(name)"
     elif selector.startswith(("//", "./")):
-        hint = ". It looks like XPath"
+        hint = ". It looks like XPath: use page.xpath()"
     return f"{selector!r} is not a valid CSS selector{hint}"
-
-
-def _read_text(node: LexborNode) -> str:
-    return " ".join(node.text().split())
-
-
-def _read_attribute(node: LexborNode, name: str) -> str | None:
-    attributes = node.attributes
-    return (attributes[name] or "") if name in attributes else None

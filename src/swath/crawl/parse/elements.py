@@ -12,13 +12,14 @@ from typing import NamedTuple
 from selectolax.lexbor import LexborHTMLParser
 
 from swath.crawl.parse.markup import ATTRIBUTE, MARKUP, RAW_TEXT, find_raw_end
-from swath.crawl.parse.tree_limits import is_safe_for_tree
+from swath.crawl.parse.page_text import PageText
 
 MAX_TITLE_TEXT = 8_000  # characters before character references are decoded
 MAX_ATTRIBUTES = 100
 MAX_ATTRIBUTE_TEXT = 1_000_000  # characters of a tag that are searched for attributes
 
 SELECTOR = "a,area,link,base,meta,frame,iframe,title"
+HEAD_SELECTOR = "link,base,meta,title"  # what a page without links is about
 NAMES = frozenset(SELECTOR.split(","))
 MAX_NAME = max(map(len, (*NAMES, *RAW_TEXT)))
 
@@ -31,14 +32,15 @@ class Element(NamedTuple):
     text: str = ""
 
 
-def find_elements(text: str) -> Iterator[Element]:
-    """Yield the elements in `SELECTOR` in document order."""
-    return _parse_tree(text) if is_safe_for_tree(text) else scan_elements(text)
+def find_elements(page: PageText, *, links: bool = True) -> Iterator[Element]:
+    """Yield the elements in `SELECTOR` in document order. Without `links`, those of `HEAD_SELECTOR` suffice."""
+    tree = page.get_tree()
+    return scan_elements(page.text) if tree is None else _search_tree(tree, SELECTOR if links else HEAD_SELECTOR)
 
 
-def _parse_tree(text: str) -> Iterator[Element]:
+def _search_tree(tree: LexborHTMLParser, selector: str) -> Iterator[Element]:
     new = tuple.__new__
-    for node in LexborHTMLParser(text).css(SELECTOR):
+    for node in tree.css(selector):
         name = node.tag or ""
         if name == "title":
             parent = node.parent

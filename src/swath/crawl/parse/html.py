@@ -7,6 +7,7 @@ from swath.crawl.parse.charset import encode_query
 from swath.crawl.parse.directives import NO_DIRECTIVES, Directives, parse_directives
 from swath.crawl.parse.document import Link, ParsedDocument, clean_title
 from swath.crawl.parse.elements import find_elements
+from swath.crawl.parse.page_text import PageText
 from swath.crawl.urls.normalise import MAX_TEXT, normalise, normalise_all
 
 MAX_LINKS = 2_000
@@ -24,16 +25,16 @@ _REFRESH = re.compile(
 )
 
 
-def parse_html(text: str, url: str, *, agent: str = AGENT, charset: str = "utf-8") -> ParsedDocument:
+def parse_html(page: PageText, url: str, *, agent: str = AGENT, links: bool = True) -> ParsedDocument:
     """Parse a page at a normalised URL. Links are in document order, without duplicates. A link is `nofollow` only if
-    all of its occurrences are. `charset` is the encoding that the page was decoded from."""
+    all of its occurrences are. Without `links`, most are not looked for."""
     title = ""
     base: str | None = None
     canonical: str | None = None
     directives = NO_DIRECTIVES
     hrefs: dict[str, tuple[str, bool]] = {}
     cut = False
-    for name, attributes, inside in find_elements(text):
+    for name, attributes, inside in find_elements(page, links=links):
         kind, href = (name, attributes.get("href")) if name == "a" else _find_link(name, attributes)
         # A fragment of the same page is not a link.
         if kind and href and href[0] != "#" and len(href) <= MAX_TEXT:
@@ -57,24 +58,24 @@ def parse_html(text: str, url: str, *, agent: str = AGENT, charset: str = "utf-8
             base = attributes.get("href")
     # The base applies to the whole page, wherever the element is.
     base_url = normalise(base, url) or url if base else url
-    links: dict[str, Link] = {}
+    found: dict[str, Link] = {}
     new = tuple.__new__  # faster than Link(…)
-    targets = normalise_all((encode_query(href, charset, limit=MAX_TEXT) for href in hrefs), base_url)
+    targets = normalise_all((encode_query(href, page.charset, limit=MAX_TEXT) for href in hrefs), base_url)
     for target, (kind, nofollow) in zip(targets, hrefs.values(), strict=True):
         if target is None:
             continue
-        if target not in links:
-            if len(links) >= MAX_LINKS:
+        if target not in found:
+            if len(found) >= MAX_LINKS:
                 cut = True
                 break
-            links[target] = new(Link, (target, kind, nofollow))
-        elif links[target].nofollow and not nofollow:
-            links[target] = links[target]._replace(nofollow=False)
+            found[target] = new(Link, (target, kind, nofollow))
+        elif found[target].nofollow and not nofollow:
+            found[target] = found[target]._replace(nofollow=False)
     return ParsedDocument(
         title=title,
-        links=tuple(links.values()),
+        links=tuple(found.values()),
         base=base_url,
-        canonical=normalise(encode_query(canonical, charset, limit=MAX_TEXT), base_url) if canonical else None,
+        canonical=normalise(encode_query(canonical, page.charset, limit=MAX_TEXT), base_url) if canonical else None,
         directives=directives,
         truncated=cut,
     )
