@@ -31,16 +31,17 @@ from swath.core.inspection import (
     build_claim_info,
     build_dead_item,
     build_done_item,
-    build_done_row,
+    build_found_row,
     build_item,
     build_lane_info,
     build_pending_item,
     format_cursor,
     parse_cursor,
 )
-from swath.core.item import UNCHANGED, Item, Unchanged
+from swath.core.item import UNCHANGED, Dead, Done, Item, Unchanged
 from swath.core.key_check import KeyCheckReport, check_keys
 from swath.core.lane import hash_key, locate_lane
+from swath.core.repair import repair
 from swath.core.session import Session
 from swath.core.status import (
     Explanation,
@@ -64,6 +65,7 @@ from swath.core.store import (
     ItemRow,
     LaneChange,
     LaneRow,
+    OutputMove,
     Store,
 )
 from swath.core.validation import (
@@ -406,6 +408,20 @@ class Frontier:
         await self._audit("reopen_dead", lane=lane, items=reopened, detail=_list_given({"reason": reason}))
         return reopened
 
+    async def repair(self, outcomes: Iterable[Done | Dead], *, outputs: Sequence[OutputMove] = ()) -> None:
+        """Settle dead items again, without a claim: what failed was done another way, and nothing is started.
+
+        Pass outcomes of the `item` of dead items, such as `dead.item.done(result=…, discovered=…)`, or
+        `dead.item.dead(reason=…)` if it failed again. The outcomes of each partition commit together with all that
+        belongs to them (INV-5), and with `outputs` if all are of one partition. The items keep their positions. Pauses
+        and limits of lanes do not apply, and no visit is counted.
+
+        If one of the items is not dead any more, because another process has re-opened or repaired it, this raises
+        InvalidOutcome and changes nothing in its partition. After StoreUnavailable it is not known whether the
+        outcomes took effect: those that did are not dead any more, or have their new reason.
+        """
+        await repair(self._session, outcomes, outputs)
+
     async def reopen_done(
         self,
         keys: str | Iterable[str] | None = None,
@@ -457,7 +473,7 @@ class Frontier:
 
     async def _find_done(self, keys: Sequence[str], lane: str | None) -> AsyncIterator[Sequence[ItemRow]]:
         for key in keys:
-            yield [build_done_row(found) for found in await self._find(key, lane) if found.state == "done"]
+            yield [build_found_row(found) for found in await self._find(key, lane) if found.state == "done"]
 
     async def _reopen_all_dead(self, lane: str | None, reason: str | None) -> int:
         reopened = 0
@@ -635,11 +651,19 @@ class Frontier:
             for row in page:
                 yield build_claim_info(row, now)
 
-    async def dead(self, *, lane: str | None = None) -> AsyncIterator[DeadItem]:
-        """Iterate over all dead items, or those of a lane, page by page."""
-        async for page in list_items(self._store, "dead", lane=self._locate(lane)):
-            for row in page:
-                yield build_dead_item(row)
+    async def dead(
+        self, keys: str | Iterable[str] | None = None, *, lane: str | None = None
+    ) -> AsyncIterator[DeadItem]:
+        """Iterate over dead items, page by page: all, those with some keys, those of a lane, or both."""
+        if keys is None:
+            async for page in list_items(self._store, "dead", lane=self._locate(lane)):
+                for row in page:
+                    yield build_dead_item(row)
+            return
+        for key in _list_keys(keys):
+            for found in await self._find(key, lane):
+                if found.state == "dead":
+                    yield build_dead_item(build_found_row(found))
 
     async def results(self, *, lane: str | None = None, result_key: str | None = None) -> AsyncIterator[DoneItem]:
         """Iterate over the done items that have a result: what their handlers returned.

@@ -127,6 +127,20 @@ MUTATIONS: Sequence[Mutation] = [
         "postgres",
     ),
     Mutation(
+        "INV-6: what was repaired counts as dead below the checkpoint",
+        f"{POSTGRES}/settle.sql",
+        "s.checkpoint_dead := s.checkpoint_dead - _sum.below;\n    RETURN s;",
+        "RETURN s;",
+        "postgres",
+    ),
+    Mutation(
+        "INV-5: a repair settles the items that are dead, and leaves out the others",
+        f"{POSTGRES}/settle.sql",
+        "    IF cardinality(_rows) <> cardinality(_positions) THEN\n",
+        "    IF cardinality(_rows) = 0 THEN\n",
+        "postgres",
+    ),
+    Mutation(
         "INV-6: the checkpoint waits for what was dropped",
         f"{POSTGRES}/admin.sql",
         "    IF _sum.advances THEN\n",
@@ -340,6 +354,20 @@ MUTATIONS: Sequence[Mutation] = [
         f"{SQLITE}/claim.py",
         '        self._connection.executemany(self._sql["renumber_seen"], renumbered)\n',
         "",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-6: what was repaired counts as dead below the checkpoint",
+        f"{SQLITE}/settle.py",
+        "partition.checkpoint_dead -= sum(move.position <= partition.checkpoint for move in done)",
+        "pass",
+        "sqlite",
+    ),
+    Mutation(
+        "INV-5: a repair settles the items that are dead, and leaves out the others",
+        f"{SQLITE}/settle.py",
+        "    if len(set(found)) != len(settlement.moves):\n",
+        "    if not found:\n",
         "sqlite",
     ),
     Mutation(

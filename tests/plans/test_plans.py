@@ -20,7 +20,7 @@ from swath.conformance.trial import Batch, Trial, dead, done, release, retry
 from swath.core.clock import SECOND
 from swath.core.item import Item
 from swath.core.lane import hash_key, locate_lane
-from swath.core.store import EncodedItem, Move, Settings
+from swath.core.store import EncodedItem, Move, Settings, Settlement
 from tests.plans.meter import SMALL, Cost, Metered
 from tests.postgres.site import Site
 
@@ -239,6 +239,28 @@ async def test_a_drop_looks_at_no_more_than_its_items(loaded: tuple[Loaded, Load
         less, more = await cost(little), await cost(large)
         looked_at_little(more, "drop")
         grew_little(less, more, "drop")
+
+
+async def test_a_repair_looks_at_no_more_than_its_items(loaded: tuple[Loaded, Loaded]) -> None:
+    """Dead items among many done ones, with discovered items for both partitions."""
+
+    async def cost(worker: Worker) -> Cost:
+        total = Cost()
+        for round_number in range(ROUNDS):
+            batch = await worker.trial.claim(BATCH, order=[1])
+            await batch.settle(*map(dead, batch.items), partition=1)
+            moves = [done(item) if n % 2 else dead(item, reason="again") for n, item in enumerate(batch.items)]
+            found = [worker.trial.item(f"repaired {item.key} {round_number}") for item in batch.items]
+            worker.meter.take()
+            await worker.trial.store.repair(Settlement(1, 0, moves, found))
+            total += worker.meter.take()
+        return total
+
+    modes = ("auto", "force_custom_plan", "force_generic_plan")
+    for little, large in [(await loaded[0].worker(mode), await loaded[1].worker(mode)) for mode in modes]:
+        less, more = await cost(little), await cost(large)
+        looked_at_little(more, "repair")
+        grew_little(less, more, "repair")
 
 
 async def test_the_items_of_a_lane_are_read_by_its_index(loaded: tuple[Loaded, Loaded]) -> None:

@@ -189,6 +189,21 @@ class Ledger:
         for move in settlement.moves:
             name = claim.names.pop((settlement.partition, move.position))
             self._settle(name, move, reply.now)
+        self._commit_rest(settlement, reply)
+
+    def repaired(self, names: Mapping[int, Name], settlement: Settlement, reply: SettleReply) -> None:
+        """Dead items are settled without a start. `names` has the dead items of the partition, by position."""
+        assert reply.checkpoint == self.checkpoints.get(settlement.partition, 0), "INV-6"
+        for move in settlement.moves:
+            entry = self.entries[names[move.position]]
+            assert entry.state == "dead", f"{names[move.position]} was {entry} and is repaired"
+            if move.kind is MoveKind.DONE:
+                entry.state, entry.attempts, entry.losses = "done", 0, 0
+            else:
+                entry.attempts += 1
+        self._commit_rest(settlement, reply)
+
+    def _commit_rest(self, settlement: Settlement, reply: SettleReply) -> None:
         near = [item for item in settlement.discovered if item.partition == settlement.partition]
         fresh = len({(item.lane, item.key) for item in settlement.discovered} - self.entries.keys())
         assert reply.discovered <= fresh + sum(entry.in_inbox for entry in self.entries.values())

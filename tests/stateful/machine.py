@@ -225,6 +225,43 @@ class FrontierMachine(Player):
         count = self.must(lambda store: store.drop([*places, *places, (0, 10**9)], result))
         self.ledger.dropped([name for name, found in picked if found.state in ("ready", "delayed")], count)
 
+    @precondition(lambda self: any(entry.state == "dead" for entry in self.ledger.entries.values()))
+    @rule(which=some, first=some, discovered=st.lists(a_number, max_size=3))
+    def repair(self, which: int, first: int, discovered: list[int]) -> None:
+        """Dead items are settled without a claim. If one of those named is not dead, nothing is."""
+        self.step()
+        before = self.look()
+        dead = {name: found for name, found in before.found.items() if found.state == "dead"}
+        partition = self._one_of([found.partition for found in dead.values()], which)
+        places = {name: found.position or 0 for name, found in dead.items() if found.partition == partition}
+        moves = [
+            Move(place, MoveKind.DONE, result=f"[{n}]")
+            if (n + first) % 3
+            else Move(place, MoveKind.DEAD, reason=f"repair {n}")
+            for n, place in enumerate(list(places.values())[: 1 + first])
+        ]
+        length = self.ledger.outputs.get(FILE, 0)
+        settlement = Settlement(
+            partition,
+            0,
+            moves,
+            [self.universe[n] for n in discovered],
+            [OutputMove(FILE, length, length + 10)],
+            [Fact(FACTS[0], f'"repair {self.steps}"')],
+            {"repairs": len(moves)},
+            {next(iter(places))[0]: {"repairs": 1}},
+        )
+        for found in before.found.values():
+            if found.partition == partition and found.state != "dead" and found.position is not None:
+                wrong = settlement._replace(moves=[*moves, Move(found.position, MoveKind.DONE)])
+                self.refused(lambda store, wrong=wrong: store.repair(wrong), InvalidOutcome)  # type: ignore[misc]
+                break
+        wrong = settlement._replace(outputs=[OutputMove(FILE, length + 1, length + 10)])
+        self.refused(lambda store: store.repair(wrong), OutputConflict)
+        assert self.look() == before, "INV-5: something has changed"
+        reply = self.must(lambda store: store.repair(settlement))
+        self.ledger.repaired({place: name for name, place in places.items()}, settlement, reply)
+
     @rule(partition=some)
     def empty_inbox(self, partition: int) -> None:
         self.step()

@@ -39,6 +39,7 @@ from swath.core.store import (
     DELAYED_DRAIN,
     LOST_WORKER,
     MAX_EXAMINED,
+    NOT_DEAD,
     PARTITIONS_PER_CLAIM,
     AuditChange,
     AuditRow,
@@ -408,6 +409,10 @@ class MemoryStore:
         for row, move in zip(rows, settlement.moves, strict=True):
             self._settle_row(partition, row, move, now)
         self._requeue((row.lane for row in rows), now)
+        return self._commit_rest(partition, settlement, now)
+
+    def _commit_rest(self, partition: _Partition, settlement: Settlement, now: int) -> SettleReply:
+        """Commit what a settlement has besides its moves."""
         discovered = 0
         for number in sorted({item.partition for item in settlement.discovered}):
             other = self._partitions[number]
@@ -566,6 +571,25 @@ class MemoryStore:
             reopened += len(closed)
         self._wake()
         return reopened
+
+    async def repair(self, settlement: Settlement) -> SettleReply:
+        partition = self._partitions[settlement.partition]
+        named = {move.position: partition.rows.get(move.position) for move in settlement.moves}
+        rows = {position: row for position, row in named.items() if row is not None and row.state == "dead"}
+        if len(rows) != len(settlement.moves):
+            raise InvalidOutcome(NOT_DEAD.format(dead=len(rows), named=len(settlement.moves)))
+        for output in settlement.outputs:
+            self._check_output(output)
+        now = partition.tick(self._clock.now())
+        for move in settlement.moves:
+            row = rows[move.position]
+            row.settled_at = now
+            if move.kind is MoveKind.DONE:
+                row.state, row.result, row.attempts, row.losses = "done", move.result, 0, 0
+                row.reason = row.error = None
+            else:
+                row.attempts, row.reason, row.error = row.attempts + 1, move.reason, move.error
+        return self._commit_rest(partition, settlement, now)
 
     async def drop(self, places: Sequence[tuple[int, int]], result: str | None) -> int:
         dropped = 0

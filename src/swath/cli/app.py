@@ -23,6 +23,7 @@ COMMANDS = (
     "extract",
     "export",
     "show",
+    "shell",
     "status",
     "add",
     "explain",

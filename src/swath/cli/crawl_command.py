@@ -18,7 +18,7 @@ from swath.cli.exit_codes import ExitCode
 from swath.cli.failed_seeds import FailedSeeds
 from swath.cli.formatting import pluralize
 from swath.cli.interrupts import SignalAnswer, cancel_on_stop
-from swath.cli.item_export import ExportedItems, export_items, prepare_item_file
+from swath.cli.item_export import ExportedItems, export_items, prepare_item_file, read_export
 from swath.cli.seed_input import SeedProgress, read_all_seeds
 from swath.cli.terminal import is_terminal, open_live_display, print_error, print_json_line, print_line
 from swath.crawl import fd_limit, seeds
@@ -199,8 +199,9 @@ class CrawlCommand:
                 await asyncio.to_thread(index.write_index, settings.directory, await frontier.outputs())
         exported: Sequence[ExportedItems] = ()
         if settings.items is not None:
-            directories = [(settings.directory, await frontier.outputs())]
-            exported = await asyncio.to_thread(export_items, directories, Path(settings.items))
+            committed, columns = await read_export(settings, frontier)
+            directories = [(settings.directory, committed)]
+            exported = await asyncio.to_thread(export_items, directories, Path(settings.items), columns=columns)
         stats = fleet.stats()
         result = await describe_end(frontier, settings, status, stopped_by=stopped_by, total_pages=total_pages)
         next_steps = list(list_next_steps(settings, status, result, total_pages=total_pages))

@@ -22,8 +22,8 @@ FORMATS = ("jsonl", "csv", "parquet", "cdxj")
 FIELDS = {
     "url": str, "status": int, "time": float, "kind": str, "depth": int, "referrer": str, "redirect": str, "type": str,
     "size": int, "digest": str, "duplicate_of": str, "title": str, "canonical": str, "noindex": bool, "truncated": str,
-    "decode_error": str, "handler": str, "handler_error": str, "failed": str, "attempts": int, "fallback": str,
-    "error": str, "excluded": str, "rule": str, "file": str, "offset": int, "length": int,
+    "decode_error": str, "handler": str, "handler_error": str, "repaired": float, "failed": str, "attempts": int,
+    "fallback": str, "error": str, "excluded": str, "rule": str, "file": str, "offset": int, "length": int,
 }  # fmt: skip
 ROW_GROUP = 50_000  # rows
 # Spreadsheets take a text that begins with one of these for a formula (https://owasp.org/www-community/attacks/CSV_Injection).
@@ -92,6 +92,9 @@ def export(
     items: Annotated[
         bool, typer.Option("--items", help="The items of handlers instead of the pages; each kind has a file")
     ] = False,
+    latest: Annotated[
+        bool, typer.Option("--latest", help="With --items: only items of the last visit of each page")
+    ] = False,
     raw_csv: Annotated[
         bool, typer.Option("--raw-csv", help="Do not protect spreadsheets from texts that begin like a formula")
     ] = False,
@@ -104,13 +107,15 @@ def export(
     Examples:
         swath export pages.csv
         swath export pages.parquet --out crawl
-        swath export --items books.parquet --out here --out there
+        swath export --items books.parquet --latest --out here --out there
     """
     selection = Selection(all_lines, failed, excluded)
     if items:
-        run_command(store, _export_items(out or ["crawl"], store, file, format, selection, raw_csv=raw_csv))
+        run_command(
+            store, _export_items(out or ["crawl"], store, file, format, selection, raw_csv=raw_csv, latest=latest)
+        )
     else:
-        run_command(store, _export(out or ["crawl"], store, file, format, selection, raw_csv=raw_csv))
+        run_command(store, _export(out or ["crawl"], store, file, format, selection, raw_csv=raw_csv, latest=latest))
 
 
 def _choose_format(asked: str | None, file: str | None, selection: Selection, *, raw_csv: bool) -> str:
@@ -127,29 +132,48 @@ def _choose_format(asked: str | None, file: str | None, selection: Selection, *,
 
 
 async def _export_items(
-    outs: list[str], store: str | None, file: str | None, asked: str | None, selection: Selection, *, raw_csv: bool
+    outs: list[str],
+    store: str | None,
+    file: str | None,
+    asked: str | None,
+    selection: Selection,
+    *,
+    raw_csv: bool,
+    latest: bool = False,
 ) -> None:
     if file is None or asked is not None or raw_csv or any(selection):
         raise UsageError("--items writes a file whose name ends in .jsonl, .csv or .parquet, without other options")
     try:
-        from swath.cli.item_export import export_items, prepare_item_file
+        from swath.cli.item_export import export_items, prepare_item_file, read_export
         from swath.crawl.settings import check_item_file
     except ImportError as error:
         raise MissingExtra("`swath export` needs more packages: pip install 'swath[crawl]'") from error
     check_item_file(file)
     prepare_item_file(Path(file))
     directories = []
+    columns: dict[str, Mapping[str, str]] = {}
     for out in dict.fromkeys(outs):
         settings = locate_crawl(out, check_optional_store(store))
         async with swath.open(settings.store_url, create=False) as frontier:
-            directories.append((settings.directory, await frontier.outputs()))
-    for one in await asyncio.to_thread(export_items, directories, Path(file)):
+            committed, found = await read_export(settings, frontier)
+            directories.append((settings.directory, committed))
+            columns |= found
+    for one in await asyncio.to_thread(export_items, directories, Path(file), columns=columns, latest=latest):
         print_line(f"{one.path}\t{one.items}", keep="\t")
 
 
 async def _export(
-    outs: list[str], store: str | None, file: str | None, asked: str | None, selection: Selection, *, raw_csv: bool
+    outs: list[str],
+    store: str | None,
+    file: str | None,
+    asked: str | None,
+    selection: Selection,
+    *,
+    raw_csv: bool,
+    latest: bool = False,
 ) -> None:
+    if latest:
+        raise UsageError("--latest is for --items: of a page, only the last record is exported anyway")
     form = _choose_format(asked, file, selection, raw_csv=raw_csv)
     if len(outs) > 1:
         raise UsageError("pages are exported from one directory: give one --out, or --items")

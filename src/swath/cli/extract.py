@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from swath import MissingExtra
+from swath import MissingExtra, UsageError
 from swath.cli.command import check_optional_store, run_command
 
 
@@ -43,7 +43,9 @@ def extract(
             help="File for the items: .jsonl, .csv or .parquet",
         ),
     ] = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Only pages whose handler failed in the crawl")] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Repair the pages whose handler failed: settle them, with their items")
+    ] = False,
     handler: Annotated[
         str | None, typer.Option("--handler", metavar="NAME", help="Only pages with this handler now")
     ] = None,
@@ -51,12 +53,14 @@ def extract(
 ) -> None:
     """Run handlers over the archive of a crawl, without a network: after a fix, or for more fields.
 
-    Links that the handlers yield are not followed, and the frontier stays as it is. Works while the crawl runs. Exits
-    with 1 if a handler failed for some page.
+    The crawl stays as it is, and links are not followed. With --failed, the crawl is repaired: pages whose handler
+    failed are settled, their items are added to those of the crawl, and the next crawl fetches what they link to.
+    --items then writes all items of the crawl. Works while the crawl runs. Exits with 1 if a handler failed for some
+    page.
 
     Examples:
         swath extract --run books:crawler --items books.jsonl
-        swath extract --run books:crawler --failed --items repaired.jsonl
+        swath extract --run books:crawler --failed
         swath extract --out news --select title=h1 --items titles.csv
     """
     run_command(store, _extract(out, store, run, select or [], items, failed, handler, all_visits))
@@ -74,10 +78,15 @@ async def _extract(
 ) -> int:
     try:
         from swath.cli.extract_command import ExtractCommand
+        from swath.cli.repair_command import RepairCommand
     except ImportError as error:
         raise MissingExtra("`swath extract` needs more packages: pip install 'swath[crawl]'") from error
+    store = check_optional_store(store)
+    if failed:
+        if all_visits:
+            raise UsageError("--failed repairs the last visit of each page: leave out --all")
+        return await RepairCommand(out, store, run=run, select=select, items=items, handler=handler).run()
     command = ExtractCommand(
-        out, check_optional_store(store), run=run, select=select, items=items, failed=failed, handler=handler,
-        all_visits=all_visits,
+        out, store, run=run, select=select, items=items, handler=handler, all_visits=all_visits
     )  # fmt: skip
     return await command.run()

@@ -21,8 +21,9 @@ from swath.crawl.archive.last_lines import LastLines
 from swath.crawl.archive.output import check_kinds
 from swath.crawl.archive.record import ItemLine
 from swath.crawl.handlers.code import CrawlCode, load_settings_code
+from swath.crawl.handlers.columns import describe_columns
 from swath.crawl.handlers.extractor import PageExtractor
-from swath.crawl.handlers.replay import ReadPages, Replay
+from swath.crawl.handlers.replay import ReadPages, Replay, WantsPage
 from swath.crawl.page_processor import MAX_EXPANSION
 from swath.crawl.settings import check_item_file
 from swath.crawl.settings_file import locate_crawl, resolve_settings
@@ -39,7 +40,6 @@ class ExtractCommand:
         run: str | None,
         select: Sequence[str],
         items: str | None,
-        failed: bool,
         handler: str | None,
         all_visits: bool,
     ) -> None:
@@ -47,19 +47,14 @@ class ExtractCommand:
             check_item_file(items)
             prepare_item_file(Path(items))
         self._settings = locate_crawl(out, store)
-        self._code = _load_code(out, run, select)
+        self._code = load_code(out, run, select)
+        check_handler(self._code, handler)
         self._file = None if items is None else Path(items)
-        self._failed = failed
         self._handler = handler
         self._all = all_visits
         self._pages = 0
         self._kinds: Counter[str] = Counter()  # items by kind
         self._failures = 0
-        handlers = self._code.crawler.handlers
-        if handler is not None and handler not in handlers:
-            near = difflib.get_close_matches(handler, handlers, n=1)
-            meant = f"did you mean {near[0]}?" if near else f"it has {', '.join(handlers)}"
-            raise UsageError(f"--handler {handler}: {self._code.name} has no such handler; {meant}")
 
     async def run(self) -> int:
         directory = self._settings.directory
@@ -75,13 +70,15 @@ class ExtractCommand:
                 folder = Path(stack.enter_context(TemporaryDirectory(prefix="extract-", dir=self._file.parent)))
                 with closing(_KindFiles(folder)) as files:
                     await self._replay(replay, committed, files)
-                await asyncio.to_thread(write_items, files.list_sources(), self._file)
+                classes = self._code.crawler.classes.items()
+                columns = {kind: describe_columns(found) for kind, found in classes}
+                await asyncio.to_thread(write_items, files.list_sources(), self._file, columns=columns)
         self._print_summary(replay)
         return ExitCode.NEGATIVE if self._failures else ExitCode.OK
 
     async def _replay(self, replay: Replay, committed: Mapping[str, int], writer: "_Printer | _KindFiles") -> None:
         read = await asyncio.to_thread(self._make_reader, committed)
-        async for page, extraction in replay.run(read, wanted=self._is_wanted):
+        async for page, extraction, _ in replay.run(read, wanted=choose_pages(self._code, self._handler)):
             self._pages += 1
             if extraction.failure is not None:
                 self._failures += 1
@@ -95,18 +92,10 @@ class ExtractCommand:
     def _make_reader(self, committed: Mapping[str, int]) -> ReadPages:
         """Return a function that reads the lines of all pages, or of the last visits."""
         read = partial(index.read_pages, self._settings.directory, committed)
-        if self._all:
-            return read
+        if self._all:  # the line of a repair is about a visit that has a line already
+            return lambda: (page for page in read() if "repaired" not in page)
         last = LastLines.find(read(), directory=self._settings.directory)
         return lambda: last.select(read())
-
-    def _is_wanted(self, page: Mapping[str, Any]) -> bool:
-        if self._failed and "handler_error" not in page:
-            return False
-        if self._handler is None:
-            return True
-        found = self._code.crawler.choose(page["url"], status=page.get("status", 0), to=page.get("to"))
-        return found is not None and found.name == self._handler
 
     def _print_summary(self, replay: Replay) -> None:
         rows = [("pages", f"{self._pages:,}"), ("items", f"{self._kinds.total():,}")]
@@ -124,7 +113,7 @@ class ExtractCommand:
             print_facts("", rows)
 
 
-def _load_code(out: str, run: str | None, select: Sequence[str]) -> CrawlCode:
+def load_code(out: str, run: str | None, select: Sequence[str]) -> CrawlCode:
     given: dict[str, Any] = {"out": out}
     if run is not None:
         given |= {"run": run, "select": tuple(select)}
@@ -134,6 +123,27 @@ def _load_code(out: str, run: str | None, select: Sequence[str]) -> CrawlCode:
     if code is None:
         raise UsageError("give the code to run, with --run module:name or --select name=selector")
     return code
+
+
+def check_handler(code: CrawlCode, handler: str | None) -> None:
+    """Raise UsageError if --handler names a handler that the code lacks."""
+    handlers = code.crawler.handlers
+    if handler is not None and handler not in handlers:
+        near = difflib.get_close_matches(handler, handlers, n=1)
+        meant = f"did you mean {near[0]}?" if near else f"it has {', '.join(handlers)}"
+        raise UsageError(f"--handler {handler}: {code.name} has no such handler; {meant}")
+
+
+def choose_pages(code: CrawlCode, handler: str | None) -> WantsPage:
+    """Return a function that says of the line of a page whether it has this handler now; None: any."""
+
+    def wants(page: Mapping[str, Any]) -> bool:
+        if handler is None:
+            return True
+        found = code.crawler.choose(page["url"], status=page.get("status", 0), to=page.get("to"))
+        return found is not None and found.name == handler
+
+    return wants
 
 
 class _Printer:

@@ -8,16 +8,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from swath import MissingExtra, UsageError
+from swath import Frontier, MissingExtra, UsageError
 from swath.cli.export import ROW_GROUP, escape_formula
+from swath.crawl.archive import index
 from swath.crawl.archive.item_files import list_kinds, read_item_lines
+from swath.crawl.archive.latest_items import select_latest
+from swath.crawl.handlers.columns import JSON, Columns, read_columns
 from swath.crawl.handlers.items import DICT_KIND, META
+from swath.crawl.settings import CrawlSettings
 from swath.files.errors import make_write_error
 from swath.files.replace_file import NEW, sync_directory
 
 Read = Callable[[], Iterator[bytes]]  # each call reads the lines of all items of a kind again
 ReadItems = Callable[[], Iterator[dict[str, Any]]]
 MAX_INT = 2**63 - 1
+NO_COLUMNS: Mapping[str, Columns] = {}
 
 
 class ExportedItems(NamedTuple):
@@ -28,10 +33,17 @@ class ExportedItems(NamedTuple):
     items: int
 
 
-def export_items(directories: Sequence[tuple[Path, Mapping[str, int]]], file: Path) -> Sequence[ExportedItems]:
+def export_items(
+    directories: Sequence[tuple[Path, Mapping[str, int]]],
+    file: Path,
+    *,
+    columns: Mapping[str, Columns] = NO_COLUMNS,
+    latest: bool = False,
+) -> Sequence[ExportedItems]:
     """Write the settled items of a crawl to a file, see `write_items`.
 
-    `directories` has the directory of each machine with the committed lengths of its files.
+    `directories` has the directory of each machine with the committed lengths of its files. `columns` are
+    those of the classes, by kind. With `latest`, the items of earlier visits of a page are left out.
     """
     kinds = sorted({kind for directory, committed in directories for kind in list_kinds(directory, committed)})
 
@@ -39,11 +51,28 @@ def export_items(directories: Sequence[tuple[Path, Mapping[str, int]]], file: Pa
         for directory, committed in directories:
             yield from read_item_lines(directory, committed, kind)
 
-    return write_items({kind: partial(read, kind) for kind in kinds}, file)
+    sources: Mapping[str, Read] = {kind: partial(read, kind) for kind in kinds}
+    if latest:
+        pages = (page for directory, committed in directories for page in index.read_pages(directory, committed))
+        try:
+            sources = select_latest(pages, sources, directory=file.parent)
+        except OSError as error:
+            raise UsageError(f"{error.filename or file}: {error.strerror}") from error
+    return write_items(sources, file, columns=columns)
 
 
-def write_items(sources: Mapping[str, Read], file: Path) -> Sequence[ExportedItems]:
+async def read_export(settings: CrawlSettings, frontier: Frontier) -> tuple[Mapping[str, int], Mapping[str, Columns]]:
+    """Return the committed lengths of a crawl, and the columns of its items."""
+    committed = await frontier.outputs()
+    return committed, await read_columns(frontier, list_kinds(settings.directory, committed))
+
+
+def write_items(
+    sources: Mapping[str, Read], file: Path, *, columns: Mapping[str, Columns] = NO_COLUMNS
+) -> Sequence[ExportedItems]:
     """Write the items of each kind. If there are several kinds, each has a file with its name.
+
+    In CSV and Parquet, a kind has the columns of its class, and then those that only its items have.
 
     Readers see the file of before or the new one, also if the process is killed.
     """
@@ -51,7 +80,7 @@ def write_items(sources: Mapping[str, Read], file: Path) -> Sequence[ExportedIte
     for kind, read in (sources or {DICT_KIND: partial(iter, ())}).items():
         path = file if len(sources) <= 1 else file.with_name(f"{file.stem}-{kind}{file.suffix}")
         try:
-            exported.append(ExportedItems(kind, path, _write(path, read)))
+            exported.append(ExportedItems(kind, path, _write(path, read, columns.get(kind, {}))))
         except OSError as error:
             raise make_write_error(f"the file of items {path}", error) from error
     if len(sources) > 1:
@@ -74,14 +103,14 @@ def prepare_item_file(file: Path) -> None:
         raise UsageError(f"--items {file}: no file can be created in {file.parent}/: permission denied")
 
 
-def _write(path: Path, read: Read) -> int:
+def _write(path: Path, read: Read, declared: Columns) -> int:
     made = path.with_name(path.name + NEW)
     try:
         match path.suffix:
             case ".csv":
-                count = _write_csv(made, lambda: map(json.loads, read()))
+                count = _write_csv(made, lambda: map(json.loads, read()), declared)
             case ".parquet":
-                count = _write_parquet(made, lambda: map(json.loads, read()))
+                count = _write_parquet(made, lambda: map(json.loads, read()), declared)
             case _:
                 count = _write_lines(made, read())
         _sync(made)
@@ -107,8 +136,8 @@ def _write_lines(path: Path, lines: Iterable[bytes]) -> int:
     return count
 
 
-def _write_csv(path: Path, read: ReadItems) -> int:
-    names = list(_find_columns(read()))
+def _write_csv(path: Path, read: ReadItems, declared: Columns) -> int:
+    names = list(_find_columns(read(), declared))
     count = 0
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
@@ -124,26 +153,38 @@ def _format_cell(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
-def _find_columns(items: Iterable[Mapping[str, Any]]) -> dict[str, set[type]]:
-    """Return the fields of all items with the types of their values. Those that swath adds to each item are last."""
-    columns: dict[str, set[type]] = {}
+def _find_columns(items: Iterable[Mapping[str, Any]], declared: Columns) -> dict[str, set[type]]:
+    """Return the fields of all items with the types of their values.
+
+    Those of the class come first, in its order. Those that swath adds to each item are last.
+    """
+    columns: dict[str, set[type]] = {name: set() for name in declared}
     for item in items:
         for name, value in item.items():
             known = columns.setdefault(name, set())
             if value is not None:
                 is_large = type(value) is int and abs(value) > MAX_INT
                 known.add(dict if is_large else type(value))
+    for name, kind in declared.items():
+        columns[name] = _merge_types(kind, columns[name])
     return {name: columns.get(name, {str}) for name in [*(one for one in columns if one not in META), *META]}
 
 
-def _write_parquet(path: Path, read: ReadItems) -> int:
+def _merge_types(declared: str, found: set[type]) -> set[type]:
+    """Return the type that a class declares, unless it has none or some value does not fit it."""
+    kind = {"str": str, "int": int, "float": float, "bool": bool, JSON: dict}.get(declared)
+    fits = kind is not None and (found <= {kind} or (kind is float and found <= {int, float}) or kind is dict)
+    return {kind} if kind is not None and fits else found
+
+
+def _write_parquet(path: Path, read: ReadItems, declared: Columns) -> int:
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
         raise MissingExtra("Parquet needs pyarrow: pip install 'swath[parquet]'") from error
     kinds = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64(), bool: pyarrow.bool_()}
-    types = {name: _choose_type(found) for name, found in _find_columns(read()).items()}
+    types = {name: _choose_type(found) for name, found in _find_columns(read(), declared).items()}
     # A column whose values have several types, or are lists and mappings, has them as JSON.
     schema = pyarrow.schema([(name, kinds[kind or str]) for name, kind in types.items()])
     count = 0

@@ -56,7 +56,7 @@ class ShowCommand:
     async def run(self, text: str) -> int:
         async with swath.open(self._settings.store_url, create=False) as frontier:
             self._committed = await frontier.outputs()
-            candidates = await _list_candidates(frontier, text)
+            candidates = await list_candidates(frontier, text)
             if self._part == "json":
                 return await self._print_lines(candidates, frontier)
             captures = await self._find_captures(candidates)
@@ -147,7 +147,7 @@ class ShowCommand:
         return None
 
 
-async def _list_candidates(frontier: Frontier, text: str) -> Sequence[str]:
+async def list_candidates(frontier: Frontier, text: str) -> Sequence[str]:
     """Return the URLs that a text may stand for, the likeliest first."""
     url = normalise.parse_seed(text)
     if url is None:

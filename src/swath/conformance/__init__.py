@@ -28,6 +28,7 @@ _MODULES = (
     "leases",
     "pacing",
     "reads",
+    "repairs",
     "settlements",
     "splits",
     "transactions",

@@ -14,6 +14,7 @@ from swath.conformance.leases import Leases
 from swath.conformance.listings import Listings
 from swath.conformance.pacing import Pacing
 from swath.conformance.reads import Reads
+from swath.conformance.repairs import Repairs
 from swath.conformance.settlements import Settlements
 from swath.conformance.splits import Splits
 
@@ -28,6 +29,7 @@ class StoreConformance(
     DiscoveredItems,
     Delays,
     Drops,
+    Repairs,
     Splits,
     Checkpoints,
     Reads,

@@ -61,6 +61,18 @@ class Settled(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Repaired(Event):
+    """Dead items were settled without a claim: they are done, or dead with another reason. `discovered` counts the
+    discovered items that were sent to the store."""
+
+    partition: int
+    done: int
+    died: int
+    discovered: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Lost(Event):
     """The lease of a claim expired and another worker may have its items, so the results of this worker were discarded
     (INV-2)."""

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from swath.core.clock import SECOND, as_datetime
 from swath.core.counters import NO_COUNTERS
 from swath.core.errors import InvalidSetting
+from swath.core.item import Item
 from swath.core.lane import Pacing
 from swath.core.store import AuditRow, ClaimRow, Cursor, Found, ItemRow, LaneRow, Settings
 from swath.core.validation import show
@@ -66,6 +67,19 @@ class DeadItem:
     partition: int
     position: int
     state: Literal["dead"] = "dead"
+
+    @property
+    def item(self) -> Item:
+        """The item itself, whose outcomes `frontier.repair` takes."""
+        return Item(
+            self.key,
+            self.lane,
+            self.priority,
+            self.payload,
+            attempts=self.attempts,
+            partition=self.partition,
+            position=self.position,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,22 +206,23 @@ def build_dead_item(row: ItemRow) -> DeadItem:
     )
 
 
-def build_done_row(found: Found) -> ItemRow:
-    """Return a done item that was found by its key as a listing has it."""
-    assert found.state == "done"
+def build_found_row(found: Found) -> ItemRow:
+    """Return a done or dead item that was found by its key as a listing has it."""
     assert found.lane is not None
     assert found.position is not None
     return ItemRow(
         partition=found.partition,
         position=found.position,
-        state="done",
+        state=found.state,
         lane=found.lane.lane,
         priority=found.priority,
         key=found.key,
         payload=found.payload,
-        attempts=0,
+        attempts=found.attempts,
         settled_at=found.settled_at,
         result=found.result,
+        reason=found.reason,
+        error=found.error,
     )
 
 

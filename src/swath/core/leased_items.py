@@ -233,18 +233,10 @@ class LeasedItems:
         self, partition: int, number: int, outcomes: Sequence[EncodedOutcome], outputs: Sequence[OutputMove]
     ) -> Settlement:
         discovered = chain.from_iterable([outcome.discovered for outcome in outcomes])
-        return Settlement(
-            partition,
-            number,
-            moves=[outcome.move for outcome in outcomes],
-            # In a caller's transaction, send known items too. If the store had lost some of them, they could not be
-            # added after the transaction has ended (INV-4).
-            discovered=self._session.drop_known(discovered) if number else list(discovered),
-            outputs=outputs,
-            facts=list({fact.key: fact for outcome in outcomes if outcome.facts for fact in outcome.facts}.values()),
-            counters=_sum_counters(outcomes),
-            lane_counters=_sum_lane_counters(outcomes),
-        )
+        # In a caller's transaction, send known items too. If the store had lost some of them, they could not be added
+        # after the transaction has ended (INV-4).
+        sent = self._session.drop_known(discovered) if number else list(discovered)
+        return build_settlement(partition, number, outcomes, discovered=sent, outputs=outputs)
 
     async def _send_until_resolved(self, attempt: _Attempt) -> None:
         """Send a settlement, and keep it as unresolved until it is known whether the store committed it.
@@ -292,6 +284,27 @@ class LeasedItems:
         for name in self.counts:
             self.counts[name] += getattr(event, name)
         self._session.emit(event)
+
+
+def build_settlement(
+    partition: int,
+    number: int,
+    outcomes: Sequence[EncodedOutcome],
+    *,
+    discovered: Sequence[EncodedItem],
+    outputs: Sequence[OutputMove],
+) -> Settlement:
+    """Build the settlement of some outcomes of one partition."""
+    return Settlement(
+        partition,
+        number,
+        moves=[outcome.move for outcome in outcomes],
+        discovered=discovered,
+        outputs=outputs,
+        facts=list({fact.key: fact for outcome in outcomes if outcome.facts for fact in outcome.facts}.values()),
+        counters=_sum_counters(outcomes),
+        lane_counters=_sum_lane_counters(outcomes),
+    )
 
 
 def _index_keys(items: Iterable[Item]) -> dict[int, dict[int, str]]:

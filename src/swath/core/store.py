@@ -30,6 +30,12 @@ MAX_EXAMINED = 10_000  # rows that one call of `items` reads
 # The reason of an item that is dead because its workers were lost.
 LOST_WORKER = "its worker was lost without settling it (losses: {losses})"
 
+# Why a repair is refused.
+NOT_DEAD = (
+    "{dead} of the {named} items to repair are dead: the others were re-opened or repaired meanwhile, or one is named "
+    "twice; nothing was changed"
+)
+
 
 class Settings(NamedTuple):
     """The settings of a frontier. `concurrency` 0 means no limit."""
@@ -398,6 +404,16 @@ class Store(Protocol):
 
     async def reopen(self, places: Sequence[tuple[int, int]]) -> int:
         """Make the done or dead items at these (partition, position) ready again at new positions; return how many."""
+        ...
+
+    async def repair(self, settlement: Settlement) -> SettleReply:
+        """Settle dead items of one partition without a claim: DONE without a delay, or DEAD with another reason.
+
+        Everything in the settlement commits with it (INV-5), and the items keep their positions (INV-6). InvalidOutcome
+        if one of the items is not dead, or is named twice: nothing was changed. The number and `started` of moves are
+        ignored: nothing was started, so neither visits nor the interval of a lane change. A store must not send a
+        repair twice by itself: the second time, its items would not be dead.
+        """
         ...
 
     async def drop(self, places: Sequence[tuple[int, int]], result: str | None) -> int:

@@ -93,25 +93,7 @@ class CrawlJob:
     async def _make_handler(self, stack: AsyncExitStack, workers: int) -> PageHandler:
         settings = self.settings
         resolver = await stack.enter_async_context(Resolver(nameservers=settings.dns_servers or None))
-        fetcher = await stack.enter_async_context(
-            Fetcher(
-                resolver=resolver,
-                user_agent=settings.agent,
-                limits=Limits(
-                    connect=min(CONNECT_SECONDS, settings.timeout),
-                    first_byte=min(FIRST_BYTE_SECONDS, settings.timeout),
-                    total=settings.timeout,
-                    size=settings.max_size,
-                ),
-                allow_private=settings.allow_private,
-                proxy=settings.proxy,
-                connect_to=ConnectTo.parse(settings.connect_to),
-                verify=settings.verify,
-                ca_file=settings.ca_file,
-                connections=workers,
-                keep_alive=KEEP_ALIVE_SECONDS if settings.min_interval < KEEP_ALIVE_SECONDS else 0.0,
-            )
-        )
+        fetcher = await stack.enter_async_context(make_fetcher(settings, resolver, connections=workers))
         host_lanes = HostLanes() if settings.lane == "ip" else None
         links = LinkFilter(
             self._frontier,
@@ -158,6 +140,27 @@ class CrawlJob:
             if ends_at is not None and lease_clock() >= ends_at:
                 self.stop.request("max-duration")
             await asyncio.sleep(CHECK_SECONDS)
+
+
+def make_fetcher(settings: CrawlSettings, resolver: Resolver, *, connections: int) -> Fetcher:
+    """Return a fetcher with the settings of a crawl."""
+    return Fetcher(
+        resolver=resolver,
+        user_agent=settings.agent,
+        limits=Limits(
+            connect=min(CONNECT_SECONDS, settings.timeout),
+            first_byte=min(FIRST_BYTE_SECONDS, settings.timeout),
+            total=settings.timeout,
+            size=settings.max_size,
+        ),
+        allow_private=settings.allow_private,
+        proxy=settings.proxy,
+        connect_to=ConnectTo.parse(settings.connect_to),
+        verify=settings.verify,
+        ca_file=settings.ca_file,
+        connections=connections,
+        keep_alive=KEEP_ALIVE_SECONDS if settings.min_interval < KEEP_ALIVE_SECONDS else 0.0,
+    )
 
 
 async def count_pages(frontier: Frontier) -> int:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from swath import EncodedItem, Frontier, Item
 from swath.crawl.handlers.requests import Request
+from swath.crawl.parse.page import ParsedPage
 from swath.crawl.priority import choose_priority
 from swath.crawl.urls import normalise
 from swath.crawl.urls.scope import Scope
@@ -72,6 +73,16 @@ class LinkFilter:
         else:
             reason = self._scope.find_refusal(url, depth, any_host=ANY_HOST in payload)
         return None if reason is None else (reason, self._scope.describe_rule(reason, url, depth))
+
+    def select_links(self, parsed: ParsedPage, *, depth: int, referrer: str, sitemaps: bool) -> list[EncodedItem]:
+        """Return items for the usual links of a page, and with `sitemaps` for the sitemaps that it names."""
+        if parsed.nofollow:
+            self._refused["nofollow"] += 1
+            return []
+        items = self.select_new_items(parsed.links or (), depth=depth + 1, referrer=referrer)
+        if sitemaps and parsed.sitemaps:
+            items += self.select_new_items(parsed.sitemaps, depth=depth, referrer=referrer, kind="sitemap")
+        return items
 
     def select_requested(self, requests: Iterable[Request], *, depth: int, referrer: str) -> list[EncodedItem]:
         """Return items for the requests of a handler that belong to the crawl, without those known to be queued."""

@@ -69,7 +69,7 @@ class PageHandler:
         self._fallback = fallback
         self._extractor = extractor
         self._processor = PageProcessor(
-            settings, captures=captures, links=links, fallback=fallback, stats=stats, extractor=extractor
+            settings, facts=facts, captures=captures, links=links, fallback=fallback, stats=stats, extractor=extractor
         )
         self.pages_left: int | None = settings.max_pages  # how many more pages this process may start
 

@@ -1,6 +1,7 @@
 """PageProcessor: archive a page, parse it, call its handler, and collect what it discovers."""
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
@@ -8,7 +9,10 @@ from typing import Any, Final
 from swath import Item, Outcome
 from swath.crawl.archive import warc
 from swath.crawl.archive.capture import CaptureBuilder
+from swath.crawl.archive.record import ItemLine
+from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.fallback import TRIED, Fallback
+from swath.crawl.handlers.columns import build_column_facts
 from swath.crawl.handlers.extractor import Extraction, HandlerFailure, PageExtractor
 from swath.crawl.handlers.page import Page
 from swath.crawl.handlers.registration import Handler
@@ -38,6 +42,7 @@ class PageProcessor:
         self,
         settings: CrawlSettings,
         *,
+        facts: FactBatcher,
         captures: CaptureBuilder,
         links: LinkFilter,
         fallback: Fallback,
@@ -46,6 +51,8 @@ class PageProcessor:
     ) -> None:
         """Pass `extractor` for a crawl with handlers."""
         self._settings = settings
+        self._facts = facts
+        self._described: set[str] = set()  # kinds of items whose columns the frontier has
         self._captures = captures
         self._links = links
         self._fallback = fallback
@@ -83,7 +90,8 @@ class PageProcessor:
                 )
                 page |= {name: getattr(parsed, name) for name in ("title", "canonical", "noindex", "decode_error")}
                 if follows:
-                    discovered = self._follow_links(item, parsed, depth)
+                    sitemaps = self._settings.sitemaps
+                    discovered += self._links.select_links(parsed, depth=depth, referrer=item.key, sitemaps=sitemaps)
             if handler is not None:
                 extraction = await self._extract(handler, item, response, decoded, parsed)
                 page |= {"handler": handler.name, "to": payload.get(TO), "payload": payload.get(DATA)}
@@ -103,6 +111,7 @@ class PageProcessor:
         if failure is not None:
             page["handler_error"] = failure.reason
         items = () if extraction is None else extraction.items
+        await self._describe_kinds(items)
         directives = (
             parse_x_robots_tag(response.headers.get_all("x-robots-tag"), self._settings.user_agent)
             if parsed is None
@@ -135,6 +144,13 @@ class PageProcessor:
             counters=ONE_PAGE,
             lane_counters=ONE_PAGE,
         )
+
+    async def _describe_kinds(self, items: Sequence[ItemLine]) -> None:
+        """Store the columns of kinds that are new to this process, before the first item is settled."""
+        if self._extractor is not None and (new := {kind for kind, _ in items} - self._described):
+            if facts := build_column_facts(self._extractor.crawler.classes, new):
+                await self._facts.learn(facts)
+            self._described |= new
 
     def _choose_handler(self, item: Item, response: Response, target: str | None) -> Handler | None:
         """Return the handler of a page; None if it has none, such as a redirect or a sitemap."""
@@ -200,15 +216,6 @@ class PageProcessor:
             redirects=redirects,
             **kept,
         )
-
-    def _follow_links(self, item: Item, parsed: ParsedPage, depth: int) -> list[Any]:
-        if parsed.nofollow:
-            self._stats.refused["nofollow"] += 1
-            return []
-        items = self._links.select_new_items(parsed.links or (), depth=depth + 1, referrer=item.key)
-        if self._settings.sitemaps and parsed.sitemaps:
-            items += self._links.select_new_items(parsed.sitemaps, depth=depth, referrer=item.key, kind="sitemap")
-        return items
 
     async def _parse(
         self, url: str, response: Response, *, sitemap: bool, links: bool, keep_text: bool

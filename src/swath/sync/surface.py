@@ -22,7 +22,7 @@ from swath.core.inspection import (
     LaneRanking,
     PendingItem,
 )
-from swath.core.item import UNCHANGED, Item, Outcome, Unchanged
+from swath.core.item import UNCHANGED, Dead, Done, Item, Outcome, Unchanged
 from swath.core.key_check import KeyCheckReport
 from swath.core.status import Explanation, Status, StoreTime
 from swath.core.store import EncodedItem, OutputMove, Store
@@ -358,6 +358,20 @@ class Frontier:
         wanted = keys if keys is None or isinstance(keys, str) else list(keys)
         return self._portal.call(self._frontier.reopen_dead(wanted, lane=lane, reason=reason))
 
+    def repair(self, outcomes: Iterable[Done | Dead], *, outputs: Sequence[OutputMove] = ()) -> None:
+        """Settle dead items again, without a claim: what failed was done another way, and nothing is started.
+
+        Pass outcomes of the `item` of dead items, such as `dead.item.done(result=…, discovered=…)`, or
+        `dead.item.dead(reason=…)` if it failed again. The outcomes of each partition commit together with all that
+        belongs to them (INV-5), and with `outputs` if all are of one partition. The items keep their positions. Pauses
+        and limits of lanes do not apply, and no visit is counted.
+
+        If one of the items is not dead any more, because another process has re-opened or repaired it, this raises
+        InvalidOutcome and changes nothing in its partition. After StoreUnavailable it is not known whether the
+        outcomes took effect: those that did are not dead any more, or have their new reason.
+        """
+        self._portal.call(self._frontier.repair(outcomes, outputs=outputs))
+
     def reopen_done(
         self,
         keys: str | Iterable[str] | None = None,
@@ -467,9 +481,9 @@ class Frontier:
         """Iterate over the claims that hold items, the oldest first, page by page."""
         return self._portal.iterate(self._frontier.claims())
 
-    def dead(self, *, lane: str | None = None) -> Iterator[DeadItem]:
-        """Iterate over all dead items, or those of a lane, page by page."""
-        return self._portal.iterate(self._frontier.dead(lane=lane))
+    def dead(self, keys: str | Iterable[str] | None = None, *, lane: str | None = None) -> Iterator[DeadItem]:
+        """Iterate over dead items, page by page: all, those with some keys, those of a lane, or both."""
+        return self._portal.iterate(self._frontier.dead(keys, lane=lane))
 
     def results(self, *, lane: str | None = None, result_key: str | None = None) -> Iterator[DoneItem]:
         """Iterate over the done items that have a result: what their handlers returned.

@@ -296,6 +296,11 @@ async def test_exports_that_cannot_be(outs: list[str], file: str | None, items: 
         await export(outs, None, file, None, Selection(), raw_csv=False)
 
 
+async def test_latest_is_for_items() -> None:
+    with pytest.raises(UsageError, match="--latest is for --items"):
+        await _export(["crawl"], None, "x.csv", None, Selection(), raw_csv=False, latest=True)
+
+
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
 def test_a_crawl_without_items_has_an_empty_file(suffix: str, tmp_path: Path) -> None:
     (exported,) = export_items([(tmp_path, {})], tmp_path / f"x.{suffix}")

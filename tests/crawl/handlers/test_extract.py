@@ -10,7 +10,7 @@ import pytest
 from swath.cli.extract_command import ExtractCommand
 from swath.core.errors import UsageError
 from swath.crawl import Crawler, Page
-from swath.crawl.handlers import code
+from swath.crawl.handlers import code, replay
 from tests.crawl.driving import swath_command
 from tests.crawl.handlers.running import Answer, Crawled, run
 from tests.crawl.handlers.test_run import SHOP, A, make_shop
@@ -27,7 +27,7 @@ def extract(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Extract:
         monkeypatch.setattr(code, "_provided", {NAME: crawler})
         folder = tmp_path / "extracted"
         given: dict[str, Any] = {
-            "run": None if crawler is None else NAME, "select": [], "failed": False, "handler": None,
+            "run": None if crawler is None else NAME, "select": [], "handler": None,
             "all_visits": False, "items": str(folder / "items.jsonl"), **options,
         }  # fmt: skip
         done = await ExtractCommand(str(tmp_path / "out"), None, **given).run()
@@ -57,24 +57,6 @@ async def test_a_replay_gives_the_items_of_the_crawl(extract: Extract, out: Path
     assert done == 1  # the handler of one page fails again
     assert set(items) == {"Book", "item"}
     assert in_order(items) == in_order(crawled.items)
-
-
-async def test_failed_pages_are_repaired_after_a_fix(
-    extract: Extract, out: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    await run(make_shop(), SHOP, out)
-    fixed = make_shop()
-    book = fixed.handlers["book"]
-
-    async def lenient(page: Page) -> list[dict[str, Any]]:
-        return [{"title": page.css("h1").text(), "payload": page.payload}]
-
-    object.__setattr__(book, "function", lenient)
-    done, items = await extract(fixed, failed=True)
-    assert done == 0
-    (item,) = items[""]
-    assert (item["_url"], item["title"], item["payload"]) == (f"{A}/catalogue/z_3/", None, {"page": f"{A}/page-2"})
-    assert capsys.readouterr().out == "pages\t1\nitems\t1\n"
 
 
 async def test_handler_chooses_pages_by_their_present_handler(extract: Extract, out: Path) -> None:
@@ -193,3 +175,20 @@ async def test_the_command_prints_items_without_a_file(out: Path) -> None:
     ran = swath_command("extract", "--out", str(out), "--select", "title=h1")
     assert (ran.code, ran.err) == (0, "pages 5, items 2\n")
     assert sorted(json.loads(line)["title"] for line in ran.out.splitlines()) == ["X", "Y"]
+
+
+@pytest.mark.parametrize(("pages", "size"), [(2, 10**6), (64, 1), (1, 10**6)])
+async def test_pages_are_handled_in_the_order_of_the_list_in_batches_of_any_size(
+    extract: Extract, out: Path, monkeypatch: pytest.MonkeyPatch, pages: int, size: int
+) -> None:
+    monkeypatch.setattr(replay, "READ_AT_ONCE", pages)
+    monkeypatch.setattr(replay, "READ_BYTES", size)
+    crawled = await run(make_shop(), SHOP, out)
+    crawler = Crawler()
+
+    @crawler.default()
+    def name(page: Page) -> list[dict[str, str]]:
+        return [{"url": page.url}]
+
+    done, items = await extract(crawler)
+    assert (done, [item["url"] for item in items[""]]) == (0, [page["url"] for page in crawled.pages])

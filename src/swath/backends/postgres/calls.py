@@ -38,15 +38,15 @@ class Calls:
         self._checked: WeakKeyDictionary[AsyncConnection, set[str]] = WeakKeyDictionary()
         self._refresh_at = monotonic() + REFRESH_SECONDS
 
-    async def call(self, function: str, *arguments: Any, doing: str) -> tuple[Any, ...]:
-        """Call a stored function and return its reply."""
+    async def call(self, function: str, *arguments: Any, doing: str, repeat: bool = True) -> tuple[Any, ...]:
+        """Call a stored function and return its reply. With `repeat`, send it again if the connection breaks."""
         statement = self.build_statement(function, len(arguments))
         (row,) = await self._run(
             statement,
             arguments,
             function=function,
             doing=doing,
-            repeat=function != "claim",
+            repeat=repeat and function != "claim",
             unsure=function in RECHECKED,
         )
         return tuple(row)

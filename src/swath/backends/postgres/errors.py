@@ -20,9 +20,11 @@ from swath.core.errors import (
     UsageError,
     WrongTransaction,
 )
+from swath.core.store import NOT_DEAD
 
 # SQLSTATEs that the stored functions raise.
 LEASE_LOST, NOT_HELD, OUTPUT_MOVED, WRONG_ISOLATION, WRONG_FORMAT = "SW001", "SW002", "SW003", "SW004", "SW005"
+ITEMS_NOT_DEAD = "SW006"
 
 _FULL = (pg.DiskFull, pg.OutOfMemory)
 _MISSING = (pg.UndefinedTable, pg.UndefinedFunction, pg.InvalidSchemaName)
@@ -100,6 +102,9 @@ def _translate_own(sqlstate: str | None, message: str, display_url: str, doing: 
         return LeaseLost(_explain_lost(doing, message))
     if sqlstate == NOT_HELD:
         return InvalidOutcome(f"{doing}: the claim {message} of these items in this partition; nothing was settled")
+    if sqlstate == ITEMS_NOT_DEAD:
+        dead, named = message.split(" ")
+        return InvalidOutcome(f"{doing}: {NOT_DEAD.format(dead=dead, named=named)}")
     if sqlstate == OUTPUT_MOVED:
         committed, believed, name = message.split(" ", 2)
         return OutputConflict(

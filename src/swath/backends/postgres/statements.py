@@ -15,7 +15,14 @@ from importlib.resources import files
 from psycopg import sql as literals
 
 from swath.backends import sql
-from swath.backends.postgres.errors import LEASE_LOST, NOT_HELD, OUTPUT_MOVED, WRONG_FORMAT, WRONG_ISOLATION
+from swath.backends.postgres.errors import (
+    ITEMS_NOT_DEAD,
+    LEASE_LOST,
+    NOT_HELD,
+    OUTPUT_MOVED,
+    WRONG_FORMAT,
+    WRONG_ISOLATION,
+)
 from swath.core.item import DEFAULT_PRIORITY, LEVELS
 from swath.core.milestones import DAY, HOUR, MINUTE, WEEK
 from swath.core.store import AUDIT_KEPT, LOST_WORKER, MoveKind
@@ -33,6 +40,7 @@ CONSTANTS: Mapping[str, str | int] = {
     "CHANNEL": CHANNEL,
     "LEASE_LOST": LEASE_LOST,
     "NOT_HELD": NOT_HELD,
+    "ITEMS_NOT_DEAD": ITEMS_NOT_DEAD,
     "OUTPUT_MOVED": OUTPUT_MOVED,
     "WRONG_ISOLATION": WRONG_ISOLATION,
     "WRONG_FORMAT": WRONG_FORMAT,

@@ -336,6 +336,18 @@ class PostgresStore:
         self._listener.wake()
         return reopened
 
+    async def repair(self, settlement: Settlement) -> SettleReply:
+        """Call `settle` without a claim. It is not repeated: the second time, the items would not be dead."""
+        moves = [move._replace(started=False) for move in settlement.moves]  # so that `repair` gets all of them
+        arguments = write_settlement(settlement._replace(moves=moves))
+        doing = f"repairing items of partition {settlement.partition}"
+        reply = await self._calls.call(
+            "settle", FORMAT, self._now(), settlement.partition, None, None, *arguments, doing=doing, repeat=False
+        )
+        self._listener.wake()
+        row = SettleReplyRow._make(reply)
+        return SettleReply(row.now, row.discovered, row.checkpoint)
+
     async def drop(self, places: Sequence[tuple[int, int]], result: str | None) -> int:
         dropped = 0
         for partition in sorted({partition for partition, _ in places}):

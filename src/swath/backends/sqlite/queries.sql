@@ -436,6 +436,23 @@ DELETE FROM swath_done WHERE partition = :partition AND position = :position
 DELETE FROM swath_dead WHERE partition = :partition AND position = :position
 
 
+-- repair
+
+-- name: dead_positions
+SELECT d.position
+FROM json_each(:positions) AS wanted CROSS JOIN swath_dead AS d
+WHERE d.partition = :partition AND d.position = wanted.value
+
+-- name: repair_done
+INSERT INTO swath_done (partition, position, lane, priority, hash, key, payload, span, settled_at, result)
+SELECT partition, position, lane, priority, hash, key, payload, span, :now, :result
+FROM swath_dead WHERE partition = :partition AND position = :position
+
+-- name: repair_dead
+UPDATE swath_dead SET attempts = attempts + 1, settled_at = :now, reason = :reason, error = :error
+WHERE partition = :partition AND position = :position
+
+
 -- drop
 
 -- name: waiting_items

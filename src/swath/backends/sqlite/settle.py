@@ -1,7 +1,7 @@
 """Settle items: outcomes, discovered items, outputs, facts and counters commit together (INV-5)."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, assert_never
 
 from swath.backends.sqlite.add import enter, group_by_partition, take_in
@@ -11,7 +11,7 @@ from swath.backends.sqlite.state import Lane, Lanes, Partition, Session
 from swath.core.checkpoint import halve_span
 from swath.core.errors import InvalidOutcome, OutputConflict
 from swath.core.lane import RETURNED, starts_count
-from swath.core.store import ClaimRef, EncodedItem, Move, MoveKind, OutputMove, Settlement, SettleReply
+from swath.core.store import NOT_DEAD, ClaimRef, EncodedItem, Move, MoveKind, OutputMove, Settlement, SettleReply
 
 _DONE = MoveKind.DONE  # looking up a member on its class costs as much as a function call
 _GOES_BACK = frozenset({MoveKind.RELEASE, MoveKind.SPLIT})
@@ -32,6 +32,39 @@ def settle(session: Session, ref: ClaimRef, settlement: Settlement) -> SettleRep
     session.connection.execute(session.sql["number_claim"], {"number": settlement.number, "fence": ref.fence})
     lanes = Lanes(session, partition)
     settled = _MoveWriter(lanes, ref.fence, now, returned).settle(held, settlement.moves)
+    return _commit_rest(lanes, settlement, settled, now)
+
+
+def repair(session: Session, settlement: Settlement) -> SettleReply:
+    """Settle dead items without a claim. They keep their positions, which the checkpoint may have passed."""
+    partition = Partition.load(session, settlement.partition)
+    wanted = {"partition": partition.number, "positions": str([move.position for move in settlement.moves])}
+    found = [position for (position,) in session.connection.execute(session.sql["dead_positions"], wanted)]
+    if len(set(found)) != len(settlement.moves):
+        raise InvalidOutcome(NOT_DEAD.format(dead=len(set(found)), named=len(settlement.moves)))
+    for output in settlement.outputs:
+        _check_output(session, output)
+    now = partition.tick(session.clock.now())
+    where = {"partition": partition.number, "now": now}
+    done = [move for move in settlement.moves if move.kind is _DONE]
+    dead = [move for move in settlement.moves if move.kind is not _DONE]
+    session.connection.executemany(
+        session.sql["repair_done"], [{**where, "position": move.position, "result": move.result} for move in done]
+    )
+    session.connection.executemany(session.sql["delete_dead"], [{**where, "position": move.position} for move in done])
+    session.connection.executemany(
+        session.sql["repair_dead"],
+        [{**where, "position": move.position, "reason": move.reason, "error": move.error} for move in dead],
+    )
+    partition.done += len(done)
+    partition.dead -= len(done)
+    partition.checkpoint_dead -= sum(move.position <= partition.checkpoint for move in done)
+    return _commit_rest(Lanes(session, partition), settlement, (), now)
+
+
+def _commit_rest(lanes: Lanes, settlement: Settlement, settled: Iterable[int], now: int) -> SettleReply:
+    """Commit what a settlement has besides its moves. `settled` has the positions that they settled."""
+    session, partition = lanes.session, lanes.partition
     discovered = _take_in_discovered(lanes, settlement.discovered, now)
     counted = _count_in_lanes(lanes, settlement.lane_counters)
     lanes.requeue(now)

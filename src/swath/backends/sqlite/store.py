@@ -227,6 +227,9 @@ class SqliteStore:
     async def reopen(self, places: Sequence[tuple[int, int]]) -> int:
         return await self._write(lambda session: changing.reopen(session, places), wakes=True)
 
+    async def repair(self, settlement: Settlement) -> SettleReply:
+        return await self._write(lambda session: settling.repair(session, settlement), wakes=True)
+
     async def drop(self, places: Sequence[tuple[int, int]], result: str | None) -> int:
         return await self._write(lambda session: changing.drop(session, places, result), wakes=True)
 

@@ -32,6 +32,11 @@ class IndexEntry(NamedTuple):
     length: int
 
 
+def is_capture(page: Mapping[str, Any]) -> bool:
+    """Return whether a line of the page list is that of a record. The line of a repair refers to an earlier one."""
+    return "file" in page and "repaired" not in page
+
+
 def make_entry(page: Mapping[str, Any]) -> IndexEntry:
     """Return the entry for an archived page of the page list."""
     mime = (page.get("type") or "").partition(";")[0].strip() or "unk"

@@ -34,7 +34,9 @@ def write_index(directory: Path, committed: Mapping[str, int]) -> None:
     for path in directory.glob(f"{RUNS_PREFIX}*"):  # a killed process left it
         shutil.rmtree(path, ignore_errors=True)
     for warc in _list_missing(directory, committed):
-        pages = (page for page in read_pages(directory, committed) if page.get("file") == warc)
+        pages = (
+            page for page in read_pages(directory, committed) if page.get("file") == warc and cdxj.is_capture(page)
+        )
         write_warc_index(directory, warc, pages, prefix=RUNS_PREFIX)
     indexes = {
         path.name: index
@@ -43,7 +45,7 @@ def write_index(directory: Path, committed: Mapping[str, int]) -> None:
     }
     others = (page for page in read_pages(directory, committed) if page.get("file", FILE) not in indexes)
     rest = cdxj.sort_lines(
-        (cdxj.make_entry(page) for page in others if "file" in page),
+        (cdxj.make_entry(page) for page in others if cdxj.is_capture(page)),
         surt=normalise.surt,
         directory=directory,
         prefix=RUNS_PREFIX,
@@ -74,5 +76,5 @@ def has_archive(directory: Path) -> bool:
 
 
 def read_cdxj_lines(directory: Path, committed: Mapping[str, int]) -> Iterator[str]:
-    entries = (cdxj.make_entry(page) for page in read_pages(directory, committed) if "file" in page)
+    entries = (cdxj.make_entry(page) for page in read_pages(directory, committed) if cdxj.is_capture(page))
     return cdxj.sort_lines(entries, surt=normalise.surt, directory=directory)

@@ -2,9 +2,10 @@
 
 A URL may have several lines: it failed in one run and was fetched in the next, or it was refused and then re-opened.
 The last line is the one with the latest time. An item is in one claim at a time (INV-1), so a later line of the same
-item has a later time, in whatever file it is. Of lines with the same time, the one that is read last counts.
+item has a later time, in whatever file it is. The line of a repair has the time of the visit, and that of the repair.
+Of lines with the same times, the one that is read last counts.
 
-The lines of a large crawl do not fit in memory. `LastLines` keeps 28 bytes of each in temporary files, partitioned by
+The lines of a large crawl do not fit in memory. `LastLines` keeps 36 bytes of each in temporary files, partitioned by
 the hash of the URL, and then one bit of each line in memory.
 """
 
@@ -19,7 +20,7 @@ from typing import Any, Self
 PARTITIONS = 128
 SPOOLED = 512 * 1024  # bytes of a partition in memory; larger partitions are written to disk
 HASH_BYTES = 12  # two of a billion URLs share a hash with a probability of one in a hundred billion
-LINE = Struct(f"<{HASH_BYTES}sdQ")  # hash of the URL and its kind, time, number of the line
+LINE = Struct(f"<{HASH_BYTES}sddQ")  # hash of the URL and its kind, time, time of its repair, number of the line
 READ_LINES = 8_192  # lines of a partition that are read at once
 
 
@@ -38,7 +39,7 @@ class LastLines:
             count = 0
             for count, page in enumerate(pages, 1):
                 hashed = _hash(page)
-                partitions[hashed[0] % PARTITIONS].write(LINE.pack(hashed, page.get("time", 0.0), count - 1))
+                partitions[hashed[0] % PARTITIONS].write(LINE.pack(hashed, *get_order(page), count - 1))
             superseded = bytearray(count // 8 + 1)
             for partition in partitions:
                 for number in _list_superseded(partition):
@@ -53,19 +54,25 @@ class LastLines:
                 yield page
 
 
+def get_order(page: Mapping[str, Any]) -> tuple[float, float]:
+    """Return what is larger for a later line of a URL."""
+    return page.get("time", 0.0), page.get("repaired", 0.0)
+
+
 def _hash(page: Mapping[str, Any]) -> bytes:
     return blake2b(f"{page.get('kind')} {page['url']}".encode(errors="surrogatepass"), digest_size=HASH_BYTES).digest()
 
 
 def _list_superseded(partition: "SpooledTemporaryFile[bytes]") -> Iterator[int]:
     """Yield the numbers of the lines in a partition that have a later line with the same hash."""
-    last: dict[bytes, tuple[float, int]] = {}
+    last: dict[bytes, tuple[float, float, int]] = {}
     partition.seek(0)
     while part := partition.read(READ_LINES * LINE.size):
-        for hashed, time, number in LINE.iter_unpack(part):
+        for hashed, *line in LINE.iter_unpack(part):
+            time, repaired, number = line
             before = last.get(hashed)
             if before is None:
-                last[hashed] = (time, number)
+                last[hashed] = (time, repaired, number)
                 continue
-            last[hashed] = max(before, (time, number))
-            yield min(before, (time, number))[1]
+            last[hashed] = max(before, (time, repaired, number))
+            yield min(before, (time, repaired, number))[2]

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 
 from swath.crawl.archive import cdxj, index
 from swath.crawl.archive.cdxj import IndexEntry
+from swath.crawl.archive.last_lines import get_order
 from swath.crawl.archive.page_list import describe_damage, read_lines
 from swath.crawl.urls import normalise
 from swath.crawl.workspace import list_outputs
@@ -23,7 +24,7 @@ def find_captures(directory: Path, committed: Mapping[str, int], url: str) -> li
     path = directory / index.FILE
     if path.exists():
         return sorted(_search_index(path, url), key=lambda entry: entry.time)
-    return [cdxj.make_entry(page) for page in find_lines(directory, committed, url) if "file" in page]
+    return [cdxj.make_entry(page) for page in find_lines(directory, committed, url) if cdxj.is_capture(page)]
 
 
 def find_lines(directory: Path, committed: Mapping[str, int], url: str) -> list[dict[str, Any]]:
@@ -40,7 +41,7 @@ def find_lines(directory: Path, committed: Mapping[str, int], url: str) -> list[
                         raise describe_damage(path, error) from error
                     if page["url"] == url:
                         found.append(page)
-    return sorted(found, key=lambda page: page["time"])
+    return sorted(found, key=get_order)
 
 
 def _search_index(path: Path, url: str) -> Iterator[IndexEntry]:

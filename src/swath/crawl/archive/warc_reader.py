@@ -5,7 +5,9 @@ import zlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
+
+from isal import isal_zlib
 
 from swath import UsageError
 from swath.crawl.archive.cdxj import IndexEntry
@@ -14,6 +16,7 @@ from swath.crawl.http.response import Headers
 from swath.files.errors import OutputDamaged
 
 MAX_RECORD: Final = 200_000_000  # bytes without compression; what is longer is truncated
+_BAD_GZIP = cast("type[Exception]", isal_zlib.error)  # its stub has an instance
 _BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 _CHUNK = re.compile(rb"[ \t]*([0-9a-fA-F]{1,15})[ \t]*(?:;[^\n]{0,1000})?\r?\n")  # the line before its data
 _ANY_COMPRESSION = 47  # gzip or zlib, with the window of the data
@@ -58,10 +61,10 @@ def read_response(directory: Path, entry: IndexEntry) -> ArchivedResponse:
     try:
         with path.open("rb") as file:
             file.seek(entry.offset)
-            record = zlib.decompress(file.read(entry.length), wbits=GZIP)
+            record: bytes = isal_zlib.decompress(file.read(entry.length), wbits=GZIP)
     except FileNotFoundError:
         raise UsageError(f"{path}, which has the record, is not there: restore it from a copy") from None
-    except zlib.error as error:
+    except _BAD_GZIP as error:
         raise OutputDamaged(f"{path} is damaged at byte {entry.offset:,} ({error}): restore it from a copy") from error
     found = _split_record(record)
     if found.url != entry.url:

@@ -30,11 +30,11 @@ class Collector:
         handler: Handler,
         *,
         find_name: Callable[[Target], str | None],
-        classes: dict[str, str],
+        classes: dict[str, type],
         keep_values: bool = False,
     ) -> None:
         """`find_name` returns the name of the handler that `to=` refers to, or raises InvalidYield. `classes` has the
-        full name of the class of each kind, and grows."""
+        class of each kind, and grows."""
         self.lines: list[ItemLine] = []  # the items as they are written
         self.values: list[Any] = []  # and as they were yielded, with `keep_values`
         self.requests: list[Request] = []  # with absolute URLs and names of handlers
@@ -116,8 +116,8 @@ class Collector:
         """Raise InvalidYield if the items of a kind are of two classes, whose fields would be mixed in one output."""
         if isinstance(value, Mapping):
             return
-        name = f"{type(value).__module__}.{type(value).__qualname__}"
-        if (known := self._classes.setdefault(kind, name)) != name:
+        known, name = _get_full_name(self._classes.setdefault(kind, type(value))), _get_full_name(type(value))
+        if known != name:
             raise InvalidYield(f"{known} and {name} would be written to the same output: rename one of the classes")
 
     def _add_requests(self, urls: Iterable[object], options: Request, *, strict: bool) -> None:
@@ -151,6 +151,10 @@ class Collector:
                 f"handler {self._handler.name} yielded more than {MAX_BYTES // 1_000_000} MB for one page: yield less, "
                 "or write files and yield their names"
             )
+
+
+def _get_full_name(found: type) -> str:
+    return f"{found.__module__}.{found.__qualname__}"
 
 
 def _is_unicode(payload: object) -> bool:

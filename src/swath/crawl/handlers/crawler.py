@@ -71,7 +71,7 @@ class Crawler:
         self.page_memory: Final = page_memory
         self.aliases: Final = dict(aliases or {})
         self.handlers: Final[dict[str, Handler]] = {}
-        self.classes: Final[dict[str, str]] = {}  # the full name of the class of each kind of items so far
+        self.classes: Final[dict[str, type]] = {}  # the class of each kind of items so far
         self._patterns: list[tuple[re.Pattern[str], Handler]] = []
         self._default: Handler | None = None
         self._error: Handler | None = None

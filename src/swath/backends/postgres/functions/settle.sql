@@ -205,11 +205,63 @@ BEGIN
 END
 $$;
 
+-- name: repair
+-- INV-5, INV-6. Settles dead items, which no claim holds: they are done, or dead with another reason. They keep their
+-- positions, so the checkpoint stays, and counts those below it as dead no longer.
+CREATE FUNCTION {schema}.repair_{set}(
+    s {schema}.partition_state, _positions bigint[], _kinds smallint[], _results text[], _reasons text[], _errors text[]
+) RETURNS {schema}.partition_state
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET enable_nestloop TO off
+SET plan_cache_mode TO force_generic_plan AS $$
+DECLARE
+    _rows {schema}.dead[];
+    _sum record;
+BEGIN
+    WITH gone AS (
+        DELETE FROM {schema}.dead AS d WHERE d.ctid = ANY (ARRAY(
+            SELECT i.ctid FROM unnest(_positions) AS p(position) CROSS JOIN LATERAL (
+                SELECT i.ctid FROM {schema}.dead AS i
+                WHERE i.partition = s.partition AND i.position = p.position LIMIT 1
+            ) AS i
+        ))
+        RETURNING d
+    )
+    SELECT coalesce(array_agg(g.d), '{}') INTO _rows FROM gone AS g;
+    IF cardinality(_rows) <> cardinality(_positions) THEN
+        RAISE EXCEPTION '% %', cardinality(_rows), cardinality(_positions) USING ERRCODE = {ITEMS_NOT_DEAD};
+    END IF;
+    WITH m AS (
+        SELECT r.*, m.kind, m.result, m.reason AS new_reason, m.error AS new_error
+        FROM unnest(_rows) AS r
+        JOIN unnest(_positions, _kinds, _results, _reasons, _errors) AS m(position, kind, result, reason, error)
+            ON m.position = r.position
+    ), done AS (
+        INSERT INTO {schema}.done (position, settled_at, span, lane, partition, priority, origin, key, payload, result)
+        SELECT m.position, s.time, m.span, m.lane, m.partition, m.priority, m.origin, m.key, m.payload, m.result
+        FROM m WHERE m.kind = {DONE}
+    ), dead AS (
+        INSERT INTO {schema}.dead (
+            position, settled_at, span, lane, partition, priority, attempts, origin, key, payload, reason, error
+        )
+        SELECT m.position, s.time, m.span, m.lane, m.partition, m.priority, m.attempts + 1, m.origin, m.key, m.payload,
+            m.new_reason, m.new_error
+        FROM m WHERE m.kind = {DEAD}
+    )
+    SELECT count(*)::integer AS items, count(*) FILTER (WHERE m.position <= s.checkpoint) AS below
+    INTO _sum FROM m WHERE m.kind = {DONE};
+    s.done := s.done + _sum.items;
+    s.dead := s.dead - _sum.items;
+    s.checkpoint_dead := s.checkpoint_dead - _sum.below;
+    RETURN s;
+END
+$$;
+
 -- name: settle
 -- INV-2, INV-5, INV-6. Checks the fence, then applies the moves, the discovered items, outputs, facts, counters and
 -- the checkpoint, all or nothing. `_number` rises with each settlement of a claim: a settlement that was applied
 -- before changes nothing. In a caller's transaction it is 0: such a settlement is never repeated, and others may
--- overtake it.
+-- overtake it. Without a fence, the items are dead and get repaired.
 CREATE FUNCTION {schema}.settle_{set}(
     _format integer, _test_time bigint, _partition integer, _fence bigint, _token bigint, _number integer,
     _done bigint[], _done_results text[],
@@ -237,7 +289,11 @@ DECLARE
 BEGIN
     UPDATE {schema}.claim AS c SET number = greatest(c.number, _number)
     WHERE c.fence = _fence AND c.token = _token AND NOT c.lost AND (c.number < _number OR _number = 0);
-    IF NOT FOUND THEN
+    IF _fence IS NULL THEN
+        s := {schema}.repair_{set}(s, _positions, _kinds, _results, _reasons, _errors);
+        _positions := '{}';  -- nothing is left to move
+        _items := 0;
+    ELSIF NOT FOUND THEN
         PERFORM 1 FROM {schema}.claim AS c
         WHERE c.fence = _fence AND c.token = _token AND c.number >= _number AND _number > 0;
         IF FOUND THEN
